@@ -149,9 +149,14 @@ noinst_PROGRAMS += %reldir%/tutti_gradients
 bench_tutti_gradients_SOURCES = \
     %reldir%/gradients/gradients.c \
     %reldir%/gradients/gradients.h \
+    %reldir%/gradients/gradients_check.c \
+    %reldir%/gradients/gradients_cycle.c \
     %reldir%/gradients/gradients_flags.c \
     %reldir%/gradients/gradients_measure.c \
+    %reldir%/gradients/gradients_mpi.c \
     %reldir%/gradients/gradients_nccl.c \
+    %reldir%/gradients/gradients_peers.c \
+    %reldir%/gradients/gradients_start.c \
     %reldir%/gradients/gradients_step.c \
     %reldir%/tutti_gradients.c
 bench_tutti_gradients_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
@@ -173,6 +178,19 @@ bench_tutti_info_SOURCES = \
     %reldir%/tutti_info.c
 bench_tutti_info_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include -I$(top_srcdir)/lib -I$(top_srcdir)/bench
 bench_tutti_info_LDADD = libtutti.la
+
+# Reads dumps, and needs no library.
+noinst_PROGRAMS += %reldir%/tutti_report
+bench_tutti_report_SOURCES = \
+    %reldir%/report/judge.c \
+    %reldir%/report/print.c \
+    %reldir%/report/read.c \
+    %reldir%/report/report.h \
+    %reldir%/report/trace.c \
+    %reldir%/tutti_report.c \
+    lib/record/trace_json.c
+bench_tutti_report_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/bench -I$(top_srcdir)/lib -I$(top_srcdir)/include
+bench_tutti_report_LDADD =
 
 # Finds this machine's settings. Where the library reads them is the library's own code.
 noinst_PROGRAMS += %reldir%/tutti_tune
@@ -202,6 +220,7 @@ bin_PROGRAMS += $(inside_programs) \
     %reldir%/installed/tutti_pack \
     %reldir%/installed/tutti_reduce \
     %reldir%/installed/tutti_reduce_scatter \
+    %reldir%/installed/tutti_report \
     %reldir%/installed/tutti_tune
 bench_installed_tutti_allgather_SOURCES =
 bench_installed_tutti_allgather_LDADD = $(bench_tutti_allgather_OBJECTS) $(BENCH_LIBS)
@@ -247,6 +266,9 @@ bench_installed_tutti_reduce_scatter_SOURCES =
 bench_installed_tutti_reduce_scatter_LDADD = $(bench_tutti_reduce_scatter_OBJECTS) $(BENCH_LIBS)
 EXTRA_bench_installed_tutti_reduce_scatter_DEPENDENCIES = $(bench_tutti_reduce_scatter_OBJECTS)
 bench_installed_tutti_reduce_scatter_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_report_SOURCES =
+bench_installed_tutti_report_LDADD = $(bench_tutti_report_OBJECTS)
+EXTRA_bench_installed_tutti_report_DEPENDENCIES = $(bench_tutti_report_OBJECTS)
 bench_installed_tutti_tune_SOURCES =
 bench_installed_tutti_tune_LDADD = $(bench_tutti_tune_OBJECTS) $(BENCH_LIBS)
 EXTRA_bench_installed_tutti_tune_DEPENDENCIES = $(bench_tutti_tune_OBJECTS)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Time to reduce all gradients of a real network by name, in the order of the backward pass. The
- * peers, in the same run, are written with MPI: an allreduce for each gradient, or a fusion buffer
- * packed by hand; on a device, with NCCL. README.md, "Gradients".
+ * peers, in the same run, are written with MPI: an allreduce for each gradient, a fusion buffer
+ * packed by hand, or a thread with a cycle, as in Horovod; on a device, with NCCL. README.md,
+ * "Gradients".
  */
 #include "harness/allreduce.h"
 #include "harness/device.h"
@@ -71,20 +72,32 @@ static int answer_only(const main_t *run, const char *name)
 
 static void choose_contestants(main_t *run)
 {
-    const bench_options_t *common = &run->bench.options;
-    int on_device = common->device != NULL;
-    int peers = !run->options.alone && (on_device || common->type->mpi_name != NULL);
-
     for (int i = 0; gradients_contestants[i].name != NULL; i++) {
-        if (gradients_step(&gradients_contestants[i], on_device) != NULL && (i == 0 || peers))
+        if (gradients_chosen(&run->options, &run->bench.options, i))
             bench_add(&run->bench, &gradients_contestants[i], 0, 0);
     }
+}
+
+static void print_settings(const main_t *run)
+{
+    const gradients_options_t *options = &run->options;
+    const bench_options_t *common = &run->bench.options;
+    char text[256];
+
+    bench_buffers_describe(&run->bench, text, sizeof(text));
+    printf("# Type %s; buffers %s; backward %llu ms; fusion %llu bytes; scale 1/%llu; rounds %lld, "
+           "seed %llu\n",
+           common->type->name, text, (unsigned long long)options->backward_ms,
+           (unsigned long long)options->fusion_bytes, (unsigned long long)options->scale,
+           (long long)common->rounds, (unsigned long long)common->seed);
+    printf("# Order %s; %s; cycle %g ms%s; warm %llu\n", options->random ? "random" : "of the list",
+           options->average ? "average" : "sum", (double)options->cycle_ns * 1e-6,
+           options->spin ? ", spinning" : "", (unsigned long long)options->warm);
 }
 
 static void print_head(const main_t *run)
 {
     const bench_t *bench = &run->bench;
-    const bench_options_t *common = &bench->options;
     char text[256];
     char mpi[256];
 
@@ -100,12 +113,7 @@ static void print_head(const main_t *run)
     printf("# Processor: %s; commit %s\n", text, bench_fact_commit());
     if (bench->world.device != NULL)
         printf("# Device: %s\n", bench->world.device->versions);
-    bench_buffers_describe(bench, text, sizeof(text));
-    printf("# Type %s; buffers %s; backward %llu ms; fusion %llu bytes; scale 1/%llu; rounds %lld, "
-           "seed %llu\n",
-           common->type->name, text, (unsigned long long)run->options.backward_ms,
-           (unsigned long long)run->options.fusion_bytes, (unsigned long long)run->options.scale,
-           (long long)common->rounds, (unsigned long long)common->seed);
+    print_settings(run);
     printf("%-12s%9s%14s  %-16s%13s%12s%12s%14s%12s%10s%10s%12s%11s\n", "# Model", "Tensors",
            "Bytes", "Contestant", "Median(ms)", "P10(ms)", "P90(ms)", "Bus BW(GB/s)", "Its/Tutti",
            "95% Low", "95% High", "Validation", "Same Bits");
@@ -142,28 +150,39 @@ static const char *answer(int value, const char *yes, const char *no)
     return value ? yes : no;
 }
 
+static void print_contestant(const main_t *run, const bench_row_t *row, int who)
+{
+    const bench_figures_t *f = &row->of[who];
+
+    printf("%-16s %12.3f %11.3f %11.3f %13.3f", f->name, f->median_us * 1e-3, f->p10_us * 1e-3,
+           f->p90_us * 1e-3, f->bus_gbs);
+    if (who == 0)
+        printf("%12s%10s%10s", "-", "-", "-");
+    else
+        printf(" %11.3f %9.3f %9.3f", f->ratio.middle, f->ratio.low, f->ratio.high);
+    printf("%12s%11s\n", answer(run->bench.options.validate ? f->right : -1, "Pass", "Fail"),
+           answer(f->same_bits, "Yes", "No"));
+}
+
+static int is_tutti(const main_t *run, int who)
+{
+    return gradients_way(run->bench.contestants[who])->is_tutti;
+}
+
 static void print_row(const main_t *run, const char *model, const bench_row_t *row)
 {
     const bench_t *bench = &run->bench;
     gradients_t gradients = gradients_make(model, bench->options.type->bytes, run->options.scale,
                                            bench->options.aligns[0]);
-    int best = 1;
+    int best = 0;
 
     for (int who = 0; who < bench->count; who++) {
-        const bench_figures_t *f = &row->of[who];
-
-        printf("%-12s%9zu%14zu  %-16s %12.3f %11.3f %11.3f %13.3f", model, gradients.n, row->bytes,
-               f->name, f->median_us * 1e-3, f->p10_us * 1e-3, f->p90_us * 1e-3, f->bus_gbs);
-        if (who == 0)
-            printf("%12s%10s%10s", "-", "-", "-");
-        else
-            printf(" %11.3f %9.3f %9.3f", f->ratio.middle, f->ratio.low, f->ratio.high);
-        printf("%12s%11s\n", answer(bench->options.validate ? f->right : -1, "Pass", "Fail"),
-               answer(f->same_bits, "Yes", "No"));
-        if (who > 0 && f->median_us < row->of[best].median_us)
+        printf("%-12s%9zu%14zu  ", model, gradients.n, row->bytes);
+        print_contestant(run, row, who);
+        if (!is_tutti(run, who) && (best == 0 || row->of[who].median_us < row->of[best].median_us))
             best = who;
     }
-    if (bench->count > 1)
+    if (best > 0)
         printf("# %s: Tutti takes %.3f (%.3f to %.3f) of the time of %s, its better peer\n", model,
                1.0 / row->of[best].ratio.middle, 1.0 / row->of[best].ratio.high,
                1.0 / row->of[best].ratio.low, row->of[best].name);
@@ -175,12 +194,11 @@ static void print_row(const main_t *run, const char *model, const bench_row_t *r
 static int measure_model(main_t *run, const char *model)
 {
     bench_row_t *row = &run->rows[run->nrows++];
-    int ok;
+    int ok = 1;
 
     *row = gradients_measure(&run->bench, &run->options, model);
-    ok = row->of[0].same_bits != 0;
     for (int who = 0; who < run->bench.count; who++)
-        ok = ok && row->of[who].right;
+        ok = ok && row->of[who].right && (row->of[who].same_bits != 0 || !is_tutti(run, who));
     if (run->table)
         print_row(run, model, row);
     if (run->csv != NULL) {

@@ -30,9 +30,11 @@ endif
 # last two, GCC would keep scalar what could set errno or raise a trap; no result changes.
 TRAIN_CFLAGS = $(TUTTI_KERNEL_CFLAGS) -fno-math-errno -fno-trapping-math
 
-# All but the device.
-train_sources = \
+# All but the device. train_parallel.c is compiled with TRAIN_NO_TUTTI_CUDA for a test.
+train_own_sources = \
     %reldir%/example_train.c \
+    %reldir%/train_parallel.c %reldir%/train_parallel.h
+train_shared_sources = \
     %reldir%/train_about.c %reldir%/train_about.h \
     %reldir%/train_base.c %reldir%/train_base.h \
     %reldir%/train_checkpoint.c %reldir%/train_checkpoint.h \
@@ -44,14 +46,13 @@ train_sources = \
     %reldir%/train_model.c %reldir%/train_model.h \
     %reldir%/train_optimizer.c %reldir%/train_optimizer.h \
     %reldir%/train_options.c %reldir%/train_options.h \
-    %reldir%/train_parallel.c %reldir%/train_parallel.h \
     %reldir%/train_plot.c %reldir%/train_plot.h \
     %reldir%/train_report.c %reldir%/train_report.h \
     %reldir%/train_run.c %reldir%/train_run.h \
     %reldir%/train_scale.c %reldir%/train_scale.h \
     %reldir%/train_schedule.c %reldir%/train_schedule.h \
     %reldir%/train_value.c %reldir%/train_value.h
-%canon_reldir%_example_train_SOURCES = $(train_sources) %reldir%/train_cuda.c
+%canon_reldir%_example_train_SOURCES = $(train_own_sources) $(train_shared_sources) %reldir%/train_cuda.c
 %canon_reldir%_example_train_CPPFLAGS = $(EXAMPLES_CPPFLAGS) $(OPENBLAS_CFLAGS) $(ZLIB_CFLAGS)
 %canon_reldir%_example_train_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
 %canon_reldir%_example_train_LDADD = libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm -ldl

@@ -72,6 +72,7 @@ EXTRA_DIST += \
 
 include %reldir%/base/local.mk
 include %reldir%/conf/local.mk
+include %reldir%/record/local.mk
 include %reldir%/topo/local.mk
 include %reldir%/mem/local.mk
 include %reldir%/reduce/local.mk
@@ -84,5 +85,6 @@ include %reldir%/exec/local.mk
 include %reldir%/watch/local.mk
 include %reldir%/call/local.mk
 include %reldir%/agree/local.mk
+include %reldir%/stats/local.mk
 include %reldir%/engine/local.mk
 include %reldir%/api/local.mk

@@ -6,9 +6,9 @@
 # Tests on a real device have twice the limit, since they start CUDA and NCCL again and again, which
 # takes seconds, and run one at a time.
 #
-# Of tests that start ranks at most twice as many run at a time as there are processors, however many
-# `make -j` starts: they wait as much as they compute, but for TEST_SECONDS's sake not all at once.
-# Waiting for a place does not count.
+# At most twice as many tests run at a time as there are processors, however many `make -j` starts:
+# for TEST_SECONDS's sake not all at once. Those in TEST_WAITS do not count: they mostly sleep, so the
+# processors are free for the others. Waiting for a place does not count as time.
 set -u
 
 seconds=300
@@ -22,17 +22,26 @@ case $1 in
     seconds=$((2 * seconds))
     ;;
 esac
-case $1 in
-*tests/unit/* | *tests/abi/* | *tests/lint/*) ;;
+# One test at a time looks for a place; the others sleep until it is their turn to look.
+case " ${TEST_WAITS:-} " in
+*" tests/${1##*tests/} "*) ;;
 *)
+    exec 7>tests/place.turn.lock
+    flock 7
     places=$((2 * $(nproc)))
     place=1
-    exec 9>tests/ranks.$place.lock
+    exec 9>tests/place.$place.lock
     until flock -n 9; do
         place=$((place % places + 1))
         [ $place -gt 1 ] || sleep 0.1
-        exec 9>tests/ranks.$place.lock
+        exec 9>tests/place.$place.lock
     done
+    exec 7>&-
+    ;;
+esac
+case $1 in
+*tests/unit/* | *tests/abi/* | *tests/lint/*) ;;
+*)
     # By default all jobs of Open MPI 4 share a folder, and one that ends removes it when it is empty:
     # then mpirun fails that was about to put its own into it.
     session=$(mktemp -d) || exit 1

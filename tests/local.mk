@@ -8,6 +8,10 @@
 #                     tests_api_name_LDADD = $(API_LIBS)
 #     test_programs   not tests, but started by script_tests
 #     script_tests    scripts, such as those that call mpirun; need the exec bit
+#     early_..._tests tests of these kinds that take 15 seconds and more: they start first, so that
+#                     none of them ends long after all others
+#     waiting_tests   names of tests, of any kind, that mostly sleep: limit.sh lets more of them run at
+#                     a time
 #
 # A test that takes more than some three seconds of a processor has two forms, quick and long: see
 # long.h, for scripts long.sh. The quick form has fewer ranks, placings, seeds, sizes and rounds, and
@@ -37,6 +41,10 @@ rank_tests =
 api_tests =
 test_programs =
 script_tests =
+early_unit_tests =
+early_rank_tests =
+early_api_tests =
+early_script_tests =
 asan_quick =
 asan_quick_scripts =
 asan_quick_programs =
@@ -68,16 +76,45 @@ include %reldir%/lint/local.mk
 include %reldir%/trainer/local.mk
 include %reldir%/python/local.mk
 
-check_PROGRAMS += $(rank_tests) $(api_tests) $(test_programs)
+# Less than 0.3 seconds of a processor for each second of the clock.
+waiting_tests = \
+    %reldir%/api/env \
+    %reldir%/fault/files \
+    %reldir%/fault/gone \
+    %reldir%/fault/idle \
+    %reldir%/fault/stalled \
+    %reldir%/fault/stalling \
+    %reldir%/hosts/cluster_down.sh \
+    %reldir%/hosts/cluster_idle.sh \
+    %reldir%/hosts/late.sh \
+    %reldir%/hosts/starting.sh \
+    %reldir%/multi/device/device_overdue \
+    %reldir%/multi/device/device_reuse \
+    %reldir%/multi/device/device_stopped \
+    %reldir%/multi/device/device_stuck \
+    %reldir%/multi/mpi/mpi_module.sh \
+    %reldir%/multi/requests/connect_ends \
+    %reldir%/multi/requests/join \
+    %reldir%/multi/requests/overdue \
+    %reldir%/trainer/interrupt.sh \
+    %reldir%/unit/boot/test_id \
+    %reldir%/unit/boot/test_meet \
+    %reldir%/unit/boot/test_place
+
+if HAVE_CMOCKA
+check_PROGRAMS += $(early_unit_tests) $(unit_tests)
+TESTS += $(early_unit_tests)
+endif
+check_PROGRAMS += $(early_rank_tests) $(early_api_tests) $(rank_tests) $(api_tests) $(test_programs)
+TESTS += $(early_script_tests) $(early_rank_tests) $(early_api_tests)
 TESTS += $(rank_tests) $(api_tests) $(script_tests)
 if HAVE_CMOCKA
-check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 endif
-EXTRA_DIST += $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/long.sh %reldir%/lsan.supp \
+EXTRA_DIST += $(early_script_tests) $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/long.sh %reldir%/lsan.supp \
     %reldir%/packaging/debian.sh
 
-CLEANFILES += tests/gpu.lock tests/ranks.*.lock
+CLEANFILES += tests/gpu.lock tests/place.*.lock
 
 TEST_EXTENSIONS =
 LOG_COMPILER = $(SHELL) $(top_srcdir)/tests/limit.sh
@@ -87,6 +124,7 @@ AM_TESTS_ENVIRONMENT = \
     export CUDA_CFLAGS='$(CUDA_CFLAGS)'; \
     export TUTTI_MODULE_DIR='$(abs_top_builddir)/tutti/.libs'; \
     export SANITIZER='$(TUTTI_SANITIZER)' TUTTI_TUNED=none; \
+    export TEST_WAITS='$(waiting_tests)'; \
     export LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0"; \
     export UBSAN_OPTIONS=print_stacktrace=1; \
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;

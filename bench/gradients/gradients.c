@@ -13,6 +13,8 @@
  * times the positions to which it is applied (pixels of the output, or tokens; all layers of a
  * transformer have the same number of tokens). Computations without parameters, such as attention
  * scores, are ignored. An embedding has cost 0: its gradient is a sum of rows.
+ *
+ * "1000x1K" is a model, too: 1000 tensors of 1 KiB and of the same cost.
  */
 #include "gradients/gradients.h"
 
@@ -21,7 +23,7 @@
 #include <string.h>
 
 enum {
-    MOST = 512 /* gradients */
+    MOST = 512 /* gradients of a network */
 };
 
 static const char *const models[GRADIENTS_MODELS] = { "resnet50", "bert-large", "gpt2" };
@@ -157,6 +159,28 @@ static void list_gpt2(gradients_t *list)
     add(list, width, 1.0 + (double)words, "transformer.ln_f.bias");
 }
 
+/* ---- tensors of one size ---- */
+
+int gradients_tensors(const char *text, uint64_t *ret_tensors, uint64_t *ret_bytes)
+{
+    const char *times = strchr(text, 'x');
+    char first[24];
+
+    if (times == NULL || (size_t)(times - text) >= sizeof(first))
+        return 0;
+    memcpy(first, text, (size_t)(times - text));
+    first[times - text] = '\0';
+    return bench_number(first, ret_tensors) && bench_number(times + 1, ret_bytes) &&
+           *ret_tensors >= 1 && *ret_tensors <= GRADIENTS_TENSORS_MOST && *ret_bytes >= 1 &&
+           *ret_bytes <= GRADIENTS_BYTES_MOST;
+}
+
+static void list_tensors(gradients_t *list, uint64_t tensors, size_t count)
+{
+    for (uint64_t i = 0; i < tensors; i++)
+        add(list, count, 1.0 / (double)count, "tensor.%llu", (unsigned long long)i);
+}
+
 /* ---- all models ---- */
 
 /* Reverses the list, and fills in places and times. */
@@ -190,9 +214,15 @@ static void finish(gradients_t *list, size_t element_bytes, size_t scale, bench_
 gradients_t gradients_make(const char *model, size_t element_bytes, size_t scale,
                            bench_align_t align)
 {
-    gradients_t list = { .model = model, .all = bench_allocate(MOST, sizeof(gradient_t)) };
+    gradients_t list = { .model = model };
+    uint64_t tensors = MOST;
+    uint64_t bytes = 0;
+    int is_network = !gradients_tensors(model, &tensors, &bytes);
 
-    if (strcmp(model, "resnet50") == 0)
+    list.all = bench_allocate(is_network ? MOST : tensors, sizeof(gradient_t));
+    if (!is_network)
+        list_tensors(&list, tensors, bytes > element_bytes ? bytes / element_bytes : 1);
+    else if (strcmp(model, "resnet50") == 0)
         list_resnet50(&list);
     else if (strcmp(model, "bert-large") == 0)
         list_bert_large(&list);

@@ -7,7 +7,13 @@
 #include <getopt.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum {
+    FUNNELED = 1, /* values of mpi_level */
+    SERIALIZED
+};
 
 enum {
     OPT_MODEL = 256,
@@ -19,6 +25,13 @@ enum {
     OPT_ALIGN,
     OPT_SCALE,
     OPT_ORDERS,
+    OPT_TENSORS,
+    OPT_RANDOM,
+    OPT_AVERAGE,
+    OPT_PEER,
+    OPT_CYCLE,
+    OPT_SPIN,
+    OPT_WARM,
     OPT_ALONE,
     OPT_LIST,
     OPT_SPOIL,
@@ -28,6 +41,13 @@ enum {
 
 static const struct option long_options[] = {
     { "model", required_argument, NULL, OPT_MODEL },
+    { "tensors", required_argument, NULL, OPT_TENSORS },
+    { "random", no_argument, NULL, OPT_RANDOM },
+    { "average", no_argument, NULL, OPT_AVERAGE },
+    { "peer", required_argument, NULL, OPT_PEER },
+    { "cycle", required_argument, NULL, OPT_CYCLE },
+    { "spin", no_argument, NULL, OPT_SPIN },
+    { "warm", required_argument, NULL, OPT_WARM },
     { "type", required_argument, NULL, 'T' },
     { "accelerator", required_argument, NULL, 'd' },
     { "backward", required_argument, NULL, OPT_BACKWARD },
@@ -54,11 +74,22 @@ static const char usage[] =
     "Time to reduce all gradients of a network by name, in the order of the backward pass;\n"
     "compared with MPI or, on a device, with NCCL.\n\n"
     "      --model NAME        resnet50 (default), bert-large, gpt2 or all\n"
+    "      --tensors NxBYTES   N tensors of so many bytes instead of a network: 1000x1K\n"
+    "      --random            each rank submits in an order of its own, a new one each time;\n"
+    "                          contestants that need one order keep the list's\n"
+    "      --average           divide the sums by the number of ranks: float32, float64\n"
+    "      --peer LIST         with commas: tutti-start, mpi-per-tensor, mpi-fused, mpi-cycle,\n"
+    "                          nccl-per-tensor, nccl-fused; or all (default: all but tutti-start\n"
+    "                          and mpi-cycle)\n"
     "  -T, --type TYPE         float32 (default), float64, int32, int64, int8, uint8, bfloat16\n"
     "  -d, --accelerator KIND  gradients in device memory: cuda\n"
     "      --backward MS       length of the backward pass, in which the gradients become ready\n"
     "                          (default 0: all are ready at the begin)\n"
-    "      --fusion BYTES      buffer of mpi-fused and nccl-fused (default 64M)\n"
+    "      --fusion BYTES      buffer of mpi-fused, mpi-cycle and nccl-fused (default 64M)\n"
+    "      --cycle MS          of mpi-cycle: from one cycle to the next (default 1)\n"
+    "      --spin              of mpi-cycle: the program's thread spins while it waits\n"
+    "      --warm N            untimed iterations of each contestant before the first block\n"
+    "                          (default 5)\n"
     "  -i, --iterations N      timed iterations of each contestant (default: one in each round)\n"
     "  -x, --warmup N          untimed iterations before each block (default 1)\n"
     "      --rounds R          blocks per contestant, in random order (default 10)\n"
@@ -82,11 +113,8 @@ void gradients_usage(const char *name)
     printf("Usage: mpirun -np N %s [options]\n\n%s", name, usage);
 }
 
-static void complain(bench_options_t *common, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /* The first error is reported. */
-static void complain(bench_options_t *common, const char *fmt, ...)
+void gradients_complain(bench_options_t *common, const char *fmt, ...)
 {
     va_list args;
 
@@ -112,15 +140,15 @@ static uint64_t take_number(bench_options_t *common, int letter, uint64_t least,
     uint64_t number = least;
 
     if (!bench_number(optarg, &number) || number < least || number > most)
-        complain(common, "--%s %s: want a number from %llu to %llu", flag_name(letter), optarg,
-                 (unsigned long long)least, (unsigned long long)most);
+        gradients_complain(common, "--%s %s: want a number from %llu to %llu", flag_name(letter),
+                           optarg, (unsigned long long)least, (unsigned long long)most);
     return number;
 }
 
 static const char *take_file(bench_options_t *common, int letter)
 {
     if (optarg[0] == '\0')
-        complain(common, "--%s: want the name of a file", flag_name(letter));
+        gradients_complain(common, "--%s: want the name of a file", flag_name(letter));
     return optarg;
 }
 
@@ -134,7 +162,32 @@ static void take_model(bench_options_t *common, gradients_options_t *options)
             options->model = gradients_model(i);
     }
     if (options->model == NULL)
-        complain(common, "--model %s: want resnet50, bert-large, gpt2 or all", optarg);
+        gradients_complain(common, "--model %s: want resnet50, bert-large, gpt2 or all", optarg);
+}
+
+static void take_tensors(bench_options_t *common, gradients_options_t *options)
+{
+    uint64_t tensors;
+    uint64_t bytes;
+
+    options->model = optarg;
+    if (!gradients_tensors(optarg, &tensors, &bytes))
+        gradients_complain(
+            common, "--tensors %s: want NxBYTES, such as 1000x1K; N up to 1M, BYTES up to 1G",
+            optarg);
+}
+
+/* Milliseconds with a fraction. */
+static void take_cycle(bench_options_t *common, gradients_options_t *options)
+{
+    char *end;
+    double ms = strtod(optarg, &end);
+
+    if (optarg[0] < '0' || optarg[0] > '9' || *end != '\0' || !(ms <= 1000.0))
+        gradients_complain(common, "--cycle %s: want milliseconds from 0 to 1000, such as 0.1",
+                           optarg);
+    else
+        options->cycle_ns = (uint64_t)(ms * 1e6);
 }
 
 static void take_type(bench_options_t *common)
@@ -142,7 +195,7 @@ static void take_type(bench_options_t *common)
     const bench_type_t *type = bench_type_find(optarg);
 
     if (type == NULL)
-        complain(common, "--type %s: not known; see --help", optarg);
+        gradients_complain(common, "--type %s: not known; see --help", optarg);
     else
         common->type = type;
 }
@@ -151,7 +204,7 @@ static void take_buffers(bench_options_t *common)
 {
     common->shared = strcmp(optarg, "shared") == 0;
     if (!common->shared && strcmp(optarg, "private") != 0)
-        complain(common, "--buffers %s: want private or shared", optarg);
+        gradients_complain(common, "--buffers %s: want private or shared", optarg);
 }
 
 static void take_align(bench_options_t *common)
@@ -159,30 +212,89 @@ static void take_align(bench_options_t *common)
     common->align_text = optarg;
     common->naligns = bench_aligns(optarg, common->aligns);
     if (common->naligns != 1 || common->aligns[0].bytes > 4096)
-        complain(common,
-                 "--align %s: want N or N+OFFSET, N a power of two up to 4096, and OFFSET less",
-                 optarg);
+        gradients_complain(
+            common, "--align %s: want N or N+OFFSET, N a power of two up to 4096, and OFFSET less",
+            optarg);
 }
 
-static void take(int letter, gradients_options_t *options, bench_options_t *common)
+/* Flags that other programs do not have. 0: it is none of them. */
+static int take_own(int letter, gradients_options_t *options, bench_options_t *common)
 {
     const uint64_t many = UINT64_C(1) << 20;
 
     switch (letter) {
     case OPT_MODEL:
         take_model(common, options);
-        break;
+        return 1;
+    case OPT_TENSORS:
+        take_tensors(common, options);
+        return 1;
+    case OPT_BACKWARD:
+        options->backward_ms = take_number(common, letter, 0, many);
+        return 1;
+    case OPT_FUSION:
+        options->fusion_bytes = take_number(common, letter, 1, INT_MAX);
+        return 1;
+    case OPT_CYCLE:
+        take_cycle(common, options);
+        return 1;
+    case OPT_PEER:
+        gradients_take_peers(common, options, optarg);
+        return 1;
+    case OPT_SCALE:
+        options->scale = take_number(common, letter, 1, UINT64_C(1) << 40);
+        return 1;
+    case OPT_ORDERS:
+        options->orders = take_number(common, letter, 0, many);
+        return 1;
+    case OPT_WARM:
+        options->warm = take_number(common, letter, 0, many);
+        return 1;
+    case OPT_ALIGN:
+        take_align(common);
+        return 1;
+    case OPT_BUFFERS:
+        take_buffers(common);
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* 0: it has a value, or is not known. */
+static int take_switch(int letter, gradients_options_t *options, bench_options_t *common)
+{
+    const struct {
+        int letter;
+        int *target;
+    } switches[] = {
+        { OPT_RANDOM, &options->random }, { OPT_AVERAGE, &options->average },
+        { OPT_SPIN, &options->spin },     { OPT_ALONE, &options->alone },
+        { OPT_LIST, &options->list },     { OPT_SPOIL, &common->spoil },
+        { 'c', &common->validate },
+    };
+
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
+        if (switches[i].letter == letter) {
+            *switches[i].target = 1;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void take(int letter, gradients_options_t *options, bench_options_t *common)
+{
+    const uint64_t many = UINT64_C(1) << 20;
+
+    if (take_switch(letter, options, common) || take_own(letter, options, common))
+        return;
+    switch (letter) {
     case 'T':
         take_type(common);
         break;
     case 'd':
         common->device = optarg;
-        break;
-    case OPT_BACKWARD:
-        options->backward_ms = take_number(common, letter, 0, many);
-        break;
-    case OPT_FUSION:
-        options->fusion_bytes = take_number(common, letter, 1, INT_MAX);
         break;
     case 'i':
         common->iterations = (int64_t)take_number(common, letter, 1, many);
@@ -195,30 +307,6 @@ static void take(int letter, gradients_options_t *options, bench_options_t *comm
         break;
     case OPT_SEED:
         common->seed = take_number(common, letter, 1, UINT64_C(1) << 60);
-        break;
-    case OPT_BUFFERS:
-        take_buffers(common);
-        break;
-    case OPT_ALIGN:
-        take_align(common);
-        break;
-    case OPT_SCALE:
-        options->scale = take_number(common, letter, 1, UINT64_C(1) << 40);
-        break;
-    case OPT_ORDERS:
-        options->orders = take_number(common, letter, 0, many);
-        break;
-    case OPT_ALONE:
-        options->alone = 1;
-        break;
-    case OPT_LIST:
-        options->list = 1;
-        break;
-    case 'c':
-        common->validate = 1;
-        break;
-    case OPT_SPOIL:
-        common->spoil = 1;
         break;
     case OPT_CSV:
         common->csv = take_file(common, letter);
@@ -233,20 +321,28 @@ static void take(int letter, gradients_options_t *options, bench_options_t *comm
 }
 
 /* Check combinations of flags. */
-static void judge(bench_options_t *common)
+static void judge(const gradients_options_t *options, bench_options_t *common)
 {
+    gradients_judge_peers(options, common);
+    if (options->random && options->backward_ms > 0)
+        gradients_complain(common, "--random: not with --backward, which has an order");
+    if (options->average && common->device != NULL)
+        gradients_complain(common, "--average: not with -d");
+    if (options->average && common->type->dtype != TUTTI_FLOAT32 &&
+        common->type->dtype != TUTTI_FLOAT64)
+        gradients_complain(common, "--average: only with -T float32 or float64");
     if (common->device != NULL && !bench_is_module(common->device))
-        complain(common, "-d %s: want a module's name, such as cuda", common->device);
+        gradients_complain(common, "-d %s: want a module's name, such as cuda", common->device);
     if (common->device != NULL && common->shared)
-        complain(common, "--buffers shared: that is host memory; leave it out with -d");
+        gradients_complain(common, "--buffers shared: that is host memory; leave it out with -d");
     if (common->spoil && !common->validate)
-        complain(common, "--spoil: only with -c");
+        gradients_complain(common, "--spoil: only with -c");
     if (common->csv != NULL && common->json != NULL && strcmp(common->csv, "-") == 0 &&
         strcmp(common->json, "-") == 0)
-        complain(common, "--json -: stdout is --csv's");
+        gradients_complain(common, "--json -: stdout is --csv's");
 #ifndef HAVE_JANSSON
     if (common->json != NULL)
-        complain(common, "--json: built without jansson");
+        gradients_complain(common, "--json: built without jansson");
 #endif
 }
 
@@ -260,6 +356,8 @@ void gradients_parse(int argc, char **argv, gradients_options_t *ret_options,
         .fusion_bytes = 64u << 20,
         .scale = 1,
         .orders = 3,
+        .warm = 5,
+        .cycle_ns = 1000000,
     };
     *ret_common = (bench_options_t){
         .iterations = -1,
@@ -267,22 +365,27 @@ void gradients_parse(int argc, char **argv, gradients_options_t *ret_options,
         .rounds = 10,
         .type = bench_type_find("float32"),
         .in_place = 1,
-        .mpi_level = 1,
+        .mpi_level = FUNNELED,
         .fail_above = -1.0,
         .naligns = 1,
         .aligns = { { .bytes = 64 } }, /* like memory of an allocator */
     };
     while ((letter = getopt_long(argc, argv, "+:T:d:i:x:ch", long_options, NULL)) != -1) {
         if (letter == ':')
-            complain(ret_common, "%s: wants a value; see --help", argv[optind - 1]);
+            gradients_complain(ret_common, "%s: wants a value; see --help", argv[optind - 1]);
         else if (letter == '?' && optopt > 0 && optopt < 256)
-            complain(ret_common, "-%c: unknown option; see --help", optopt);
+            gradients_complain(ret_common, "-%c: unknown option; see --help", optopt);
         else if (letter == '?')
-            complain(ret_common, "%s: unknown option; see --help", argv[optind - 1]);
+            gradients_complain(ret_common, "%s: unknown option; see --help", argv[optind - 1]);
         else
             take(letter, ret_options, ret_common);
     }
     if (optind < argc)
-        complain(ret_common, "%s: unexpected argument; see --help", argv[optind]);
-    judge(ret_common);
+        gradients_complain(ret_common, "%s: unexpected argument; see --help", argv[optind]);
+    judge(ret_options, ret_common);
+    for (int i = 0; gradients_contestants[i].name != NULL; i++) {
+        if (gradients_chosen(ret_options, ret_common, i) &&
+            gradients_way(&gradients_contestants[i])->calls_from_thread)
+            ret_common->mpi_level = SERIALIZED;
+    }
 }

@@ -14,7 +14,7 @@ enum {
     PAGE = 4096
 };
 
-static void step(const gradients_run_t *run, int who, uint64_t start_ns)
+void gradients_run(gradients_run_t *run, int who, uint64_t start_ns)
 {
     const bench_contestant_t *contestant = run->bench->contestants[who];
 
@@ -25,161 +25,105 @@ static void step(const gradients_run_t *run, int who, uint64_t start_ns)
     bench_stop(&run->bench->world);
 }
 
-/* The order of the backward pass. */
-static void order_by_list(const gradients_run_t *run)
+/* That of the backward pass; with --random a new one of this rank, if the contestant allows it. */
+void gradients_order(gradients_run_t *run, int who)
 {
+    if (run->options->random && gradients_way(run->bench->contestants[who])->takes_any_order) {
+        bench_shuffle(&run->random, run->order, (int)run->gradients.n);
+        return;
+    }
     for (size_t i = 0; i < run->gradients.n; i++)
         run->order[i] = (int)i;
 }
 
-static void push(const gradients_run_t *run)
+void gradients_ready(gradients_run_t *run, int who)
 {
-    if (run->mirror != run->region)
-        bench_device_copy(&run->bench->world, run->region, run->mirror,
-                          run->gradients.region_bytes);
+    const gradients_way_t *way = gradients_way(run->bench->contestants[who]);
+
+    if (way->ready != NULL)
+        way->ready(run);
+    bench_barrier(&run->bench->world);
 }
 
-static void pull(const gradients_run_t *run)
-{
-    if (run->mirror != run->region)
-        bench_device_copy(&run->bench->world, run->mirror, run->region,
-                          run->gradients.region_bytes);
-}
-
-static void fill(const gradients_run_t *run, bench_put_t put)
-{
-    for (size_t i = 0; i < run->gradients.n; i++) {
-        const gradient_t *gradient = &run->gradients.all[i];
-
-        put(run->mirror + gradient->offset, run->bench->options.type, gradient->first,
-            gradient->count, run->bench->world.rank);
-    }
-    push(run);
-}
-
-/* --spoil: damage the last gradient of rank 0. */
-static void spoil(const gradients_run_t *run)
-{
-    size_t last = run->gradients.all[run->gradients.n - 1].offset;
-
-    if (run->bench->options.spoil && run->bench->world.rank == 0)
-        run->mirror[last] ^= 0x40;
-}
-
-/* One untimed iteration. 1 if all gradients of all ranks are right. */
-static int result_right(const gradients_run_t *run, int who)
-{
-    const bench_world_t *world = &run->bench->world;
-    size_t wrong = 0;
-    double all;
-
-    fill(run, bench_fill);
-    order_by_list(run);
-    bench_barrier(world);
-    step(run, who, 0);
-    pull(run);
-    spoil(run);
-    for (size_t i = 0; i < run->gradients.n; i++) {
-        const gradient_t *gradient = &run->gradients.all[i];
-
-        wrong += bench_wrong_sum(run->mirror + gradient->offset, run->bench->options.type,
-                                 gradient->first, gradient->count, world->size);
-    }
-    if (wrong > 0)
-        fprintf(stderr, "rank %d: %s: %zu elements of %s are wrong\n", world->rank,
-                run->bench->names[who], wrong, run->gradients.model);
-    all = (double)wrong;
-    bench_sum(world, &all, 1);
-    return all == 0.0;
-}
-
-/* The hash of all gradients, without the gaps between them. */
-static uint64_t hash_all(const gradients_run_t *run)
-{
-    uint64_t hash = 0;
-
-    for (size_t i = 0; i < run->gradients.n; i++) {
-        const gradient_t *gradient = &run->gradients.all[i];
-
-        hash = hash * 31 + bench_hash(run->mirror + gradient->offset,
-                                      gradient->count * run->bench->options.type->bytes);
-    }
-    return hash;
-}
-
-/* Reduce data whose sums need rounding, several times in different orders of submission. Tutti's
-   orders also differ between ranks, which MPI does not allow. 1 if all ranks have the same bits in
-   all orders. */
-static int result_same(const gradients_run_t *run, int who)
-{
-    const bench_world_t *world = &run->bench->world;
-    uint64_t random = bench_draw(&run->bench->random, UINT64_MAX) | 1;
-    uint64_t first = 0;
-    int same = 1;
-
-    for (int i = 0; who == 0 && i <= world->rank; i++)
-        random = bench_draw(&random, UINT64_MAX) | 1;
-    for (uint64_t i = 0; i < run->options->orders; i++) {
-        uint64_t hash;
-
-        fill(run, bench_fill_rough);
-        bench_shuffle(&random, run->order, (int)run->gradients.n);
-        bench_barrier(world);
-        step(run, who, 0);
-        pull(run);
-        spoil(run);
-        hash = hash_all(run);
-        first = i == 0 ? hash : first;
-        same = bench_agree(world, hash) && hash == first && same;
-    }
-    return same;
-}
-
-static void check_all(const gradients_run_t *run, bench_trip_t *trip)
+static void check_all(gradients_run_t *run, bench_trip_t *trip)
 {
     for (int who = 0; who < run->bench->count && run->bench->options.validate; who++)
-        trip->samples[who].right = result_right(run, who) && trip->samples[who].right;
+        trip->samples[who].right = gradients_right(run, who) && trip->samples[who].right;
 }
 
-static void time_block(const gradients_run_t *run, int who, const bench_trip_t *trip,
-                       double *ret_us)
+/* Returns microseconds. */
+static double time_one(gradients_run_t *run, int who)
 {
-    const bench_world_t *world = &run->bench->world;
+    uint64_t start;
 
-    for (long i = -trip->skip; i < trip->block; i++) {
-        uint64_t start;
-
-        bench_barrier(world);
-        start = bench_now_ns();
-        step(run, who, start);
-        if (i >= 0)
-            ret_us[i] = (double)(bench_now_ns() - start) * 1e-3;
-    }
+    gradients_order(run, who);
+    gradients_ready(run, who);
+    start = bench_now_ns();
+    gradients_run(run, who, start);
+    return (double)(bench_now_ns() - start) * 1e-3;
 }
 
-static void measure(const gradients_run_t *run, bench_trip_t *trip)
+static void time_block(gradients_run_t *run, int who, const bench_trip_t *trip, double *ret_us)
+{
+    for (long i = 0; i < trip->skip; i++)
+        time_one(run, who);
+    for (long i = 0; i < trip->block; i++)
+        ret_us[i] = time_one(run, who);
+}
+
+/* All rounds. Sums in place of other data than zeros would overflow. */
+static void time_rounds(gradients_run_t *run, bench_trip_t *trip)
 {
     bench_t *bench = run->bench;
     size_t rounds = (size_t)bench->options.rounds;
-    size_t total = rounds * (size_t)trip->block;
     int order[BENCH_ENTRIES];
 
-    for (int who = 0; who < bench->count && run->options->orders > 0; who++)
-        trip->samples[who].same_bits = result_same(run, who);
-    check_all(run, trip);
-    order_by_list(run);
-    memset(run->mirror, 0, run->gradients.region_bytes); /* other sums in place would overflow */
-    push(run);
+    gradients_clear(run);
+    for (int who = 0; who < bench->count; who++)
+        for (uint64_t i = 0; i < run->options->warm; i++)
+            time_one(run, who);
     for (size_t round = 0; round < rounds; round++) {
         bench_shuffle(&bench->random, order, bench->count);
         for (int i = 0; i < bench->count; i++)
             time_block(run, order[i], trip,
                        trip->samples[order[i]].own + round * (size_t)trip->block);
     }
+}
+
+static void measure(gradients_run_t *run, bench_trip_t *trip)
+{
+    bench_t *bench = run->bench;
+    size_t total = (size_t)bench->options.rounds * (size_t)trip->block;
+
+    for (int who = 0; who < bench->count && run->options->orders > 0; who++)
+        trip->samples[who].same_bits = gradients_same(run, who);
+    check_all(run, trip);
+    time_rounds(run, trip);
     check_all(run, trip);
     for (int who = 0; who < bench->count; who++) {
         memcpy(trip->samples[who].slowest, trip->samples[who].own, total * sizeof(double));
         bench_max(&bench->world, trip->samples[who].slowest, total);
+    }
+}
+
+/* Open all contestants, in the order of the list. The reverse of it closes them. */
+static void open_contestants(gradients_run_t *run)
+{
+    for (int who = 0; who < run->bench->count; who++) {
+        const gradients_way_t *way = gradients_way(run->bench->contestants[who]);
+
+        if (way->open != NULL)
+            way->open(run);
+    }
+}
+
+static void close_contestants(gradients_run_t *run)
+{
+    for (int who = run->bench->count - 1; who >= 0; who--) {
+        const gradients_way_t *way = gradients_way(run->bench->contestants[who]);
+
+        if (way->close != NULL)
+            way->close(run);
     }
 }
 
@@ -239,6 +183,16 @@ static bench_trip_t open_trip(const gradients_run_t *run)
     return trip;
 }
 
+/* A state for bench_draw that differs between ranks. */
+static uint64_t own_random(const bench_t *bench)
+{
+    uint64_t random = bench->options.seed;
+
+    for (int i = 0; i <= bench->world.rank; i++)
+        random = (random + 1) * 0x9e3779b97f4a7c15u | 1;
+    return random;
+}
+
 bench_row_t gradients_measure(bench_t *bench, const gradients_options_t *options, const char *model)
 {
     gradients_run_t run = {
@@ -258,7 +212,10 @@ bench_row_t gradients_measure(bench_t *bench, const gradients_options_t *options
     run.pieces = bench_allocate(run.gradients.n, sizeof(tutti__piece_t));
     run.requests = bench_allocate(run.gradients.n, sizeof(tutti_request_t *));
     run.order = bench_allocate(run.gradients.n, sizeof(int));
+    run.random = own_random(bench);
+    open_contestants(&run);
     measure(&run, &trip);
+    close_contestants(&run);
     row = bench_row_make(bench, &trip);
     bench_barrier(&bench->world); /* other ranks may still read this memory */
     free_memory(&run);

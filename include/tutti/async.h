@@ -28,6 +28,14 @@
  * has been told that a rank has left. tutti_test and tutti_wait return the errors that the ranks
  * find together.
  *
+ * Plans
+ *   After three steps in which rank 0's program has submitted the same tensors, they become a plan
+ *   that all ranks know: the ranks do not agree on them any more, and each fused collective starts
+ *   as soon as this rank has submitted its tensors. This changes no result. A tensor that changes
+ *   or is left out ends the plan: the ranks agree again, and learn again. Only allreduce,
+ *   reduce_scatter and allgather of host memory that are not submitted in groups are planned.
+ *   TUTTI_PLANS=0 turns plans off.
+ *
  * Calls without a name
  *   With name NULL, calls are matched by their order instead, as direct calls are: the n-th
  *   collective without a name that each rank of the communicator submits belongs to those of the
@@ -356,6 +364,14 @@ TUTTI_API tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti
  * wait for a persistent request that is not active is TUTTI_ERR_INVALID_ARGUMENT. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_start(tutti_request_t *request);
+
+/*
+ * Start persistent requests of one communicator, as tutti_start does, one after the other: they are
+ * no submission group. All or none. This is the cheapest way to start many.
+ *
+ * requests  [nrequests]; none is NULL. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_start_all(tutti_request_t *const *requests, size_t nrequests);
 
 /* Free a persistent request that is not active. NULL does nothing; a request that was freed before
    is TUTTI_ERR_INVALID_ARGUMENT. Since 0.1. */

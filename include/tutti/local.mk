@@ -8,6 +8,8 @@ tuttiinclude_HEADERS = \
     %reldir%/cuda.h \
     %reldir%/log.h \
     %reldir%/mem.h \
+    %reldir%/record.h \
+    %reldir%/stats.h \
     %reldir%/tutti.h \
     %reldir%/types.h \
     %reldir%/version.h

@@ -17,6 +17,8 @@
  *     tutti/async.h        named tensors in any order from any thread, fused; test and wait
  *     tutti/mem.h          memory for collectives without a copy
  *     tutti/log.h          a callback for the log
+ *     tutti/stats.h        counters: operations, bytes, buckets, times
+ *     tutti/record.h       a dump of what is pending and what happened last
  *     tutti/version.h      version numbers and compatibility
  *     Each of these headers includes all of them.
  *
@@ -36,7 +38,8 @@
  *     Every function that can fail returns a tutti_status_t; TUTTI_OK is 0. tutti_strerror() names
  *     the number. tutti_last_error() describes the error: which rank, which tensor, why. Outputs
  *     (named ret_...) change only on success. The library never exits, aborts, raises or handles
- *     signals, and prints only its log, on stderr or to a callback (TUTTI_LOG, log.h).
+ *     signals, and prints only its log, on stderr or to a callback (TUTTI_LOG, log.h), and what
+ *     TUTTI_HELP and TUTTI_STATS ask for.
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
  *     direct call, or TUTTI_ERR_TRANSPORT, the communicator is dead: every further call returns an
@@ -78,7 +81,7 @@
  *     thread is in tutti_init or tutti_finalize, other threads may only make the calls listed at
  *     tutti_finalize, and calls on communicators from tutti_comm_connect. Each communicator has one
  *     thread of the library's own, which sleeps when nothing is pending; there is another one while
- *     a log callback is set.
+ *     a log callback is set, and one while statistics go to a file or a port.
  *
  *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
  *     TUTTI_ERR_SHUTDOWN and free nothing. The child may call tutti_finalize, which forgets the
@@ -120,6 +123,8 @@ extern "C" {
 #include <tutti/async.h>
 #include <tutti/mem.h>
 #include <tutti/log.h>
+#include <tutti/stats.h>
+#include <tutti/record.h>
 /* clang-format on */
 
 #ifdef __cplusplus

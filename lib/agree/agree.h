@@ -25,6 +25,7 @@
 #define TUTTI__AGREE_AGREE_H
 
 #include "agree/metadata.h"
+#include "agree/name_table.h"
 #include "base/status.h"
 
 typedef struct tutti__agree tutti__agree_t;
@@ -39,17 +40,15 @@ enum {
     TUTTI__MSG_REJECT,       /* down: a tensor that will not be served */
     TUTTI__MSG_JOIN,         /* up: uint32_t rank: has called tutti_join */
     TUTTI__MSG_JOINED,       /* down: uint32_t rank, the last one: all ranks have joined */
+    TUTTI__MSG_PLAN,         /* down: a tensor of a learned plan; these four: see plan.c */
+    TUTTI__MSG_PLAN_STOP,    /* up and down */
+    TUTTI__MSG_PLAN_STOPPED, /* up */
+    TUTTI__MSG_PLAN_END,     /* down */
     TUTTI__MSG_OTHERS
 };
 
 /* The longest body of a message. A body is aligned to 8 bytes. */
 #define TUTTI__BODY_BYTES 1536
-
-/* A submission group: the calls of one tutti_submit. */
-typedef struct {
-    uint64_t hash; /* of all names, in their order */
-    uint32_t index, size;
-} tutti__group_msg_t;
 
 /* One tensor of a bucket, in the order of the bucket. */
 typedef struct {
@@ -73,6 +72,12 @@ typedef struct {
     const char *text; /* the reason */
 } tutti__rejected_t;
 
+/* One tensor of a learned plan, in the order of the plan. */
+typedef struct {
+    tutti__metadata_t metadata;
+    uint32_t bucket; /* from 0, ascending */
+} tutti__planned_t;
+
 /* The callbacks. Pointers in their arguments are valid during the call only. */
 typedef struct {
     /* Queue a message. urgent: wake the neighbour even if nothing is pending there. */
@@ -83,6 +88,13 @@ typedef struct {
     void (*reject)(void *owner, const tutti__rejected_t *tensor);
     /* All ranks have joined, `last_rank` last. */
     void (*joined)(void *owner, uint32_t last_rank);
+    /* A plan begins: see tutti__agree_get_plan. The owner adds to it the tensors that this rank has
+       announced, and that are in no bucket: these announcements are void. */
+    void (*plan)(void *owner);
+    /* Start no further bucket of the plan. Returns how many this rank has started. */
+    uint64_t (*plan_stop)(void *owner);
+    /* The plan is over: every rank enters its first `buckets` buckets. */
+    void (*plan_end)(void *owner, uint64_t buckets);
     /* No memory, or a damaged message: the owner ends the communicator. */
     void (*fail)(void *owner, tutti_status_t status, const char *text);
     uint64_t (*now_ns)(void *owner);
@@ -105,6 +117,7 @@ typedef struct {
     const tutti__agree_link_t *links; /* [nlinks] */
     uint64_t bucket_bytes;            /* the largest bucket of several tensors in host memory.. */
     uint64_t device_bucket_bytes;     /* ..and in device memory */
+    uint64_t plan_bytes;              /* the largest one of a plan; 0: nothing is learned */
     const tutti__agree_ops_t *ops;
     void *owner;
 } tutti__agree_env_t;
@@ -127,6 +140,16 @@ void tutti__agree_join(tutti__agree_t *agree);
 void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes);
 
+/* The coordinator, before each plain submission of this rank; nothing elsewhere: learn a plan.
+   may_begin: no bucket of an earlier plan is in flight on this rank. */
+void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes,
+                        const tutti__metadata_t *metadata, int may_begin);
+/* A thread of this rank has begun to wait for a tensor. */
+void tutti__agree_waited(tutti__agree_t *agree);
+/* This rank's program has left the plan, or some rank does not go on. Later calls of a plan do
+   nothing. */
+void tutti__agree_stop_plan(tutti__agree_t *agree, int is_deviation);
+
 /* The coordinator, in each step; nothing elsewhere. late: reject conflicts whose time is over.
    bucket: send one bucket of agreed tensors; 0: there are none. */
 void tutti__agree_late(tutti__agree_t *agree);
@@ -139,6 +162,24 @@ void tutti__agree_depart(tutti__agree_t *agree);
 void tutti__agree_clear(tutti__agree_t *agree);
 
 /* ---- questions ---- */
+
+/* The index of a tensor in the plan, or -1. The rank that has a plan, or receives one, announces no
+   plain call of such a name. */
+int64_t tutti__agree_find_planned(const tutti__agree_t *agree, const char *name, size_t bytes);
+
+/* A plan; valid until plan_end or clear. */
+typedef struct {
+    uint32_t number; /* 1, 2, ... */
+    uint32_t ntensors, nbuckets;
+    const tutti__planned_t *tensor;     /* [ntensors] */
+    const tutti__tensor_names_t *names; /* the same indices */
+} tutti__agree_plan_t;
+
+/* In the callback `plan` and later. */
+void tutti__agree_get_plan(const tutti__agree_t *agree, tutti__agree_plan_t *ret_plan);
+/* Is the plan being stopped, and has a child not answered? Then its rank. *ret_certain 0: perhaps a
+   rank behind it has not. */
+int tutti__agree_unstopped(const tutti__agree_t *agree, uint32_t *ret_rank, int *ret_certain);
 
 /* Has this rank joined? */
 int tutti__agree_has_joined(const tutti__agree_t *agree);

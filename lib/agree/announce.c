@@ -138,7 +138,7 @@ static void add(tutti__agree_t *a, uint32_t from, const news_t *news)
     tensor = tutti__tensor_get(a, news->name, news->msg.name_bytes, news->msg.metadata.phase);
     if (tensor == NULL)
         return;
-    tutti__metadata_merge(tensor, &news->msg, &news->other);
+    tutti__tensor_merge(tensor, &news->msg, &news->other);
     tensor->from[from] = 1;
     tutti__agree_settle(a, tensor);
 }
@@ -198,6 +198,9 @@ static void take_announce(tutti__agree_t *a, uint32_t link, const void *body, si
         at += sizeof(news.group);
     }
     news.name = at;
+    if (!news.msg.grouped && !tutti__metadata_is_message(&news.msg.metadata) &&
+        news.msg.metadata.phase == 0 && tutti__plan_voids(&a->plan, news.name, news.msg.name_bytes))
+        return;
     add(a, link, &news);
 }
 
@@ -228,6 +231,12 @@ void tutti__agree_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const
     case TUTTI__MSG_REJECT:
         tutti__buckets_take_reject(a, body, bytes);
         break;
+    case TUTTI__MSG_PLAN:
+    case TUTTI__MSG_PLAN_STOP:
+    case TUTTI__MSG_PLAN_STOPPED:
+    case TUTTI__MSG_PLAN_END:
+        tutti__plan_message(a, link, kind, body, bytes);
+        break;
     default:
         take_rank(a, kind, body, bytes);
         break;
@@ -249,7 +258,9 @@ tutti_status_t tutti__agree_open(const tutti__agree_env_t *env, tutti__agree_t *
     a->submission = calloc(env->size, sizeof(*a->submission));
     a->joined = calloc(env->size, sizeof(*a->joined));
     a->members = calloc(env->size, sizeof(*a->members));
-    if (a->submission == NULL || a->joined == NULL || a->members == NULL) {
+    tutti__learn_open(&a->learn);
+    if (a->submission == NULL || a->joined == NULL || a->members == NULL ||
+        tutti__plan_open(&a->plan, env->nlinks) != TUTTI_OK) {
         tutti__agree_close(a);
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "agreement of %u ranks", env->size);
     }
@@ -266,6 +277,8 @@ void tutti__agree_close(tutti__agree_t *a)
     free(a->submission);
     free(a->joined);
     free(a->members);
+    tutti__learn_close(&a->learn);
+    tutti__plan_close(&a->plan);
     free(a);
 }
 
@@ -287,4 +300,5 @@ void tutti__agree_clear(tutti__agree_t *a)
         tutti__tensor_free(a, t);
     }
     a->ready_first = a->ready_last = NULL;
+    tutti__plan_clear(&a->plan);
 }

@@ -31,13 +31,20 @@ typedef struct {
    missing tensors; then the coordinator rejects the groups. */
 #define GRACE_NS 100000000u
 
+static tutti__group_msg_t group_of(const tutti__submission_t *submission)
+{
+    return submission != NULL ? (tutti__group_msg_t){ submission->hash, 0, submission->size }
+                              : (tutti__group_msg_t){ 0 };
+}
+
 static void conflict_text(char *text, size_t bytes, const tutti__tensor_t *tensor,
                           const conflict_t *c)
 {
     int n = snprintf(text, bytes, "tensor '%.100s': ", tensor->name);
+    tutti__group_msg_t group = group_of(c->submission), other = group_of(c->other_submission);
 
-    tutti__metadata_texts(text + n, bytes - (size_t)n, c->rank, c->metadata, c->submission,
-                          c->other_rank, c->other, c->other_submission);
+    tutti__metadata_texts(text + n, bytes - (size_t)n, c->rank, c->metadata, &group, c->other_rank,
+                          c->other, &other);
 }
 
 /* ---- messages ---- */
@@ -309,7 +316,7 @@ static int participants_fit(const tutti__agree_t *a, tutti__tensor_t *tensor,
         }
         msg.metadata = p->metadata;
         msg.rank = r;
-        tutti__metadata_merge(tensor, &msg, NULL);
+        tutti__tensor_merge(tensor, &msg, NULL);
         if (tensor->msg.conflict)
             return 0;
     }

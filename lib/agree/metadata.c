@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metadata of calls: compared, merged, measured, and as text. See metadata.h. */
-#include "agree/tensors.h"
+/* Metadata of calls: compared, measured, and as text. See metadata.h. */
+#include "agree/metadata.h"
 
 #include "base/compiler.h"
 #include "base/describe.h"
@@ -21,8 +21,7 @@ int tutti__metadata_is_message(const tutti__metadata_t *metadata)
     return tutti__call_is_message((tutti_call_kind_t)metadata->kind);
 }
 
-/* No rank that announced it knows recvcounts. */
-static int has_no_counts(const tutti__metadata_t *metadata)
+int tutti__metadata_has_no_counts(const tutti__metadata_t *metadata)
 {
     return metadata->unsure && metadata->more == 0;
 }
@@ -40,36 +39,9 @@ int tutti__metadata_differ(const tutti__metadata_t *a, const tutti__metadata_t *
     if (a->kind != b->kind || a->dtype != b->dtype || a->op != b->op || a->root != b->root ||
         a->prescale != b->prescale || a->postscale != b->postscale || a->on_device != b->on_device)
         return 1;
-    if (has_no_counts(a) || has_no_counts(b))
+    if (tutti__metadata_has_no_counts(a) || tutti__metadata_has_no_counts(b))
         return 0;
     return a->count != b->count || a->more != b->more;
-}
-
-void tutti__metadata_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from,
-                           const tutti__metadata_t *other)
-{
-    tutti__announce_msg_t *msg = &into->msg;
-    uint32_t nranks = msg->nranks + from->nranks;
-
-    if (msg->nranks == 0 || (from->conflict && !msg->conflict)) {
-        uint8_t name_bytes = from->name_bytes;
-
-        *msg = *from;
-        msg->name_bytes = name_bytes;
-        if (from->conflict)
-            into->other = *other;
-    } else if (!msg->conflict && tutti__metadata_differ(&msg->metadata, &from->metadata)) {
-        msg->conflict = 1;
-        msg->other_rank = from->rank;
-        into->other = from->metadata;
-    } else if (!msg->conflict && from->metadata.kind == TUTTI_CALL_ALLGATHERV) {
-        unsigned unsure = msg->metadata.unsure | from->metadata.unsure;
-
-        if (has_no_counts(&msg->metadata))
-            msg->metadata = from->metadata;
-        msg->metadata.unsure = unsure;
-    }
-    msg->nranks = nranks;
 }
 
 /* ---- buckets of several tensors: see engine/fuse.c ---- */
@@ -116,7 +88,7 @@ static unsigned parts_of(const tutti__metadata_t *m)
     if (kind == TUTTI_CALL_BARRIER)
         return has;
     has |= TUTTI__HAS_TYPE;
-    if (!tutti__call_by_pair(kind) && !has_no_counts(m))
+    if (!tutti__call_by_pair(kind) && !tutti__metadata_has_no_counts(m))
         has |= TUTTI__HAS_COUNT;
     if (tutti__call_is_message(kind)) {
         has |= kind != TUTTI_CALL_RECV ? TUTTI__HAS_TO : 0;
@@ -126,8 +98,7 @@ static unsigned parts_of(const tutti__metadata_t *m)
     return has | TUTTI__HAS_SCALES | (tutti__call_has_root(kind) ? TUTTI__HAS_ROOT : 0);
 }
 
-static tutti__description_t describe(const tutti__metadata_t *m,
-                                     const tutti__submission_t *submission)
+static tutti__description_t describe(const tutti__metadata_t *m, const tutti__group_msg_t *group)
 {
     int is_message = tutti__metadata_is_message(m);
 
@@ -143,24 +114,24 @@ static tutti__description_t describe(const tutti__metadata_t *m,
         .recvcounts = is_message ? 0 : (uint32_t)m->more,
         .prescale = double_of(m->prescale),
         .postscale = double_of(m->postscale),
-        .group_size = submission != NULL ? submission->size : 0,
-        .group_hash = submission != NULL ? (uint32_t)submission->hash : 0,
+        .group_size = group->size,
+        .group_hash = (uint32_t)group->hash,
     };
 }
 
 void tutti__metadata_call_text(char *text, size_t bytes, const tutti__metadata_t *metadata)
 {
-    tutti__description_t call = describe(metadata, NULL);
+    static const tutti__group_msg_t alone;
+    tutti__description_t call = describe(metadata, &alone);
 
     tutti__describe(text, bytes, &call);
 }
 
 void tutti__metadata_texts(char *text, size_t bytes, uint32_t rank, const tutti__metadata_t *m,
-                           const tutti__submission_t *submission, uint32_t other_rank,
-                           const tutti__metadata_t *other,
-                           const tutti__submission_t *other_submission)
+                           const tutti__group_msg_t *group, uint32_t other_rank,
+                           const tutti__metadata_t *other, const tutti__group_msg_t *other_group)
 {
-    tutti__description_t a = describe(m, submission), b = describe(other, other_submission);
+    tutti__description_t a = describe(m, group), b = describe(other, other_group);
 
     tutti__describe_both(text, bytes, rank, &a, other_rank, &b);
 }

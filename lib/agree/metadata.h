@@ -30,13 +30,27 @@ typedef struct {
 } tutti__metadata_t;
 
 int tutti__metadata_is_message(const tutti__metadata_t *metadata);
+/* An allgatherv of which no rank that announced it knows recvcounts. */
+int tutti__metadata_has_no_counts(const tutti__metadata_t *metadata);
 /* 1: the two cannot be one tensor. */
 int tutti__metadata_differ(const tutti__metadata_t *a, const tutti__metadata_t *b);
 /* 1: the ranks must exchange their counts before the data moves. */
 int tutti__metadata_needs_counts(const tutti__metadata_t *metadata);
 
+/* A submission group: the calls of one tutti_submit. */
+typedef struct {
+    uint64_t hash;        /* of all names, in their order */
+    uint32_t index, size; /* size 0: a call that is in none */
+} tutti__group_msg_t;
+
 /* "an allreduce of 8 elements of float32, sum" */
 void tutti__metadata_call_text(char *text, size_t bytes, const tutti__metadata_t *metadata);
+
+/* "rank 1 has an allreduce of 8 elements of float32, sum; rank 2 has a barrier". group: of each
+   rank's call. */
+void tutti__metadata_texts(char *text, size_t bytes, uint32_t rank, const tutti__metadata_t *m,
+                           const tutti__group_msg_t *group, uint32_t other_rank,
+                           const tutti__metadata_t *other, const tutti__group_msg_t *other_group);
 
 /* 1: two tensors can be in one bucket. */
 int tutti__metadata_fuse(const tutti__metadata_t *a, const tutti__metadata_t *b);

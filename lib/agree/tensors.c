@@ -223,3 +223,32 @@ fail:
     no_memory(a);
     return 0;
 }
+
+/* ---- merging ---- */
+
+void tutti__tensor_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from,
+                         const tutti__metadata_t *other)
+{
+    tutti__announce_msg_t *msg = &into->msg;
+    uint32_t nranks = msg->nranks + from->nranks;
+
+    if (msg->nranks == 0 || (from->conflict && !msg->conflict)) {
+        uint8_t name_bytes = from->name_bytes;
+
+        *msg = *from;
+        msg->name_bytes = name_bytes;
+        if (from->conflict)
+            into->other = *other;
+    } else if (!msg->conflict && tutti__metadata_differ(&msg->metadata, &from->metadata)) {
+        msg->conflict = 1;
+        msg->other_rank = from->rank;
+        into->other = from->metadata;
+    } else if (!msg->conflict && from->metadata.kind == TUTTI_CALL_ALLGATHERV) {
+        unsigned unsure = msg->metadata.unsure | from->metadata.unsure;
+
+        if (tutti__metadata_has_no_counts(&msg->metadata))
+            msg->metadata = from->metadata;
+        msg->metadata.unsure = unsure;
+    }
+    msg->nranks = nranks;
+}

@@ -3,7 +3,7 @@
 #ifndef TUTTI__AGREE_TENSORS_H
 #define TUTTI__AGREE_TENSORS_H
 
-#include "agree/agree.h"
+#include "agree/plan.h"
 
 /* ---- messages ---- */
 
@@ -101,6 +101,8 @@ struct tutti__agree {
     uint64_t conflict_ns;                      /* the oldest conflict in a grace period, or 0 */
     tutti__tensor_t *ready_first, *ready_last; /* agreed by all, in no bucket yet */
     uint32_t next_bucket;
+    tutti__learn_t learn;
+    tutti__plan_t plan; /* all ranks */
 };
 
 void tutti__agree_fail(tutti__agree_t *a, tutti_status_t status, const char *text);
@@ -127,17 +129,9 @@ int tutti__tensor_add_participant(tutti__agree_t *a, const tutti__announce_msg_t
                                   const tutti__group_msg_t *group, const char *name,
                                   tutti__participant_t **ret_participant);
 
-/* metadata.c */
 /* Add one announcement to a tensor; keep the first pair of ranks that differ. */
-void tutti__metadata_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from,
-                           const tutti__metadata_t *other);
-/* "rank 1 has an allreduce of 8 elements of float32, sum; rank 2 has a barrier". submission: of
-   each rank's call, or NULL. */
-void tutti__metadata_texts(char *text, size_t bytes, uint32_t rank, const tutti__metadata_t *m,
-                           const tutti__submission_t *submission, uint32_t other_rank,
-                           const tutti__metadata_t *other,
-                           const tutti__submission_t *other_submission);
-
+void tutti__tensor_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from,
+                         const tutti__metadata_t *other);
 /* decide.c: the coordinator, when all ranks have announced a tensor */
 /* 1: the tensor has left the table, perhaps with others. 0: it is in conflict, and in its grace
    period. */

@@ -15,6 +15,8 @@
 #include "api/comm_state.h"
 #include "base/constants.h"
 #include "base/status.h"
+#include "call/what.h"
+#include "stats/add.h"
 
 #include <assert.h>
 
@@ -63,23 +65,51 @@ static inline tutti_status_t run(tutti__comm_t *comm, tutti_status_t status)
                : tutti__run_fail(comm->engine, &state->running, op, status);
 }
 
-static inline tutti_status_t make_cached(tutti__comm_t *comm, const tutti__call_t *call)
+/* A call in cached form continues after its first step. */
+static tutti_status_t finish_cached(tutti__comm_t *comm, tutti__cached_t *cached,
+                                    const tutti__hint_t *hint, tutti_status_t status)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);
-    tutti__hint_t hint = { NULL, 0, -1 };
-    tutti_status_t status = tutti__cached_start(
-        &state->cached, call, comm->node, state->running.spins ? TUTTI__CLOSE_LOOKS : 1, &hint);
 
-    if (TUTTI__LIKELY(status == TUTTI_OK))
-        return status;
     if (status == TUTTI__AGAIN) {
-        state->running.cached_tag = state->cached.node.tag;
-        status = tutti__run_await(comm->engine, &state->running, &state->op, comm->node, &hint);
+        state->running.cached_tag = cached->node.tag;
+        status = tutti__run_await(comm->engine, &state->running, &state->op, comm->node, hint);
     }
+    if (status == TUTTI_OK)
+        tutti__stats_count(cached->entry, cached->bytes);
     if (status == TUTTI_OK || status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_NO_MEMORY)
         return status;
     state->op.is_common = 0;
     return tutti__run_fail(comm->engine, &state->running, &state->op, status);
+}
+
+static inline tutti_status_t make_cached(tutti__comm_t *comm, tutti__cached_t *cached,
+                                         const tutti__call_t *call)
+{
+    tutti__comm_state_t *state = tutti__comm_state(comm);
+    tutti__hint_t hint = { NULL, 0, -1 };
+    tutti_status_t status = tutti__cached_start(
+        cached, call, comm->node, state->running.spins ? TUTTI__CLOSE_LOOKS : 1, &hint);
+
+    if (TUTTI__UNLIKELY(status != TUTTI_OK))
+        return finish_cached(comm, cached, &hint, status);
+    tutti__stats_count(cached->entry, cached->bytes);
+    return TUTTI_OK;
+}
+
+/* A call has ended without an error: count it, and keep its cached form. */
+static void count(tutti__comm_t *comm, const tutti__call_t *call)
+{
+    tutti__comm_state_t *state = tutti__comm_state(comm);
+    uint64_t bytes = tutti__call_bytes(call, comm->topo->rank, comm->topo->size);
+    const tutti__stats_what_t what = tutti__operation_what(&state->op, call, 0);
+
+    state->counted = tutti__stats_find(comm->stats, &what, bytes);
+    if (state->counted == NULL)
+        state->counted = &state->uncounted;
+    tutti__stats_count(state->counted, bytes);
+    tutti__cached_keep(state->is_timed ? &state->timed : &state->cached, &state->op, state->counted,
+                       bytes);
 }
 
 /* Make a checked call. */
@@ -95,9 +125,36 @@ static inline tutti_status_t make(tutti__comm_t *comm, const tutti__call_t *call
     tutti__operation_start(&state->op, call, &nothing);
     status = run(comm, TUTTI_OK);
     if (status == TUTTI_OK)
-        tutti__cached_keep(&state->cached, &state->op);
+        count(comm, call);
     if (TUTTI__UNLIKELY(call->on_device))
         tutti__device_leave(&comm->device, before);
+    return status;
+}
+
+/* Check a call and make it, if no cached form fits. */
+static inline tutti_status_t make_checked(tutti__comm_t *comm, tutti__call_t *call, int in_stream)
+{
+    tutti_status_t status = tutti__call_check(comm, call, 0);
+
+    if (status == TUTTI_OK && in_stream)
+        status = tutti__device_check_stream(comm, call, call->stream);
+    return status == TUTTI_OK ? make(comm, call) : status;
+}
+
+/* With measured times. */
+static tutti_status_t make_timed(tutti__comm_t *comm, tutti__call_t *call, int in_stream)
+{
+    tutti__comm_state_t *state = tutti__comm_state(comm);
+    uint64_t since_ns = tutti__stats_direct_begin(comm->stats);
+    tutti_status_t status;
+
+    if (!in_stream && tutti__cached_fits(&state->timed, call)) {
+        state->counted = state->timed.entry;
+        status = make_cached(comm, &state->timed, call);
+    } else {
+        status = make_checked(comm, call, in_stream);
+    }
+    tutti__stats_direct_end(comm->stats, status == TUTTI_OK ? state->counted : NULL, since_ns);
     return status;
 }
 
@@ -112,13 +169,10 @@ TUTTI__ALWAYS_INLINE tutti_status_t make_call(tutti_comm_t *handle, tutti__call_
     if (status != TUTTI_OK)
         return status;
     if (!in_stream && tutti__cached_fits(&tutti__comm_state(comm)->cached, call))
-        return leave(comm, make_cached(comm, call));
-    status = tutti__call_check(comm, call, 0);
-    if (status == TUTTI_OK && in_stream)
-        status = tutti__device_check_stream(comm, call, call->stream);
-    if (status == TUTTI_OK)
-        status = make(comm, call);
-    return leave(comm, status);
+        return leave(comm, make_cached(comm, &tutti__comm_state(comm)->cached, call));
+    if (TUTTI__UNLIKELY(tutti__comm_state(comm)->is_timed))
+        return leave(comm, make_timed(comm, call, in_stream));
+    return leave(comm, make_checked(comm, call, in_stream));
 }
 
 tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call)

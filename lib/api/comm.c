@@ -2,6 +2,7 @@
 /* Making and ending communicators. */
 #include "api/comm_state.h"
 
+#include "api/clocks.h"
 #include "base/constants.h"
 #include "base/forked.h"
 #include "base/log.h"
@@ -92,7 +93,8 @@ static void prepare_calls(tutti__comm_t *comm)
                                                                                    : NULL };
     tutti__pairs_init(&state->pairs, &state->calls);
     tutti__operation_init(&state->op, &state->calls, 0, &state->pairs);
-    state->cached.is_off = comm->exec.device != NULL || comm->lone.ops != NULL;
+    state->cached.is_off = state->timed.is_off =
+        comm->exec.device != NULL || comm->lone.ops != NULL;
 }
 
 static void prepare_caches(tutti__comm_t *comm, tutti__association_t association)
@@ -109,6 +111,42 @@ static void prepare_caches(tutti__comm_t *comm, tutti__association_t association
     state->device_cache.device_scope = tutti__device_scope(&comm->device);
 }
 
+/* A process prints the tables of the communicators in which it is rank 0 of their world. */
+static void open_stats(tutti__comm_t *comm)
+{
+    const tutti__topo_t *topo = comm->topo;
+    uint32_t world_rank = comm->world_rank != NULL ? comm->world_rank[topo->rank] : topo->rank;
+    const tutti__stats_want_t want = {
+        .rank = topo->rank,
+        .size = topo->size,
+        .local_rank = topo->local_of[topo->rank],
+        .name = tutti__comm_is_connected(comm) ? comm->name.text
+                : comm->world == comm          ? "world"
+                                               : "group",
+        .prints = comm->conf.stats == TUTTI__CONF_STATS_PRINT && world_rank == 0,
+        .is_timed = comm->conf.stats != TUTTI__CONF_STATS_OFF || comm->conf.stats_file[0] != '\0' ||
+                    comm->conf.stats_port >= 0,
+        .file = comm->conf.stats_file,
+        .port = (int)comm->conf.stats_port,
+    };
+
+    comm->stats = tutti__stats_open(&want);
+    tutti__comm_state(comm)->is_timed = comm->stats != NULL && want.is_timed;
+}
+
+/* The recorder of the watch: its clock, and the trace that TUTTI_TRACE asks for. */
+static tutti_status_t open_record(tutti__comm_t *comm)
+{
+    tutti__record_t *record = comm->watch->record;
+    tutti_status_t status = tutti__clocks_compare(comm->boot, &record->offset_ns);
+
+    comm->exec.record = record;
+    comm->exec.host_of = comm->topo->host_of;
+    if (status == TUTTI_OK && tutti__comm_is_world(comm) && comm->conf.shared.trace[0] != '\0')
+        status = tutti__boot_agree(comm->boot, tutti_trace_start(comm->conf.shared.trace));
+    return status;
+}
+
 /* Open all rooms above the transports. */
 static tutti_status_t open_engine(tutti__comm_t *comm)
 {
@@ -119,6 +157,7 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         .shape = &comm->shape,
         .conf = &comm->conf.shared,
         .world = comm->world != comm ? comm->world->engine : NULL,
+        .stats = comm->stats,
     };
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =
@@ -148,6 +187,9 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
     if (status != TUTTI_OK)
         return status;
     prepare_calls(comm);
+    status = open_record(comm);
+    if (status != TUTTI_OK)
+        return status;
     env.watch = comm->watch;
     return tutti__engine_open(&env, &comm->engine);
 }
@@ -189,6 +231,7 @@ static tutti_status_t open_all(tutti__comm_t *comm)
         return status;
     comm->topo = tutti__boot_topo(comm->boot);
     take_shape(comm);
+    open_stats(comm);
     status = tutti__machine_open(comm->boot, &comm->machine);
     if (status == TUTTI_OK)
         tutti__arena_use_huge(comm->machine->arena, (tutti__huge_t)conf->huge_pages);
@@ -365,11 +408,15 @@ void tutti__comm_close(tutti__comm_t *comm)
     tutti__parts_close(comm);
     assert(state->parts == NULL && (comm->engine == NULL || state->is_stopped));
     tutti__engine_close(comm->engine);
+    /* An error was logged; the part of the trace is left. */
+    if (tutti__comm_is_world(comm))
+        (void)tutti_trace_stop();
     /* Only now: until here, callbacks may make calls, which return the cause of the failure. */
     tutti__handle_end(&tutti__comms, comm->handle);
     if (state->op.env != NULL)
         tutti__pairs_fini(&state->pairs);
     tutti__operation_fini(&state->op);
+    tutti__stats_close(comm->stats);
     tutti__cache_fini(&state->cache);
     tutti__cache_fini(&state->device_cache);
     close_device(comm);

@@ -40,6 +40,7 @@ struct tutti__comm {
     tutti__exec_device_t device; /* ops NULL: no device */
     tutti__lone_device_t lone;
     tutti__exec_env_t exec;
+    tutti__stats_t *stats; /* NULL: there was no memory for them */
 
     /* A world and its groups. tutti_comm_split and tutti_comm_create make groups of the world and
        of other groups. A group shares only the world's MPI. A communicator from tutti_comm_connect

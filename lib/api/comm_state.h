@@ -20,6 +20,12 @@ struct tutti__comm_state {
     tutti__operation_t op;
     tutti__pairs_t pairs;
     tutti__cached_t cached;
+    /* Set once: as stats->is_timed. Then `timed` is the cached form, and `cached` keeps nothing. So
+       calls without measured times do not look at the flag. */
+    int is_timed;
+    tutti__cached_t timed;
+    tutti__stats_entry_t *counted;      /* the entry of the last call that was not in cached form */
+    tutti__stats_entry_t uncounted;     /* without statistics: written, never read */
     tutti__cache_t cache, device_cache; /* device_cache: only with a device */
     int is_stopped;                     /* no callback of its engine runs any more */
     atomic_int is_taken;                /* a connected communicator: a thread is freeing it */

@@ -8,6 +8,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/blocking.h \
     %reldir%/call_args.h \
     %reldir%/check_memory.c \
+    %reldir%/clocks.c \
+    %reldir%/clocks.h \
     %reldir%/collectives.c \
     %reldir%/comm.c \
     %reldir%/comm.h \
@@ -25,9 +27,11 @@ libtutti_all_la_SOURCES += \
     %reldir%/options.c \
     %reldir%/options.h \
     %reldir%/parts.c \
+    %reldir%/recorder.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \
+    %reldir%/stats.c \
     %reldir%/submission.c \
     %reldir%/submission.h \
     %reldir%/transports.c \

@@ -9,6 +9,13 @@ static tutti_status_t is_null(const char *what)
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s is NULL", what);
 }
 
+tutti_status_t tutti_start_all(tutti_request_t *const *requests, size_t nrequests)
+{
+    if (requests == NULL && nrequests > 0)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "requests is NULL");
+    return tutti__engine_start_all(requests, nrequests);
+}
+
 tutti_status_t tutti_start(tutti_request_t *request)
 {
     return tutti__engine_start(request);

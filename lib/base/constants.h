@@ -327,6 +327,10 @@
 /* Shortest time between two checks for stalls. Chosen: a check takes some microseconds. */
 #define TUTTI__STALL_CHECK_NS 100000000u
 
+/* Shortest time between two dumps of a rank for stalls. Chosen: several ranks report the same
+   stall, and each of them asks all ranks for dumps. */
+#define TUTTI__STALL_DUMP_NS 1000000000u
+
 /* [polls] Polls of a group's head in vain, before the ranks of that group are polled for the late
    one. Chosen: polling takes cache lines from ranks that are at work, but a rank that has left must
    be found. */
@@ -359,6 +363,31 @@
 #define TUTTI__FUSE_HOSTS_BYTES ((uint64_t)64 << 20)
 #define TUTTI__FUSE_DEVICE_BYTES ((size_t)16 << 20)
 
+/* The largest bucket of a plan between hosts, if TUTTI_FUSION_BYTES is auto. Chosen: several
+   buckets in a backward pass, so that communication begins early, each much longer than its
+   latency. */
+#define TUTTI__PLAN_HOSTS_BYTES ((uint64_t)4 << 20)
+
+/* [steps] Equal steps that make a plan; the most of them, after plans that did not last. Chosen:
+   early, but not after an accident. */
+#define TUTTI__PLAN_STEPS 3
+#define TUTTI__PLAN_STEPS_MOST 1024
+/* [names] More are not learned. Chosen: far more than a model has. */
+#define TUTTI__PLAN_NAMES_MOST 65536
+/* [ns] A thread waits for a tensor whose bucket is not complete, and this rank submits nothing:
+   after this time the plan stops. And if no thread is known to wait. Chosen: long against the
+   pauses between submissions of one step, short against a step. */
+#define TUTTI__PLAN_WAIT_NS 5000000
+#define TUTTI__PLAN_REST_NS 1000000000u
+
+/* [requests] Kept by each communicator for new ones, 400 bytes each. Chosen: as many as a large
+   model has tensors. Without: malloc takes 330 of 2100 instructions of a planned tensor. */
+#define TUTTI__SPARE_REQUESTS 4096
+
+/* [submissions] While a bucket of a plan is in flight, the engine takes a step at least after so
+   many submissions. Chosen: a step takes about as long as eight submissions. */
+#define TUTTI__PLAN_LOOKS 16
+
 /* The first memory of a lane for fused buckets; it doubles. Chosen: small, since each lane of each
    communicator has it. */
 #define TUTTI__FUSE_FIRST_BYTES 65536
@@ -385,6 +414,20 @@
 /* [pieces] Pieces of one launch that packs or unpacks a message; on the stack. Chosen: a message of
    a schedule has few blocks. */
 #define TUTTI__GPU_DIRECT_PIECES 16
+
+/* ---- statistics ---- */
+
+/* The interval at which TUTTI_STATS_FILE is written. Chosen: collectors read every 15 s or less
+   often. */
+#define TUTTI__STATS_FILE_MS 5000u
+
+/* A client of TUTTI_STATS_PORT is closed after this time. Chosen: an answer has some kilobytes, and
+   stays on this machine. */
+#define TUTTI__STATS_CLIENT_MS 2000u
+
+/* [communicators] Of those that have ended, so many stay in file and endpoint. Chosen: each takes
+   some kilobytes there. */
+#define TUTTI__STATS_ENDED 32u
 
 /* ---- amounts: node operations in shared memory ---- */
 

@@ -56,7 +56,8 @@ tutti_status_t tutti__cached_start(tutti__cached_t *cached, const tutti__call_t 
     return node->ops->repeat(node, &cached->node, is_same, looks, hint);
 }
 
-void tutti__cached_keep(tutti__cached_t *cached, const tutti__operation_t *op)
+void tutti__cached_keep(tutti__cached_t *cached, const tutti__operation_t *op,
+                        tutti__stats_entry_t *entry, uint64_t bytes)
 {
     const tutti__call_t *call = op->asked;
 
@@ -69,6 +70,8 @@ void tutti__cached_keep(tutti__cached_t *cached, const tutti__operation_t *op)
         return;
     cached->is_kept = measure(op, call, &cached->send_bytes, &cached->recv_bytes);
     cached->is_same = 0;
+    cached->entry = entry;
+    cached->bytes = bytes;
     cached->call = *call;
     cached->in_place =
         call->sendbuf == call->recvbuf && cached->send_bytes > 0 && cached->recv_bytes > 0;

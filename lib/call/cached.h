@@ -11,6 +11,7 @@
 #define TUTTI__CALL_CACHED_H
 
 #include "call/operation.h"
+#include "stats/stats.h"
 
 typedef struct {
     int is_off; /* set once: calls may use device memory, so nothing is kept */
@@ -22,11 +23,15 @@ typedef struct {
     uintptr_t src_shift, dst_shift; /* from the buffers to the operation's src and dst */
     tutti__reducer_t reducer;
     tutti__node_call_t node;
-    char nothing[16]; /* the buffer of a barrier's operation */
+    char nothing[16];            /* the buffer of a barrier's operation */
+    tutti__stats_entry_t *entry; /* where the call is counted.. */
+    uint64_t bytes;              /* ..with these bytes */
 } tutti__cached_t;
 
-/* The operation is done, without an error: keep its cached form, if it has one. */
-void tutti__cached_keep(tutti__cached_t *cached, const tutti__operation_t *op);
+/* The operation is done, without an error: keep its cached form, if it has one. entry, bytes: as it
+   was counted. */
+void tutti__cached_keep(tutti__cached_t *cached, const tutti__operation_t *op,
+                        tutti__stats_entry_t *entry, uint64_t bytes);
 /* Does `call` repeat the kept call, with valid buffers? */
 int tutti__cached_fits(const tutti__cached_t *cached, const tutti__call_t *call);
 /* Make `call`, which fits: the node operation's first step, which may poll up to `looks` times. */

@@ -81,6 +81,12 @@ typedef struct {
 
 extern const tutti__call_kind_t tutti__call_kinds[TUTTI_CALL_SENDRECV + 1];
 
+/* Does this rank use the arrays of counts? */
+int tutti__call_has_arrays(const tutti__call_t *call, uint32_t rank);
+/* The size of the larger buffer that this rank may pass: see tutti_stats_t. Also an estimate of the
+   call's cost. */
+size_t tutti__call_bytes(const tutti__call_t *call, uint32_t rank, uint32_t size);
+
 /* The bit added to the tag of a call on device memory, so that ranks with different kinds of memory
    find a mismatch. 0 for calls whose path does not depend on the kind of memory: messages, and
    calls whose ranks know only their own counts. There each rank may use another kind. */

@@ -26,6 +26,54 @@ const tutti__call_kind_t tutti__call_kinds[TUTTI_CALL_SENDRECV + 1] = {
     [TUTTI_CALL_SENDRECV] = { TUTTI__COLLECTIVES, TUTTI__TAG_SENDRECV },
 };
 
+/* ---- sizes ---- */
+
+int tutti__call_has_arrays(const tutti__call_t *call, uint32_t rank)
+{
+    switch (call->kind) {
+    case TUTTI_CALL_REDUCE_SCATTERV:
+    case TUTTI_CALL_ALLGATHERV:
+    case TUTTI_CALL_ALLTOALLV:
+        return 1;
+    case TUTTI_CALL_GATHERV:
+    case TUTTI_CALL_SCATTERV:
+        return call->root == rank;
+    default:
+        return 0;
+    }
+}
+
+static size_t elements(const tutti__call_t *call, uint32_t rank, uint32_t size)
+{
+    const size_t *counts = NULL;
+    size_t total = 0;
+
+    switch (call->kind) {
+    case TUTTI_CALL_REDUCE_SCATTER:
+    case TUTTI_CALL_ALLGATHER:
+    case TUTTI_CALL_GATHER:
+    case TUTTI_CALL_SCATTER:
+    case TUTTI_CALL_ALLTOALL:
+        return call->count * size;
+    case TUTTI_CALL_BARRIER:
+        return 0;
+    default:
+        break;
+    }
+    if (tutti__call_has_arrays(call, rank))
+        counts = call->recvcounts != NULL ? call->recvcounts : call->sendcounts;
+    if (counts == NULL)
+        return TUTTI__MAX(call->count, call->recvcount);
+    for (uint32_t i = 0; i < size; i++)
+        total += counts[i];
+    return total;
+}
+
+size_t tutti__call_bytes(const tutti__call_t *call, uint32_t rank, uint32_t size)
+{
+    return elements(call, rank, size) * tutti_dtype_bytes(call->dtype);
+}
+
 /* ---- signatures ---- */
 
 /* A step of splitmix64's finisher: a change of any bit changes all upper bits. */

@@ -17,6 +17,8 @@ typedef struct {
     tutti__boot_t *boot; /* for the names of ranks */
     tutti__cache_t *cache, *device_cache;
     int is_agreed; /* 1: all ranks have agreed on each call; 0: the operation compares the calls */
+    int is_bucket; /* 1: of the engine, so a rank that is idle after a departure takes part in no
+                      further one */
 } tutti__call_env_t;
 
 #endif

@@ -33,4 +33,6 @@ libtutti_all_la_SOURCES += \
     %reldir%/sequencer.c \
     %reldir%/sequencer.h \
     %reldir%/staged.c \
-    %reldir%/staged.h
+    %reldir%/staged.h \
+    %reldir%/what.c \
+    %reldir%/what.h

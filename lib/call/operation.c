@@ -419,7 +419,7 @@ int tutti__operation_awaits_left(tutti__operation_t *op)
         return 0;
     is_far = is_polled(op->env->exec->xport[peer]);
     if (!tutti__watch_has_left(watch, peer) &&
-        (is_far || !op->env->is_agreed || !tutti__watch_is_idle(watch, peer))) {
+        (is_far || !op->env->is_bucket || !tutti__watch_is_idle(watch, peer))) {
         op->left_ns = 0;
         return 0;
     }

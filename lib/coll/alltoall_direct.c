@@ -4,8 +4,13 @@
  * only the two ranks of a message need its length.
  *
  * All messages are in flight at once, which suits small blocks; the pairwise algorithm has one at a
- * time. Each rank begins with its right neighbour, so the ranks do not all send to the same one. In
- * place needs no scratch: a block is received where one was sent before.
+ * time. The k-th peer of rank r is k - r (modulo n), so the ranks do not all send to the same one.
+ * In place needs no scratch: a block is received where one was sent before.
+ *
+ * The k-th peer of a peer is this rank. So in place without slots, two ranks take each other's
+ * blocks at the same time. If each rank received from its left neighbour first, it would wait until
+ * its right neighbour has taken the block in that place: a deadlock in a ring, which the checker
+ * finds. In place and out of place have the same order, since only some ranks may be in place.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
  */
@@ -19,17 +24,19 @@ static tutti_status_t build(tutti__sizes_t sizes, const tutti__shape_t *shape,
 
     tutti__build_sizes(b, sizes);
     tutti__build_loop(b);
-    for (uint32_t k = 1; k < n; k++) {
-        uint32_t to = (uint32_t)(((uint64_t)me + k) % n);
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t peer = (uint32_t)(((uint64_t)k + n - me) % n);
 
-        tutti__build_send(b, to, tutti__at(TUTTI__IN, to), 1);
+        if (peer != me)
+            tutti__build_send(b, peer, tutti__at(TUTTI__IN, peer), 1);
     }
     if (!args->in_place)
         tutti__build_copy(b, tutti__at(TUTTI__IN, me), tutti__at(TUTTI__OUT, me), 1);
-    for (uint32_t k = 1; k < n; k++) {
-        uint32_t from = (uint32_t)(((uint64_t)me + n - k) % n);
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t peer = (uint32_t)(((uint64_t)k + n - me) % n);
 
-        tutti__build_recv(b, from, 0, tutti__at(TUTTI__OUT, from), 1);
+        if (peer != me)
+            tutti__build_recv(b, peer, 0, tutti__at(TUTTI__OUT, peer), 1);
     }
     tutti__build_end_loop(b);
     return tutti__build_end(b, ret_sched);

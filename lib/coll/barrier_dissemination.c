@@ -9,7 +9,9 @@
  * of the arrival of the k^(i+1) ranks up to itself. So after ceil(log_k n) steps it has been told
  * of all, for any n. No rank is special.
  *
- * The content of a message does not matter: one element of SCRATCH.
+ * The content of a message does not matter: one element of SCRATCH. Messages are received in
+ * another one. Otherwise, without slots and with radix 3 or more, each rank would wait until its
+ * right neighbour has taken its message, in a ring (found by the checker).
  *
  * Cost: ceil(log_k p) steps of (k-1) alpha, which overlap.
  */
@@ -20,15 +22,15 @@ tutti_status_t tutti__coll_barrier_dissemination(const tutti__shape_t *shape,
                                                  tutti__sched_t **ret_sched)
 {
     uint32_t n = shape->size, rank = args->rank, radix = args->radix != 0 ? args->radix : 2;
-    tutti__build_t *b = tutti__build_begin("dissemination", rank, n, 1, 1, 1);
-    tutti__at_t token = tutti__at(TUTTI__SCRATCH, 0);
+    tutti__build_t *b = tutti__build_begin("dissemination", rank, n, 1, 2, 1);
+    tutti__at_t token = tutti__at(TUTTI__SCRATCH, 0), taken = tutti__at(TUTTI__SCRATCH, 1);
 
     tutti__build_loop(b);
     for (uint64_t unit = 1; unit < n; unit *= radix) {
         for (uint64_t far = unit; far < unit * radix && far < n; far += unit)
             tutti__build_send(b, (uint32_t)((rank + far) % n), token, 1);
         for (uint64_t far = unit; far < unit * radix && far < n; far += unit)
-            tutti__build_recv(b, (uint32_t)((rank + n - far) % n), 0, token, 1);
+            tutti__build_recv(b, (uint32_t)((rank + n - far) % n), 0, taken, 1);
     }
     tutti__build_end_loop(b);
     return tutti__build_end(b, ret_sched);

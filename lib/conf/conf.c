@@ -59,6 +59,10 @@ static const row_t rows[] = {
       "    in device memory, where each communicator allocates four of them.\n"
       "    0: no fusion, each tensor is a collective of its own.",
       0, 16 * GIB, "auto" },
+    { "TUTTI_PLANS", CONF_CHOICE, AT(shared.plans), "1",
+      "1: asynchronous calls with the same names in each step become a plan, and are not\n"
+      "    agreed on any more. 0: they are agreed on in each step.",
+      0, 0, "0|1" },
     { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "64K",
       "Size of the pieces into which a message between two ranks is cut. Over UCX, with up to 64\n"
       "    ranks: four times this size.",
@@ -90,6 +94,14 @@ static const row_t rows[] = {
       "Warn if a tensor, a direct call or MPI_Init has waited this long, and again after each\n"
       "    further interval. 0: no warning.",
       0, LONGEST_MS, NULL },
+    { "TUTTI_DUMP", CONF_TEXT, AT(shared.dump), "",
+      "Write the flight recorder to this file, with .RANK behind the name, when a communicator\n"
+      "    fails and when a stall is reported. tutti_report explains the files of all ranks.",
+      0, SIZE(shared.dump), NULL },
+    { "TUTTI_TRACE", CONF_TEXT, AT(shared.trace), "",
+      "Write a trace of all ranks to this file, from tutti_init to tutti_finalize, for Perfetto\n"
+      "    (ui.perfetto.dev) and chrome://tracing.",
+      0, SIZE(shared.trace), NULL },
     { "TUTTI_DETERMINISTIC", CONF_CHOICE, AT(shared.strict), "default",
       "default: a repeated run gives the same bits; strict: the bits of an element also do not\n"
       "    depend on the call's size and on fusion.",
@@ -152,6 +164,18 @@ static const row_t rows[] = {
     { "TUTTI_LOG", CONF_CHOICE, AT(log_level), "warn",
       "Highest level of the lines that are printed on stderr.",
       0, 0, "none|error|warn|info|debug|trace|data" },
+    { "TUTTI_STATS", CONF_CHOICE, AT(stats), "0",
+      "Statistics: 1: measure times, and print a table on rank 0 when a communicator ends; quiet:\n"
+      "    measure times, for tutti_comm_get_stats. Counters are always on.",
+      0, 0, "0|1|quiet" },
+    { "TUTTI_STATS_FILE", CONF_TEXT, AT(stats_file), "",
+      "File for statistics in the text format of Prometheus, written every 5 s and at the end. %r\n"
+      "    is the rank; without it, only rank 0 writes. Measures times.",
+      0, SIZE(stats_file), NULL },
+    { "TUTTI_STATS_PORT", CONF_NUMBER, AT(stats_port), "",
+      "Serve the same text to Prometheus: http://127.0.0.1:PORT/metrics, where each rank adds its\n"
+      "    local rank to the port. Measures times.",
+      1, 65535, NULL },
     { "TUTTI_TEST_ISA", CONF_WORD, AT(isa), "auto",
       "Instruction set of the reductions; all give the same bits. For tests: auto is the fastest.",
       0, SIZE(isa), "auto|scalar|sse2|neon|avx2|avx512" },
@@ -291,6 +315,7 @@ void tutti__conf_defaults(tutti__conf_t *ret_conf)
     ret_conf->size = -1;
     ret_conf->port = -1;
     ret_conf->device_id = -1;
+    ret_conf->stats_port = -1;
     for (size_t i = 0; i < ROWS; i++) {
         int ok = rows[i].value[0] == '\0' || put(ret_conf, &rows[i], rows[i].value);
 

@@ -22,6 +22,7 @@
 /* Plain data: sent between ranks as bytes. */
 typedef struct {
     uint64_t fusion_bytes;     /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
+    uint64_t plans;            /* TUTTI_PLANS: 1: learn plans */
     uint64_t chunk_bytes;      /* TUTTI_CHUNK_BYTES: one slot of a channel */
     uint64_t credits;          /* TUTTI_CREDITS: slots per channel */
     uint64_t oneshot_bytes;    /* TUTTI_ONESHOT_BYTES: largest ranks x bytes of one-shot */
@@ -42,13 +43,25 @@ typedef struct {
     uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: streams wait for work of the host */
     uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
     uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by class */
+    char dump[160];                        /* TUTTI_DUMP: where dumps go; "": nowhere */
+    char trace[160];                       /* TUTTI_TRACE: the file of a trace; "": none */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */
 } tutti__conf_shared_t;
 
+/* TUTTI_STATS */
+typedef enum {
+    TUTTI__CONF_STATS_OFF,
+    TUTTI__CONF_STATS_PRINT, /* measure times, and print a table at the end */
+    TUTTI__CONF_STATS_QUIET  /* measure times */
+} tutti__conf_stats_t;
+
 typedef struct {
     tutti__conf_shared_t shared;
     int64_t log_level;                /* TUTTI_LOG: tutti__log_level_t */
+    int64_t stats;                    /* TUTTI_STATS: tutti__conf_stats_t */
+    char stats_file[4096];            /* TUTTI_STATS_FILE; "": none */
+    int64_t stats_port;               /* TUTTI_STATS_PORT; -1: not set */
     char isa[TUTTI__CONF_TEXT];       /* TUTTI_TEST_ISA: as tutti__reduce_force takes it */
     char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = by machine */
     char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = the installed folder */

@@ -10,94 +10,32 @@
 #include "base/constants.h"
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/counted.h"
 #include "engine/join.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- metadata of calls ---- */
-
-static uint64_t bits_of(double x)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
-
-/* Add counts that are equal on all ranks. */
-static void take_recvcounts(tutti__metadata_t *m, const size_t *recvcounts, uint32_t size)
-{
-    m->count = tutti__request_sum(recvcounts, size);
-    m->more = tutti__hash(recvcounts, size * sizeof(*recvcounts));
-}
-
-static void take_message(tutti__metadata_t *m, const tutti__call_t *call)
-{
-    int sends = call->kind != TUTTI_CALL_RECV, both = call->kind == TUTTI_CALL_SENDRECV;
-
-    m->count = sends ? call->count : 0;
-    m->more = both ? call->recvcount : sends ? 0 : call->count;
-    m->root = sends ? call->root : TUTTI__NOBODY;
-    m->source = both ? call->source : sends ? TUTTI__NOBODY : call->root;
-}
-
-static inline tutti__metadata_t metadata_of_call(const tutti__call_t *call, uint8_t phase,
-                                                 uint32_t size)
-{
-    tutti__metadata_t m = {
-        .count = call->count,
-        .prescale = bits_of(call->prescale),
-        .postscale = bits_of(call->postscale),
-        .kind = (uint8_t)call->kind,
-        .dtype = (uint8_t)call->dtype,
-        .phase = phase,
-        .on_device = call->on_device != 0,
-    };
-
-    /* Most calls need no other fields. */
-    if (TUTTI__LIKELY(call->kind == TUTTI_CALL_ALLREDUCE)) {
-        m.op = (uint32_t)call->op;
-        return m;
-    }
-    if (tutti__call_has_root(call->kind))
-        m.root = call->root;
-    if (tutti__call_reduces(call->kind))
-        m.op = (uint32_t)call->op;
-    if (tutti__call_is_message(call->kind))
-        take_message(&m, call);
-    if (tutti__call_by_pair(call->kind))
-        m.count = m.on_device = 0;
-    if (call->kind == TUTTI_CALL_ALLGATHERV)
-        m.on_device = 0;
-    if (call->kind == TUTTI_CALL_REDUCE_SCATTERV || call->kind == TUTTI_CALL_ALLGATHERV)
-        m.count = 0;
-    if (call->kind == TUTTI_CALL_BARRIER)
-        m.count = m.dtype = 0;
-    /* The first phase has compared the other fields. */
-    if (phase > 0)
-        return m;
-    if (call->kind == TUTTI_CALL_ALLGATHERV && call->recvcounts == NULL)
-        m.unsure = 1;
-    else if (call->kind == TUTTI_CALL_REDUCE_SCATTERV || call->kind == TUTTI_CALL_ALLGATHERV)
-        take_recvcounts(&m, call->recvcounts, size);
-    return m;
-}
-
-tutti__metadata_t tutti__agreed_metadata(const tutti__request_t *request, uint32_t size)
-{
-    return metadata_of_call(&request->call, request->phase, size);
-}
-
-void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes)
-{
-    tutti__metadata_t m = metadata_of_call(call, 0, size);
-
-    tutti__metadata_call_text(text, bytes, &m);
-}
-
 /* ---- in ---- */
+
+/*
+ * Rank 0: a plan may begin. A request that returns from a plan is no news: it would end the step,
+ * and the plan that has just been stopped would begin again, for ever if a rank submits nothing.
+ */
+static void learn(tutti__agreement_t *a, tutti__request_t *request,
+                  const tutti__metadata_t *metadata)
+{
+    if (request->learned_ns == request->since_ns)
+        return;
+    request->learned_ns = request->since_ns;
+    if (request->waits != a->waits)
+        tutti__agree_waited(a->agree);
+    a->waits = request->waits;
+    if (request->group.size == 0 && request->phase == 0)
+        tutti__agree_learn(a->agree, request->name, request->name_bytes, metadata,
+                           a->lanes->planned == 0);
+}
 
 static void submit(tutti__agreement_t *a, tutti__request_t *request)
 {
@@ -108,10 +46,16 @@ static void submit(tutti__agreement_t *a, tutti__request_t *request)
 
     assert(request->known && !request->agreed);
     if (request->joins) {
+        a->plan.why = TUTTI__PLAN_DEVIATION;
         tutti__agree_join(a->agree);
         return;
     }
-    m = tutti__agreed_metadata(request, a->env->exec->size);
+    m = tutti__request_metadata(request, a->env->exec->size);
+    if (a->parent < 0)
+        learn(a, request, &m);
+    if (tutti__planned_take(&a->plan, request, &m))
+        return;
+    request->announced = 1;
     /* At rank 0 this may end the request, and a waiter may free it while the name is in use. */
     memcpy(name, request->name, bytes);
     tutti__agree_submit(a->agree, name, bytes, &m, request->phase == 0 ? &request->group : &alone);
@@ -128,6 +72,7 @@ void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first, int on
         else if (!only_ordered)
             submit(a, request);
     }
+    tutti__planned_taken(&a->plan);
 }
 
 int tutti__agreed_culprit(tutti__agreement_t *a, const tutti__request_t *request, char *text,
@@ -139,11 +84,13 @@ int tutti__agreed_culprit(tutti__agreement_t *a, const tutti__request_t *request
         return tutti__lanes_culprit(a->lanes, request, text, bytes);
     if (request->joins)
         return tutti__agree_missing_join(a->agree, text, bytes);
+    if (tutti__load_relaxed(&request->waits_in_plan))
+        return tutti__planned_culprit(&a->plan, text, bytes);
     if (atomic_load(&request->counted) == 1) {
         snprintf(text, bytes, "this rank has not called tutti_request_receive");
         return 1;
     }
-    m = tutti__agreed_metadata(request, a->env->exec->size);
+    m = tutti__request_metadata(request, a->env->exec->size);
     return tutti__agree_missing(a->agree, request->name, request->name_bytes, &m, text, bytes);
 }
 
@@ -151,6 +98,11 @@ int tutti__agreed_step(tutti__agreement_t *a)
 {
     int moved = 0;
 
+    if (TUTTI__UNLIKELY(a->plan.why != TUTTI__PLAN_GOES_ON)) {
+        tutti__agree_stop_plan(a->agree, a->plan.why == TUTTI__PLAN_DEVIATION);
+        a->plan.why = TUTTI__PLAN_GOES_ON;
+        a->plan.runs = 0;
+    }
     if (a->parent >= 0)
         return 0;
     tutti__agree_late(a->agree);
@@ -161,6 +113,7 @@ int tutti__agreed_step(tutti__agreement_t *a)
 
 void tutti__agreed_clear(tutti__agreement_t *a)
 {
+    tutti__planned_clear(&a->plan);
     tutti__agree_clear(a->agree);
     tutti__bucket_free(a->filling);
     a->filling = NULL;
@@ -179,6 +132,7 @@ static void send_message(void *owner, uint32_t link, uint32_t kind, const void *
 {
     tutti__agreement_t *a = owner;
 
+    tutti__count_message(a->env->stats, kind);
     tutti__links_send(a->env->watch, link, kind, body, bytes, urgent);
 }
 
@@ -254,6 +208,34 @@ static void joined(void *owner, uint32_t last_rank)
     tutti__pending_finish(a->pending, join, TUTTI_OK, NULL);
 }
 
+static void begin_plan(void *owner)
+{
+    tutti__agreement_t *a = owner;
+
+    tutti__planned_begin(&a->plan);
+}
+
+static uint64_t stop_plan(void *owner)
+{
+    tutti__agreement_t *a = owner;
+
+    return tutti__planned_stop(&a->plan);
+}
+
+/* The requests enter the queue again: this is a callback of the agreement. */
+static void end_plan(void *owner, uint64_t buckets)
+{
+    tutti__agreement_t *a = owner;
+    tutti__request_t *request = tutti__planned_end(&a->plan, buckets), *next;
+
+    tutti__mutex_lock(&a->pending->lock);
+    for (; request != NULL; request = next) {
+        next = request->next;
+        tutti__pending_queue(a->pending, request);
+    }
+    tutti__mutex_unlock(&a->pending->lock);
+}
+
 static void fail(void *owner, tutti_status_t status, const char *text)
 {
     const tutti__agreement_t *a = owner;
@@ -312,6 +294,16 @@ static uint64_t bucket_bytes(const tutti__engine_env_t *env)
     return env->shape->nhosts == 1 ? TUTTI__FUSE_HOST_BYTES : TUTTI__FUSE_HOSTS_BYTES;
 }
 
+/* The largest bucket of a plan. Without comparison between hosts there is no plan. */
+static uint64_t plan_bytes(const tutti__engine_env_t *env)
+{
+    if (!env->conf->plans || (env->shape->nhosts > 1 && !env->conf->compare))
+        return 0;
+    if (env->conf->fusion_bytes != TUTTI__CONF_AUTO)
+        return TUTTI__MAX(env->conf->fusion_bytes, 1);
+    return env->shape->nhosts == 1 ? TUTTI__FUSE_HOST_BYTES : TUTTI__PLAN_HOSTS_BYTES;
+}
+
 /* The largest bucket in device memory. The processor's caches do not limit it. */
 static uint64_t device_bucket_bytes(const tutti__engine_env_t *env)
 {
@@ -327,8 +319,17 @@ static uint64_t device_bucket_bytes(const tutti__engine_env_t *env)
 tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env_t *env,
                                   tutti__pending_t *pending, tutti__lanes_t *lanes)
 {
-    static const tutti__agree_ops_t ops = { send_message, serve,  reject,    joined,
-                                            fail,         now_ns, rank_name, world_rank };
+    static const tutti__agree_ops_t ops = { .send = send_message,
+                                            .serve = serve,
+                                            .reject = reject,
+                                            .joined = joined,
+                                            .plan = begin_plan,
+                                            .plan_stop = stop_plan,
+                                            .plan_end = end_plan,
+                                            .fail = fail,
+                                            .now_ns = now_ns,
+                                            .rank_name = rank_name,
+                                            .world_rank = world_rank };
     tutti__agree_env_t agree = {
         .rank = env->exec->rank,
         .size = env->exec->size,
@@ -336,6 +337,7 @@ tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env
         .nlinks = tutti__links_count(env->watch),
         .bucket_bytes = bucket_bytes(env),
         .device_bucket_bytes = device_bucket_bytes(env),
+        .plan_bytes = plan_bytes(env),
         .ops = &ops,
         .owner = a,
     };
@@ -352,6 +354,9 @@ tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env
     agree.links = a->links;
     status = tutti__agree_open(&agree, &a->agree);
     lanes->agree = a->agree;
+    a->plan = (tutti__plan_requests_t){
+        .env = env, .pending = pending, .lanes = lanes, .agree = a->agree
+    };
     return status;
 }
 
@@ -360,6 +365,7 @@ void tutti__agreed_close(tutti__agreement_t *a)
     if (a->agree != NULL)
         tutti__agreed_clear(a);
     tutti__agree_close(a->agree);
+    tutti__planned_free(&a->plan);
     a->agree = NULL;
     free(a->links);
     a->links = NULL;

@@ -3,7 +3,7 @@
 #ifndef TUTTI__ENGINE_AGREED_H
 #define TUTTI__ENGINE_AGREED_H
 
-#include "engine/lanes.h"
+#include "engine/planned.h"
 
 typedef struct {
     const tutti__engine_env_t *env;
@@ -12,7 +12,9 @@ typedef struct {
     int parent; /* link, or -1 at rank 0 */
     tutti__agree_t *agree;
     tutti__agree_link_t *links; /* [nlinks] */
-    tutti__bucket_t *filling;   /* the bucket whose tensors are being received */
+    tutti__plan_requests_t plan;
+    uint32_t waits;           /* of the last request that was submitted */
+    tutti__bucket_t *filling; /* the bucket whose tensors are being received */
 } tutti__agreement_t;
 
 tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env_t *env,
@@ -21,12 +23,10 @@ void tutti__agreed_close(tutti__agreement_t *a);
 /* Announce the requests of a list; ordered ones enter their lane. only_ordered: leave the others
    alone. */
 void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first, int only_ordered);
-/* Rank 0: put agreed tensors into buckets. 1: there were some. */
+/* Stop the plan if this rank must. Rank 0: put agreed tensors into buckets. 1: there were some. */
 int tutti__agreed_step(tutti__agreement_t *a);
 /* Forget everything that is not in a lane. */
 void tutti__agreed_clear(tutti__agreement_t *a);
-/* Any thread. size: number of ranks. */
-tutti__metadata_t tutti__agreed_metadata(const tutti__request_t *request, uint32_t size);
 /* Write which rank or device a request waits for; 1 if that is certain. */
 int tutti__agreed_culprit(tutti__agreement_t *a, const tutti__request_t *request, char *text,
                           size_t bytes);

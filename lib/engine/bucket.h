@@ -11,6 +11,7 @@ typedef struct tutti__bucket tutti__bucket_t;
 struct tutti__bucket {
     uint32_t number;
     uint32_t nrequests; /* 0: the bucket does not concern this rank */
+    uint32_t plan;      /* of this plan; 0: of none */
     int counts;         /* exchange the counts first */
     uint32_t on_device; /* 1: its tensors are device memory */
     int joined;         /* some ranks have joined, and make zero contributions */

@@ -87,6 +87,7 @@ void tutti__engine_release(tutti__engine_t *e)
     if (refs != 1)
         return;
     tutti__watch_close(e->env.watch);
+    tutti__spares_free(&e->spares);
     free(e);
 }
 
@@ -111,6 +112,7 @@ static tutti_status_t open_parts(tutti__engine_t *e, tutti__owned_t *own)
     tutti_status_t status;
 
     tutti__pending_open(&e->pending, e->env.watch, &e->events, &own->semaphores);
+    e->pending.stats = e->env.stats;
     tutti__lanes_open(&own->lanes, &e->env, &e->pending, &e->signals);
     own->semaphores = (tutti__semaphores_t){ .env = &e->env,
                                              .events = &e->events,

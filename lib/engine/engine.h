@@ -21,6 +21,7 @@
 #include "coll/cache.h"
 #include "call/call.h"
 #include "exec/exec.h"
+#include "stats/stats.h"
 #include "watch/links.h"
 
 typedef struct tutti__engine tutti__engine_t;
@@ -35,6 +36,7 @@ typedef struct {
     const tutti__conf_shared_t *conf;
     tutti__watch_t *watch;  /* the engine takes it over: it lives as long as the last request */
     tutti__engine_t *world; /* of the world to which a group belongs; NULL: this is a world */
+    tutti__stats_t *stats;  /* or NULL */
 } tutti__engine_env_t;
 
 /* Collective over all ranks of boot. */
@@ -88,7 +90,8 @@ int tutti__engine_owns_name(const char *name);
 /* Persistent requests. */
 tutti_status_t tutti__engine_create(tutti__engine_t *engine, const tutti__entry_t *entry,
                                     tutti_request_t **ret_request);
-tutti_status_t tutti__engine_start(tutti_request_t *request);
+tutti_status_t tutti__engine_start(const tutti_request_t *request);
+tutti_status_t tutti__engine_start_all(tutti_request_t *const *requests, size_t nrequests);
 tutti_status_t tutti__engine_free(tutti_request_t *request);
 
 /* See the public functions of these names. */

@@ -16,6 +16,7 @@
 #include "engine/fuse.h"
 
 #include "base/constants.h"
+#include "engine/recorded.h"
 
 #include <assert.h>
 #include <string.h>
@@ -197,21 +198,21 @@ static void pack_all(const tutti__exec_env_t *exec, tutti__lane_t *lane)
 static tutti_status_t pack(void *owner, tutti__operation_t *op)
 {
     tutti__lane_t *lane = owner;
+    uint64_t began_ns = tutti__trace_begin();
 
     (void)op;
     assert(lane->packed != NULL && lane->first != NULL);
     if (TUTTI__UNLIKELY(lane->call.on_device && lane->first->first->is_zero))
         return write_zeros(lane);
     pack_all(lane->op.env->exec, lane);
+    tutti__recorded_copies(lane, lane->op.env->watch, TUTTI__TRACE_PACK, began_ns);
     return TUTTI_OK;
 }
 
-static void unpack(void *owner, tutti__operation_t *op)
+static void unpack_all(tutti__lane_t *lane)
 {
-    tutti__lane_t *lane = owner;
     const tutti__exec_env_t *exec = lane->op.env->exec;
 
-    (void)op;
     for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next) {
         if (r->is_zero)
             continue;
@@ -239,6 +240,16 @@ static void unpack(void *owner, tutti__operation_t *op)
             break;
         }
     }
+}
+
+static void unpack(void *owner, tutti__operation_t *op)
+{
+    tutti__lane_t *lane = owner;
+    uint64_t began_ns = tutti__trace_begin();
+
+    (void)op;
+    unpack_all(lane);
+    tutti__recorded_copies(lane, lane->op.env->watch, TUTTI__TRACE_UNPACK, began_ns);
 }
 
 const tutti__packing_t tutti__fuse_packing = { pack, unpack };

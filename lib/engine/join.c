@@ -54,7 +54,7 @@ tutti__request_t *tutti__join_zero(const tutti__engine_env_t *env,
 
     assert(name_bytes < sizeof(text));
     memcpy(text, name, name_bytes);
-    if (tutti__request_new(env->exec->rank, env->exec->size, &entry, &zero) != TUTTI_OK) {
+    if (tutti__request_new(env->exec->rank, env->exec->size, &entry, NULL, &zero) != TUTTI_OK) {
         tutti__watch_end(env->watch, TUTTI_ERR_NO_MEMORY,
                          "no memory to take part after tutti_join");
         return NULL;

@@ -16,6 +16,10 @@
  * Rejected: lane 0, in one order with direct calls. A direct call would then have to look for
  * ordered calls before it, and its stores would have to ring doorbells, which costs a fence each.
  *
+ * The plan's lane has buckets of a learned plan (planned.c), in the order of the plan. They are
+ * compared in the same way. If not all ranks have the tensors of a bucket, the comparison fails,
+ * and its requests return to agreement.
+ *
  * A run on a device requires that every rank keeps stepping all lanes that it has started (see
  * node/nccl/nccl.h). While there is such a run, `polling` keeps the thread awake, and the thread
  * steps all lanes, even if brief steps omit some.
@@ -25,8 +29,10 @@
 #include "base/constants.h"
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/counted.h"
 #include "engine/fuse.h"
 #include "engine/join.h"
+#include "engine/recorded.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -37,7 +43,7 @@ static void open_caches(tutti__lanes_t *lanes)
     const tutti__conf_shared_t *conf = lanes->env->conf;
     const tutti__exec_device_t *device = lanes->env->exec->device;
 
-    /* Buckets depend on timing until plans are learned, but results must not. */
+    /* Agreed buckets, and the beginning and end of a plan, depend on timing. Results must not. */
     tutti__cache_init(&lanes->cache, lanes->env->shape, lanes->env->exec->rank, conf->algorithm,
                       conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
                       conf->check ? (uint32_t)conf->credits : 0);
@@ -68,14 +74,19 @@ void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
                                         .boot = env->boot,
                                         .cache = &lanes->cache,
                                         .device_cache = &lanes->device_cache,
-                                        .is_agreed = 1 };
+                                        .is_agreed = 1,
+                                        .is_bucket = 1 };
     lanes->ordered_calls = lanes->calls;
+    lanes->ordered_calls.is_bucket = 0;
     lanes->ordered_calls.cache = &lanes->ordered_cache;
-    lanes->ordered_calls.is_agreed = 0;
+    lanes->planned_calls = lanes->calls;
+    lanes->ordered_calls.is_agreed = lanes->planned_calls.is_agreed = 0;
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__operation_init(&lanes->lane[i].op,
-                              i == TUTTI__ORDERED_LANE ? &lanes->ordered_calls : &lanes->calls, i,
-                              NULL);
+                              i == TUTTI__PLAN_LANE      ? &lanes->planned_calls
+                              : i == TUTTI__ORDERED_LANE ? &lanes->ordered_calls
+                                                         : &lanes->calls,
+                              i, NULL);
         lanes->lane[i].arena = env->machine->arena;
     }
     open_caches(lanes);
@@ -103,11 +114,13 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__operation_cancel(&lanes->lane[i].op);
         free_buckets(&lanes->lane[i]);
+        tutti__record_stop(lanes->env->watch->record, i);
     }
     tutti__completion_clear(&lanes->completions);
     if (before >= 0)
         tutti__device_leave(lanes->env->exec->device, before);
-    lanes->in_flight = lanes->on_device = lanes->ordered = 0;
+    lanes->in_flight = lanes->on_device = lanes->ordered = lanes->planned = 0;
+    tutti__stats_in_flight(lanes->env->stats, 0);
     atomic_store(&lanes->signals->polling, 0);
 }
 
@@ -131,8 +144,10 @@ void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
     assert((bucket->nrequests == 0) == (bucket->first == NULL));
     assert(lane->last == NULL || lane->last->number < bucket->number ||
            bucket->number < TUTTI__BUCKET_LANES + 1);
-    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
         r->lane = (uint8_t)(lane - lanes->lane);
+        tutti__recorded_agreed(lanes->env->watch, r, bucket->number);
+    }
     tutti__bucket_append(&lane->first, &lane->last, bucket);
     lanes->in_flight++;
     lanes->on_device += bucket->on_device;
@@ -158,6 +173,38 @@ void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request)
     request->lane = TUTTI__ORDERED_LANE;
     tutti__bucket_append(&lane->first, &lane->last, bucket);
     lanes->ordered++;
+}
+
+static int is_planned(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
+{
+    return lane == &lanes->lane[TUTTI__PLAN_LANE];
+}
+
+/* The lane's operations are compared as direct calls are. */
+static int is_compared(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
+{
+    return lane >= &lanes->lane[TUTTI__ORDERED_LANE];
+}
+
+void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
+{
+    tutti__lane_t *lane = &lanes->lane[TUTTI__PLAN_LANE];
+
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
+        r->lane = TUTTI__PLAN_LANE;
+        tutti__recorded_agreed(lanes->env->watch, r, bucket->number);
+    }
+    tutti__bucket_append(&lane->first, &lane->last, bucket);
+    lanes->planned++;
+    lanes->planned_ns = tutti__now_ns();
+}
+
+/* The counter of the buckets of a lane. */
+static uint32_t *count_of(tutti__lanes_t *lanes, const tutti__lane_t *lane)
+{
+    return is_planned(lanes, lane)   ? &lanes->planned
+           : is_ordered(lanes, lane) ? &lanes->ordered
+                                     : &lanes->in_flight;
 }
 
 /* ---- one bucket ---- */
@@ -222,7 +269,7 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
 }
 
 /* A call of the ordered lane is a direct call, but any thread steps it. */
-static tutti_status_t start_ordered(tutti__lane_t *lane)
+static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     if (tutti__operation_is_barred(&lane->op))
         return TUTTI__AGAIN;
@@ -232,8 +279,49 @@ static tutti_status_t start_ordered(tutti__lane_t *lane)
     lane->call = lane->first->first->call;
     tutti__operation_start(&lane->op, &lane->call, &lane->with);
     lane->op.polls = lane->op.may_be_far;
+    lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
+    tutti__recorded_start(lanes, lane);
+    return TUTTI_OK;
+}
+
+/*
+ * A bucket of a plan: all ranks start it, but a rank without requests starts a barrier instead, so
+ * the comparison fails on all ranks. The comparison precedes the data, so the bucket is packed
+ * before it.
+ */
+static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
+{
+    const tutti__bucket_t *bucket = lane->first;
+    const tutti__call_t *call = bucket->first != NULL ? &bucket->first->call : NULL;
+    tutti_status_t status = TUTTI_OK;
+
+    if (tutti__operation_is_barred(&lane->op))
+        return TUTTI__AGAIN;
+    lane->counting = 0;
+    lane->is_packed = 0;
+    lane->with = (tutti__call_with_t){ .tag = 0 };
+    lane->call = (tutti__call_t){ .kind = TUTTI_CALL_BARRIER, .prescale = 1, .postscale = 1 };
+    if (call != NULL) {
+        lane->with.tag = TUTTI__TAG_BUCKET;
+        lane->with.signature = (uint32_t)tutti__hash(&bucket->number, sizeof(bucket->number));
+        lane->call = *call;
+        lane->is_packed = bucket->nrequests > 1 || call->prescale != 1 || call->postscale != 1;
+    }
+    if (lane->is_packed) {
+        status = tutti__fuse_call(lane, &lane->call);
+        if (status == TUTTI_OK)
+            status = tutti__fuse_packing.pack(lane, &lane->op);
+    }
+    if (status != TUTTI_OK)
+        return status;
+    tutti__operation_start(&lane->op, &lane->call, &lane->with);
+    lane->op.polls = lane->op.may_be_far;
+    lane->begun_ns = tutti__stats_now(lanes->env->stats);
+    lane->op.bytes = tutti__bucket_bytes(bucket);
+    lane->running = 1;
+    tutti__recorded_start(lanes, lane);
     return TUTTI_OK;
 }
 
@@ -244,7 +332,9 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
     tutti_status_t status;
 
     if (is_ordered(lanes, lane))
-        return start_ordered(lane);
+        return start_ordered(lanes, lane);
+    if (is_planned(lanes, lane))
+        return start_planned(lanes, lane);
     if (lane->first->nrequests == 0)
         return TUTTI_OK;
     if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL &&
@@ -261,8 +351,10 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
         tutti__operation_start(&lane->op, &lane->call, &lane->with);
     }
     assert(!lane->running);
+    lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
+    tutti__recorded_start(lanes, lane);
     return TUTTI_OK;
 }
 
@@ -271,16 +363,14 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
     tutti__bucket_t *bucket = lane->first;
 
     assert(bucket != NULL && lane->op.at == TUTTI__AT_END);
-    assert((is_ordered(lanes, lane) ? lanes->ordered : lanes->in_flight) > 0);
+    assert(*count_of(lanes, lane) > 0);
     assert(lanes->on_device >= bucket->on_device);
     lane->first = bucket->next;
     if (lane->first == NULL)
         lane->last = NULL;
     lane->running = 0;
-    if (is_ordered(lanes, lane))
-        lanes->ordered--;
-    else
-        lanes->in_flight--;
+    tutti__record_stop(lanes->env->watch->record, lane->op.lane);
+    --*count_of(lanes, lane);
     lanes->on_device -= bucket->on_device;
     return bucket;
 }
@@ -292,6 +382,10 @@ static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t st
     tutti__bucket_t *bucket = take_first(lanes, lane);
     tutti__request_t *next;
 
+    if (status == TUTTI_OK && bucket->nrequests > 1) {
+        tutti__pending_finish_list(lanes->pending, bucket->first);
+        bucket->first = NULL;
+    }
     for (tutti__request_t *r = bucket->first; r != NULL && status != TUTTI__AGAIN; r = next) {
         next = r->next;
         tutti__pending_finish(lanes->pending, r, status, text);
@@ -299,6 +393,26 @@ static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t st
     if (tutti__agree_has_joined(lanes->agree))
         atomic_store_explicit(&lanes->signals->moved_ns, tutti__now_ns(), memory_order_relaxed);
     free(bucket);
+}
+
+/* Not all ranks have the tensors of a plan's bucket: each rank announces those that it has. */
+static void give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
+{
+    tutti__request_t *next;
+
+    tutti__operation_cancel(&lane->op);
+    tutti__mutex_lock(&lanes->pending->lock);
+    for (tutti__request_t *r = lane->first->first; r != NULL; r = next) {
+        next = r->next;
+        r->agreed = r->announced = 0;
+        r->lane = 0;
+        tutti__pending_queue(lanes->pending, r);
+    }
+    tutti__mutex_unlock(&lanes->pending->lock);
+    lanes->planned_ns = tutti__now_ns();
+    lanes->plan_returned++;
+    lanes->returned_plan = lane->first->plan;
+    finish(lanes, lane, TUTTI__AGAIN, NULL);
 }
 
 /* All ranks know that no rank can serve the bucket. */
@@ -337,7 +451,7 @@ static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__
     assert(r->phase == 0 && r->agreed);
     if (r->counts_later)
         keep_counts(r, x, lanes->env->exec->size);
-    r->agreed = 0;
+    r->agreed = r->announced = 0;
     r->phase = 1;
     if (r->is_zero) {
         r->next = lanes->zeros;
@@ -357,6 +471,8 @@ static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__
 /* The operation is done, or there was none. */
 static void end_bucket(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
+    if (lane->running && !lane->counting)
+        tutti__lane_count(lanes, lane);
     if (lane->running && lane->counting) {
         lane->running = 0;
         lane->first->counts = 0;
@@ -367,6 +483,14 @@ static void end_bucket(tutti__lanes_t *lanes, tutti__lane_t *lane)
     } else if (lane->running && lane->op.is_queued) {
         tutti__completion_add(&lanes->completions, take_first(lanes, lane));
     } else {
+        if (is_planned(lanes, lane)) {
+            lanes->planned_ns = tutti__now_ns();
+            lanes->plan_served++;
+            tutti__stats_plan_hit(lanes->env->stats);
+            if (lane->is_packed)
+                tutti__fuse_packing.unpack(lane, &lane->op);
+        }
+        lanes->agreed_served += !is_compared(lanes, lane);
         finish(lanes, lane, TUTTI_OK, NULL);
     }
 }
@@ -386,7 +510,7 @@ static void fail(tutti__lanes_t *lanes, const tutti__lane_t *lane, tutti_status_
 
     snprintf(text, sizeof(text), "%s, tensor '%.100s': %.300s",
              tutti__boot_rank_name(lanes->env->boot, lanes->env->exec->rank),
-             lane->first->first->name, tutti_last_error());
+             lane->first->first != NULL ? lane->first->first->name : "", tutti_last_error());
     if (lane->running && !lane->counting && lane->call.on_device)
         tutti__watch_fail(lanes->env->watch, status, text);
     else
@@ -408,7 +532,7 @@ static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t
 {
     tutti_status_t status;
 
-    if (TUTTI__UNLIKELY(is_ordered(lanes, lane) && tutti__operation_is_barred(&lane->op)))
+    if (TUTTI__UNLIKELY(is_compared(lanes, lane) && tutti__operation_is_barred(&lane->op)))
         return TUTTI__AGAIN;
     status = tutti__operation_step(&lane->op);
     if (status == TUTTI__AGAIN && TUTTI__UNLIKELY(tutti__operation_awaits_left(&lane->op)))
@@ -437,13 +561,17 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
         status = lane->running ? TUTTI_OK : start(lanes, lane);
         if (status == TUTTI_OK && lane->running)
             status = step_operation(lanes, lane);
-        if (status == TUTTI__AGAIN)
+        if (status == TUTTI__AGAIN) {
+            tutti__recorded_stuck(lanes, lane);
             return moved | (lane->running && (uint32_t)lane->op.at != at);
+        }
         if (status == TUTTI_OK)
             status = record_result(lanes, lane);
         moved = 1;
         if (status == TUTTI_OK)
             end_bucket(lanes, lane);
+        else if (lane->running && lane->op.is_common && is_planned(lanes, lane))
+            give_back(lanes, lane);
         else if (lane->running && lane->op.is_common)
             refuse(lanes, lane, status);
         else {
@@ -539,11 +667,21 @@ static int step_with_device(tutti__lanes_t *lanes, tutti__who_t who, int *ret_le
     return moved;
 }
 
+static int is_empty(const tutti__lanes_t *lanes)
+{
+    return lanes->in_flight + lanes->ordered + lanes->planned + lanes->completions.count == 0;
+}
+
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
+    int moved;
+
     *ret_left = 0;
-    if (lanes->in_flight == 0 && lanes->ordered == 0 && lanes->completions.count == 0)
+    if (is_empty(lanes))
         return 0;
-    return TUTTI__LIKELY(!tutti__lanes_use_device(lanes)) ? step_lanes(lanes, who, ret_left)
-                                                          : step_with_device(lanes, who, ret_left);
+    tutti__stats_in_flight(lanes->env->stats, 1);
+    moved = TUTTI__LIKELY(!tutti__lanes_use_device(lanes)) ? step_lanes(lanes, who, ret_left)
+                                                           : step_with_device(lanes, who, ret_left);
+    tutti__stats_in_flight(lanes->env->stats, !is_empty(lanes));
+    return moved;
 }

@@ -22,12 +22,14 @@ typedef struct {
     int counting;       /* the operation exchanges counts */
     tutti__call_t call; /* the call that serves the first bucket */
     tutti__call_with_t with;
+    uint64_t begun_ns;       /* when the operation began, if times are measured */
     tutti__devent_t **ready; /* [ready_room] */
     size_t ready_room;
     tutti__arena_t *arena; /* of `fuse` */
     char *fuse;            /* in the arena: memory for fused buckets */
     size_t fuse_bytes;
-    char *packed; /* memory that the bucket is packed into: `fuse`, or the device's */
+    int is_packed; /* plan's lane: the first bucket is packed */
+    char *packed;  /* memory that the bucket is packed into: `fuse`, or the device's */
 } tutti__lane_t;
 
 struct tutti__lanes {
@@ -37,8 +39,14 @@ struct tutti__lanes {
     tutti__agree_t *agree; /* set with the agreement */
     int awaits_input;      /* streams may wait on semaphores */
     uint32_t in_flight;    /* agreed buckets in lanes */
-    uint32_t ordered;      /* requests in the ordered lane */
     uint32_t on_device;    /* those in device memory */
+    uint32_t ordered;      /* requests in the ordered lane */
+    uint32_t planned;      /* buckets in the plan's lane */
+    uint64_t planned_ns;   /* when one of these came or ended last */
+    /* Buckets that were served so far: agreed ones and planned ones. Those of plans that not all
+       ranks entered. */
+    uint64_t agreed_served, plan_served, plan_returned;
+    uint32_t returned_plan; /* the plan of the last one of these */
     tutti__lane_t lane[TUTTI__LANES];
     tutti__completions_t completions;
     tutti__request_t *zeros; /* zero contributions with counts for phase 1 */
@@ -46,6 +54,7 @@ struct tutti__lanes {
     tutti__cache_t ordered_cache;    /* as that of direct calls */
     tutti__call_env_t calls;         /* of agreed buckets */
     tutti__call_env_t ordered_calls; /* of the ordered lane */
+    tutti__call_env_t planned_calls; /* of the plan's lane; compared, with the cache of `calls` */
 };
 
 void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
@@ -54,6 +63,9 @@ void tutti__lanes_close(tutti__lanes_t *lanes);
 void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Append a request to the ordered lane. */
 void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request);
+/* Append a bucket to the plan's lane. Without requests: this rank lacks some, so no rank serves
+   it. */
+void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Advance all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left);
 /* Changes when a run in a lane advances. */

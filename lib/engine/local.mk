@@ -7,6 +7,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/bucket.h \
     %reldir%/completion.c \
     %reldir%/completion.h \
+    %reldir%/counted.c \
+    %reldir%/counted.h \
     %reldir%/engine.c \
     %reldir%/engine.h \
     %reldir%/events.c \
@@ -24,21 +26,29 @@ libtutti_all_la_SOURCES += \
     %reldir%/own_deadline.h \
     %reldir%/pending.c \
     %reldir%/pending.h \
+    %reldir%/persistent.c \
+    %reldir%/planned.c \
+    %reldir%/planned.h \
     %reldir%/queued.c \
     %reldir%/queued.h \
+    %reldir%/recorded.c \
+    %reldir%/recorded.h \
     %reldir%/request.h \
+    %reldir%/request_metadata.c \
     %reldir%/requests.c \
     %reldir%/run.c \
     %reldir%/run.h \
     %reldir%/semaphore.c \
     %reldir%/semaphore.h \
     %reldir%/signals.h \
+    %reldir%/spares.h \
     %reldir%/stalls.c \
     %reldir%/stalls.h \
     %reldir%/state.h \
     %reldir%/steps.c \
     %reldir%/steps.h \
     %reldir%/submit.c \
+    %reldir%/submit.h \
     %reldir%/thread.c \
     %reldir%/token.c \
     %reldir%/token.h \

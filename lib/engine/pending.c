@@ -11,6 +11,8 @@
 
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/counted.h"
+#include "engine/recorded.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -122,7 +124,9 @@ void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request)
 {
     assert(request->known && !request->agreed);
     tutti__request_append(&pending->queue_first, &pending->queue_last, request);
-    atomic_store(&pending->queued, 1);
+    pending->nqueued++;
+    if (!atomic_load_explicit(&pending->queued, memory_order_relaxed))
+        atomic_store(&pending->queued, 1);
 }
 
 /* May the request be submitted now? Under the lock. */
@@ -180,8 +184,9 @@ static void make_group(tutti__request_t **requests, size_t n)
         is_apart |= requests[i]->ordered ||
                     (requests[i]->nameless && tutti__call_is_message(requests[i]->call.kind));
     }
-    for (size_t i = 0; i < n && !is_apart; i++)
-        requests[i]->group = (tutti__group_msg_t){ hash, (uint32_t)i, (uint32_t)n };
+    for (size_t i = 0; i < n; i++)
+        requests[i]->group = is_apart ? (tutti__group_msg_t){ 0 }
+                                      : (tutti__group_msg_t){ hash, (uint32_t)i, (uint32_t)n };
 }
 
 static void take_deadline(tutti__pending_t *pending, const tutti__request_t *request)
@@ -196,10 +201,27 @@ static void take_deadline(tutti__pending_t *pending, const tutti__request_t *req
         atomic_store(&pending->due_ns, due_ns);
 }
 
+/* Find a request's place in the plan. 0: it has none. */
+static int find_place(const tutti__pending_t *pending, tutti__request_t *r)
+{
+    int64_t i;
+
+    r->planned = 0;
+    if (pending->plan_names == NULL || r->group.size > 0 || r->nameless)
+        return 0;
+    i = tutti__tensor_names_find(pending->plan_names, r->name, r->name_bytes, r->hash);
+    if (i < 0)
+        return 0;
+    r->planned = (uint32_t)i + 1;
+    r->plan_number = pending->plan_number;
+    return 1;
+}
+
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
-                                   tutti_request_t **ret_handles)
+                                   tutti_request_t **ret_handles, int *ret_rests)
 {
     uint64_t now = tutti__now_ns();
+    int rests = 1;
     tutti_status_t status;
 
     tutti__mutex_lock(&pending->lock);
@@ -210,16 +232,22 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
     } else if (status == TUTTI_OK) {
         status = add_names(pending, requests, n);
     }
-    if (status == TUTTI_OK && n > 1)
+    if (status == TUTTI_OK && requests[0]->group.size > 0)
         make_group(requests, n);
     for (size_t i = 0; status == TUTTI_OK && i < n; i++) {
         requests[i]->since_ns = now;
+        requests[i]->waits = atomic_load_explicit(&pending->waits, memory_order_relaxed);
         take_deadline(pending, requests[i]);
+        tutti__recorded_submit(pending->watch, requests[i]);
         if (ret_handles != NULL)
             ret_handles[i] = requests[i]->handle;
+        rests &= find_place(pending, requests[i]);
         tutti__pending_queue(pending, requests[i]);
         atomic_fetch_add(&pending->count, 1);
     }
+    if (status == TUTTI_OK && !requests[0]->joins)
+        tutti__stats_submit(pending->stats, n);
+    *ret_rests = rests && pending->nqueued < pending->plan_wants;
     tutti__mutex_unlock(&pending->lock);
     return status;
 }
@@ -242,6 +270,7 @@ tutti__request_t *tutti__pending_take(tutti__pending_t *pending)
     tutti__mutex_lock(&pending->lock);
     first = pending->queue_first;
     pending->queue_first = pending->queue_last = NULL;
+    pending->nqueued = 0;
     atomic_store(&pending->queued, 0);
     tutti__mutex_unlock(&pending->lock);
     return first;
@@ -265,6 +294,9 @@ static void finish(tutti__pending_t *pending, tutti__request_t *request, tutti_s
     request->status = status;
     request->text = text != NULL ? strdup(text) : NULL;
     request->ended_ns = tutti__now_ns();
+    tutti__request_count(pending->stats, request, status, request->ended_ns);
+    tutti__record_done(pending->watch->record, request->record, request->since_ns,
+                       request->ended_ns, status);
     atomic_fetch_sub(&pending->count, 1);
     if (request->callback != NULL) {
         tutti__mutex_lock(&pending->lock);
@@ -284,6 +316,8 @@ void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request
     tutti__mutex_lock(&pending->lock);
     take_out(&pending->names, request);
     tutti__mutex_unlock(&pending->lock);
+    tutti__record_done(pending->watch->record, request->record, request->since_ns, tutti__now_ns(),
+                       TUTTI_OK);
     atomic_fetch_sub(&pending->count, 1);
 }
 
@@ -309,16 +343,53 @@ void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
     finish(pending, request, status, text);
 }
 
+static int is_simple(const tutti__request_t *r)
+{
+    return !r->is_zero && r->semaphore == 0 && !r->joins && r->callback == NULL && r->ready == NULL;
+}
+
+/* Most requests of a long list end alike: under one lock, with one wake. */
+void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first)
+{
+    uint64_t now = tutti__now_ns();
+    tutti__request_t *next;
+    int ended = 0;
+
+    tutti__mutex_lock(&pending->lock);
+    for (tutti__request_t *r = first; r != NULL; r = r->next)
+        if (is_simple(r))
+            take_out(&pending->names, r);
+    tutti__mutex_unlock(&pending->lock);
+    for (tutti__request_t *r = first; r != NULL; r = next) {
+        next = r->next;
+        if (TUTTI__UNLIKELY(!is_simple(r))) {
+            tutti__pending_finish(pending, r, TUTTI_OK, NULL);
+            continue;
+        }
+        assert(!r->known && r->done == TUTTI__NOT_DONE);
+        r->ended_ns = now;
+        tutti__request_count(pending->stats, r, TUTTI_OK, now);
+        tutti__record_done(pending->watch->record, r->record, r->since_ns, now, TUTTI_OK);
+        ended++;
+        /* From here on the request belongs to its waiter. */
+        tutti__store_release(&r->done, TUTTI__DONE);
+    }
+    assert(atomic_load(&pending->count) >= ended);
+    atomic_fetch_sub(&pending->count, ended);
+    tutti__pending_wake(pending);
+}
+
 /* Take those requests out of the queue that `pick` (NULL: all) chooses. */
 static void filter_queue(tutti__pending_t *pending, int (*pick)(const tutti__request_t *))
 {
     tutti__request_t *next, *request = pending->queue_first;
 
     pending->queue_first = pending->queue_last = NULL;
+    pending->nqueued = 0;
     for (; request != NULL; request = next) {
         next = request->next;
         if (pick != NULL && !pick(request))
-            tutti__request_append(&pending->queue_first, &pending->queue_last, request);
+            tutti__pending_queue(pending, request);
     }
     atomic_store(&pending->queued, pending->queue_first != NULL);
 }

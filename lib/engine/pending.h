@@ -21,6 +21,7 @@ enum {
 };
 
 struct tutti__pending {
+    tutti__stats_t *stats; /* or NULL; set once */
     tutti__watch_t *watch;
     tutti__events_t *events;
     tutti__semaphores_t *semaphores; /* only the token's owner uses them */
@@ -29,6 +30,7 @@ struct tutti__pending {
     atomic_int count;     /* requests that are not done */
     atomic_int queued;    /* the queue is not empty */
     atomic_int callbacks; /* some callbacks are due */
+    atomic_uint waits;    /* waits that have begun, of all threads */
     tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
     atomic_int sleepers;  /* on epoch */
     /* Requests with deadlines of their own: whether there were any, and the first deadline of those
@@ -39,6 +41,11 @@ struct tutti__pending {
     tutti__mutex_t lock; /* protects the rest */
     int is_closed;       /* nothing can be submitted any more */
     tutti__request_t *queue_first, *queue_last;
+    uint32_t nqueued; /* in the queue */
+    /* While a plan runs: its names, see planned.c. The engine need not take the queue before it has
+       `plan_wants` requests, if all of them are in the plan. Otherwise NULL. */
+    const tutti__tensor_names_t *plan_names;
+    uint32_t plan_number, plan_wants;
     tutti__names_t names;
     tutti__nameless_t nameless;
     tutti__request_t *join;                     /* a pending tutti_join */
@@ -51,12 +58,13 @@ void tutti__pending_close(tutti__pending_t *pending);
 
 /* ---- any thread ---- */
 
-/* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. Several
-   requests become a submission group. ret_handles
+/* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. If the first
+   has group.size > 0, they become a submission group. ret_handles
    [n]: written before another thread may see the requests, so before a callback; NULL: the program
-   already has the handles. */
+   already has the handles. *ret_rests: the engine needs no step now, because a plan's bucket waits
+   for further requests. */
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
-                                   tutti_request_t **ret_handles);
+                                   tutti_request_t **ret_handles, int *ret_rests);
 /* Add a pending request to the queue again, for its next phase. With the lock. */
 void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
 /* From now on nothing can be submitted. */
@@ -77,6 +85,8 @@ void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request
 /* End a request. text: NULL or copied. The waiter may free the request at once. */
 void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
                            tutti_status_t status, const char *text);
+/* The same for a list of requests that are done. */
+void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first);
 /* End all pending requests for which `pick` (NULL: all) returns true, and take them out of the
    queue. */
 void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutti__request_t *),

@@ -28,7 +28,8 @@ struct tutti__request {
     void *callback_arg;
     uint8_t callback_info;  /* see tutti__entry_t */
     tutti__devent_t *ready; /* pool event behind that work, until the request is done; or NULL */
-    uint64_t since_ns;
+    uint64_t since_ns;   /* its submission */
+    uint64_t learned_ns; /* since_ns, once a plan has been learned from this submission */
     uint64_t ended_ns;
     uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
     size_t offset;           /* in each part of its bucket's memory, bytes */
@@ -38,6 +39,7 @@ struct tutti__request {
     uint8_t counts_later; /* phase 0 determines the recvcounts */
     uint8_t phase;        /* 1: its counts are known and checked */
     uint8_t agreed;       /* in a bucket */
+    uint8_t announced;    /* passed to the agreement */
     uint8_t lane;         /* of its bucket; 0: in no bucket yet */
     uint8_t nameless;     /* see nameless.h; its name is made when it is submitted */
     uint8_t ordered;      /* runs in the ordered lane, without agreement */
@@ -46,6 +48,10 @@ struct tutti__request {
     uint8_t persistent;
     uint8_t name_bytes;
     uint8_t known;         /* under the lock of pending.h: it is in `names`, or it is `join` */
+    uint32_t planned;      /* 1 + index in the plan `plan_number`; 0: in none at its submission */
+    uint32_t plan_number;
+    uint32_t waits;        /* waits of this rank's threads that had begun before its submission */
+    uint32_t record;       /* its number in the flight recorder; 0: it has none */
     uint32_t last_rank;    /* of a join */
     uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */
     atomic_int active;     /* persistent: started, and not waited for */
@@ -55,13 +61,19 @@ struct tutti__request {
     uint8_t semaphore;   /* handed over: 1 + its semaphore's index. Then these are set: */
     uint32_t semaphore_value;
     uint64_t given_ns;     /* time of the handover, or of the last check without its data */
+    tutti__word_t waits_in_plan; /* 1: see planned.c; any thread may read it */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
     tutti_status_t status; /* valid once ended */
     char *text;            /* of an error, or NULL */
-    char name[TUTTI__NAME_BYTES]; /* last, because it is not cleared before it is set */
+    uint32_t name_room;    /* bytes of `name` */
+    char name[];           /* not cleared before it is set */
 };
+
+/* The least room for a name, and the room of names that the engine makes. */
+#define TUTTI__SHORT_NAME 64
+#define TUTTI__OWN_NAME 128
 
 /* Append a request to the list from *first to *last. */
 static inline void tutti__request_append(tutti__request_t **first, tutti__request_t **last,
@@ -92,12 +104,15 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
     return TUTTI_OK;
 }
 
-/* Make a request of a rank among `size` ranks. It has no handle, and no engine. */
+/* Make a request of a rank among `size` ranks. It has no handle, and no engine. spare: a request
+   that is not used any more, or NULL; taken over. */
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
-                                  tutti__request_t **ret_request);
+                                  tutti__request_t *spare, tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);
 /* The sum of the counts of n ranks. */
 size_t tutti__request_sum(const size_t *counts, uint32_t n);
+/* What the ranks agree on. Any thread. size: number of ranks. */
+tutti__metadata_t tutti__request_metadata(const tutti__request_t *request, uint32_t size);
 /* End the request's handle, if it has one. */
 void tutti__request_end_handle(tutti__request_t *request);
 

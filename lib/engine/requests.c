@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: the submitter makes them, the token's owner ends them, the waiter frees them.
    Any thread. */
-#include "engine/request.h"
+#include "engine/state.h"
 
+#include "base/constants.h"
 #include "base/hash.h"
 
 #include <stddef.h>
@@ -18,51 +19,13 @@ size_t tutti__request_sum(const size_t *counts, uint32_t n)
     return total;
 }
 
-/* Elements that this rank sends or receives, an estimate. */
-static size_t elements(const tutti__call_t *call, uint32_t size)
-{
-    switch (call->kind) {
-    case TUTTI_CALL_REDUCE_SCATTER:
-    case TUTTI_CALL_ALLGATHER:
-    case TUTTI_CALL_GATHER:
-    case TUTTI_CALL_SCATTER:
-    case TUTTI_CALL_ALLTOALL:
-        return call->count * size;
-    case TUTTI_CALL_BARRIER:
-        return 0;
-    default:
-        break;
-    }
-    if (call->recvcounts != NULL)
-        return tutti__request_sum(call->recvcounts, size);
-    if (call->sendcounts != NULL)
-        return tutti__request_sum(call->sendcounts, size);
-    return TUTTI__MAX(call->count, call->recvcount);
-}
-
-/* Are these arrays used on this rank? */
-static int has_arrays(const tutti__call_t *call, uint32_t rank)
-{
-    switch (call->kind) {
-    case TUTTI_CALL_REDUCE_SCATTERV:
-    case TUTTI_CALL_ALLGATHERV:
-    case TUTTI_CALL_ALLTOALLV:
-        return 1;
-    case TUTTI_CALL_GATHERV:
-    case TUTTI_CALL_SCATTERV:
-        return call->root == rank;
-    default:
-        return 0;
-    }
-}
-
 /* Copy the arrays that are used. Recvcounts that are not known yet, and their
    displacements, get space. */
 static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t size)
 {
     const size_t **array[] = { &r->call.sendcounts, &r->call.senddispls, &r->call.recvcounts,
                                &r->call.recvdispls };
-    int used = has_arrays(&r->call, rank);
+    int used = tutti__call_has_arrays(&r->call, rank);
 
     if (used) {
         r->arrays = calloc(4 * (size_t)size, sizeof(*r->arrays));
@@ -80,21 +43,40 @@ static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t s
     return TUTTI_OK;
 }
 
+/* Memory for a request with a name of so many bytes, the last of which is 0. */
+static tutti__request_t *allocate(size_t bytes, tutti__request_t *spare)
+{
+    size_t room = TUTTI__MAX(bytes, TUTTI__SHORT_NAME);
+
+    if (spare == NULL || spare->name_room < bytes) {
+        free(spare);
+        spare = malloc(offsetof(tutti__request_t, name) + room);
+        if (spare == NULL)
+            return NULL;
+        spare->name_room = (uint32_t)room;
+    }
+    room = spare->name_room;
+    memset(spare, 0, offsetof(tutti__request_t, name));
+    spare->name_room = (uint32_t)room;
+    return spare;
+}
+
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
-                                  tutti__request_t **ret_request)
+                                  tutti__request_t *spare, tutti__request_t **ret_request)
 {
     size_t bytes = entry->name != NULL ? strnlen(entry->name, TUTTI__NAME_BYTES) : 0;
     tutti__request_t *r;
     tutti_status_t status;
 
-    if ((bytes == 0 && entry->name != NULL) || bytes == TUTTI__NAME_BYTES)
+    if ((bytes == 0 && entry->name != NULL) || bytes == TUTTI__NAME_BYTES) {
+        free(spare);
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a tensor's name has 1 to %d bytes",
                            TUTTI__NAME_BYTES - 1);
-    r = malloc(sizeof(*r));
+    }
+    r = allocate(entry->name != NULL ? bytes + 1 : TUTTI__OWN_NAME, spare);
     if (r == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "request for tensor '%s'",
                            entry->name != NULL ? entry->name : "");
-    memset(r, 0, offsetof(tutti__request_t, name));
     r->nameless = entry->name == NULL;
     if (r->nameless) {
         strcpy(r->name, "without a name");
@@ -110,7 +92,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
         free(r);
         return status;
     }
-    r->bytes = elements(&r->call, size) * tutti_dtype_bytes(r->call.dtype);
+    r->bytes = tutti__call_bytes(&r->call, rank, size);
     r->counts_later = entry->counts_later != 0;
     r->callback = entry->callback;
     r->callback_arg = entry->callback_arg;
@@ -141,6 +123,32 @@ void tutti__request_end_handle(tutti__request_t *request)
     request->handle = NULL;
 }
 
+/* ---- spares ---- */
+
+void tutti__spares_put(tutti__spares_t *spares, tutti__request_t *request)
+{
+    tutti__request_t *excess = request;
+
+    if (!atomic_exchange_explicit(&spares->busy, 1, memory_order_acquire)) {
+        if (spares->n < TUTTI__SPARE_REQUESTS) {
+            request->next = spares->first;
+            spares->first = request;
+            spares->n++;
+            excess = NULL;
+        }
+        atomic_store_explicit(&spares->busy, 0, memory_order_release);
+    }
+    free(excess);
+}
+
+void tutti__spares_free(tutti__spares_t *spares)
+{
+    tutti__request_t *spare;
+
+    while ((spare = tutti__spares_take(spares)) != NULL)
+        free(spare);
+}
+
 /* ---- the end ---- */
 
 void tutti__request_free(tutti__request_t *request)
@@ -150,7 +158,10 @@ void tutti__request_free(tutti__request_t *request)
     tutti__request_end_handle(request);
     free(request->arrays);
     free(request->text);
-    free(request);
-    if (e != NULL)
-        tutti__engine_release(e);
+    if (e == NULL) {
+        free(request);
+        return;
+    }
+    tutti__spares_put(&e->spares, request);
+    tutti__engine_release(e);
 }

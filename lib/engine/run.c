@@ -156,6 +156,23 @@ static void warn(const run_t *r, uint64_t waited_ns)
     TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %s in %s (direct) for %s%s%s",
                tutti__boot_rank_name(r->env->boot, r->env->rank), tutti__late_time(waited_ns, time),
                call, whom(r), is_halted ? "; " : "", is_halted ? halted : "");
+    tutti__record_stall(r->env->watch->record);
+}
+
+static void record(const run_t *r)
+{
+    const tutti__call_t *call = r->env->call;
+    tutti__direct_t direct = { .since_ns = r->since_ns,
+                               .tag = tag_of(r),
+                               .peer = r->wait.hint.peer };
+
+    if (call != NULL) {
+        direct.count = call->count;
+        direct.op = (uint32_t)call->op;
+        direct.kind = (uint8_t)call->kind;
+        direct.dtype = (uint8_t)call->dtype;
+    }
+    tutti__record_direct(r->env->watch->record, &direct);
 }
 
 /* An error if the communicator has ended or the deadline has passed; warns about long waits. */
@@ -169,6 +186,7 @@ static tutti_status_t check(run_t *r)
 
     if (r->since_ns == 0)
         r->since_ns = r->checked_ns = now;
+    record(r);
     /* A rank that was stopped itself finds its data here: look before the deadline counts. */
     if (now - r->since_ns >= r->op->env->conf->timeout_ms * 1000000u && !r->is_late) {
         r->is_late = 1;
@@ -296,6 +314,7 @@ tutti_status_t tutti__run_await(tutti__engine_t *e, const tutti__run_env_t *env,
     char text[TUTTI__ERROR_BYTES];
     tutti_status_t status = tutti__wait_loop(&r.wait);
 
+    tutti__record_direct_end(env->watch->record);
     if (status == TUTTI_OK || r.has_failed)
         return status;
     /* The communicator has ended. Step once more: the last data may have arrived after the last

@@ -49,6 +49,7 @@
 #include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "engine/counted.h"
 #include "engine/lanes.h"
 
 #include <assert.h>
@@ -198,6 +199,7 @@ void tutti__semaphore_end(tutti__semaphores_t *s, tutti__request_t *request, tut
         tutti__watch_end(s->env->watch, status, words);
     }
     assert(request->semaphore > 0);
+    tutti__request_count(s->pending->stats, request, status, tutti__now_ns());
     while (*at != request)
         at = &(*at)->chain;
     let_go(s, at);

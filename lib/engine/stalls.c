@@ -157,7 +157,7 @@ static void check_request(const tutti__stalls_t *stalls, check_t *check,
         return;
     check->oldest = request;
     check->oldest_ns = since_ns;
-    check->metadata = tutti__agreed_metadata(request, a->env->exec->size);
+    check->metadata = tutti__request_metadata(request, a->env->exec->size);
 }
 
 static void report_oldest(tutti__agreement_t *a, const check_t *check)
@@ -196,6 +196,8 @@ static void check_requests(const tutti__stalls_t *stalls, check_t *check)
     tutti__mutex_unlock(&pending->lock);
     if (check->oldest != NULL)
         report_oldest(stalls->agreed, check);
+    if (check->oldest != NULL || check->tensors > 0)
+        tutti__record_stall(stalls->agreed->env->watch->record);
 }
 
 /* The first pending completion, if tutti_cuda_wait has handed over all of its requests. */
@@ -223,6 +225,7 @@ void tutti__stalls_check(tutti__stalls_t *stalls)
                       .now = tutti__now_ns() };
 
     assert(check.before <= check.now);
+    tutti__planned_check(&a->plan, check.now);
     if (interval_ns == 0 ||
         check.now - check.before < TUTTI__MIN(interval_ns / 8, TUTTI__STALL_CHECK_NS))
         return;
@@ -234,4 +237,5 @@ void tutti__stalls_check(tutti__stalls_t *stalls)
     check_tensors(a, &check);
     check_requests(stalls, &check);
     check_completions(a->lanes, &check);
+    tutti__watch_ask(a->env->watch);
 }

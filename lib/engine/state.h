@@ -7,6 +7,7 @@
 #define TUTTI__ENGINE_STATE_H
 
 #include "engine/queued.h"
+#include "engine/spares.h"
 #include "engine/stalls.h"
 #include "engine/token.h"
 
@@ -27,6 +28,7 @@ struct tutti__engine {
     tutti__pending_t pending;
     tutti__events_t events;
     tutti__signals_t signals;
+    tutti__spares_t spares;
     atomic_int refs;   /* the communicator's and one per request */
     atomic_int news;   /* the doorbell or a socket has woken a thread: poll everything */
     atomic_int closed; /* tutti__engine_close has begun */

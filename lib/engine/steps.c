@@ -112,8 +112,8 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
     moved |= tutti__agreed_step(&own->agreed);
     moved |= tutti__lanes_step(&own->lanes, who, &left);
     tutti__links_flush(e->env.watch);
-    /* After a goodbye no more buckets arrive. */
-    if (tutti__watch_any_left(e->env.watch) && own->lanes.in_flight == 0)
+    /* After a goodbye no more buckets arrive, and no bucket of a plan starts. */
+    if (tutti__watch_any_left(e->env.watch) && own->lanes.in_flight + own->lanes.planned == 0)
         tutti__watch_set_idle(e->env.watch);
     if (left && !moved)
         tutti__engine_ring_self(e);

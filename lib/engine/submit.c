@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Submitting: single calls, submission groups, persistent requests, joining. Any thread. */
+/* Submitting: single calls, submission groups, joining. Persistent requests: persistent.c. */
+#include "engine/submit.h"
+
 #include "engine/steps.h"
 #include "engine/waiter.h"
 
@@ -28,12 +30,12 @@ void tutti__engine_leave(tutti__engine_t *e)
 
 /* As tutti__pending_push, if some requests may be on a device. */
 static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **requests, size_t n,
-                                       tutti_request_t **ret_handles)
+                                       tutti_request_t **ret_handles, int *ret_rests)
 {
     tutti_status_t status = tutti__events_record(&e->events, requests, n);
 
     if (status == TUTTI_OK)
-        status = tutti__pending_push(&e->pending, requests, n, ret_handles);
+        status = tutti__pending_push(&e->pending, requests, n, ret_handles, ret_rests);
     for (size_t i = 0; status != TUTTI_OK && i < n; i++)
         tutti__events_put(&e->events, &requests[i]->ready);
     return status;
@@ -48,23 +50,23 @@ static void tell_thread(tutti__engine_t *e)
         tutti__engine_ring_self(e);
 }
 
-/* Push requests; all or none. ret_handles: see tutti__pending_push. */
-static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
-                           tutti_request_t **ret_handles)
+tutti_status_t tutti__submit_push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
+                                  tutti_request_t **ret_handles)
 {
     tutti_status_t status;
+    int rests = 0;
 
     if (!tutti__engine_enter(e))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->env.watch));
     status = TUTTI__LIKELY(e->env.exec->device == NULL)
-                 ? tutti__pending_push(&e->pending, requests, n, ret_handles)
-                 : push_with_events(e, requests, n, ret_handles);
+                 ? tutti__pending_push(&e->pending, requests, n, ret_handles, &rests)
+                 : push_with_events(e, requests, n, ret_handles, &rests);
     if (TUTTI__UNLIKELY(atomic_load_explicit(&e->pending.has_deadlines, memory_order_relaxed) ==
                         TUTTI__DEADLINES_UNTOLD))
         tell_thread(e);
     /* Larger buckets are left to the engine's thread, if there is one, so that this call
        returns at once. */
-    if (TUTTI__LIKELY(status == TUTTI_OK))
+    if (TUTTI__LIKELY(status == TUTTI_OK) && !rests)
         tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
     tutti__engine_leave(e);
     return status;
@@ -74,7 +76,8 @@ static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size
 static tutti_status_t make_bare(tutti__engine_t *e, const tutti__entry_t *entry,
                                 tutti__request_t **ret_request)
 {
-    tutti_status_t status = tutti__request_new(e->rank, e->size, entry, ret_request);
+    tutti_status_t status =
+        tutti__request_new(e->rank, e->size, entry, tutti__spares_take(&e->spares), ret_request);
 
     if (status != TUTTI_OK)
         return status;
@@ -83,9 +86,8 @@ static tutti_status_t make_bare(tutti__engine_t *e, const tutti__entry_t *entry,
     return TUTTI_OK;
 }
 
-/* Make a request with a handle for the program. */
-static tutti_status_t make(tutti__engine_t *e, const tutti__entry_t *entry,
-                           tutti__request_t **ret_request)
+tutti_status_t tutti__submit_make(tutti__engine_t *e, const tutti__entry_t *entry,
+                                  tutti__request_t **ret_request)
 {
     tutti__request_t *request;
     tutti_status_t status = make_bare(e, entry, &request);
@@ -101,6 +103,13 @@ static tutti_status_t make(tutti__engine_t *e, const tutti__entry_t *entry,
     request->handle = handle;
     *ret_request = request;
     return TUTTI_OK;
+}
+
+tutti_status_t tutti__submit_find(const tutti_request_t *handle, tutti__request_t **ret_request)
+{
+    tutti_status_t status = tutti__request_of(handle, ret_request);
+
+    return status == TUTTI_OK ? tutti__fork_check((*ret_request)->engine->generation) : status;
 }
 
 /* A submission group is identified by its names, so the calls have names, or none of them has. */
@@ -126,9 +135,11 @@ static tutti_status_t submit_group(tutti__engine_t *e, const tutti__entry_t *ent
     if (requests == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu requests", n);
     for (; status == TUTTI_OK && made < n; made += status == TUTTI_OK)
-        status = make(e, &entries[made], &requests[made]);
+        status = tutti__submit_make(e, &entries[made], &requests[made]);
+    for (size_t i = 0; status == TUTTI_OK && n > 1 && i < n; i++)
+        requests[i]->group.size = (uint32_t)n;
     if (status == TUTTI_OK)
-        status = push(e, requests, n, ret_requests);
+        status = tutti__submit_push(e, requests, n, ret_requests);
     for (size_t i = 0; status != TUTTI_OK && i < made; i++)
         tutti__request_free(requests[i]);
     free(requests);
@@ -145,106 +156,13 @@ tutti_status_t tutti__engine_submit(tutti__engine_t *e, const tutti__entry_t *en
         return status;
     if (nentries > 1)
         return submit_group(e, entries, nentries, ret_requests);
-    status = make(e, entries, &request);
+    status = tutti__submit_make(e, entries, &request);
     if (status != TUTTI_OK)
         return status;
-    status = push(e, &request, 1, ret_requests);
+    status = tutti__submit_push(e, &request, 1, ret_requests);
     if (status != TUTTI_OK)
         tutti__request_free(request);
     return status;
-}
-
-/* ---- persistent requests ---- */
-
-tutti_status_t tutti__engine_create(tutti__engine_t *e, const tutti__entry_t *entry,
-                                    tutti_request_t **ret_request)
-{
-    tutti__request_t *request;
-    tutti_status_t status = tutti__watch_alive(e->env.watch);
-
-    if (status == TUTTI_OK)
-        status = make(e, entry, &request);
-    if (status != TUTTI_OK)
-        return status;
-    request->persistent = 1;
-    *ret_request = request->handle;
-    return TUTTI_OK;
-}
-
-static tutti_status_t not_persistent(const tutti__request_t *request)
-{
-    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not persistent", request->name);
-}
-
-/* Back to the state after its creation. */
-static void reset(tutti__request_t *r)
-{
-    assert(!r->known && r->semaphore == 0 && r->ready == NULL);
-    free(r->text);
-    r->text = NULL;
-    r->status = TUTTI_OK;
-    r->phase = 0;
-    r->agreed = 0;
-    if (r->counts_later) {
-        r->call.recvbuf = NULL;
-        r->call.recvcounts = r->call.recvdispls = NULL;
-    }
-    atomic_store(&r->counted, 0);
-    atomic_store(&r->begun, 0);
-    atomic_store(&r->queued, 0);
-    r->completion_ns = 0;
-    atomic_store(&r->done, TUTTI__NOT_DONE);
-}
-
-/* The request that a handle refers to, if this process has made it and not its parent. */
-static tutti_status_t find_own(const tutti_request_t *handle, tutti__request_t **ret_request)
-{
-    tutti_status_t status = tutti__request_of(handle, ret_request);
-
-    return status == TUTTI_OK ? tutti__fork_check((*ret_request)->engine->generation) : status;
-}
-
-tutti_status_t tutti__engine_start(tutti_request_t *handle)
-{
-    tutti__request_t *request;
-    tutti__engine_t *e;
-    tutti_status_t status = find_own(handle, &request);
-    int inactive = 0;
-
-    if (status != TUTTI_OK)
-        return status;
-    e = request->engine;
-    if (!request->persistent)
-        return not_persistent(request);
-    /* dead_text lives as long as the request. */
-    status = tutti__watch_alive(e->env.watch);
-    if (status != TUTTI_OK)
-        return status;
-    if (!atomic_compare_exchange_strong(&request->active, &inactive, 1))
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "request '%s' is active: wait for it before starting it again",
-                           request->name);
-    reset(request);
-    status = push(e, &request, 1, NULL);
-    if (status != TUTTI_OK)
-        atomic_store(&request->active, 0);
-    return status;
-}
-
-tutti_status_t tutti__engine_free(tutti_request_t *handle)
-{
-    tutti__request_t *request;
-    tutti_status_t status = find_own(handle, &request);
-
-    if (status != TUTTI_OK)
-        return status;
-    if (!request->persistent)
-        return not_persistent(request);
-    if (atomic_load(&request->active))
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "request '%s' is active: wait for it before freeing it", request->name);
-    tutti__request_free(request);
-    return TUTTI_OK;
 }
 
 /* ---- the second phase, and joining ---- */
@@ -322,7 +240,7 @@ tutti_status_t tutti__engine_receives(const tutti_request_t *handle, tutti__call
                                       uint32_t *ret_rank, uint32_t *ret_size)
 {
     tutti__request_t *request;
-    tutti_status_t status = find_own(handle, &request);
+    tutti_status_t status = tutti__submit_find(handle, &request);
 
     if (status == TUTTI_OK)
         status = may_receive(request);
@@ -339,7 +257,7 @@ tutti_status_t tutti__engine_receive(tutti_request_t *handle, void *recvbuf,
 {
     tutti__request_t *request;
     tutti__engine_t *e;
-    tutti_status_t status = find_own(handle, &request);
+    tutti_status_t status = tutti__submit_find(handle, &request);
 
     if (status != TUTTI_OK)
         return status;
@@ -372,7 +290,7 @@ tutti_status_t tutti__engine_join(tutti__engine_t *e, int *ret_last_rank)
     /* The request must outlive the wait, because last_rank is read after it. */
     request->persistent = 1;
     atomic_store(&request->active, 1);
-    status = push(e, &request, 1, NULL);
+    status = tutti__submit_push(e, &request, 1, NULL);
     if (status == TUTTI_OK)
         status = tutti__wait_and_take(request, -1);
     last_rank = request->last_rank;

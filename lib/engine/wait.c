@@ -13,6 +13,7 @@
 
 #include "base/forked.h"
 #include "base/time.h"
+#include "engine/recorded.h"
 #include "engine/steps.h"
 
 #include <linux/futex.h>
@@ -166,6 +167,18 @@ static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
 
 /* ---- working and sleeping ---- */
 
+/* With the token: this thread wants a request that may wait in a plan. */
+static void want(tutti__engine_t *e, tutti__waiter_t *w)
+{
+    const tutti__request_t *request;
+
+    if (TUTTI__LIKELY(tutti__owned(e)->agreed.plan.nheld == 0) || is_ready(w))
+        return;
+    request = first_of(w);
+    if (request != NULL && request->engine == e)
+        tutti__planned_want(&tutti__owned(e)->agreed.plan, request);
+}
+
 /* Take the token if it is free, and take a step. Another owner does the work: sleep. */
 static tutti_status_t poll(tutti__wait_t *wait)
 {
@@ -182,8 +195,11 @@ static tutti_status_t poll(tutti__wait_t *wait)
         tutti__stalls_check(&tutti__owned(e)->stalls);
         tutti__engine_sleeping(e, 0);
     }
-    if (w->holds)
+    if (w->holds) {
         wait->moved = tutti__engine_step(e, TUTTI__STEP_WAITER);
+        if (!wait->moved)
+            want(e, w);
+    }
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
@@ -219,6 +235,14 @@ static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_
     atomic_fetch_sub(&e->pending.sleepers, 1);
 }
 
+/* Somebody must ask again soon whether the plan goes on. */
+static int waits_in_plan(const tutti__waiter_t *w)
+{
+    const tutti__request_t *request = first_of(w);
+
+    return request != NULL && tutti__load_relaxed(&request->waits_in_plan);
+}
+
 /* How long a waiter may sleep now, in microseconds. */
 static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now)
 {
@@ -230,6 +254,8 @@ static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now
         w->quiet_ns = now;
     if (atomic_load(&e->signals.polling))
         return TUTTI__MIN(left, tutti__poll_nap_us(e, now - w->quiet_ns));
+    if (waits_in_plan(w))
+        left = TUTTI__MIN(left, TUTTI__PLAN_WAIT_NS / 1000);
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);
 }
 
@@ -244,6 +270,7 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
     let_go(e, w);
     if (calls_back || is_ready(w))
         return TUTTI_OK;
+    tutti__recorded_sleep(e->env.watch, w, first_of(w));
     status = check(e, w);
     if (status == TUTTI_OK && !is_ready(w))
         sleep_epoch(e, w, nap_us(e, w, tutti__now_ns()));
@@ -259,18 +286,28 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
                                            .spins = TUTTI__SPIN_STEPS,
                                            .yields = TUTTI__YIELD_STEPS };
     tutti_status_t status;
+    uint32_t tensor;
 
+    atomic_fetch_add_explicit(&e->pending.waits, 1, memory_order_relaxed);
     w->wait = (tutti__wait_t){ .ops = &ops, .engine = e };
     w->quiet_ns = 0;
+    w->record = 0;
     set_deadline(w, e->env.conf->timeout_ms);
+    tensor = TUTTI__UNLIKELY(w->traced_ns != 0) && first_of(w) != NULL ? first_of(w)->record : 0;
     w->holds = 0;
     if (w->timeout_ms == 0) {
         tutti__engine_kick(e, TUTTI__STEP_WAITER);
+        if (!is_ready(w) && waits_in_plan(w) && tutti__token_take(&e->token)) {
+            want(e, w);
+            tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+        }
         status = is_ready(w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
     } else {
         status = tutti__wait_loop(&w->wait);
     }
     let_go(e, w);
+    tutti__recorded_wait(e->env.watch->record, tensor, w->traced_ns);
+    tutti__record_waited(e->env.watch->record, w->record);
     /* Other work in flight that needs polling is left to the thread. */
     if (atomic_load(&e->signals.polling))
         tutti__engine_ring_self(e);
@@ -344,8 +381,12 @@ tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_m
     tutti_status_t status = TUTTI_OK;
 
     w->wait.engine = e;
-    if (is_ready(w))
+    w->traced_ns = tutti__trace_begin();
+    if (is_ready(w)) {
+        if (TUTTI__UNLIKELY(w->traced_ns != 0) && e != NULL && w->one != NULL)
+            tutti__recorded_wait(e->env.watch->record, w->one->record, w->traced_ns);
         return TUTTI_OK;
+    }
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "a callback must not wait for what is not done");
@@ -353,7 +394,9 @@ tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_m
     if (e == NULL) {
         status = wait_several(w);
     } else if (tutti__engine_enter(e)) {
+        tutti__stats_wait_begin(e->env.stats);
         status = wait_entered(e, w);
+        tutti__stats_wait_end(e->env.stats);
         tutti__engine_leave(e);
     }
     if (status != TUTTI_OK)

@@ -13,6 +13,8 @@ typedef struct {
     uint64_t limit_ns;
     uint64_t quiet_ns;            /* since when nothing has moved; 0: something has just moved */
     uint32_t moves;               /* of the lanes, before the last sleep */
+    uint32_t record;              /* of this wait in the flight recorder; 0: it has not slept */
+    uint64_t traced_ns;           /* the beginning of this wait; 0: the trace is off */
     int holds;                    /* this waiter owns the token */
     int calls_back;               /* callbacks are due */
     tutti__request_t *one;        /* the request; or NULL: */

@@ -39,6 +39,7 @@ static tutti_status_t open_end(tutti__run_t *run, const tutti__sched_chan_t *key
     ret_end->key.stream = (uint8_t)name.stream; /* so that no direct end is confused with another */
     ret_end->least_placed = key->is_recv && x->ops->expect_at != NULL ? x->least_placed : 0;
     ret_end->is_placing = 0;
+    ret_end->sent_bytes = 0;
     run->expects |= key->is_recv && x->ops->expect != NULL;
     return TUTTI_OK;
 }

@@ -2,7 +2,8 @@
 /*
  * The executor: operations and streams. See exec.h, and sched.h for the meaning of the operations.
  * start.c and ends.c have the steps before the first operation, place.c receives into their place,
- * framed.c messages with the identity of the call, on_device.c operations on device memory.
+ * sends.c SENDs that are not complete, framed.c messages with the identity of the call, on_device.c
+ * operations on device memory.
  *
  * The start has looked up everything that an operation needs: the place of each block, in bytes,
  * and both ends of its channel. So an operation is a table look-up, a clamp, and the work of the
@@ -81,25 +82,42 @@ static inline void fold(const tutti__run_t *run, const tutti__op_t *op, tutti__s
     tutti__reduce(&run->reducer, dst.ptr, srcs, 2, dst.bytes >> run->eshift, divisor(run, op));
 }
 
-static inline tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *st,
-                                     const tutti__op_t *op, tutti__hint_t *hint)
+/* The SENDs that must be complete before this one can start. */
+static tutti_status_t end_sends_before(tutti__run_t *run, const tutti__stream_t *st,
+                                       const tutti__op_t *op, int packs, tutti__hint_t *hint)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    if (run->ends[op->chan].sent_bytes > 0)
+        status = tutti__run_end_send_of(run, op->chan, hint);
+    if (status == TUTTI_OK && packs)
+        status = tutti__run_end_sends(run, (tutti__span_t){ st->gather, run->slot_bytes }, hint);
+    return status;
+}
+
+static inline tutti_status_t do_send(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                     tutti__hint_t *hint)
 {
     const tutti__end_t *end = &run->ends[op->chan];
-    int pending = 0;
-    tutti_status_t status;
+    int packs = op->nblk > 1 && !run->place[op->sbuf].joint, pending = 0;
+    tutti_status_t status = TUTTI_OK;
     tutti__span_t from;
 
     if (st->started)
-        return end->ops->flush(end->chan, hint);
-    if (op->nblk == 1 || run->place[op->sbuf].joint)
-        from = span(run, st, op, op->sbuf, op->sblk);
-    else
-        from = gather(run, st, op);
+        return run->device != NULL ? end->ops->flush(end->chan, hint)
+                                   : tutti__run_end_sends_of(run, st, hint);
+    if (TUTTI__UNLIKELY(run->sending != TUTTI__NO_SEND))
+        status = end_sends_before(run, st, op, packs, hint);
+    if (status != TUTTI_OK)
+        return status;
+    from = packs ? gather(run, st, op) : span(run, st, op, op->sbuf, op->sblk);
     if (from.bytes == 0)
         return TUTTI_OK;
     status = end->ops->send(end->chan, from.ptr, from.bytes, run->signature, &pending, hint);
-    if (status != TUTTI_OK || !pending)
+    if (status != TUTTI_OK || (!pending && run->sending == TUTTI__NO_SEND))
         return status;
+    if (run->device == NULL)
+        return tutti__run_sent(run, st, op->chan, from, pending, hint);
     st->started = 1;
     return end->ops->flush(end->chan, hint);
 }
@@ -140,7 +158,7 @@ static tutti_status_t post_next(const tutti__run_t *run, const tutti__stream_t *
     return tutti__run_post(run, &next, op->chan);
 }
 
-static inline tutti_status_t do_recv(const tutti__run_t *run, const tutti__stream_t *st,
+static inline tutti_status_t do_recv(tutti__run_t *run, const tutti__stream_t *st,
                                      const tutti__op_t *op, tutti__hint_t *hint)
 {
     const tutti__end_t *end = &run->ends[op->chan];
@@ -157,6 +175,8 @@ static inline tutti_status_t do_recv(const tutti__run_t *run, const tutti__strea
     if (dst.bytes == 0)
         return TUTTI_OK;
     status = end->ops->view(end->chan, dst.bytes, run->signature, &data, hint);
+    if (status == TUTTI_OK && data != dst.ptr) /* place.c has posted no place that is being sent */
+        status = tutti__run_may_write(run, st, op, hint);
     if (status != TUTTI_OK)
         return status;
     if (is_one && op->kind == TUTTI__RECV_REDUCE)
@@ -169,11 +189,15 @@ static inline tutti_status_t do_recv(const tutti__run_t *run, const tutti__strea
     return end->is_placing ? post_next(run, st, op) : TUTTI_OK;
 }
 
-static void do_local(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
+static tutti_status_t do_local(tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
+                               tutti__hint_t *hint)
 {
     int is_one = op->nblk == 1 || (run->place[op->dbuf].joint && run->place[op->sbuf].joint);
     uint32_t pieces = is_one ? 1 : op->nblk;
+    tutti_status_t status = tutti__run_may_write(run, st, op, hint);
 
+    if (status != TUTTI_OK)
+        return status;
     for (uint32_t i = 0; i < pieces; i++) {
         tutti__span_t dst, src;
 
@@ -194,6 +218,7 @@ static void do_local(const tutti__run_t *run, const tutti__stream_t *st, const t
         else if (dst.ptr != src.ptr)
             memcpy(dst.ptr, src.ptr, dst.bytes);
     }
+    return TUTTI_OK;
 }
 
 static tutti_status_t do_wait(const tutti__run_t *run, const tutti__stream_t *st,
@@ -261,6 +286,9 @@ static tutti_status_t do_node(tutti__run_t *run, tutti__stream_t *st, const tutt
     if (!st->started) {
         if (sum_bytes(run, st, op, op->sbuf, op->sblk, op->nblk * op->nparts) == 0)
             return TUTTI_OK;
+        status = tutti__run_may_write(run, st, op, hint);
+        if (status != TUTTI_OK)
+            return status;
         start_node(run, st, op);
         st->started = 1;
     }
@@ -326,13 +354,33 @@ static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const
             return tutti__run_copy(run, st, op);
         /* fall through */
     case TUTTI__REDUCE:
-        do_local(run, st, op);
-        return TUTTI_OK;
+        return do_local(run, st, op, hint);
     case TUTTI__WAIT:
         return do_wait(run, st, op);
     default:
         return do_node(run, st, op, hint);
     }
+}
+
+/* An operation is done: add it to the trace, if it is a chunk to or from another host. */
+static void trace_op(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op)
+{
+    int is_chunk = op->kind <= TUTTI__RECV_REDUCE && run->env->record != NULL;
+    const tutti__end_t *end = is_chunk ? &run->ends[op->chan] : NULL;
+    int sends = op->kind == TUTTI__SEND;
+
+    if (is_chunk && run->env->host_of[end->key.peer] != run->env->host_of[run->env->rank])
+        tutti__record_trace(
+            run->env->record,
+            (tutti__traced_t){ .kind = sends ? TUTTI__TRACE_SEND : TUTTI__TRACE_RECV,
+                               .time_ns = st->traced_ns,
+                               .end_ns = tutti__now_ns(),
+                               .bucket = TUTTI__RECORD_NONE,
+                               .lane = run->lane | (uint32_t)(st - run->stream) << 4,
+                               .value = (uint64_t)end->key.peer << 40 |
+                                        sum_bytes(run, st, op, sends ? op->sbuf : op->dbuf,
+                                                  sends ? op->sblk : op->dblk, op->nblk) });
+    st->traced_ns = 0;
 }
 
 /* Run one stream until it is done (OK) or blocked (AGAIN). *moved: it made progress. */
@@ -351,10 +399,15 @@ static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__
         /* If not, there is no chunk in this trip. A trip before the first wraps to a very
            large number. */
         if (st->trip - op->shift < st->trips) {
-            tutti_status_t status = do_op(run, st, op, hint);
+            tutti_status_t status;
 
+            if (TUTTI__UNLIKELY(tutti__trace_on()) && st->traced_ns == 0)
+                st->traced_ns = tutti__now_ns();
+            status = do_op(run, st, op, hint);
             if (status != TUTTI_OK)
                 return status;
+            if (TUTTI__UNLIKELY(st->traced_ns != 0))
+                trace_op(run, st, op);
             st->started = 0;
             st->marks += (op->flags & TUTTI__MARK) != 0;
             *moved = 1;
@@ -373,7 +426,7 @@ static int is_at_wait(const tutti__run_t *run, uint32_t s)
 
 tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
 {
-    int moved, blocked, places;
+    int moved, blocked, places, polled;
 
     if (run->meeting) {
         tutti_status_t status = do_meet(run, hint);
@@ -382,7 +435,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
             return status;
     }
     do {
-        moved = blocked = places = 0;
+        moved = blocked = places = polled = 0;
         hint->word = NULL;
         hint->peer = -1;
         for (uint32_t s = 0; s < run->sched->nstreams; s++) {
@@ -395,6 +448,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
             if (status != TUTTI__AGAIN)
                 return status;
             blocked = 1;
+            polled |= tutti__run_polls_sends(run, here.peer);
             if (here.peer >= 0) {
                 places++;
                 /* A place with a word goes first: see exec.h. */
@@ -406,13 +460,23 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
         }
     } while (blocked && moved && run->sched->nstreams > 1);
     if (!blocked) {
-        run->sched = NULL;
-        return TUTTI_OK;
+        tutti_status_t status = tutti__run_end_all_sends(run, hint);
+
+        if (status == TUTTI_OK)
+            run->sched = NULL;
+        return status;
     }
     /* Blocked in several places: there is no single word to sleep on. */
     if (places > 1)
         hint->word = NULL;
     if (places >= DEVICE) /* a device has no doorbell */
         hint->peer = -1;
+    if (TUTTI__UNLIKELY(run->sending != TUTTI__NO_SEND) && !polled) {
+        tutti_status_t status = tutti__run_poll_sends(run);
+
+        hint->word = NULL; /* it needs more polls */
+        if (status != TUTTI_OK)
+            return status;
+    }
     return TUTTI__AGAIN;
 }

@@ -3,7 +3,8 @@
  * The executor: runs one rank's schedule over any transports.
  *
  * A run is resumable and never blocks: each stream has a program counter, and a step runs the
- * streams until none can continue. One run at a time per lane. One thread at a time uses a run.
+ * streams until none can continue. One run at a time per lane. One thread at a time uses a run. A
+ * stream may go on although a SEND is not complete (sends.c).
  *
  * On device memory (exec_call.on_device) the node operations are those of env->device->node, and
  * the device executes COPY from or to IN and OUT, in the lane's streams. The thread that starts and
@@ -19,6 +20,7 @@
 
 #include "exec/exec_device.h"
 #include "node/node.h"
+#include "record/record.h"
 #include "reduce/reduce.h"
 #include "sched/sched.h"
 #include "xport/xport.h"
@@ -30,6 +32,8 @@ typedef struct {
     tutti__node_t *node;                /* NULL: no node operations, no meetings */
     size_t slot_bytes;                  /* the setting; transports may have longer slots */
     const tutti__exec_device_t *device; /* NULL: no device */
+    tutti__record_t *record;            /* for the trace; NULL: chunks are not traced */
+    const uint32_t *host_of;            /* [size] likewise */
 } tutti__exec_env_t;
 
 /* The head of a framed message; its data follow. See framed.c. */
@@ -88,11 +92,17 @@ typedef struct {
     int joint;   /* one trip and contiguous blocks: several blocks can be used as one */
 } tutti__place_t;
 
+#define TUTTI__NO_SEND UINT32_MAX
+
 /* One end of a channel, ready for use. */
 typedef struct {
     const tutti__xport_ops_t *ops;
     tutti__chan_t *chan;
     tutti__sched_chan_t key;
+    /* A sender's message that is not complete: see sends.c. */
+    char *sent;
+    size_t sent_bytes;     /* 0: none */
+    uint32_t next_sending; /* another end with such a message */
     /* A receiver over a transport that can receive into a message's place: */
     size_t least_placed; /* bytes of a message; 0: it cannot */
     int is_placing;      /* in this run: place.c posts its receives */
@@ -108,8 +118,9 @@ typedef struct {
     size_t chunk;  /* in loops: bytes of a chunk; outside: no limit */
     size_t pieces; /* on the device: this stream's trips per trip of the run */
     uint64_t marks;
-    int started;  /* the current operation was posted or started, and is not done */
-    char *gather; /* for messages of several blocks: one slot */
+    uint64_t traced_ns; /* while a trace is on: the beginning of the current operation; or 0 */
+    int started;        /* the current operation was started, and is not done */
+    char *gather;       /* for messages of several blocks: one slot */
 } tutti__stream_t;
 
 /* The values that determine the blocks of a call with equal shares. */
@@ -146,8 +157,10 @@ typedef struct {
     /* channels: those of the last schedule that had any */
     tutti__end_t *ends;
     uint32_t nends, ends_room;
-    uint32_t slots_used; /* of the lane's slots, by these ends */
-    int expects;         /* one of them needs the number of messages */
+    uint32_t slots_used;         /* of the lane's slots, by these ends */
+    int expects;                 /* one of them needs the number of messages */
+    uint32_t sending;            /* list of ends whose SEND is not complete, or NO_SEND */
+    char *sent_from, *sent_upto; /* around all that they read */
 
     /* blocks */
     tutti__layout_t layout; /* of the last call; count 0: it had tables */

@@ -28,6 +28,11 @@ static inline tutti__span_t tutti__run_chunk(const tutti__run_t *run, const tutt
                             TUTTI__MIN(block->bytes - skip, st->chunk) };
 }
 
+static inline int tutti__spans_overlap(tutti__span_t a, tutti__span_t b)
+{
+    return a.bytes > 0 && b.bytes > 0 && a.ptr < b.ptr + b.bytes && b.ptr < a.ptr + a.bytes;
+}
+
 static inline size_t tutti__divide_up(size_t n, size_t by)
 {
     return n <= by ? n > 0 : n / by + (n % by != 0);
@@ -49,11 +54,44 @@ void tutti__run_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__
    its next operation. */
 tutti_status_t tutti__run_post(const tutti__run_t *run, const tutti__stream_t *st, uint16_t chan);
 
+/* ---- sends.c: SENDs that are started and not complete ---- */
+
+/* The stream's SEND to this end has started. pending: it reads `from` until it is complete; at most
+   one per end. OK: the stream goes on. AGAIN: then call end_sends_of; st->started is set. */
+tutti_status_t tutti__run_sent(tutti__run_t *run, tutti__stream_t *st, uint32_t chan,
+                               tutti__span_t from, int pending, tutti__hint_t *hint);
+int tutti__run_is_sent(const tutti__run_t *run, tutti__span_t place);
+/* Each of these polls until SENDs are complete, or returns AGAIN: those of this stream; those that
+   read `to`; the one of this end, which has one; all; those that read a block which the operation
+   writes. */
+tutti_status_t tutti__run_end_sends_of(tutti__run_t *run, const tutti__stream_t *st,
+                                       tutti__hint_t *hint);
+tutti_status_t tutti__run_end_sends(tutti__run_t *run, tutti__span_t to, tutti__hint_t *hint);
+tutti_status_t tutti__run_end_send_of(tutti__run_t *run, uint32_t chan, tutti__hint_t *hint);
+tutti_status_t tutti__run_end_all_sends(tutti__run_t *run, tutti__hint_t *hint);
+tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t *st,
+                                       const tutti__op_t *op, tutti__hint_t *hint);
+/* Has a stream that waits for this peer polled the SENDs as well? */
+int tutti__run_polls_sends(const tutti__run_t *run, int32_t peer);
+/* All streams are blocked, and none has polled the SENDs, of which there are some. */
+tutti_status_t tutti__run_poll_sends(tutti__run_t *run);
+/* The run has failed. */
+void tutti__run_forget_sends(tutti__run_t *run);
+
+/* May the operation write its blocks now? */
+static inline tutti_status_t tutti__run_may_write(tutti__run_t *run, const tutti__stream_t *st,
+                                                  const tutti__op_t *op, tutti__hint_t *hint)
+{
+    if (TUTTI__LIKELY(run->sending == TUTTI__NO_SEND))
+        return TUTTI_OK;
+    return tutti__run_end_sends_to(run, st, op, hint);
+}
+
 /* ---- framed.c: messages with the identity of the call ---- */
 
 /* Execute SEND to RECV_REDUCE of a framed run. */
-tutti_status_t tutti__run_framed(const tutti__run_t *run, tutti__stream_t *st,
-                                 const tutti__op_t *op, tutti__hint_t *hint);
+tutti_status_t tutti__run_framed(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                 tutti__hint_t *hint);
 
 /* ---- on_device.c: calls on device memory ---- */
 

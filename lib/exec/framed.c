@@ -21,19 +21,28 @@
 #include <assert.h>
 #include <string.h>
 
-static tutti_status_t send_frame(const tutti__run_t *run, tutti__stream_t *st,
-                                 const tutti__end_t *end, tutti__hint_t *hint)
+static tutti__span_t span_of(const tutti__run_t *run)
 {
+    return (tutti__span_t){ (char *)run->frame, sizeof(*run->frame) + run->frame->bytes };
+}
+
+static tutti_status_t send_frame(tutti__run_t *run, tutti__stream_t *st, uint32_t chan,
+                                 tutti__hint_t *hint)
+{
+    const tutti__end_t *end = &run->ends[chan];
+    tutti__span_t frame = span_of(run);
     int pending = 0;
     tutti_status_t status = TUTTI_OK;
 
-    if (!st->started)
-        status = end->ops->send(end->chan, run->frame, sizeof(*run->frame) + run->frame->bytes,
-                                run->signature, &pending, hint);
-    if (status != TUTTI_OK || (!st->started && !pending))
+    if (st->started)
+        return tutti__run_end_sends_of(run, st, hint);
+    if (end->sent_bytes > 0)
+        status = tutti__run_end_send_of(run, chan, hint);
+    if (status == TUTTI_OK)
+        status = end->ops->send(end->chan, frame.ptr, frame.bytes, run->signature, &pending, hint);
+    if (status != TUTTI_OK || (!pending && run->sending == TUTTI__NO_SEND))
         return status;
-    st->started = 1;
-    return end->ops->flush(end->chan, hint);
+    return tutti__run_sent(run, st, chan, frame, pending, hint);
 }
 
 /* A peer in another kind of call, as a message between two ranks, may have sent anything. */
@@ -74,8 +83,8 @@ static void merge(const tutti__run_t *run, const tutti__op_t *op, const tutti__f
     tutti__reduce(&run->reducer, mine + 1, srcs, 2, mine->bytes >> run->eshift, divisor);
 }
 
-tutti_status_t tutti__run_framed(const tutti__run_t *run, tutti__stream_t *st,
-                                 const tutti__op_t *op, tutti__hint_t *hint)
+tutti_status_t tutti__run_framed(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                 tutti__hint_t *hint)
 {
     const tutti__end_t *end = &run->ends[op->chan];
     const void *came;
@@ -83,10 +92,12 @@ tutti_status_t tutti__run_framed(const tutti__run_t *run, tutti__stream_t *st,
 
     assert(op->kind <= TUTTI__RECV_REDUCE && op->nblk == 1 && !end->is_placing);
     if (op->kind == TUTTI__SEND)
-        return send_frame(run, st, end, hint);
+        return send_frame(run, st, op->chan, hint);
     status = end->ops->view(end->chan, TUTTI__ANY_BYTES, run->signature, &came, hint);
     if (status == TUTTI_OK)
         status = check(end, came);
+    if (status == TUTTI_OK && run->sending != TUTTI__NO_SEND)
+        status = tutti__run_end_sends(run, span_of(run), hint);
     if (status != TUTTI_OK)
         return status;
     merge(run, op, came);

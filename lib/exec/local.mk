@@ -11,4 +11,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/framed.c \
     %reldir%/on_device.c \
     %reldir%/place.c \
+    %reldir%/sends.c \
     %reldir%/start.c

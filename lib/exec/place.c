@@ -6,9 +6,10 @@
  * Such a receive is posted before its stream reaches the operation, so the message finds it. From
  * that moment on the block may change at any time. So it is posted only when its stream has no
  * operation left in front of it that
- *      touches this memory (earlier sends have ended: a stream waits for each)
+ *      touches this memory
  *      WAITs: another stream may use the block first, and perhaps only this WAIT orders that use
- *      is a node operation, in which other ranks may read this rank's buffers.
+ *      is a node operation, in which other ranks may read this rank's buffers,
+ * and if no SEND of any stream still reads this memory (sends.c).
  * Everything is compared by address, so it does not matter how blocks and buffers overlap.
  *
  * Receives of a channel are posted in order. After each receive, and at the beginning, a channel
@@ -33,11 +34,6 @@ static int has_chunk(const tutti__stream_t *at, const tutti__op_t *op)
     return at->trip - op->shift < at->trips;
 }
 
-static int overlaps(tutti__span_t a, tutti__span_t b)
-{
-    return a.bytes > 0 && b.bytes > 0 && a.ptr < b.ptr + b.bytes && b.ptr < a.ptr + a.bytes;
-}
-
 /* Does the operation read or write this memory? */
 static int touches(const tutti__run_t *run, const tutti__stream_t *at, const tutti__op_t *op,
                    tutti__span_t place)
@@ -45,9 +41,11 @@ static int touches(const tutti__run_t *run, const tutti__stream_t *at, const tut
     int reads = op->kind != TUTTI__RECV, writes = op->kind != TUTTI__SEND;
 
     for (uint32_t i = 0; i < op->nblk; i++) {
-        if (reads && overlaps(tutti__run_chunk(run, at, op, op->sbuf, op->sblk + i), place))
+        if (reads &&
+            tutti__spans_overlap(tutti__run_chunk(run, at, op, op->sbuf, op->sblk + i), place))
             return 1;
-        if (writes && overlaps(tutti__run_chunk(run, at, op, op->dbuf, op->dblk + i), place))
+        if (writes &&
+            tutti__spans_overlap(tutti__run_chunk(run, at, op, op->dbuf, op->dblk + i), place))
             return 1;
     }
     return 0;
@@ -59,6 +57,8 @@ static int is_free(const tutti__run_t *run, const tutti__stream_t *from, const t
 {
     tutti__stream_t at = *from;
 
+    if (tutti__run_is_sent(run, place))
+        return 0;
     while (at.pc != to->pc || at.trip != to->trip) {
         const tutti__op_t *op = &run->sched->ops[at.pc];
 

@@ -21,6 +21,7 @@ void tutti__run_init(tutti__run_t *run, const tutti__exec_env_t *env, uint32_t l
     memset(run, 0, sizeof(*run));
     run->env = env;
     run->lane = lane;
+    run->sending = TUTTI__NO_SEND;
 }
 
 void tutti__run_fini(tutti__run_t *run)
@@ -338,6 +339,7 @@ void tutti__run_cancel(tutti__run_t *run)
     for (uint32_t r = 0; r < run->env->size && !tutti__run_untouched(run); r++)
         if (r != run->env->rank)
             run->env->xport[r]->ops->cancel(run->env->xport[r], run->lane);
+    tutti__run_forget_sends(run);
     run->sched = NULL;
 }
 

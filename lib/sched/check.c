@@ -75,8 +75,8 @@ tutti_status_t tutti__sched_check(const tutti__check_t *check, char *why, size_t
 
     if (why_bytes > 0)
         why[0] = '\0';
-    if (check->size == 0 || check->credits == 0 || check->trips == 0)
-        return tutti__fail(TUTTI_ERR_INTERNAL, "a check needs ranks, credits and trips");
+    if (check->size == 0 || check->trips == 0)
+        return tutti__fail(TUTTI_ERR_INTERNAL, "a check needs ranks and trips");
     if (tutti__check_has_root(check->expect) && check->root >= check->size)
         return tutti__fail(TUTTI_ERR_INTERNAL, "rank %u cannot be the root of %u", check->root,
                            check->size);

@@ -50,8 +50,11 @@ typedef struct {
                       REDUCE_SCATTER also in the blocks of all ranks */
     unsigned sizes; /* allowed `sizes` of the schedules: bits 1 << tutti__sizes_t; 0: any */
     int in_place;
-    uint32_t credits; /* slots per channel, >= 1 */
-    uint32_t trips;   /* T, >= 1 */
+    /* Slots per channel. 0: none. Then a SEND only starts, and its message stays in the sender's
+       blocks until the receiver has reached its operation; an operation that overwrites these
+       blocks waits for that, and so does the next SEND of the channel. */
+    uint32_t credits;
+    uint32_t trips; /* T, >= 1 */
 } tutti__check_t;
 
 /*

@@ -34,6 +34,7 @@ void tutti__check_clear(tutti__check_run_t *run)
     free(run->chan_of);
     free(run->chan_first);
     free(run->chans);
+    free(run->sending);
     free(run->accesses);
     free(run->places);
     free(run->cells);
@@ -201,6 +202,8 @@ static int make_cells(tutti__check_run_t *run)
     run->places = room(run, check->size, sizeof(*run->places));
     if (has_streams)
         run->accesses = room(run, run->rank_cells * check->size, sizeof(*run->accesses));
+    if (check->credits == 0)
+        run->sending = room(run, run->rank_cells * check->size, sizeof(*run->sending));
     if (run->status != TUTTI_OK)
         return 0;
     for (uint32_t r = 0; r < check->size; r++)
@@ -326,11 +329,14 @@ static int look_at_uses(tutti__check_run_t *run, uint32_t r)
 
 static int make_slots(tutti__check_run_t *run)
 {
-    size_t messages = (size_t)run->nchans * run->check->credits, values = 0;
+    size_t messages, values = 0;
 
+    run->most = TUTTI__MAX(run->check->credits, 1u);
+    run->slots = run->most + (run->sending != NULL);
+    messages = (size_t)run->nchans * run->slots;
     for (uint32_t i = 0; i < run->nchans; i++) {
         run->chans[i].first_value = values;
-        values += (size_t)run->chans[i].nblk * run->check->credits;
+        values += (size_t)run->chans[i].nblk * run->slots;
     }
     run->messages = room(run, messages, sizeof(*run->messages));
     run->values = room(run, values, sizeof(*run->values));

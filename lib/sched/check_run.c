@@ -9,6 +9,11 @@
  * The work is proportional to the number of operations. The stream woken last continues first,
  * while its data are in the cache: with 256 ranks in a ring this is twice as fast as round robin.
  *
+ * Without credits an operation also waits until the messages in the blocks that it overwrites are
+ * received (check_sends.c). A receiver that reaches its operation is an event as a message is, so
+ * the above still holds. A channel has one message in flight there; with more there are only fewer
+ * waits.
+ *
  * The run assumes that no message is empty. A real call skips empty messages at both ends. This
  * removes pairs of operations, and with them only wait conditions: a send waits for the slot of the
  * c-th message before it, and without the empty messages this is an earlier message. So it cannot
@@ -81,6 +86,12 @@ static outcome_t block_on(const tutti__check_run_t *run, tutti__check_stream_t *
     return BLOCKED;
 }
 
+static outcome_t block_on_sent(tutti__check_stream_t *stream)
+{
+    stream->state = TUTTI__STREAM_ON_SENT;
+    return BLOCKED;
+}
+
 /* Continue the stream at the other end if it waits for this channel. */
 static void nudge(tutti__check_run_t *run, uint32_t other, tutti__stream_state_t state,
                   const tutti__check_chan_t *chan)
@@ -98,15 +109,15 @@ static void nudge(tutti__check_run_t *run, uint32_t other, tutti__stream_state_t
 static uint32_t slot_of(const tutti__check_run_t *run, const tutti__check_chan_t *chan,
                         uint32_t nth)
 {
-    uint32_t credits = run->check->credits, slot = chan->head + nth;
+    uint32_t slot = chan->head + nth;
 
-    return slot < credits ? slot : slot - credits;
+    return slot < run->slots ? slot : slot - run->slots;
 }
 
 static size_t message_at(const tutti__check_run_t *run, const tutti__check_chan_t *chan,
                          uint32_t slot)
 {
-    return (size_t)(chan - run->chans) * run->check->credits + slot;
+    return (size_t)(chan - run->chans) * run->slots + slot;
 }
 
 static tutti__value_t *values_at(const tutti__check_run_t *run, const tutti__check_chan_t *chan,
@@ -123,18 +134,19 @@ static outcome_t do_send(tutti__check_run_t *run, tutti__check_stream_t *stream)
     size_t message = message_at(run, chan, slot);
     tutti__value_t *values = values_at(run, chan, slot);
 
-    if (chan->count == run->check->credits)
+    if (chan->count - (uint32_t)chan->is_taken == run->most)
         return block_on(run, stream, TUTTI__STREAM_ON_SEND, chan);
 
     run->messages[message] =
-        (tutti__message_t){ tutti__check_length(run, stream->rank, op->sbuf, op->sblk), op->sblk,
-                            op->nblk, stream->begin };
+        (tutti__message_t){ tutti__check_length(run, stream->rank, op->sbuf, op->sblk), op->sbuf,
+                            op->sblk, op->nblk, stream->begin };
     if (!tutti__cells_read(run, stream, op->sbuf, op->sblk, op->nblk, stream->begin, values))
         return FAILED;
     if (run->words > 0)
         memcpy(run->message_knows + message * run->words, tutti__check_knows(run, stream),
                run->words * sizeof(uint64_t));
     chan->count++;
+    tutti__check_started(run, stream, &run->messages[message]);
     nudge(run, chan->to, TUTTI__STREAM_ON_RECV, chan);
     return DONE;
 }
@@ -201,14 +213,21 @@ static outcome_t do_recv(tutti__check_run_t *run, tutti__check_stream_t *stream)
         return block_on(run, stream, TUTTI__STREAM_ON_RECV, chan);
     if (!message_fits(run, stream, &run->messages[message]))
         return FAILED;
+    if (run->sending != NULL) {
+        tutti__check_taken(run, chan, &run->messages[message]);
+        nudge(run, chan->from, TUTTI__STREAM_ON_SEND, chan);
+        if (tutti__check_is_sent(run, stream))
+            return block_on_sent(stream);
+    }
     values = take_message(run, stream, values_at(run, chan, slot));
     if (values == NULL ||
         !tutti__cells_write(run, stream, op->dbuf, op->dblk, op->nblk, stream->begin, values))
         return FAILED;
     if (run->words > 0)
         tutti__check_learn(run, stream, run->message_knows + message * run->words);
-    chan->head = chan->head + 1 < run->check->credits ? chan->head + 1 : 0;
+    chan->head = slot_of(run, chan, 1);
     chan->count--;
+    chan->is_taken = 0;
     nudge(run, chan->from, TUTTI__STREAM_ON_SEND, chan);
     return DONE;
 }
@@ -307,7 +326,12 @@ static outcome_t do_node(tutti__check_run_t *run, tutti__check_stream_t *stream)
 
 static outcome_t do_op(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
-    switch (tutti__check_op(stream)->kind) {
+    uint8_t kind = tutti__check_op(stream)->kind;
+
+    /* Receives first take their message. */
+    if (run->sending != NULL && kind > TUTTI__RECV_REDUCE && tutti__check_is_sent(run, stream))
+        return block_on_sent(stream);
+    switch (kind) {
     case TUTTI__SEND:
         return do_send(run, stream);
     case TUTTI__RECV:

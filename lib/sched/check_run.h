@@ -6,6 +6,7 @@
  *      check_promise.c  the promise: existing blocks, and their content at the end
  *      check_make.c     set-up: streams, cells and initial values, channels, hosts
  *      check_run.c      streams and channels: the Kahn network
+ *      check_sends.c    messages without slots: which operations wait for a SEND
  *      check_node.c     node operations: the meeting of a host's ranks
  *      check_cells.c    blocks and their values; order of the streams that touch them
  *      check_stuck.c    the chain of waiting streams in a deadlock
@@ -52,6 +53,7 @@ typedef enum {
     TUTTI__STREAM_ON_RECV, /* no message in channel `on` */
     TUTTI__STREAM_ON_WAIT,
     TUTTI__STREAM_ON_NODE,
+    TUTTI__STREAM_ON_SENT, /* its operation would overwrite a message that is not received */
     TUTTI__STREAM_ENDED
 } tutti__stream_state_t;
 
@@ -71,7 +73,7 @@ typedef struct {
 
 typedef struct {
     uint64_t length; /* of its first block, as a symbol: see tutti__check_length */
-    uint32_t blk, nblk, trip;
+    uint32_t buf, blk, nblk, trip;
 } tutti__message_t;
 
 /* Blocks [from, upto). */
@@ -88,9 +90,10 @@ typedef struct {
 
 typedef struct {
     uint32_t from, to;    /* streams; `to` is NONE if no stream receives */
-    uint32_t head, count; /* messages [head, head + count), modulo credits, are in slots */
+    uint32_t head, count; /* messages [head, head + count), modulo slots, are not consumed */
+    int is_taken;         /* with `sending`: the first of them is received, its SEND complete */
     uint32_t nblk;        /* largest number of blocks in a message: a slot's size */
-    size_t first_value;   /* in run->values: credits slots of nblk */
+    size_t first_value;   /* in run->values: slots of nblk */
 } tutti__check_chan_t;
 
 typedef struct {
@@ -120,12 +123,15 @@ typedef struct {
     size_t stage_at, scratch_at; /* first cells of the other buffers */
     tutti__value_t *cells;
     tutti__access_t *accesses; /* one per cell; NULL if every rank has one stream only */
+    uint32_t *sending; /* without credits: one per cell, messages in it that are not received */
 
+    uint32_t most;  /* messages in flight that a channel can have */
+    uint32_t slots; /* of a channel: so many, and with `sending` one for a message that is taken */
     uint32_t nchans;
     tutti__check_chan_t *chans;
     uint32_t *chan_first; /* [size]: rank r's channel end i is chan_of[chan_first[r] + i] */
     uint32_t *chan_of;
-    tutti__message_t *messages; /* [nchans * credits] */
+    tutti__message_t *messages; /* [nchans * slots] */
     tutti__value_t *values;     /* content of the slots, channel by channel */
     tutti__value_t *received;   /* [max_nblk]: result of an operation on a message */
 
@@ -134,7 +140,7 @@ typedef struct {
     uint32_t *members;          /* [size] */
 
     uint64_t *knows;         /* [streams][words]: ranks on whose begin a stream depends */
-    uint64_t *message_knows; /* [nchans * credits][words] */
+    uint64_t *message_knows; /* [nchans * slots][words] */
 } tutti__check_run_t;
 
 /* Record the first error: the place of a stream (may be NULL), and a text. Returns 0. */
@@ -189,6 +195,17 @@ void tutti__check_wake(tutti__check_run_t *run, tutti__check_stream_t *stream);
 void tutti__check_learn(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         const uint64_t *knows);
 uint64_t *tutti__check_knows(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
+
+/* check_sends.c. started: a SEND with this message. taken: the channel's first message is received;
+   no effect if it was before. is_sent: would the stream's current operation overwrite a message
+   that is not received? Only with `sending`. receiver: the stream that has to receive that
+   message. */
+void tutti__check_started(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                          const tutti__message_t *message);
+void tutti__check_taken(tutti__check_run_t *run, tutti__check_chan_t *chan,
+                        const tutti__message_t *message);
+int tutti__check_is_sent(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
+uint32_t tutti__check_receiver(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
 
 /* check_node.c: all ranks of `host` have reached their node operation. */
 int tutti__check_node(tutti__check_run_t *run, const tutti__check_host_t *host);

@@ -16,6 +16,8 @@ static uint32_t waits_for(const tutti__check_run_t *run, const tutti__check_stre
     switch (stream->state) {
     case TUTTI__STREAM_ON_SEND:
         return run->chans[stream->on].to;
+    case TUTTI__STREAM_ON_SENT:
+        return tutti__check_receiver(run, stream);
     case TUTTI__STREAM_ON_RECV:
         return run->chans[stream->on].from;
     case TUTTI__STREAM_ON_WAIT:

@@ -14,6 +14,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/check_promise.c \
     %reldir%/check_run.c \
     %reldir%/check_run.h \
+    %reldir%/check_sends.c \
     %reldir%/check_stuck.c \
     %reldir%/print.c \
     %reldir%/sched.c \

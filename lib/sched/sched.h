@@ -10,7 +10,9 @@
  * Channels. A channel is identified by (communicator, lane, source, destination, stream): one
  * producing stream, one consuming stream, first in first out, with c >= 1 slots at the receiver.
  * SEND captures the value: it is done when its block may be overwritten, and waits only for a free
- * slot. A receive blocks its stream. No operation depends on arrival order or time. The stream is
+ * slot. Without slots a message stays in its block until the receiver is at its operation, and what
+ * overwrites the block waits; all algorithms are proved in this way as well (check.h). A receive
+ * blocks its stream. No operation depends on arrival order or time. The stream is
  * the producer's; only one stream consumes a channel (source, destination, stream).
  *
  * Streams are ordered only by channels and by WAIT.

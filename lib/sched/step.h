@@ -5,12 +5,13 @@
 
 #include <stdint.h>
 
-/* Lanes separate schedules in flight. 0: direct calls; 1 to 4: the engine's buckets; the last one:
-   asynchronous calls in their order, without agreement. */
-#define TUTTI__LANES 6
+/* Lanes separate schedules in flight. 0: direct calls; 1 to 4: agreed buckets of the engine; then
+   asynchronous calls in their order, without agreement; the last one: buckets of a learned plan. */
+#define TUTTI__LANES 7
 #define TUTTI__BUCKET_LANES 4
-#define TUTTI__ORDERED_LANE (TUTTI__LANES - 1)
-/* The ordered lane has no device memory. */
+#define TUTTI__ORDERED_LANE 5
+#define TUTTI__PLAN_LANE 6
+/* The last two have no device memory. */
 #define TUTTI__DEVICE_LANES TUTTI__ORDERED_LANE
 
 /* The purpose of a call; different purposes on two ranks are a mismatch. The first are the

@@ -13,6 +13,23 @@
 
 /* ---- opening and closing ---- */
 
+static tutti_status_t open_record(tutti__watcher_t *w, const char *dump_path)
+{
+    const tutti__topo_t *topo = tutti__boot_topo(w->boot);
+    int is_group;
+    tutti__record_facts_t facts = {
+        .rank = w->rank,
+        .size = w->size,
+        .world_rank = tutti__boot_world_rank(w->boot, w->rank, &is_group),
+        .first = tutti__boot_world_rank(w->boot, 0, &is_group),
+        .is_world = !w->is_part,
+        .host = topo->host_name[topo->host_of[w->rank]],
+        .dump_path = dump_path,
+    };
+
+    return tutti__record_open(&facts, &w->base.record);
+}
+
 tutti_status_t tutti__watch_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                  const tutti__conf_shared_t *conf, int is_part,
                                  tutti__watch_t **ret_watch)
@@ -35,6 +52,8 @@ tutti_status_t tutti__watch_open(tutti__boot_t *boot, const tutti__machine_t *ma
     }
     if (w == NULL || w->left == NULL || w->cancelled == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "watch over %u ranks", topo->size);
+    if (status == TUTTI_OK)
+        status = open_record(w, conf->dump);
     status = tutti__boot_agree(boot, status);
     if (status == TUTTI_OK)
         status = tutti__links_open(w);
@@ -54,6 +73,7 @@ void tutti__watch_close(tutti__watch_t *watch)
     if (w == NULL)
         return;
     tutti__links_close(w);
+    tutti__record_close(w->base.record);
     tutti__mutex_destroy(&w->lock);
     free(w->left);
     free(w->cancelled);
@@ -90,6 +110,8 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
     if (first) {
         snprintf(w->text, sizeof(w->text), "%s", text);
         w->from = from;
+        /* Before any thread sees the end, and ends what is pending. */
+        tutti__record_end(w->base.record, status, text);
         tutti__store_release(&w->base.ended, (uint32_t)status);
     }
     tutti__mutex_unlock(&w->lock);
@@ -105,6 +127,7 @@ void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status,
         tutti__watch_set_page(w, TUTTI__PAGE_ENDED);
     /* SHUTDOWN: the program made a rank leave early. The failing calls report this. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
+    tutti__record_advise(w->base.record, status);
     tutti__machine_ring_always(w->machine, w->machine->me);
 }
 
@@ -211,6 +234,21 @@ static void receive_dead(tutti__watcher_t *w, uint32_t link, const void *body, s
     tutti__watch_end_from(w, (int)link, (tutti_status_t)msg->status, text);
 }
 
+/* Pass the wish for dumps on, to all neighbours but one. */
+static void pass_wish(tutti__watcher_t *w, int from)
+{
+    for (uint32_t i = 0; i < w->nlinks; i++)
+        if ((int)i != from)
+            tutti__links_send(&w->base, i, TUTTI__WATCH_DUMP, NULL, 0, 1);
+    tutti__links_flush(&w->base);
+}
+
+void tutti__watch_ask(tutti__watch_t *watch)
+{
+    if (tutti__record_wants_others(watch->record))
+        pass_wish(tutti__watcher(watch), -1);
+}
+
 void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes)
 {
@@ -222,6 +260,9 @@ void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, con
     } else if (kind == TUTTI__WATCH_BYE && bytes == sizeof(rank)) {
         memcpy(&rank, body, sizeof(rank));
         tutti__watch_bye(w, (int)link, rank);
+    } else if (kind == TUTTI__WATCH_DUMP && bytes == 0) {
+        if (tutti__record_wish(w->base.record))
+            pass_wish(w, (int)link);
     } else if (kind == TUTTI__WATCH_CANCEL && bytes == sizeof(cancel)) {
         memcpy(&cancel, body, sizeof(cancel));
         tutti__watch_receive_cancel(w, (int)link, &cancel);

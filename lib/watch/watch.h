@@ -29,10 +29,12 @@
 #include "base/status.h"
 #include "boot/machine.h"
 #include "conf/conf.h"
+#include "record/record.h"
 
 /* The beginning of the object; watch_inside.h has the rest. */
 typedef struct {
-    tutti__word_t ended; /* TUTTI_OK, or the reason why the communicator has ended */
+    tutti__word_t ended;     /* TUTTI_OK, or the reason why the communicator has ended */
+    tutti__record_t *record; /* the communicator's flight recorder */
 } tutti__watch_t;
 
 /* A rank, where there is none. */
@@ -77,6 +79,10 @@ void tutti__watch_await_news(tutti__watch_t *watch);
 
 /* Owner: if the communicator has ended, tell the neighbours, once. 1: this call has told them. */
 int tutti__watch_tell(tutti__watch_t *watch);
+
+/* Owner: if a stall was reported here since the last call, ask all other ranks for dumps: the rank
+   that is to blame reports no stall. */
+void tutti__watch_ask(tutti__watch_t *watch);
 
 /* ---- departures ---- */
 

@@ -10,7 +10,8 @@
 enum {
     TUTTI__WATCH_BYE = TUTTI__LINK_KINDS, /* both ways: uint32_t rank: has called finalize */
     TUTTI__WATCH_DEAD,                    /* both ways: tutti__dead_msg_t */
-    TUTTI__WATCH_CANCEL                   /* both ways: tutti__cancel_msg_t */
+    TUTTI__WATCH_CANCEL,                  /* both ways: tutti__cancel_msg_t */
+    TUTTI__WATCH_DUMP                     /* both ways, empty: write a dump */
 };
 
 typedef struct {

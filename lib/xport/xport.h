@@ -7,7 +7,9 @@
  * blocks: if an operation cannot continue, it returns TUTTI__AGAIN and is called again.
  *
  * - Sender: call send() until it is not AGAIN. If it returned TUTTI_OK and set *ret_pending, the
- *   bytes are still being read: call flush() until OK before they are overwritten.
+ *   bytes are still being read: call flush() until OK before they are overwritten, or the next
+ *   send(). If flush() or view() returns TUTTI__AGAIN, it has advanced the messages in flight of
+ *   all ends of this transport.
  * - Receiver: expect() gives the number of messages that this call will receive (the transport may
  *   post receives ahead); view() lends the next message in place: a slot in shared memory, or a
  *   posted staging buffer; release() returns the slot.
@@ -110,6 +112,7 @@ struct tutti__xport {
     const tutti__xport_ops_t *ops;
     size_t most_bytes;   /* longest message; 0: the communicator's slot_bytes */
     size_t least_placed; /* the shortest message for expect_at */
+    int sends_alone;     /* a pending message leaves without polls of its sender */
 };
 
 enum {

@@ -21,6 +21,7 @@ the world.
                     persistent, join
     operations      Op, create_op, pair_dtype
     memory          mem_alloc, mem_free
+    statistics      stats
     CUDA            cuda_run, cuda_device; streams in submit() and Request.wait()
     errors          TuttiError and its subclasses
 
@@ -40,6 +41,7 @@ from ._lib import (ABIError, InternalError, InvalidArgumentError, LibraryError, 
                    TransportError, TuttiError, UnsupportedError)
 from ._memory import mem_alloc, mem_free
 from ._requests import Request, wait_all, wait_any
+from ._stats import stats
 from ._submit import Call, PersistentRequest, cuda_device, cuda_run, join, persistent, submit
 from ._types import Op, UserOp, create_op, pair_dtype
 from ._world import (Communicator, connect, finalize, init, is_initialized, unique_id_create,
@@ -59,7 +61,7 @@ __all__ = [
     "mem_free", "pair_dtype", "persistent", "recv", "recv_async", "reduce", "reduce_async",
     "reduce_scatter", "reduce_scatter_async", "reduce_scatterv", "reduce_scatterv_async", "scan",
     "scan_async", "scatter", "scatter_async", "scatterv", "scatterv_async", "send", "send_async",
-    "sendrecv", "sendrecv_async", "submit", "unique_id_create", "wait_all", "wait_any", "world",
+    "sendrecv", "sendrecv_async", "stats", "submit", "unique_id_create", "wait_all", "wait_any", "world",
 ]
 
 for _name in __all__:  # in messages and in help(): tutti.Request, not tutti._requests.Request

@@ -20,7 +20,7 @@ import builtins
 import ctypes
 import os
 import subprocess
-from ctypes import POINTER, c_char_p, c_double, c_uint, c_uint32
+from ctypes import POINTER, c_char_p, c_double, c_uint, c_uint32, c_uint64
 from ctypes import byref as byref, c_int as c_int, c_size_t as c_size_t  # for other modules
 from ctypes import addressof as addressof, c_void_p as c_void_p, pointer as pointer
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type
@@ -210,6 +210,41 @@ class AsyncOptions(_Sized):
                 ("timeout_ms", c_int)]
 
 
+class StatsCount(ctypes.Structure):
+    """tutti_stats_count_t."""
+
+    _fields_ = [("operations", c_uint64), ("bytes", c_uint64)]
+
+
+class StatsHistogram(ctypes.Structure):
+    """tutti_stats_histogram_t."""
+
+    _fields_ = [("count", c_uint64), ("sum", c_uint64), ("buckets", c_uint64 * 48)]
+
+
+class Stats(_Sized):
+    """tutti_stats_t."""
+
+    _fields_ = [("size", c_size_t), ("age_ns", c_uint64), ("times", c_uint64),
+                ("nparts", c_uint64), ("requests", c_uint64), ("failed", c_uint64),
+                ("ordered", c_uint64), ("buckets", c_uint64), ("bucket_tensors", c_uint64),
+                ("bucket_bytes", c_uint64), ("announcements_sent", c_uint64),
+                ("bucket_messages_sent", c_uint64), ("other_messages_sent", c_uint64),
+                ("plan_steps", c_uint64), ("plan_hits", c_uint64), ("plan_breaks", c_uint64),
+                ("exposed_ns", c_uint64), ("in_flight_ns", c_uint64), ("hidden_ns", c_uint64),
+                ("direct", StatsCount * 32), ("async", StatsCount * 32),
+                ("direct_ns", StatsHistogram), ("async_ns", StatsHistogram),
+                ("direct_bytes", StatsHistogram), ("async_bytes", StatsHistogram)]
+
+
+class StatsPart(_Sized):
+    """tutti_stats_part_t."""
+
+    _fields_ = [("size", c_size_t), ("call", c_int), ("is_async", c_int),
+                ("operations", c_uint64), ("bytes", c_uint64), ("ns", c_uint64),
+                ("algorithm", ctypes.c_char * 40), ("transport", ctypes.c_char * 16)]
+
+
 class Call(_Sized):
     """tutti_call_t."""
 
@@ -281,11 +316,13 @@ _PROTOTYPES: Dict[str, Tuple[str, str]] = {
     "tutti_comm_connect": ("i", "pp"), "tutti_unique_id_create": ("i", "p"),
     "tutti_abort": ("i", "ps"), "tutti_comm_split": ("i", "piip"),
     "tutti_comm_create": ("i", "ppip"), "tutti_comm_free": ("i", "p"),
+    "tutti_comm_get_stats": ("i", "pp"), "tutti_comm_get_stats_part": ("i", "pzp"),
     "tutti_comm_state": ("i", "pppz"), "tutti_rank": ("i", "p"), "tutti_size": ("i", "p"),
     "tutti_local_rank": ("i", "p"), "tutti_local_size": ("i", "p"),
     "tutti_host_rank": ("i", "p"), "tutti_host_count": ("i", "p"),
     "tutti_mem_alloc": ("i", "pzp"), "tutti_mem_free": ("i", "pp"),
-    "tutti_log_set_callback": ("i", "pp"),
+    "tutti_log_set_callback": ("i", "pp"), "tutti_dump": ("i", "s"),
+    "tutti_trace_start": ("i", "s"), "tutti_trace_stop": ("i", ""),
     "tutti_allreduce_scaled": ("i", "ppziiddp"),
     "tutti_submit": ("i", "pzpp"), "tutti_persistent_create": ("i", "ppp"),
     "tutti_start": ("i", "p"), "tutti_request_free": ("i", "p"), "tutti_test": ("i", "pp"),

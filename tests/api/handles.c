@@ -56,6 +56,8 @@ static tutti_status_t submit(tutti_comm_t *c, int how)
 static int color_of_none = TUTTI_COLOR_NONE, the_rank;
 static tutti_comm_t *no_comm;
 static tutti_status_t state = TUTTI_ERR_INTERNAL; /* must not change; nor must the text */
+static tutti_stats_t stats = TUTTI_STATS_INIT;
+static tutti_stats_part_t stats_part = TUTTI_STATS_PART_INIT;
 static char state_text[8] = "as is";
 static void *no_memory;
 
@@ -78,6 +80,8 @@ CALL(tutti_broadcast, tutti_broadcast(x, 1, F, 0, c))
 CALL(tutti_broadcast_async, tutti_broadcast_async("n", x, 1, F, 0, c, NULL, &never))
 CALL(tutti_comm_create, tutti_comm_create(c, &the_rank, 1, &no_comm))
 CALL(tutti_comm_free, tutti_comm_free(c))
+CALL(tutti_comm_get_stats, tutti_comm_get_stats(c, &stats))
+CALL(tutti_comm_get_stats_part, tutti_comm_get_stats_part(c, 0, &stats_part))
 CALL(tutti_comm_state, tutti_comm_state(c, &state, state_text, sizeof(state_text)))
 CALL(tutti_comm_split, tutti_comm_split(c, color_of_none, 0, &no_comm))
 CALL(tutti_cuda_allreduce, tutti_cuda_allreduce(x, y, 1, F, TUTTI_SUM, c, NULL))
@@ -159,6 +163,7 @@ REQUEST(tutti_request_free, tutti_request_free(r))
 REQUEST(tutti_request_receive, tutti_request_receive(r, y, NULL))
 REQUEST(tutti_request_recvcounts, tutti_request_recvcounts(r, -1, counts))
 REQUEST(tutti_start, tutti_start(r))
+REQUEST(tutti_start_all, tutti_start_all(&r, 1))
 REQUEST(tutti_test, tutti_test(r, &done))
 REQUEST(tutti_wait, tutti_wait(r, -1))
 REQUEST(tutti_wait_all, in_list(r, 1))
@@ -201,7 +206,7 @@ static const function_t functions[] = {
     C(tutti_allreduce_scaled), C(tutti_alltoall), C(tutti_alltoall_async), C(tutti_alltoallv),
     C(tutti_alltoallv_async), C(tutti_barrier), C(tutti_barrier_async), C(tutti_broadcast),
     C(tutti_broadcast_async), C(tutti_comm_create), C(tutti_comm_free), C(tutti_comm_split),
-    C(tutti_comm_state),
+    C(tutti_comm_get_stats), C(tutti_comm_get_stats_part), C(tutti_comm_state),
     C(tutti_cuda_allreduce), C(tutti_cuda_run), C(tutti_cuda_submit), C(tutti_exscan),
     C(tutti_exscan_async), C(tutti_gather), C(tutti_gather_async), C(tutti_gatherv),
     C(tutti_gatherv_async), C(tutti_join), C(tutti_mem_alloc), C(tutti_mem_free),
@@ -214,12 +219,14 @@ static const function_t functions[] = {
     I(tutti_cuda_device), I(tutti_host_count), I(tutti_host_rank), I(tutti_local_rank),
     I(tutti_local_size), I(tutti_rank), I(tutti_size),
     R(tutti_cuda_wait), R(tutti_request_free), R(tutti_request_receive),
-    R(tutti_request_recvcounts), R(tutti_start), R(tutti_test), R(tutti_wait), R(tutti_wait_all),
+    R(tutti_request_recvcounts), R(tutti_start), R(tutti_start_all), R(tutti_test), R(tutti_wait),
+    R(tutti_wait_all),
     R(tutti_wait_any),
-    O(tutti_comm_connect), O(tutti_dtype_bytes), O(tutti_dtype_name), O(tutti_finalize),
-    O(tutti_init),
+    O(tutti_comm_connect), O(tutti_dtype_bytes), O(tutti_dtype_name), O(tutti_dump),
+    O(tutti_finalize), O(tutti_init),
     O(tutti_last_error), O(tutti_log_set_callback), O(tutti_op_create), O(tutti_op_free),
-    O(tutti_op_name), O(tutti_strerror), O(tutti_unique_id_create), O(tutti_version),
+    O(tutti_op_name), O(tutti_strerror), O(tutti_trace_start), O(tutti_trace_stop),
+    O(tutti_unique_id_create), O(tutti_version),
     O(tutti_world),
 };
 /* clang-format on */

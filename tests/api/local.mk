@@ -5,11 +5,13 @@ api_tests += \
     %reldir%/arguments \
     %reldir%/bootstrap \
     %reldir%/connect_api \
-    %reldir%/env \
     %reldir%/environment \
     %reldir%/handles \
     %reldir%/log \
-    %reldir%/state
+    %reldir%/state \
+    %reldir%/stats_output
+early_api_tests += \
+    %reldir%/env
 
 api_shared = %reldir%/api.c %reldir%/api.h
 %C%_alone_SOURCES = %reldir%/alone.c $(api_shared)
@@ -30,7 +32,9 @@ api_shared = %reldir%/api.c %reldir%/api.h
 %C%_log_LDADD = $(API_LIBS)
 %C%_state_SOURCES = %reldir%/state.c $(api_shared)
 %C%_state_LDADD = $(API_LIBS)
+%C%_stats_output_SOURCES = %reldir%/stats_output.c $(api_shared)
+%C%_stats_output_LDADD = $(API_LIBS)
 
 # See tests/local.mk.
 asan_quick += %reldir%/alone %reldir%/arguments %reldir%/bootstrap %reldir%/connect_api %reldir%/env %reldir%/environment \
-    %reldir%/log %reldir%/state
+    %reldir%/log %reldir%/state %reldir%/stats_output

@@ -8,11 +8,15 @@ fault_tests = \
     %reldir%/killed \
     %reldir%/leftovers \
     %reldir%/memory \
+    %reldir%/planned \
+    %reldir%/recorded \
     %reldir%/refused \
     %reldir%/scarce \
+    %reldir%/starting \
+    %reldir%/traced
+early_fault_tests = \
     %reldir%/stalled \
-    %reldir%/stalling \
-    %reldir%/starting
+    %reldir%/stalling
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_files_SOURCES = %reldir%/files.c $(fault_shared)
@@ -21,8 +25,13 @@ fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_killed_SOURCES = %reldir%/killed.c $(fault_shared)
 %C%_leftovers_SOURCES = %reldir%/leftovers.c $(fault_shared)
 %C%_memory_SOURCES = %reldir%/memory.c $(fault_shared)
+%C%_planned_SOURCES = %reldir%/planned.c $(fault_shared)
+%C%_recorded_SOURCES = %reldir%/recorded.c $(fault_shared)
 %C%_refused_SOURCES = %reldir%/refused.c $(fault_shared)
 %C%_stalled_SOURCES = %reldir%/stalled.c $(fault_shared)
+
+%C%_traced_SOURCES = %reldir%/traced.c $(fault_shared)
+EXTRA_DIST += %reldir%/traced.py
 
 startup = %reldir%/startup.c %reldir%/startup.h %reldir%/startup_calls.c
 %C%_flood_SOURCES = %reldir%/flood.c $(startup)
@@ -31,6 +40,7 @@ startup = %reldir%/startup.c %reldir%/startup.h %reldir%/startup_calls.c
 %C%_starting_SOURCES = %reldir%/starting.c $(startup)
 
 rank_tests += $(fault_tests)
+early_rank_tests += $(early_fault_tests)
 script_tests +=
 
 # See tests/local.mk.

@@ -5,11 +5,12 @@
 script_tests += \
     %reldir%/bench.sh \
     %reldir%/collectives.sh \
-    %reldir%/libraries.sh \
-    %reldir%/pretend.sh \
     %reldir%/sanitizer.sh \
     %reldir%/table.sh \
     %reldir%/train.sh
+early_script_tests += \
+    %reldir%/libraries.sh \
+    %reldir%/pretend.sh
 EXTRA_DIST += %reldir%/common.sh %reldir%/measure.sh
 
 test_programs += %reldir%/probe %reldir%/table

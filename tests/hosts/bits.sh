@@ -6,6 +6,7 @@ set -u
 . "$(dirname "$0")/common.sh"
 
 program=tests/hosts/bits_check
+limit=90
 transports="mpi shm"
 ! test -e "$TUTTI_MODULE_DIR/ucx.so" || transports="$transports ucx"
 
@@ -25,12 +26,15 @@ same()
 }
 
 same 2 1
-TUTTI_CHUNK_BYTES=8K same 2 1 2
-if is_long "more placings and lengths"; then
+# 700000 elements are 1700 messages of 8 KiB a call. On a busy machine five ranks take minutes.
+if is_long "more placings and lengths, and 700000 elements in short messages"; then
+    TUTTI_CHUNK_BYTES=8K same 2 1 2
     same 1 1 1
     TUTTI_CHUNK_BYTES=8K same 2 2
     TUTTI_CHUNK_BYTES=1M same 3 1
     TUTTI_DETERMINISTIC=strict TUTTI_CHUNK_BYTES=8K same 1 2
+else
+    BITS_MOST=150000 TUTTI_CHUNK_BYTES=8K same 2 1 2
 fi
 
 test $errors -eq 0

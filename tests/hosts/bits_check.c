@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sums whose rounding shows the order of the additions; run by bits.sh over each transport. Rank 0
- * prints "bits: HASH" of the results of all ranks.
+ * prints "bits: HASH" of the results of all ranks. Environment: BITS_MOST, no more elements in a
+ * call than so many.
  */
 #include <tutti/tutti.h>
 
@@ -39,6 +40,8 @@ static void fill(float *x, size_t count, int rank)
 
 int main(void)
 {
+    const char *text = getenv("BITS_MOST");
+    size_t most = text != NULL ? strtoul(text, NULL, 10) : SIZE_MAX;
     static const size_t counts[] = { 1, 700, 2500, 7000, 15000, 16380, 40000, 150000, 700000 };
     uint64_t h = UINT64_C(0xcbf29ce484222325), *all;
     tutti_comm_t *world;
@@ -48,7 +51,7 @@ int main(void)
     world = tutti_world();
     rank = tutti_rank(world);
     size = tutti_size(world);
-    for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+    for (size_t c = 0; c < sizeof(counts) / sizeof(*counts) && counts[c] <= most; c++) {
         size_t part = counts[c], count = part * (size_t)size;
         float *x = malloc(count * sizeof(*x)), *y = calloc(count, sizeof(*y));
 

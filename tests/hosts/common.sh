@@ -11,6 +11,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 export TUTTI_TIMEOUT=30
 
 errors=0
+limit=60
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 
@@ -40,10 +41,10 @@ wrong()
     errors=$((errors + 1))
 }
 
-# launch ARGUMENT...: mpirun with a time limit; sets $status
+# launch ARGUMENT...: mpirun, for at most $limit seconds; sets $status
 launch()
 {
-    timeout --kill-after=5 60 $mpirun "$@" >"$log" 2>&1
+    timeout --kill-after=5 $limit $mpirun "$@" >"$log" 2>&1
     status=$?
 }
 

@@ -7,12 +7,10 @@
  *
  * usage: direct_check [N]    every N-th mismatch; by default all
  */
-#include <tutti/tutti.h>
+#include "checks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     MOST_RANKS = 8,
@@ -29,21 +27,9 @@ typedef struct {
     size_t count;
 } what_t;
 
-static int rank, size, every = 1, found;
+static int every = 1, found;
 static tutti_comm_t *comm;
 static int32_t s[ROOM], r[ROOM];
-
-#define CHECK(cond, ...)                                                                           \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: rank %d of %d: %s: ", __FILE__, __LINE__, rank, size, #cond);  \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-#define OK(call) CHECK((call) == TUTTI_OK, "%s", tutti_last_error())
 
 static tutti_status_t make_v(const what_t *w)
 {

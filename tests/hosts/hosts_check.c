@@ -14,37 +14,12 @@
  *     exited R  rank R calls exit(0) while its asynchronous calls are in flight
  *     groupkilled R  as killed; ranks with a group without R continue there
  */
-#include <tutti/tutti.h>
+#include "checks.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-static int rank = -1, size;
-
-#define CHECK(cond, ...)                                                                           \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, rank, #cond);              \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-#define OK(call) CHECK((call) == TUTTI_OK, "%s", tutti_last_error())
-
-static double now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
 
 /* Sums of these over 8 ranks are exact in all types used. */
 static float value(int r, size_t i)
@@ -428,9 +403,7 @@ static int refused(void)
 
 static void start(void)
 {
-    OK(tutti_init(NULL));
-    rank = tutti_rank(tutti_world());
-    size = tutti_size(tutti_world());
+    start_world();
     if (getenv("OMPI_COMM_WORLD_SIZE") != NULL)
         CHECK(size == atoi(getenv("OMPI_COMM_WORLD_SIZE")), "%d", size);
 }

@@ -10,48 +10,24 @@
  *
  * Prints "rank R of N: CASE passed", with the figures.
  */
-#include <tutti/tutti.h>
+#include "checks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
 /* An empty segment with its time stamps and the frame around it. */
 enum {
     EMPTY_BYTES = 66,
-    LATE_S = 2
+    LATE_S = 2,
+    TRIES = 4
 };
-
-static int rank = -1, size;
-
-#define CHECK(cond, ...)                                                                           \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, rank, #cond);              \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-#define OK(call) CHECK((call) == TUTTI_OK, "%s", tutti_last_error())
-
-static double now_s(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 static void sleep_s(double seconds)
 {
-    double until = now_s() + seconds;
+    double until = now_ms() + seconds * 1e3;
 
-    while (now_s() < until)
+    while (now_ms() < until)
         usleep(10000);
 }
 
@@ -69,8 +45,9 @@ static long statistic(const char *name)
     return value;
 }
 
-/* Rank 0's host has a connection to each other host, and these have one. */
-static void quiet(double seconds)
+/* Without a call for so long: are there more packets than probes? Rank 0's host has a connection to
+   each other host, and these have one. */
+static int is_loud(double seconds)
 {
     int connections = tutti_host_rank(tutti_world()) == 0 ? tutti_host_count(tutti_world()) - 1 : 1;
     long packets, bytes, most;
@@ -78,20 +55,34 @@ static void quiet(double seconds)
 
     OK(tutti_barrier(tutti_world()));
     sleep_s(1); /* for the last acknowledgements */
-    began = now_s();
+    began = now_ms();
     packets = statistic("tx_packets");
     bytes = statistic("tx_bytes");
     sleep_s(seconds);
     packets = statistic("tx_packets") - packets;
     bytes = statistic("tx_bytes") - bytes;
-    took = now_s() - began;
+    took = (now_ms() - began) / 1e3;
     /* A probe, and the answer to the other end's. */
     most = (long)(2 * (took + 1)) * connections;
-    printf("rank %d: %ld packets, %ld bytes in %.1f s\n", rank, packets, bytes, took);
-    CHECK(packets <= most, "%ld packets, of %d connections, in %.1f s", packets, connections, took);
+    printf("rank %d: %ld packets, at most %ld, %ld bytes in %.1f s\n", rank, packets, most, bytes,
+           took);
     CHECK(bytes <= packets * EMPTY_BYTES, "%ld bytes in %ld packets", bytes, packets);
     CHECK(packets >= (long)(took / 2) * connections, "%ld packets in %.1f s", packets, took);
-    OK(tutti_barrier(tutti_world()));
+    return packets > most;
+}
+
+/* If a busy machine answers a probe late, the kernel sends another one. So the ranks try again, but
+   only as long as each packet is empty. */
+static void quiet(double seconds)
+{
+    int loud = 1;
+
+    for (int try = 0; try < TRIES && loud; try++) {
+        int mine = is_loud(seconds);
+
+        OK(tutti_allreduce(&mine, &loud, 1, TUTTI_INT32, TUTTI_MAX, tutti_world()));
+    }
+    CHECK(!loud, "more packets than probes, %d times", TRIES);
 }
 
 static double used_ms(void)
@@ -125,9 +116,7 @@ int main(int argc, char **argv)
     double number = argc == 3 ? atof(argv[2]) : 0;
 
     CHECK(argc == 3, "usage: idle_check quiet|late NUMBER");
-    OK(tutti_init(NULL));
-    rank = tutti_rank(tutti_world());
-    size = tutti_size(tutti_world());
+    start_world();
     if (strcmp(argv[1], "quiet") == 0)
         quiet(number);
     else

@@ -4,22 +4,26 @@ rank_tests +=
 
 # Like an application: links the library and not MPI.
 test_programs += %reldir%/hosts_check
+tests_hosts_hosts_check_SOURCES = %reldir%/hosts_check.c %reldir%/checks.h
 tests_hosts_hosts_check_LDADD = libtutti.la -lpthread
 test_programs += %reldir%/collectives_check
 tests_hosts_collectives_check_LDADD = libtutti.la
 test_programs += %reldir%/down_check
 tests_hosts_down_check_LDADD = libtutti.la
 test_programs += %reldir%/direct_check
+tests_hosts_direct_check_SOURCES = %reldir%/direct_check.c %reldir%/checks.h
 tests_hosts_direct_check_LDADD = libtutti.la
 test_programs += %reldir%/random_check
 tests_hosts_random_check_LDADD = libtutti.la
 test_programs += %reldir%/messages_check
+tests_hosts_messages_check_SOURCES = %reldir%/messages_check.c %reldir%/checks.h
 tests_hosts_messages_check_LDADD = libtutti.la
 test_programs += %reldir%/starting_check
 tests_hosts_starting_check_LDADD = libtutti.la
 test_programs += %reldir%/bits_check
 tests_hosts_bits_check_LDADD = libtutti.la
 test_programs += %reldir%/idle_check
+tests_hosts_idle_check_SOURCES = %reldir%/idle_check.c %reldir%/checks.h
 tests_hosts_idle_check_LDADD = libtutti.la
 
 # Without the library: parts of cluster.sh and cluster_check.sh.
@@ -44,7 +48,6 @@ script_tests += \
     %reldir%/cluster_check.sh \
     %reldir%/cluster_data.sh \
     %reldir%/cluster_down.sh \
-    %reldir%/cluster_idle.sh \
     %reldir%/cluster_trainer.sh \
     %reldir%/cluster_ucx.sh \
     %reldir%/collectives.sh \
@@ -58,8 +61,10 @@ script_tests += \
     %reldir%/pmix.sh \
     %reldir%/random_check.sh \
     %reldir%/slurm.sh \
-    %reldir%/starting.sh \
     %reldir%/torchrun.sh
+early_script_tests += \
+    %reldir%/cluster_idle.sh \
+    %reldir%/starting.sh
 
 EXTRA_DIST += %reldir%/cluster.sh %reldir%/cluster_common.sh %reldir%/common.sh \
     %reldir%/steady.sh

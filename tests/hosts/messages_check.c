@@ -7,32 +7,17 @@
  *        messages_check collective N  rank 0 is in a collective call of N elements; this ends the
  *                                     communicator
  */
-#include <tutti/tutti.h>
+#include "checks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     MOST = 100000 /* several pieces */
 };
 
-static int rank, size;
 static tutti_comm_t *world;
 static int32_t s[MOST], r[MOST];
-
-#define CHECK(cond, ...)                                                                           \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: rank %d of %d: %s: ", __FILE__, __LINE__, rank, size, #cond);  \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-#define OK(call) CHECK((call) == TUTTI_OK, "%s", tutti_last_error())
 
 static void prepare(void)
 {
@@ -140,10 +125,8 @@ int main(int argc, char **argv)
 {
     int hosts;
 
-    OK(tutti_init(NULL));
+    start_world();
     world = tutti_world();
-    rank = tutti_rank(world);
-    size = tutti_size(world);
     hosts = tutti_host_count(world);
     if (argc == 3 && strcmp(argv[1], "collective") == 0)
         collective(strtoul(argv[2], NULL, 10));

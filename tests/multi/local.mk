@@ -10,16 +10,30 @@ tsan_tests += %reldir%/requests/connect
 tsan_quick += %reldir%/requests/connect
 asan_quick += %reldir%/requests/connect %reldir%/requests/connect_ends
 
+# Learned plans.
+rank_tests += %reldir%/requests/plans
+tsan_tests += %reldir%/requests/plans
+tsan_quick += %reldir%/requests/plans
+asan_quick += %reldir%/requests/plans
+
 # Calls without a name, and deadlines of requests.
-rank_tests += %reldir%/requests/nameless %reldir%/requests/overdue
+rank_tests += %reldir%/requests/nameless
+early_rank_tests += %reldir%/requests/overdue
 tsan_tests += %reldir%/requests/nameless
 tsan_quick += %reldir%/requests/nameless
 asan_quick += %reldir%/requests/nameless
 
+# Statistics.
+rank_tests += %reldir%/requests/counters
+tsan_tests += %reldir%/requests/counters
+tsan_quick += %reldir%/requests/counters
+asan_quick += %reldir%/requests/counters
+
 # All asynchronous calls.
 rank_tests += %reldir%/requests/async_all %reldir%/requests/async_ends %reldir%/requests/async_errors \
     %reldir%/requests/async_messages \
-    %reldir%/requests/handles %reldir%/requests/join %reldir%/requests/persistent
+    %reldir%/requests/handles %reldir%/requests/persistent
+early_rank_tests += %reldir%/requests/join
 tsan_tests += %reldir%/requests/async_all %reldir%/requests/async_ends %reldir%/requests/handles \
     %reldir%/requests/join \
     %reldir%/requests/persistent
@@ -84,7 +98,7 @@ test_programs += %reldir%/mpi/mpi_module
 EXTRA_DIST += %reldir%/module_check.h
 tests_multi_mpi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
 tests_multi_mpi_mpi_module_LDADD = -lpthread -ldl
-script_tests += %reldir%/mpi/mpi_module.sh
+early_script_tests += %reldir%/mpi/mpi_module.sh
 
 # Finds MPI at run time.
 test_programs += %reldir%/mpi/mpi_connect
@@ -102,12 +116,11 @@ EXTRA_DIST += %reldir%/ucx/ucx_module.c
 endif
 script_tests += %reldir%/ucx/ucx_module.sh %reldir%/ucx/ucx_hosts.sh
 
+early_script_tests += %reldir%/bench/bench_device.sh %reldir%/bench/bench_family.sh
 script_tests += %reldir%/bench/bench_allreduce.sh %reldir%/bench/bench_cluster.sh \
-    %reldir%/bench/bench_device.sh %reldir%/bench/bench_disturb.sh \
-    %reldir%/bench/bench_family.sh %reldir%/bench/bench_output.sh %reldir%/bench/bench_peers.sh
-script_tests += %reldir%/bench/bench_gradients.sh %reldir%/bench/bench_info.sh \
-    %reldir%/bench/bench_sched.sh \
-    %reldir%/bench/bench_tune.sh
+    %reldir%/bench/bench_disturb.sh %reldir%/bench/bench_gradients.sh \
+    %reldir%/bench/bench_info.sh %reldir%/bench/bench_output.sh \
+    %reldir%/bench/bench_peers.sh %reldir%/bench/bench_sched.sh %reldir%/bench/bench_tune.sh
 EXTRA_DIST += %reldir%/bench/bench_common.sh
 
 # Calls on device memory.
@@ -183,7 +196,7 @@ device_user = $(device_job) %reldir%/device/device_user.c %reldir%/device/device
     $(multi_case)
 %C%_device_device_async_queued_LDADD = $(PRETEND_LIBS)
 
-rank_tests += %reldir%/device/device_handover
+early_rank_tests += %reldir%/device/device_handover
 tsan_tests += %reldir%/device/device_handover
 %C%_device_device_handover_SOURCES = %reldir%/device/device_handover.c $(device_user) $(multi_case)
 %C%_device_device_handover_LDADD = $(PRETEND_LIBS)
@@ -207,7 +220,7 @@ rank_tests += %reldir%/device/device_reuse
 tsan_tests += %reldir%/device/device_reuse
 %C%_device_device_reuse_SOURCES = %reldir%/device/device_reuse.c $(device_job) $(multi_case)
 %C%_device_device_reuse_LDADD = $(PRETEND_LIBS)
-rank_tests += %reldir%/device/device_stopped
+early_rank_tests += %reldir%/device/device_stopped
 %C%_device_device_stopped_SOURCES = %reldir%/device/device_stopped.c $(device_job) $(multi_case)
 %C%_device_device_stopped_LDADD = $(PRETEND_LIBS)
 rank_tests += %reldir%/device/device_funneled
@@ -217,7 +230,7 @@ tsan_tests += %reldir%/device/device_funneled
 rank_tests += %reldir%/device/device_fork
 %C%_device_device_fork_SOURCES = %reldir%/device/device_fork.c $(device_job) $(multi_case)
 %C%_device_device_fork_LDADD = $(PRETEND_LIBS)
-rank_tests += %reldir%/device/device_overdue
+early_rank_tests += %reldir%/device/device_overdue
 tsan_tests += %reldir%/device/device_overdue
 %C%_device_device_overdue_SOURCES = %reldir%/device/device_overdue.c $(device_job) $(multi_case)
 %C%_device_device_overdue_LDADD = $(PRETEND_LIBS)
@@ -225,7 +238,7 @@ rank_tests += %reldir%/device/device_loops
 %C%_device_device_loops_SOURCES = %reldir%/device/device_loops.c $(device_job) $(multi_case)
 %C%_device_device_loops_LDADD = $(PRETEND_LIBS)
 # Known hangs of NCCL; see docs/decisions.md.
-rank_tests += %reldir%/device/device_stuck
+early_rank_tests += %reldir%/device/device_stuck
 tsan_tests += %reldir%/device/device_stuck
 %C%_device_device_stuck_SOURCES = %reldir%/device/device_stuck.c $(device_job) $(multi_case)
 %C%_device_device_stuck_LDADD = $(PRETEND_LIBS)

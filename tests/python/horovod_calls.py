@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Start and end, process sets, join, objects, optimizer states, SyncBatchNorm, and misuse."""
 
+import json
 import os
+import shutil
+import tempfile
 import unittest
 import warnings
 
@@ -94,11 +97,23 @@ class Job(unittest.TestCase):
         self.assertEqual(hvd.rank(), rank)
 
     def test_timeline(self) -> None:
-        """There is none, and the call says so."""
-        with self.assertWarnsRegex(RuntimeWarning, "no timeline"):
-            hvd.start_timeline("timeline.json", mark_cycles=True)
+        """One file with the events of all ranks."""
+        folder = hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None)
+        path = os.path.join(folder, "timeline.json")
+        hvd.start_timeline(path, mark_cycles=True)
+        self.assertRaises(ValueError, hvd.start_timeline, path)
+        hvd.barrier()
+        hvd.allreduce(full(hvd.rank()), name="traced", op=hvd.Sum)
         hvd.stop_timeline()
-        self.assertFalse(os.path.exists("timeline.json"))
+        hvd.stop_timeline()
+        hvd.barrier()
+        with open(path) as file:
+            events = json.load(file)["traceEvents"]
+        ranks = {event["pid"] for event in events if "traced" in str(event)}
+        self.assertEqual(ranks, set(range(hvd.size())))
+        hvd.barrier()
+        if hvd.rank() == 0:
+            shutil.rmtree(folder)
 
     def test_settings(self) -> None:
         """HOROVOD_* variables with a counterpart; a TUTTI_* variable that is set precedes."""

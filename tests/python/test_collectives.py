@@ -30,6 +30,22 @@ class Collectives(unittest.TestCase):
     def all(self, **how) -> list:
         return [data(rank, **how) for rank in range(self.size)]
 
+    def test_stats(self) -> None:
+        with self.world.split() as group:
+            for _ in range(3):
+                tutti.allreduce(np.ones(8), comm=group)
+            tutti.allreduce_async("x", np.ones(4, "float32"), comm=group).wait()
+            seen = tutti.stats(group)
+        self.assertEqual(seen["direct"], {"allreduce": {"operations": 3, "bytes": 192}})
+        self.assertEqual(seen["async"], {"allreduce": {"operations": 1, "bytes": 16}})
+        self.assertEqual((seen["requests"], seen["buckets"], seen["failed"]), (1, 1, 0))
+        self.assertEqual((seen["times"], seen["exposed_ns"]), (False, 0))
+        self.assertEqual(seen["direct_bytes"]["count"], 3)
+        self.assertEqual(seen["direct_bytes"]["buckets"][6], 3)
+        modes = [(part["call"], part["mode"], part["operations"]) for part in seen["parts"]]
+        self.assertEqual(modes, [("allreduce", "direct", 3), ("allreduce", "async", 1)])
+        self.assertGreater(tutti.stats()["age_ns"], seen["age_ns"])
+
     def test_allreduce_types(self) -> None:
         for dtype in TYPES:
             x = data(self.rank, dtype=dtype)

@@ -92,8 +92,13 @@ class Interface(unittest.TestCase):
         lines = []
         for name, kind in (("store", _lib.Store), ("options", _lib.Options), ("call", _lib.Call),
                            ("async_options", _lib.AsyncOptions),
-                           ("callback_info", _lib.CallbackInfo)):
+                           ("callback_info", _lib.CallbackInfo), ("stats", _lib.Stats),
+                           ("stats_part", _lib.StatsPart), ("stats_count", _lib.StatsCount),
+                           ("stats_histogram", _lib.StatsHistogram)):
             body = re.search(r"typedef struct \{([^}]*)\} tutti_%s_t;" % name, all_headers())
+            if name.startswith("stats"):
+                lines.append('_Static_assert(sizeof(tutti_%s_t) == %d, "size");'
+                             % (name, _lib.ctypes.sizeof(kind)))
             for field, *_ in kind._fields_:
                 if re.search(r"\b%s\b" % field, body.group(1)):
                     lines.append('_Static_assert(offsetof(tutti_%s_t, %s) == %d, "%s");'

@@ -8,6 +8,7 @@ include %reldir%/mem/local.mk
 include %reldir%/reduce/local.mk
 include %reldir%/boot/local.mk
 include %reldir%/sched/local.mk
+include %reldir%/stats/local.mk
 include %reldir%/coll/local.mk
 include %reldir%/xport/local.mk
 include %reldir%/node/local.mk
@@ -36,7 +37,9 @@ asan_quick += \
     %reldir%/reduce/test_reduce \
     %reldir%/reduce/test_stream \
     %reldir%/reduce/test_user \
-    %reldir%/sched/test_text
+    %reldir%/sched/test_text \
+    %reldir%/stats/test_counting \
+    %reldir%/stats/test_http
 tsan_quick += \
     %reldir%/base/test_log_callback \
     %reldir%/boot/test_meet \

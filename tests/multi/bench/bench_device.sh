@@ -116,6 +116,9 @@ launch=
 [ -z "$mpirun" ] || [ $devices -lt 2 ] || launch="$mpirun -np 2"
 lists
 lists -T bfloat16 --fusion 4K
+lists --peer all --random
+[ "$(grep -cE '^[a-z0-9-]+ .* tutti-start .* Pass +Yes$' "$log")" -eq 3 ] ||
+    wrong "gradients --peer all: tutti-start"
 spoiled '^DATA VALIDATION ERROR in resnet50' \
     $launch bench/tutti_gradients -d $device --scale 1000 -c --spoil -x 0 --rounds 2
 

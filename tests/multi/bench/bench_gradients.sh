@@ -12,7 +12,10 @@ figures="( $number){4}( +-| $number){3}"
 # counts MODEL TENSORS ELEMENTS FIRST LAST: the content of its list, in the order of backward.
 counts()
 {
-    ran $bench --list --model "$1"
+    case $1 in
+    [0-9]*) ran $bench --list --tensors "$1" ;;
+    *) ran $bench --list --model "$1" ;;
+    esac
     head=$(sed -n 1p "$log")
     [ $status -eq 0 ] && [ "$head" = "# $1: $2 gradients, $3 elements, $(($3 * 4)) bytes" ] ||
         wrong "$1: status $status, $head"
@@ -51,6 +54,24 @@ gpt2 148
 END
 }
 
+# every_contestant MODEL TENSORS FLAG...: all correct. Only Tutti's bits must be the same.
+every_contestant()
+{
+    model=$1
+    tensors=$2
+    shift 2
+    command="$launch $bench --peer all -c -x 0 --rounds 2 --orders 2 $*"
+    ran $command
+    [ $status -eq 0 ] || wrong "$command: status $status"
+    row $model $tensors tutti Yes
+    row $model $tensors tutti-start Yes
+    [ -n "$mpirun" ] || return
+    for peer in mpi-per-tensor mpi-fused mpi-cycle; do
+        row $model $tensors $peer "(Yes|No)"
+    done
+}
+
+counts 9x100 9 225 tensor.8 tensor.0
 counts resnet50 161 25557032 fc.bias conv1.weight
 counts bert-large 391 335141888 pooler.dense.bias embeddings.word_embeddings.weight
 counts gpt2 148 124439808 transformer.ln_f.bias transformer.wte.weight
@@ -63,6 +84,21 @@ ran $bench -h
 ran $bench $small --alone -T bfloat16 --csv -
 [ $status -eq 0 ] && [ "$(grep -c '^resnet50,51190,tutti,2,' "$log")" -eq 1 ] || wrong "--csv -"
 refuses '--model vgg: want resnet50' $bench --model vgg
+for tensors in 5 x4 0x4 5x 5x0 2Mx4 1x2G 3x4x5 -1x4; do
+    refuses "--tensors $tensors: want NxBYTES" $bench --tensors $tensors
+done
+for cycle in -1 1001 x 1ms nan; do
+    refuses "--cycle $cycle: want milliseconds" $bench --cycle $cycle
+done
+refuses '--peer vgg: not known' $bench --peer vgg
+refuses '--peer mpi: not known' $bench --peer mpi
+refuses '--peer : not known' $bench --peer tutti-start,
+refuses '--peer tutti: not known' $bench --peer tutti
+refuses '--peer nccl-fused: only with -d' $bench --peer nccl-fused
+refuses '--alone: not with --peer' $bench --peer tutti-start --alone
+refuses '--random: not with --backward' $bench --random --backward 1
+refuses '--average: only with -T float32 or float64' $bench --average -T int32
+refuses '--average: not with -d' $bench --average -d cuda
 refuses '--type char: not known' $bench -T char
 refuses '--rounds 0: want a number from 1' $bench --rounds 0
 refuses '--scale 0: want' $bench --scale 0
@@ -76,10 +112,33 @@ refuses '--quick: unknown option' $bench --quick
 refuses 'more: unexpected argument' $bench more
 refuses '--csv /nowhere/a: cannot be written' $bench --scale 1000 --csv /nowhere/a
 
-[ -n "$mpirun" ] || finish
+if [ -z "$mpirun" ]; then
+    every_contestant 100x1K 100 --tensors 100x1K --random
+    refuses '--peer mpi-cycle: built without MPI' $bench --peer mpi-cycle
+    finish
+fi
+refuses '--peer mpi-cycle: not with -d' $bench --peer mpi-cycle -d cuda
+refuses '--peer mpi-cycle: MPI does not have this type' $bench --peer mpi-cycle -T bfloat16
+for ranks in 1 2 3; do
+    launch="$mpirun -np $ranks"
+    # 65 tensors need two words of a bit vector. A buffer of 4000 bytes has 3 tensors.
+    every_contestant 65x1K 65 --tensors 65x1K --random --fusion 4000 --cycle 0.1
+    every_contestant resnet50 161 --scale 1000 --random --average --fusion 8K --spin
+done
+every_contestant 3x24 3 --tensors 3x24 --average -T float64 --align 8+1 --cycle 0
+# Both ranks wait for the next cycle, which begins 0 to 1 s after the submission.
+ran $mpirun -np 2 $bench --tensors 1x4 --peer mpi-cycle --cycle 1000 --orders 0 --warm 0 -x 0 \
+    --rounds 3
+median=$(awk '/^1x4 .* mpi-cycle / { print int($5) }' "$log")
+[ "${median:-0}" -ge 10 ] || wrong "--cycle 1000: ${median:-no} ms"
+
 for ranks in 2 3; do
     launch="$mpirun -np $ranks"
     all_models
+    refuses '^DATA VALIDATION ERROR in resnet50' $launch $bench $small --spoil --peer all --average
+    for contestant in tutti tutti-start mpi-per-tensor mpi-fused mpi-cycle; do
+        grep -qE "^resnet50 .* $contestant .* Fail +No\$" "$log" || wrong "$contestant: --spoil"
+    done
     refuses '^DATA VALIDATION ERROR in resnet50' $launch $bench $small --spoil
     grep -qE '^resnet50 .* tutti .* Fail +No$' "$log" || wrong "--spoil is not seen"
 done

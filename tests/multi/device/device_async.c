@@ -316,6 +316,27 @@ static void direct(rank_t *self)
     }
 }
 
+/* All requests are counted, and the buckets of one host that NCCL has served. */
+static void check_stats(const gpu_rank_t *gpu)
+{
+    tutti_stats_part_t part = TUTTI_STATS_PART_INIT;
+    tutti_stats_t stats = TUTTI_STATS_INIT;
+    uint64_t operations = 0, by_nccl = 0;
+
+    tutti__stats_read(gpu->stats, &stats);
+    CHECK_INT(stats.requests, STEPS * SHAPES);
+    CHECK_INT(stats.failed, 0);
+    CHECK_INT(stats.async_ns.count, STEPS * SHAPES);
+    CHECK_INT(stats.async_bytes.count, STEPS * SHAPES);
+    CHECK(stats.in_flight_ns > 0 && stats.hidden_ns <= stats.in_flight_ns);
+    for (size_t i = 0; tutti__stats_part(gpu->stats, i, &part); i++) {
+        operations += part.operations;
+        by_nccl += strcmp(part.transport, "nccl") == 0 ? part.operations : 0;
+    }
+    CHECK_INT(operations, stats.buckets + stats.ordered);
+    CHECK((by_nccl > 0) == (gpu->device.node != NULL && gpu->rank->size > 1));
+}
+
 static void many(rank_t *self)
 {
     tensor_t tensors[SHAPES] = { { 0 } };
@@ -342,6 +363,7 @@ static void many(rank_t *self)
     /* Data that do not fit into pinned memory do not block either. */
     CHECK_INT(pretend_counts(self->rank, PRETEND_BLOCKING_COPIES), 0);
     CHECK_INT(pretend_counts(self->rank, PRETEND_SYNCS_IN_NCCL), 0);
+    check_stats(&gpu);
     CHECK_OK(tutti_barrier(self->comm));
     pretend_forbid_alloc(0);
     CHECK_OK(gpu.ops->use(self->rank));

@@ -8,6 +8,7 @@
  *
  * The transport between the hosts is one of shared memory that refuses the engine's thread.
  */
+#include "engine/state.h"
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
 
@@ -61,6 +62,9 @@ static void refuse_the_engine(tutti__comm_t *comm, tutti__xport_ops_t *ops)
     ops->may_progress = not_the_engine;
     ops->progress = nothing;
     comm->shm->ops = ops;
+    /* As if the lanes had found such a transport when they were opened. */
+    for (int i = 1; i < TUTTI__LANES; i++)
+        comm->engine->its_owners.lanes.lane[i].op.far = comm->shm;
 }
 
 /* Let the asynchronous call make progress for a while, on this rank only. */

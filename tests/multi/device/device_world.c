@@ -173,6 +173,7 @@ static void close_device(gpu_rank_t *gpu)
 
 void device_begin(gpu_rank_t *gpu, rank_t *self)
 {
+    const tutti__stats_want_t stats = { .name = "", .file = "", .port = -1, .is_timed = 1 };
     tutti__engine_env_t env = { 0 };
 
     memset(gpu, 0, sizeof(*gpu));
@@ -200,6 +201,7 @@ void device_begin(gpu_rank_t *gpu, rank_t *self)
     env.exec = &gpu->exec;
     env.shape = &gpu->shape;
     env.conf = &gpu->conf.shared;
+    env.stats = gpu->stats = tutti__stats_open(&stats);
     CHECK_OK(tutti__watch_open(gpu->boot, gpu->machine, env.conf, 0, &gpu->watch));
     env.watch = gpu->watch;
     CHECK_OK(tutti__engine_open(&env, &gpu->engine));
@@ -211,6 +213,7 @@ void device_end(gpu_rank_t *gpu)
 {
     pretend_forbid_alloc(0);
     tutti__engine_close(gpu->engine);
+    tutti__stats_close(gpu->stats);
     CHECK_OK(gpu->ops->use(gpu->rank->rank));
     close_device(gpu);
     gpu->ops->stream_drop(gpu->stream);

@@ -15,6 +15,7 @@ typedef struct {
     rank_t *rank;
     const tutti__device_ops_t *ops;
     tutti__engine_t *engine;
+    tutti__stats_t *stats; /* with times */
     tutti__exec_device_t device;
     tutti__dstream_t *stream; /* the user's */
     tutti__watch_t *watch;

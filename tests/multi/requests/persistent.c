@@ -65,6 +65,46 @@ static void many_starts(rank_t *self)
         CHECK_OK(tutti_request_free(requests[t]));
 }
 
+/* All at once, and what cannot be started. */
+static void start_all(rank_t *self)
+{
+    enum {
+        MANY = 200
+    };
+    float x[MANY];
+    tutti_request_t *requests[MANY], *wrong[3];
+    tutti_comm_t *other;
+    char name[16];
+
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &other));
+    for (int t = 0; t < MANY; t++) {
+        tutti_call_t call;
+
+        snprintf(name, sizeof(name), "all %d", t);
+        call = allreduce_of(name, &x[t], 1, NULL);
+        CHECK_OK(tutti_persistent_create(&call, t == MANY - 1 ? other : self->comm, &requests[t]));
+    }
+    for (int step = 0; step < 8; step++) {
+        for (int t = 0; t < MANY; t++)
+            x[t] = (float)(t + step);
+        CHECK_OK(tutti_start_all(requests, MANY - 1));
+        CHECK_OK(tutti_wait_all(requests, MANY - 1, -1));
+        for (int t = 0; t < MANY - 1; t++)
+            CHECK_INT(x[t], (t + step) * self->size);
+    }
+    CHECK_OK(tutti_start_all(NULL, 0));
+    CHECK_STATUS(tutti_start_all(NULL, 1), TUTTI_ERR_INVALID_ARGUMENT);
+    /* Nothing is started if one cannot be. */
+    memcpy(wrong, (tutti_request_t *[]){ requests[0], requests[1], requests[0] }, sizeof(wrong));
+    CHECK_STATUS(tutti_start_all(wrong, 3), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK(strstr(tutti_last_error(), "'all 0' is active") != NULL);
+    CHECK_STATUS(tutti_start_all(requests, MANY), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK(strstr(tutti_last_error(), "another communicator") != NULL);
+    for (int t = 0; t < MANY; t++)
+        CHECK_OK(tutti_request_free(requests[t]));
+    CHECK_OK(tutti_comm_free(other));
+}
+
 /* Every kind, a few times. */
 static void all_kinds(rank_t *self)
 {
@@ -425,6 +465,7 @@ static void mixed(rank_t *self)
 static void everything(rank_t *self)
 {
     many_starts(self);
+    start_all(self);
     all_kinds(self);
     wrong_uses(self);
     each_start(self);

@@ -3,10 +3,13 @@
 unit_tests += \
     %reldir%/test_metadata
 rank_tests += \
-    %reldir%/test_orders
+    %reldir%/test_orders \
+    %reldir%/test_plans
 script_tests += \
     %reldir%/mutants.sh
 EXTRA_DIST += %reldir%/mutants.txt
 
-%C%_test_orders_SOURCES = %reldir%/test_orders.c %reldir%/reference.c %reldir%/reference.h \
-    %reldir%/world.c %reldir%/world.h
+agree_shared = %reldir%/judge.c %reldir%/planned.c %reldir%/reference.c %reldir%/reference.h \
+    %reldir%/scenario.c %reldir%/world.c %reldir%/world.h
+%C%_test_orders_SOURCES = %reldir%/test_orders.c $(agree_shared)
+%C%_test_plans_SOURCES = %reldir%/test_plans.c $(agree_shared)

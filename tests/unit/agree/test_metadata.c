@@ -79,7 +79,7 @@ static void test_merge_conflict(void **state)
 
     (void)state;
     for (size_t i = 0; i < 4; i++)
-        tutti__metadata_merge(t, &m[i], NULL);
+        tutti__tensor_merge(t, &m[i], NULL);
     assert_int_equal(t->msg.nranks, 4);
     assert_int_equal(t->msg.conflict, 1);
     assert_int_equal(t->msg.rank, 3);
@@ -99,8 +99,8 @@ static void test_merge_found(void **state)
     found.nranks = 3;
     found.conflict = 1;
     found.other_rank = 6;
-    tutti__metadata_merge(t, &first, NULL);
-    tutti__metadata_merge(t, &found, &other);
+    tutti__tensor_merge(t, &first, NULL);
+    tutti__tensor_merge(t, &found, &other);
     assert_int_equal(t->msg.nranks, 4);
     assert_int_equal(t->msg.conflict, 1);
     assert_int_equal(t->msg.rank, 4);
@@ -129,12 +129,12 @@ static void test_merge_unsure(void **state)
 
         m[order].metadata = asks;
         for (int i = 0; i < 3; i++)
-            tutti__metadata_merge(t, &m[i], NULL);
+            tutti__tensor_merge(t, &m[i], NULL);
         assert_int_equal(t->msg.conflict, 0);
         assert_int_equal(t->msg.metadata.unsure, 1);
         assert_int_equal(t->msg.metadata.more, 1234);
         m[0].metadata = differs;
-        tutti__metadata_merge(t, &m[0], NULL);
+        tutti__tensor_merge(t, &m[0], NULL);
         assert_int_equal(t->msg.conflict, 1);
         free(t);
     }
@@ -143,18 +143,18 @@ static void test_merge_unsure(void **state)
 static void test_text(void **state)
 {
     tutti__metadata_t f = allreduce(8), barrier = { .kind = TUTTI_CALL_BARRIER };
-    tutti__submission_t group = { .hash = 0xab, .size = 3 };
+    static const tutti__group_msg_t alone, group = { .hash = 0xab, .size = 3 };
     char text[256], tiny[16];
 
     (void)state;
-    tutti__metadata_texts(text, sizeof(text), 5, &f, NULL, 2, &barrier, NULL);
+    tutti__metadata_texts(text, sizeof(text), 5, &f, &alone, 2, &barrier, &alone);
     assert_string_equal(text, "rank 5 has an allreduce of 8 elements of float32, sum; "
                               "rank 2 has a barrier");
     f.prescale = bits(0.5);
-    tutti__metadata_texts(text, sizeof(text), 5, &f, &group, 2, &barrier, NULL);
+    tutti__metadata_texts(text, sizeof(text), 5, &f, &group, 2, &barrier, &alone);
     assert_non_null(strstr(text, "scaled by 0.5 and 1"));
     assert_non_null(strstr(text, "in a group of 3"));
-    tutti__metadata_texts(tiny, sizeof(tiny), 5, &f, &group, 2, &barrier, NULL);
+    tutti__metadata_texts(tiny, sizeof(tiny), 5, &f, &group, 2, &barrier, &alone);
     assert_string_equal(tiny, "rank 5 has an a");
     f = (tutti__metadata_t){ .count = 4,
                              .more = 5,

@@ -73,6 +73,7 @@ static void post(rank_state_t *me, uint32_t link, uint32_t kind, const void *bod
     rank_state_t *to = &me->world->rank[me->links[link].rank];
     int is_up = me->parent >= 0 && link == 0;
 
+    me->world->sent++;
     put(&to->in[is_up ? (uint32_t)me->parents_link : 0], kind, body, bytes);
 }
 
@@ -96,11 +97,12 @@ static int on_serve(void *owner, const tutti__agreed_t *agreed)
     rank_state_t *me = owner;
     uint32_t t = tensor_of(agreed->name, agreed->name_bytes);
     int has_metadata = agreed->metadata != NULL;
-    unsigned *outcome = &me->outcome[me->round][t];
+    unsigned *outcome;
     const part_t *part;
 
     if (t >= MOST_TENSORS || me->nserved == MOST_SERVED)
         abort();
+    outcome = &me->outcome[me->at[t]][t];
     me->served[me->nserved++] =
         (served_t){ agreed->bucket,       t, agreed->phase, agreed->counts, agreed->last,
                     (uint8_t)has_metadata };
@@ -112,7 +114,11 @@ static int on_serve(void *owner, const tutti__agreed_t *agreed)
                            me->rank, t, agreed->phase);
         return 1;
     }
-    part = &me->world->scenario[me->round].part[t][me->rank];
+    if (me->plan.place[t] != PLACE_NONE)
+        world_complain(me->world, "rank %u is to serve %u, which is in a plan: %d", me->rank, t,
+                       me->plan.place[t]);
+    me->is_announced[t] = 0;
+    part = &me->world->scenario[me->at[t]].part[t][me->rank];
     me->bytes[me->nserved - 1] = part->metadata.count * 4;
     if (part->metadata.unsure && !agreed->phase && !agreed->counts)
         world_complain(me->world, "rank %u does not know recvcounts of %u", me->rank, t);
@@ -127,14 +133,19 @@ static void on_reject(void *owner, const tutti__rejected_t *rejected)
 {
     rank_state_t *me = owner;
     uint32_t t = tensor_of(rejected->name, rejected->name_bytes);
-    unsigned *outcome = &me->outcome[me->round][t];
+    unsigned *outcome;
 
     if (t >= MOST_TENSORS)
         abort();
+    outcome = &me->outcome[me->at[t]][t];
     if (me->gone || *outcome != PENDING || me->phase[t] != (rejected->phase ? 2 : 0))
         return;
     if (strstr(rejected->text, "tensor '") == NULL)
         world_complain(me->world, "a rejection says '%s'", rejected->text);
+    if (me->plan.place[t] != PLACE_NONE)
+        world_complain(me->world, "rank %u is to reject %u, which is in a plan: %d", me->rank, t,
+                       me->plan.place[t]);
+    me->is_announced[t] = 0;
     *outcome = rejected->status == TUTTI_ERR_MISMATCH ? MISMATCH : UNSUPPORTED;
 }
 
@@ -211,8 +222,17 @@ static void grow_tree(world_t *w)
 
 void world_open(world_t *w)
 {
-    static const tutti__agree_ops_t ops = { on_send, on_serve, on_reject, on_joined,
-                                            on_fail, on_now,   on_name,   on_world_rank };
+    static const tutti__agree_ops_t ops = { .send = on_send,
+                                            .serve = on_serve,
+                                            .reject = on_reject,
+                                            .joined = on_joined,
+                                            .plan = planned_begin,
+                                            .plan_stop = planned_stop,
+                                            .plan_end = planned_end,
+                                            .fail = on_fail,
+                                            .now_ns = on_now,
+                                            .rank_name = on_name,
+                                            .world_rank = on_world_rank };
 
     grow_tree(w);
     for (uint32_t r = 0; r < w->nranks; r++) {
@@ -225,6 +245,7 @@ void world_open(world_t *w)
             .links = me->links,
             .bucket_bytes = BUCKET_BYTES,
             .device_bucket_bytes = BUCKET_BYTES,
+            .plan_bytes = w->plan_bytes,
             .ops = &ops,
             .owner = me,
         };
@@ -262,14 +283,55 @@ static uint64_t hash_of(const scenario_t *s, uint32_t rank, int group, uint32_t 
     return hash;
 }
 
+static void announce(rank_state_t *me, uint32_t tensor, const tutti__group_msg_t *group)
+{
+    const tutti__metadata_t *m =
+        &me->world->scenario[me->at[tensor]].part[tensor][me->rank].metadata;
+    char name = (char)('0' + tensor);
+
+    if (planned_take(me, tensor, group->size == 0 && !tutti__metadata_is_message(m)))
+        return;
+    me->is_announced[tensor] = 1;
+    tutti__agree_submit(me->agree, &name, 1, m, group);
+}
+
+void world_announce(rank_state_t *me, uint32_t tensor)
+{
+    static const tutti__group_msg_t alone;
+
+    announce(me, tensor, &alone);
+}
+
+/* As engine/agreed.c does. */
 static void submit_one(rank_state_t *me, uint32_t tensor, const tutti__group_msg_t *group)
 {
     const part_t *part = &me->world->scenario[me->round].part[tensor][me->rank];
     char name = (char)('0' + tensor);
 
+    me->at[tensor] = me->round;
     me->outcome[me->round][tensor] = PENDING;
     me->phase[tensor] = 0;
-    tutti__agree_submit(me->agree, &name, 1, &part->metadata, group);
+    if (me->rank == 0 && group->size == 0)
+        tutti__agree_learn(me->agree, &name, 1, &part->metadata, me->plan.entered == me->plan.done);
+    announce(me, tensor, group);
+}
+
+void world_submit_again(rank_state_t *me, uint32_t tensor)
+{
+    static const tutti__group_msg_t alone;
+    tutti__metadata_t m = { .kind = TUTTI_CALL_ALLGATHERV, .dtype = TUTTI_FLOAT32, .phase = 1 };
+    char name = (char)('0' + tensor);
+
+    me->phase[tensor] = 2;
+    planned_take(me, tensor, 0);
+    tutti__agree_submit(me->agree, &name, 1, &m, &alone);
+}
+
+void world_join(rank_state_t *me)
+{
+    me->has_joined = me->joining = 1;
+    me->plan.why = 2;
+    tutti__agree_join(me->agree);
 }
 
 void world_submit(rank_state_t *me, uint32_t tensor)

@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-#define MOST_ROUNDS 3
-#define MOST_SERVED 256
+#define MOST_ROUNDS 20
+#define MOST_SERVED 512
 #define BUCKET_BYTES 512
 
 typedef struct letter letter_t;
@@ -33,6 +33,35 @@ typedef struct {
 
 typedef struct world world_t;
 
+/* Where a rank's call is, if it is not announced. */
+typedef enum {
+    PLACE_NONE,
+    PLACE_WAITS, /* in the plan, until its bucket is complete */
+    PLACE_HELD,  /* until the plan is over */
+    PLACE_FLIES, /* in a bucket of the plan that has started */
+    PLACE_QUEUED /* it returns to agreement */
+} place_t;
+
+/* A rank's side of plans, as in engine/planned.c; see planned.c here. */
+typedef struct {
+    tutti__agree_plan_t plan;
+    int runs, why; /* why: this rank must stop it; 2: because of a deviation */
+    uint32_t next;
+    uint64_t started;
+    uint32_t entered, done; /* buckets of all plans, in the lane */
+    uint32_t returned;      /* the plan of the last bucket that was not served */
+    place_t place[MOST_TENSORS];
+} planned_t;
+
+/* One bucket of a plan, in the order of the lane. */
+typedef struct {
+    uint32_t plan, entered;       /* entered: bit r: rank r */
+    uint64_t number;              /* in its plan */
+    uint32_t tensors[MOST_RANKS]; /* of each rank, as bits; 0: it lacks some */
+} flight_t;
+
+#define MOST_FLIGHTS 1024
+
 typedef struct {
     world_t *world;
     tutti__agree_t *agree;
@@ -45,6 +74,9 @@ typedef struct {
     int gone;               /* has left, or died, or was told of a death */
     int told;               /* of a departure */
     uint32_t round;
+    uint32_t at[MOST_TENSORS];          /* the round of the latest call of each tensor */
+    uint8_t is_announced[MOST_TENSORS]; /* it is, and is in no bucket */
+    planned_t plan;
     int joining, has_joined; /* is in tutti_join; has called it in this round */
     /* Of the present round: outcome bits; PENDING once submitted. */
     unsigned outcome[MOST_ROUNDS][MOST_TENSORS];
@@ -61,6 +93,12 @@ struct world {
     rank_state_t rank[MOST_RANKS];
     int failed; /* tests print why */
     int broken; /* a rank has left or died */
+    /* Plans: */
+    uint64_t plan_bytes; /* 0: there are none */
+    uint64_t sent;       /* messages so far */
+    flight_t flight[MOST_FLIGHTS];
+    uint32_t plans, served, returned; /* plans that have begun at rank 0; buckets, on each rank */
+    uint32_t ready;                   /* ranks that have the latest plan */
 };
 
 uint32_t draw(world_t *w, uint32_t below);
@@ -69,11 +107,52 @@ void world_close(world_t *w);
 
 /* Submit what a rank's part of a tensor belongs to: its submission group, or the lone call. */
 void world_submit(rank_state_t *rank, uint32_t tensor);
+/* Its counts are known: submit the second phase. */
+void world_submit_again(rank_state_t *rank, uint32_t tensor);
+/* The rank calls tutti_join. */
+void world_join(rank_state_t *rank);
+/* Announce a lone call, unless it belongs to a plan. */
+void world_announce(rank_state_t *rank, uint32_t tensor);
 /* Deliver one message, drawn by chance; 0: there are none. */
 int world_deliver(world_t *w);
 /* The rank calls finalize, or dies. */
 void world_leave(world_t *w, uint32_t rank);
 void world_die(world_t *w, uint32_t rank);
+
+/* planned.c: the callbacks of agree.h */
+void planned_begin(void *owner);
+uint64_t planned_stop(void *owner);
+void planned_end(void *owner, uint64_t buckets);
+/* 1: the call belongs to the plan. */
+int planned_take(rank_state_t *rank, uint32_t tensor, int is_plain);
+/* One action of the rank: stop the plan, end a bucket, or announce what has come back; 0: none. */
+int planned_act(rank_state_t *rank);
+/* The rank's patience is over; 0: it does not wait for a plan. */
+int planned_hurry(rank_state_t *rank);
+
+/* scenario.c: parts of a scenario, drawn by chance */
+tutti__metadata_t call_of(world_t *w);
+/* Change one field, so that the call differs. */
+void spoil(world_t *w, part_t *part);
+void make_collective(world_t *w, scenario_t *s, uint32_t tensor, int may_ask);
+/* Rings and pairs of ranks. */
+void make_messages(world_t *w, scenario_t *s, uint32_t tensor);
+/* Tensors `tensor` to tensor + n - 1, in submission groups. */
+void make_groups(world_t *w, scenario_t *s, uint32_t tensor, uint32_t n);
+/* A submission group has two calls at least. */
+void dissolve_lone(scenario_t *s);
+/* Does every call end, and every rank join? Then another round may follow. */
+int scenario_ends(const scenario_t *s);
+
+/* judge.c */
+void judge_order(world_t *w);
+void judge_buckets(world_t *w);
+void judge_outcomes(world_t *w, uint32_t round);
+/* The texts that name missing ranks. */
+void judge_texts(world_t *w, uint32_t round);
+void judge_tables(world_t *w);
+/* For a seed that failed: what each rank submitted, and its outcome. */
+void print_scenarios(const world_t *w);
 
 void world_complain(world_t *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -4,12 +4,13 @@ unit_tests += \
     %reldir%/test_boot \
     %reldir%/test_gate \
     %reldir%/test_id \
-    %reldir%/test_meet \
     %reldir%/test_module \
-    %reldir%/test_place \
     %reldir%/test_setup \
     %reldir%/test_share \
-    %reldir%/test_side \
+    %reldir%/test_side
+early_unit_tests += \
+    %reldir%/test_meet \
+    %reldir%/test_place \
     %reldir%/test_wake
 
 tsan_tests += \

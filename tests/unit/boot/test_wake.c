@@ -109,6 +109,8 @@ static void explore_words(uint32_t nranks, uint32_t rounds, const ex_limits_t *l
     house.sleep = NULL;
 }
 
+static int whole; /* 0: the quick form */
+
 static void expect_none_lost(const char *what, const ex_result_t *result)
 {
     if (result->deadlocks > 0 || result->timed_out > 0 || result->runs < 100)
@@ -120,8 +122,8 @@ static void expect_none_lost(const char *what, const ex_result_t *result)
 
 static void test_words_in_order(void **state)
 {
-    static const ex_limits_t all = { .switches = 4 }, three = { .switches = 2 },
-                             some = { .switches = 1000, .random = 100000 };
+    static const ex_limits_t all = { .switches = 4 }, three = { .switches = 2 };
+    ex_limits_t some = { .switches = 1000, .random = whole ? 100000 : 10000 };
     ex_result_t result;
 
     (void)state;
@@ -353,8 +355,6 @@ static void explore_bells(uint32_t rounds, const ex_limits_t *limits, ex_result_
     assert_int_equal(tutti__thread_start(&house.engine), TUTTI_OK);
     ex_explore(&play, limits, ret_result);
 }
-
-static int whole; /* 0: the quick form */
 
 static void test_bells(void **state)
 {

@@ -17,6 +17,7 @@
 #include "base/forked.h"
 #include "base/handles.h"
 #include "base/own_thread.h"
+#include "record/record.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -87,6 +87,15 @@ static chan_t *chan_of(const world_t *w, uint32_t rank, const tutti__op_t *op)
     return &w->chans[((size_t)from * w->size + to) * STREAMS + end->stream % STREAMS];
 }
 
+/* Without credits a channel has one message that is not taken. */
+static int is_full(const world_t *w, const chan_t *chan)
+{
+    if (w->credits > 0)
+        return chan->count == w->credits;
+    return chan->count > 0 &&
+           chan->slots[(chan->head + chan->count - 1) % w->slots].numbers == NULL;
+}
+
 /* 1: done; 0: wait. */
 static int send(world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t trip)
 {
@@ -96,12 +105,14 @@ static int send(world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t trip)
 
     if (n == 0)
         return 1;
-    if (chan->count == w->credits)
+    if (is_full(w, chan))
         return 0;
-    message = &chan->slots[(chan->head + chan->count++) % w->credits];
+    message = &chan->slots[(chan->head + chan->count++) % w->slots];
     free(message->numbers);
+    *message = (message_t){ .count = n, .op = op, .rank = rank, .trip = trip };
+    if (w->credits == 0)
+        return 1;
     message->numbers = calloc(n, sizeof(number_t));
-    message->count = n;
     assert_non_null(message->numbers);
     for (uint32_t i = 0; i < op->nblk; i++) {
         for (uint32_t e = 0; e < world_length(w, rank, op->sbuf, op->sblk + i); e++) {
@@ -126,7 +137,10 @@ static int recv(world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t trip)
         world_wrong(w, "a message of another length");
         return 1;
     }
-    chan->head = (chan->head + 1) % w->credits;
+    message_take(w, message);
+    if (op_must_wait(w, rank, op, trip, trip + 1))
+        return 0;
+    chan->head = (chan->head + 1) % w->slots;
     chan->count--;
     for (uint32_t i = 0; i < op->nblk; i++) {
         for (uint32_t e = 0; e < world_length(w, rank, op->dbuf, op->dblk + i); e++) {
@@ -281,6 +295,8 @@ static int do_op(world_t *w, uint32_t rank, stream_t *s, const tutti__op_t *op)
     uint32_t begin = s->trips > 0 ? chunk_of(s, op) : 0;
     uint32_t upto = s->trips > 0 ? begin + 1 : w->trips;
 
+    if (op->kind > TUTTI__RECV_REDUCE && op_must_wait(w, rank, op, begin, upto))
+        return 0;
     switch (op->kind) {
     case TUTTI__SEND:
         return send(w, rank, op, begin);
@@ -351,6 +367,7 @@ static int go_round(world_t *w)
     uint32_t n = w->size * STREAMS, first = random_next(&w->seed) % n;
     uint32_t late = w->order - INTERPRET_ORDERS;
 
+    w->has_taken = 0;
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = w->order == 0 ? k : w->order == 1 ? n - 1 - k : (first + k) % n;
 
@@ -362,8 +379,8 @@ static int go_round(world_t *w)
             return 1;
         }
     }
-    if (w->order < INTERPRET_ORDERS)
-        return 0;
+    if (w->order < INTERPRET_ORDERS || w->has_taken)
+        return w->has_taken;
     for (uint32_t r = 0; r < w->size && w->streams[late * STREAMS].passed == 0; r++) {
         if (r != late && has_ended(w, r))
             return world_wrong(w, "a rank has left the barrier before another came");
@@ -372,7 +389,7 @@ static int go_round(world_t *w)
         if (step(w, late * STREAMS + s))
             return 1;
     }
-    return 0;
+    return w->has_taken;
 }
 
 /* ---- a whole call ---- */
@@ -413,7 +430,7 @@ static void run(world_t *w)
     w->streams = get((size_t)w->size * STREAMS, sizeof(*w->streams));
     w->chans = get(nchans, sizeof(*w->chans));
     for (size_t i = 0; i < nchans; i++)
-        w->chans[i].slots = get(w->credits, sizeof(message_t));
+        w->chans[i].slots = get(w->slots, sizeof(message_t));
     for (uint32_t i = 0; i < w->size * STREAMS; i++) {
         const tutti__sched_t *sched = w->set->scheds[i / STREAMS];
 
@@ -429,7 +446,7 @@ static void run(world_t *w)
     if (w->wrong == NULL)
         look(w, before);
     for (size_t i = 0; i < nchans; i++) {
-        for (uint32_t k = 0; k < w->credits; k++)
+        for (uint32_t k = 0; k < w->slots; k++)
             free(w->chans[i].slots[k].numbers);
         free(w->chans[i].slots);
     }
@@ -449,6 +466,7 @@ const char *interpret(const set_t *set, int ordered, uint32_t credits, uint32_t 
                   .size = set->shape->shape.size,
                   .nblocks = first->nblocks,
                   .credits = credits,
+                  .slots = credits > 0 ? credits : 2,
                   .trips = trips,
                   .order = order,
                   .collective = set->algorithm->collective,

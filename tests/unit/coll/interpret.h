@@ -19,6 +19,7 @@
  * no message left? NULL if so; otherwise the error, static. Schedules may be broken in any way,
  * except nonexistent loops and channel numbers.
  *
+ * credits  slots of a channel; 0: a SEND is complete when its receiver is at its operation
  * ordered  operands matter: the operation does not commute
  */
 const char *interpret(const set_t *set, int ordered, uint32_t credits, uint32_t trips,

@@ -30,22 +30,26 @@ typedef struct {
 } stream_t;
 
 typedef struct {
-    number_t *numbers;
+    number_t *numbers; /* without credits: NULL until it is taken */
     uint32_t count;
+    /* without credits, its SEND: */
+    const tutti__op_t *op;
+    uint32_t rank, trip;
 } message_t;
 
 typedef struct {
-    message_t *slots; /* [credits] */
+    message_t *slots; /* [slots] */
     uint32_t head, count;
 } chan_t;
 
 typedef struct {
     const set_t *set;
     int ordered;
-    uint32_t size, nblocks, credits, trips, order;
+    uint32_t size, nblocks, credits, slots, trips, order;
     tutti__collective_t collective;
     uint32_t seed;
     const char *wrong;
+    int has_taken;     /* a message, in this round */
     stream_t *streams; /* [size * STREAMS] */
     number_t *memory;  /* [size][BUFS][trips][room] */
     size_t room;       /* elements of one buffer and trip */
@@ -64,6 +68,11 @@ number_t world_combine(const world_t *w, number_t left, number_t right);
 number_t world_finished(const world_t *w, number_t x);
 /* Set the initial memory: garbage, different in each order, and the call's input. */
 void world_fill(world_t *w);
+/* interpret_sends.c. take: the message's receiver is at its operation. must_wait: would the
+   operation overwrite a message that is not taken? */
+void message_take(world_t *w, message_t *message);
+int op_must_wait(const world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t begin,
+                 uint32_t upto);
 /* Is a block's chunk correct at the end? `before` is the initial memory. */
 void world_look(world_t *w, uint32_t r, uint32_t blk, uint32_t trip, const number_t *before);
 

@@ -19,7 +19,7 @@ unit_tests += \
 shapes = %reldir%/shapes.c %reldir%/shapes.h
 # Schedules with bugs, and the second check.
 plant = %reldir%/plant.c %reldir%/plant.h %reldir%/interpret.c %reldir%/interpret.h \
-    %reldir%/interpret_world.c %reldir%/interpret_world.h
+    %reldir%/interpret_sends.c %reldir%/interpret_world.c %reldir%/interpret_world.h
 # Proofs of all algorithms, in three programs: together they take about a minute.
 provings = %reldir%/provings.c %reldir%/provings.h $(shapes)
 %C%_test_check_all_SOURCES = %reldir%/test_check_all.c $(provings)

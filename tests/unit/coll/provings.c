@@ -67,12 +67,17 @@ static int is_heavy(const set_t *set)
 
 static void prove_trips(const set_t *set)
 {
-    uint32_t size = set->shape->shape.size;
+    uint32_t size = set->shape->shape.size, trips;
 
     if (size > full) {
-        prove(set, 1, is_heavy(set) ? 1 : 1 + (size / 2 + (uint32_t)set->in_place) % 2);
+        trips = is_heavy(set) ? 1 : 1 + (size / 2 + (uint32_t)set->in_place) % 2;
+        prove(set, 1, trips);
+        if (provings_whole() || size <= 64)
+            prove(set, 0, trips);
         return;
     }
+    prove(set, 0, 1);
+    prove(set, 0, 3);
     for (uint32_t c = 1; c <= 4; c *= 2) {
         prove(set, c, 1);
         prove(set, c, 2);

@@ -11,8 +11,8 @@
  *      places    one host, a host for each rank, two hosts, two random ones; and those in `splits`
  *      groups    inside hosts: of up to 10 local ranks, or none
  *      radixes   the algorithm's own, 2, 3, 4, 5, 8, and the number of ranks
- *      credits   1, 2, 4
- *      trips     1, 2, c, c + 1, 2c + 1
+ *      credits   none, 1, 2, 4
+ *      trips     1, 2, c, c + 1, 2c + 1; without credits 1, 3
  *      roots     all up to ALL_ROOTS ranks, above that the first two, the middle and the last
  *
  * For an algorithm between all ranks the placement matters little. Above ALL_PLACES ranks it is

@@ -7,6 +7,8 @@
  * detect others as well: it proves for all orders and lengths, of which the interpreter tries a
  * few. So a detected mutant that changes nothing there proves nothing.
  *
+ * Some bugs only matter without credits. The checker must detect all of them.
+ *
  * First the test shows that the interpreter finds no error in the unchanged schedules; it computes
  * the required results from the collectives' definitions.
  */
@@ -30,8 +32,10 @@
 #endif
 
 /* Credits and trips. */
-static const uint32_t runs[][2] = { { 1, 1 }, { 1, 3 }, { 2, 5 } };
+static const uint32_t runs[][2] = { { 1, 1 }, { 1, 3 }, { 2, 5 }, { 0, 1 }, { 0, 3 } };
 #define RUNS (sizeof(runs) / sizeof(*runs))
+#define CREDIT_RUNS 3            /* the first ones: with credits */
+static unsigned hidden, exposed; /* bugs without effect if there are credits; of them caught */
 
 static uint32_t seed = 20240607;
 
@@ -40,11 +44,11 @@ static uint32_t below(uint32_t n)
     return random_next(&seed) % n;
 }
 
-static int is_caught(const set_t *set)
+static int is_caught(const set_t *set, size_t first)
 {
     char why[400];
 
-    for (size_t i = 0; i < RUNS; i++) {
+    for (size_t i = first; i < RUNS; i++) {
         if (set_check(set, runs[i][0], runs[i][1], why, sizeof(why)) != TUTTI_OK)
             return 1;
     }
@@ -242,15 +246,20 @@ static bug_t bugs[] = {
 
 static void judge(set_t *set, bug_t *bug, uint32_t rank, uint32_t i, const tutti__op_t *op)
 {
-    const char *wrong = interpret_all(set, runs, RUNS);
+    const char *wrong = interpret_all(set, runs, CREDIT_RUNS);
+    int is_hidden = wrong == NULL;
     char text[160];
 
     bug->planted++;
+    if (is_hidden)
+        wrong = interpret_all(set, runs + CREDIT_RUNS, RUNS - CREDIT_RUNS);
     if (wrong == NULL)
         return;
     bug->changing++;
-    if (is_caught(set)) {
+    hidden += (unsigned)is_hidden;
+    if (is_caught(set, is_hidden ? CREDIT_RUNS : 0)) {
         bug->caught++;
+        exposed += (unsigned)is_hidden;
         return;
     }
     print_error(
@@ -347,7 +356,10 @@ static void test_mutants(void **state)
     }
     print_message("%-20s %5u planted, %5u change the result, %5u of them caught\n", "all", planted,
                   changing, caught);
+    print_message("%u need zero credits, %u of them caught\n", hidden, exposed);
     assert_true(changing > planted / 4);
+    assert_true(hidden > 0);
+    assert_int_equal(exposed, hidden);
     assert_false(is_blind);
 }
 

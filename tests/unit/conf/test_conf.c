@@ -130,12 +130,18 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.node_chunk_bytes, 256 << 10);
     assert_int_equal(conf.shared.l3_bytes, TUTTI__CONF_AUTO);
     assert_int_equal(conf.shared.compare, 1);
+    assert_int_equal(conf.shared.plans, 1);
     assert_int_equal(conf.shared.timeout_ms, 600000);
     assert_int_equal(conf.shared.stall_ms, 60000);
     assert_int_equal(conf.shared.strict, 0);
     assert_string_equal(conf.shared.algorithm, "");
+    assert_string_equal(conf.shared.dump, "");
+    assert_string_equal(conf.shared.trace, "");
     assert_string_equal(conf.shared.transport, "auto");
     assert_int_equal(conf.log_level, TUTTI__LOG_WARN);
+    assert_int_equal(conf.stats, TUTTI__CONF_STATS_OFF);
+    assert_string_equal(conf.stats_file, "");
+    assert_int_equal(conf.stats_port, -1);
     assert_int_equal(conf.rank, -1);
     assert_int_equal(conf.size, -1);
     assert_string_equal(conf.device, "auto");
@@ -164,13 +170,19 @@ static void test_every_setting(void **state)
     setenv("TUTTI_NODE_CHUNK_BYTES", "1G", 1);
     setenv("TUTTI_L3_BYTES", "96M", 1);
     setenv("TUTTI_COMPARE", "0", 1);
+    setenv("TUTTI_PLANS", "0", 1);
     setenv("TUTTI_HUGE_PAGES", "1", 1);
     setenv("TUTTI_TIMEOUT", "0.25", 1);
     setenv("TUTTI_STALL_WARNING", "0", 1);
+    setenv("TUTTI_DUMP", "/tmp/dumps/job", 1);
+    setenv("TUTTI_TRACE", "/tmp/trace.json", 1);
     setenv("TUTTI_DETERMINISTIC", "Strict", 1);
     setenv("TUTTI_ALGORITHM", "allreduce:ring", 1);
     setenv("TUTTI_TRANSPORT", "MPI", 1);
     setenv("TUTTI_LOG", "trace", 1);
+    setenv("TUTTI_STATS", "Quiet", 1);
+    setenv("TUTTI_STATS_FILE", "/run/tutti_%r.prom", 1);
+    setenv("TUTTI_STATS_PORT", "9464", 1);
     setenv("TUTTI_TEST_ISA", "AVX2", 1);
     setenv("TUTTI_HOST_ID", "left", 1);
     setenv("TUTTI_MODULE_DIR", "/opt/modules", 1);
@@ -194,13 +206,19 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.shared.node_chunk_bytes, 1 << 30);
     assert_int_equal(conf.shared.l3_bytes, 96 << 20);
     assert_int_equal(conf.shared.compare, 0);
+    assert_int_equal(conf.shared.plans, 0);
     assert_int_equal(conf.shared.huge_pages, 2);
     assert_int_equal(conf.shared.timeout_ms, 250);
     assert_int_equal(conf.shared.stall_ms, 0);
     assert_int_equal(conf.shared.strict, 1);
     assert_string_equal(conf.shared.algorithm, "allreduce:ring");
+    assert_string_equal(conf.shared.dump, "/tmp/dumps/job");
+    assert_string_equal(conf.shared.trace, "/tmp/trace.json");
     assert_string_equal(conf.shared.transport, "mpi");
     assert_int_equal(conf.log_level, TUTTI__LOG_TRACE);
+    assert_int_equal(conf.stats, TUTTI__CONF_STATS_QUIET);
+    assert_string_equal(conf.stats_file, "/run/tutti_%r.prom");
+    assert_int_equal(conf.stats_port, 9464);
     assert_string_equal(conf.isa, "avx2");
     assert_string_equal(conf.host_id, "left");
     assert_string_equal(conf.module_dir, "/opt/modules");
@@ -235,6 +253,8 @@ static void test_nonsense_is_refused(void **state)
                   { "TUTTI_DETERMINISTIC", "1", "default|strict" },
                   { "TUTTI_TRANSPORT", "tcp", "auto|ucx|mpi|shm" },
                   { "TUTTI_LOG", "verbose", "none|error|warn|info|debug|trace|data" },
+                  { "TUTTI_STATS", "2", "0|1|quiet" },
+                  { "TUTTI_STATS_PORT", "0", "a number, 1 to 65535" },
                   { "TUTTI_RANK", "-1", "a number, 0 to 16777215" },
                   { "TUTTI_SIZE", "0", "a number, 1 to 16777216" },
                   { "TUTTI_PORT", "0", "a number, 1 to 65535" },
@@ -454,7 +474,7 @@ static void test_help(void **state)
     assert_int_equal(count(text, "set up by these environment variables"), 1);
     assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
-    assert_int_equal(count(text, "\nTUTTI_"), 36);
+    assert_int_equal(count(text, "\nTUTTI_"), 42);
     assert_int_equal(count(text, "`tutti_sched list`"), 1);
 }
 

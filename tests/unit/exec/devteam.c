@@ -100,7 +100,7 @@ static void open_host(devteam_t *team, uint32_t r)
     team->host[r] = world_node(&team->world, r);
     team->xport[r] = world_xport(&team->world, r, options->slot_bytes, options->credits);
     if (options->is_lagging)
-        team->lag[r] = lag_open(team->xport[r], r + 1);
+        team->lag[r] = lag_open(team->xport[r], r, LAG_CREDITS);
     for (uint32_t peer = 0; peer < team->world.n; peer++)
         team->table[r][peer] = options->is_lagging ? team->lag[r] : team->xport[r];
     if (options->direct_bytes > 0)

@@ -2,6 +2,8 @@
 /* A slow and strict transport before another one. See lag.h. */
 #include "unit/exec/lag.h"
 
+#include "unit/node/world.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 #include <cmocka.h>
 
 #define MOST_PLACES 64
+#define STREAMS 8
 #define MOST_CALLS 4 /* a call is delayed at most this often */
 
 typedef struct lag lag_t;
@@ -25,9 +28,11 @@ struct tutti__chan {
     const void *data; /* pending; NULL: nothing */
     size_t bytes;
     uint32_t signature;
+    uint32_t sent; /* zero credits: messages */
 
     /* receiver */
     size_t expected;
+    int asked; /* zero credits: for the next message */
     void *lent;
     void *place[MOST_PLACES]; /* of the expected messages, in order; NULL: none */
     tutti__chan_t *next;
@@ -36,11 +41,15 @@ struct tutti__chan {
 struct lag {
     tutti__xport_t xport;
     tutti__xport_t *inner;
-    uint32_t seed;
+    uint32_t seed, rank;
+    int kind;
     tutti__chan_t *chans;
 };
 
 uint64_t lag_ticks, lag_places;
+
+/* Zero credits: messages for which rank [to] has asked rank [from]. */
+static uint32_t asked[TUTTI__LANES][WORLD_RANKS][WORLD_RANKS][STREAMS];
 
 static uint32_t draw(lag_t *lag, uint32_t n)
 {
@@ -100,23 +109,51 @@ static tutti_status_t open_recv(tutti__xport_t *xport, const tutti__chan_key_t *
     return open_end(xport, key, 1, ret_chan);
 }
 
-static tutti_status_t lag_flush(tutti__chan_t *chan, tutti__hint_t *hint)
+static tutti_status_t flush(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     lag_t *lag = chan->lag;
     tutti_status_t status;
     int pending = 0;
 
-    assert_non_null(chan->data);
+    if (chan->data == NULL)
+        return TUTTI_OK;
+    if (lag->kind == LAG_ZERO_CREDITS &&
+        asked[chan->key.lane][chan->key.peer][lag->rank][chan->key.stream] == chan->sent) {
+        hint->word = NULL;
+        hint->peer = (int32_t)chan->key.peer;
+        return TUTTI__AGAIN;
+    }
     if (chan->wait > 0) {
         chan->wait--;
         return put_off(chan, hint);
     }
     status = lag->inner->ops->send(chan->inner, chan->data, chan->bytes, chan->signature, &pending,
                                    hint);
-    if (status == TUTTI_OK)
+    if (status == TUTTI_OK) {
         chan->data = NULL;
+        chan->sent++;
+        lag_ticks++;
+    }
     assert_int_equal(pending, 0);
     return no_word(status, hint);
+}
+
+/* See xport.h: a function that returns AGAIN has advanced all messages of the transport. */
+static void advance(lag_t *lag)
+{
+    tutti__hint_t hint;
+
+    for (tutti__chan_t *chan = lag->chans; chan != NULL; chan = chan->next)
+        (void)flush(chan, &hint);
+}
+
+static tutti_status_t lag_flush(tutti__chan_t *chan, tutti__hint_t *hint)
+{
+    tutti_status_t status = flush(chan, hint);
+
+    if (status == TUTTI__AGAIN)
+        advance(chan->lag);
+    return status;
 }
 
 static tutti_status_t lag_send(tutti__chan_t *chan, const void *data, size_t bytes,
@@ -129,8 +166,11 @@ static tutti_status_t lag_send(tutti__chan_t *chan, const void *data, size_t byt
     case 0:
         return put_off(chan, hint);
     case 1:
-        return no_word(
-            lag->inner->ops->send(chan->inner, data, bytes, signature, ret_pending, hint), hint);
+        if (lag->kind == LAG_CREDITS)
+            return no_word(
+                lag->inner->ops->send(chan->inner, data, bytes, signature, ret_pending, hint),
+                hint);
+        /* fall through */
     default:
         chan->data = data;
         chan->bytes = bytes;
@@ -168,11 +208,22 @@ static tutti_status_t lag_view(tutti__chan_t *chan, size_t bytes, uint32_t signa
     if (chan->expected == 0)
         fail_msg("more messages from rank %u, stream %u than expected", chan->key.peer,
                  chan->key.stream);
+    if (chan->lent != NULL) {
+        *ret_data = chan->lent;
+        return TUTTI_OK;
+    }
+    if (lag->kind == LAG_ZERO_CREDITS && !chan->asked) {
+        asked[chan->key.lane][lag->rank][chan->key.peer][chan->key.stream]++;
+        chan->asked = 1;
+        lag_ticks++;
+    }
     if (draw(lag, 3) == 0)
         return put_off(chan, hint);
     status = lag->inner->ops->view(chan->inner, bytes, signature, &data, hint);
-    if (status != TUTTI_OK)
+    if (status != TUTTI_OK) {
+        advance(lag);
         return no_word(status, hint);
+    }
     chan->lent = chan->place[0] != NULL ? chan->place[0] : malloc(bytes);
     assert_non_null(chan->lent);
     memcpy(chan->lent, data, bytes);
@@ -186,6 +237,7 @@ static void lag_release(tutti__chan_t *chan)
     if (chan->place[0] == NULL)
         free(chan->lent);
     chan->lent = NULL;
+    chan->asked = 0;
     chan->expected--;
     memmove(chan->place, chan->place + 1, sizeof(chan->place) - sizeof(*chan->place));
     chan->place[MOST_PLACES - 1] = NULL;
@@ -198,6 +250,9 @@ static void lag_cancel(tutti__xport_t *xport, uint32_t lane)
 
     for (tutti__chan_t *chan = lag->chans; chan != NULL; chan = chan->next) {
         if (chan->key.lane == lane) {
+            if (chan->lent != NULL && chan->place[0] == NULL)
+                free(chan->lent);
+            chan->lent = NULL;
             chan->data = NULL;
             chan->expected = 0;
             memset(chan->place, 0, sizeof(chan->place));
@@ -234,7 +289,7 @@ size_t lag_missing(const tutti__xport_t *xport)
     return missing;
 }
 
-tutti__xport_t *lag_open(tutti__xport_t *inner, uint32_t seed)
+tutti__xport_t *lag_open(tutti__xport_t *inner, uint32_t rank, int kind)
 {
     static const tutti__xport_ops_t ops = {
         .name = "lag",
@@ -255,8 +310,14 @@ tutti__xport_t *lag_open(tutti__xport_t *inner, uint32_t seed)
 
     assert_non_null(lag);
     lag->xport.ops = &ops;
-    lag->xport.least_placed = seed % 2 == 1 ? 1 : 32;
+    assert_true(rank < WORLD_RANKS);
+    lag->xport.sends_alone = kind == LAG_ZERO_CREDITS;
+    lag->xport.least_placed = rank % 2 == 0 ? 1 : 32;
     lag->inner = inner;
-    lag->seed = seed;
+    lag->seed = rank + 1;
+    lag->rank = rank;
+    lag->kind = kind;
+    for (uint32_t lane = 0; lane < TUTTI__LANES; lane++)
+        memset(asked[lane][rank], 0, sizeof(asked[lane][rank]));
     return &lag->xport;
 }

@@ -7,14 +7,22 @@
  * arrive wrong. A message is lent in separate memory, which is freed when it is released. Each
  * message must have been expected. The place of a message has garbage from the moment in which the
  * message is expected.
+ *
+ * With zero credits a send is complete only when the receiver has asked for its message by view().
  */
 #ifndef TESTS_UNIT_EXEC_LAG_H
 #define TESTS_UNIT_EXEC_LAG_H
 
 #include "xport/xport.h"
 
-/* The caller keeps `inner`, and closes it after this one. */
-tutti__xport_t *lag_open(tutti__xport_t *inner, uint32_t seed);
+enum {
+    LAG_CREDITS = 1,
+    LAG_ZERO_CREDITS
+};
+
+/* The caller keeps `inner`, and closes it after this one. kind: one of these. All ranks of a test
+   are in one process; those of an earlier test must be closed. */
+tutti__xport_t *lag_open(tutti__xport_t *inner, uint32_t rank, int kind);
 
 /* Messages that were expected and did not come, over all channels. */
 size_t lag_missing(const tutti__xport_t *xport);

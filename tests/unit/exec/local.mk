@@ -3,11 +3,13 @@
 unit_tests += \
     %reldir%/test_counters \
     %reldir%/test_calls \
+    %reldir%/test_maps \
+    %reldir%/test_schedules \
+    %reldir%/test_sends
+early_unit_tests += \
     %reldir%/test_device \
     %reldir%/test_direct \
-    %reldir%/test_exec \
-    %reldir%/test_maps \
-    %reldir%/test_schedules
+    %reldir%/test_exec
 
 tsan_tests += %reldir%/test_device %reldir%/test_direct
 
@@ -32,3 +34,4 @@ check_PROGRAMS += %reldir%/device_share
 %C%_test_exec_SOURCES = %reldir%/test_exec.c %reldir%/model.c %reldir%/model.h $(team)
 %C%_test_maps_SOURCES = %reldir%/test_maps.c $(hand) $(team)
 %C%_test_schedules_SOURCES = %reldir%/test_schedules.c $(hand) $(team)
+%C%_test_sends_SOURCES = %reldir%/test_sends.c $(team)

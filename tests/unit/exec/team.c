@@ -21,7 +21,7 @@ void team_open(team_t *team, uint32_t n, const uint32_t *host_of, size_t slot_by
         team->node[r] = world_node(&team->world, r);
         team->xport[r] = world_xport(&team->world, r, slot_bytes, credits);
         if (is_lagging)
-            team->lag[r] = lag_open(team->xport[r], r + 1);
+            team->lag[r] = lag_open(team->xport[r], r, is_lagging);
         for (uint32_t peer = 0; peer < n; peer++)
             team->table[r][peer] = is_lagging ? team->lag[r] : team->xport[r];
         team->env[r] = (tutti__exec_env_t){ .rank = r,
@@ -215,8 +215,9 @@ static void say_stuck(const crew_t *crew, char *text, size_t bytes)
         if (m->state == MEMBER_FAILED)
             used += (size_t)snprintf(text + used, bytes - used, "; rank %u: %s", r, m->error);
         else if (m->state == MEMBER_RUNS)
-            used += (size_t)snprintf(text + used, bytes - used, "; rank %u waits for %d", r,
-                                     m->hint.peer);
+            used += (size_t)snprintf(text + used, bytes - used,
+                                     "; rank %u at operation %u waits for %d", r,
+                                     m->run.stream[0].pc, m->hint.peer);
     }
 }
 

@@ -22,7 +22,7 @@ typedef struct {
     tutti__exec_env_t env[WORLD_RANKS];
 } team_t;
 
-/* is_lagging: lag.h's transport before the shared-memory one. */
+/* is_lagging: lag.h's transport before the shared-memory one, of this kind; 0: none. */
 void team_open(team_t *team, uint32_t n, const uint32_t *host_of, size_t slot_bytes,
                uint32_t credits, int is_lagging);
 void team_close(team_t *team);

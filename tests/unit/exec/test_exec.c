@@ -9,6 +9,7 @@
  */
 #include "unit/coll/shapes.h"
 #include "long.h"
+#include "unit/exec/lag.h"
 #include "unit/exec/model.h"
 #include "unit/exec/team.h"
 
@@ -199,6 +200,10 @@ static void one_shape(shape_t *shape)
     one_team(shape, 128, 3, 0);
     one_team(shape, 64, 2, 1);
     one_team(shape, 1000, 1, 1);
+    if (whole || shape->shape.size % 4 < 2)
+        one_team(shape, 64, 1, LAG_ZERO_CREDITS);
+    if (whole || shape->shape.size % 4 >= 2)
+        one_team(shape, 1000, 2, LAG_ZERO_CREDITS);
     shape_free(shape);
 }
 

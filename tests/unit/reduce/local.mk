@@ -2,12 +2,13 @@
 
 unit_tests += \
     %reldir%/test_isa \
-    %reldir%/test_large \
     %reldir%/test_narrow \
     %reldir%/test_offsets \
-    %reldir%/test_reduce \
     %reldir%/test_stream \
     %reldir%/test_user
+early_unit_tests += \
+    %reldir%/test_large \
+    %reldir%/test_reduce
 
 # A second implementation of types.h.
 reference = %reldir%/reference.c %reldir%/reference.h

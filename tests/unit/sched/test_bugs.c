@@ -357,7 +357,7 @@ typedef struct {
 } bug_t;
 
 /* Credits and trips. */
-static const uint32_t runs[][2] = { { 1, 1 }, { 1, 3 }, { 2, 5 } };
+static const uint32_t runs[][2] = { { 1, 1 }, { 1, 3 }, { 2, 5 }, { 0, 3 } };
 #define RUNS (sizeof(runs) / sizeof(*runs))
 
 static int is_caught(const set_t *set, bug_t *bug)

@@ -137,6 +137,140 @@ static void test_too_few_credits(void **state)
     good(&small, 2, 5);
 }
 
+/* ---- without credits ---- */
+
+/* Both send the block in which they receive. */
+static void put_exchange(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_copy(b, in, out, 1);
+    tutti__build_loop(b);
+    tutti__build_send(b, 1 - rank, out, 1);
+    tutti__build_finish(b);
+    tutti__build_recv_reduce(b, 1 - rank, 0, out, out, 1);
+    tutti__build_end_loop(b);
+}
+
+/* A message's block is overwritten before the receive. */
+static void put_overwrite(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    tutti__build_copy(b, in, scratch, 1);
+    tutti__build_send(b, 1 - rank, scratch, 1);
+    tutti__build_copy(b, in, scratch, 1);
+    tutti__build_finish(b);
+    tutti__build_recv_reduce(b, 1 - rank, 0, scratch, out, 1);
+    tutti__build_end_loop(b);
+}
+
+/* The same by the next trip. */
+static void put_overwrite_later(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    tutti__build_copy(b, in, scratch, 1);
+    tutti__build_shift(b, 1);
+    tutti__build_finish(b);
+    tutti__build_recv_reduce(b, 1 - rank, 0, in, out, 1);
+    tutti__build_shift(b, 0);
+    tutti__build_send(b, 1 - rank, scratch, 1);
+    tutti__build_end_loop(b);
+}
+
+/* The same by another stream; the receive does not wait for that. */
+static void put_streams(tutti__build_t *b, uint32_t rank, int waits)
+{
+    tutti__build_loop(b);
+    tutti__build_copy(b, in, scratch, 1);
+    tutti__build_mark(b);
+    tutti__build_send(b, 1 - rank, scratch, 1);
+    if (waits)
+        tutti__build_wait(b, 1, 1);
+    tutti__build_finish(b);
+    tutti__build_recv_reduce(b, 1 - rank, 0, in, out, 1);
+    if (!waits)
+        tutti__build_wait(b, 1, 1);
+    tutti__build_end_loop(b);
+    tutti__build_stream(b, 1);
+    tutti__build_loop(b);
+    tutti__build_wait(b, 0, 1);
+    tutti__build_mark(b);
+    tutti__build_copy(b, in, scratch, 1);
+    tutti__build_end_loop(b);
+}
+
+static void put_other_stream(tutti__build_t *b, uint32_t rank)
+{
+    put_streams(b, rank, 0);
+}
+
+static void put_awaited_stream(tutti__build_t *b, uint32_t rank)
+{
+    put_streams(b, rank, 1);
+}
+
+/* The host's ranks overwrite it together. */
+static void put_node_over_message(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    tutti__build_copy(b, in, scratch, 1);
+    tutti__build_send(b, 1 - rank, scratch, 1);
+    tutti__build_finish(b);
+    tutti__build_node(b, TUTTI__NODE_ALLREDUCE, in, scratch, 1, 1, 0);
+    tutti__build_recv(b, 1 - rank, 0, scratch_1, 1);
+    tutti__build_copy(b, scratch, out, 1);
+    tutti__build_end_loop(b);
+}
+
+/* A message that is taken leaves its channel, though its receiver still waits. */
+static void put_second_message(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_copy(b, in, out, 1);
+    tutti__build_loop(b);
+    tutti__build_send(b, 1 - rank, out, 1);
+    if (rank == 0) {
+        tutti__build_send(b, 1, in, 1);
+        tutti__build_finish(b);
+        tutti__build_recv_reduce(b, 1, 0, out, out, 1);
+    } else {
+        tutti__build_finish(b);
+        tutti__build_recv_reduce(b, 0, 0, out, out, 1);
+        tutti__build_recv(b, 0, 0, scratch, 1);
+    }
+    tutti__build_end_loop(b);
+}
+
+static void test_zero_credits(void **state)
+{
+    static const small_t exchange = { TUTTI__EXPECT_ALLREDUCE, 2, put_exchange };
+    static const small_t overwrite = { TUTTI__EXPECT_ALLREDUCE, 2, put_overwrite };
+    static const small_t later = { TUTTI__EXPECT_ALLREDUCE, 2, put_overwrite_later };
+    static const small_t other_stream = { TUTTI__EXPECT_ALLREDUCE, 2, put_other_stream };
+    static const small_t awaited = { TUTTI__EXPECT_ALLREDUCE, 2, put_awaited_stream };
+    static const small_t node = { TUTTI__EXPECT_ALLREDUCE, 2, put_node_over_message };
+    static const small_t second = { TUTTI__EXPECT_ALLREDUCE, 2, put_second_message };
+    static const small_t *const all[] = { &exchange, &overwrite, &later, &other_stream,
+                                          &awaited,  &node,      &second };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        good(all[i], 1, 3);
+    good(&exchange, 0, 3);
+    good(&later, 0, 1);
+    good(&other_stream, 0, 3);
+    good(&second, 0, 3);
+    bad(&overwrite, 0, 1,
+        "deadlock: rank 0 stream 0 at operation 3 (COPY IN[0] -> SCRATCH[0]), trip 0 waits for "
+        "rank "
+        "1 stream 0 at operation 3 (COPY IN[0] -> SCRATCH[0]), trip 0 waits for the first");
+    bad(&later, 0, 2,
+        "deadlock: rank 0 stream 0 at operation 1 (COPY IN[0] -> SCRATCH[0]), trip 1 waits for "
+        "rank "
+        "1 stream 0 at operation 1 (COPY IN[0] -> SCRATCH[0]), trip 1 waits for the first");
+    bad(&awaited, 0, 1,
+        "stream 1 at operation 8 (COPY IN[0] -> SCRATCH[0], mark), trip 0 waits for rank 1");
+    bad(&node, 0, 1,
+        "deadlock: rank 0 stream 0 at operation 3 (NODE_ALLREDUCE IN[0] -> SCRATCH[0]");
+}
+
 /* ---- results ---- */
 
 /* Each rank adds the others' data in ascending order: rank 2 gets (2 + 0) + 1. */
@@ -685,7 +819,6 @@ static void test_heads(void **state)
     scheds[0] = scheds[1];
     assert_int_equal(check(&small, scheds, 1, 1), TUTTI_ERR_INTERNAL);
     scheds[0] = other;
-    assert_int_equal(check(&small, scheds, 0, 1), TUTTI_ERR_INTERNAL);
     assert_int_equal(check(&small, scheds, 1, 0), TUTTI_ERR_INTERNAL);
     assert_int_equal(check(&small, scheds, 1, 1), TUTTI_OK);
 
@@ -724,6 +857,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deadlock_names_the_ring),
         cmocka_unit_test(test_too_few_credits),
+        cmocka_unit_test(test_zero_credits),
         cmocka_unit_test(test_association),
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_finish_on_copy),

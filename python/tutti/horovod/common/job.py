@@ -9,7 +9,6 @@ access, and they stay readable in a forked child, where no call between ranks wo
 import atexit
 import glob
 import os
-import warnings
 from ctypes import byref, c_int64, c_void_p
 from typing import Any, Callable, List, Optional
 
@@ -313,12 +312,17 @@ def ccl_built() -> bool:
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Warns that there is no timeline yet; writes no file."""
+    """Start a timeline of this process, for chrome://tracing and Perfetto. Call it on all ranks.
+
+    file_path    equal on all ranks; it is written by stop_timeline() or shutdown(), and has the
+                 events of all ranks. Rank 0 removes an older file
+    mark_cycles  ignored: Tutti has no cycles
+    """
     _need()
-    warnings.warn("start_timeline(%r): %s" % (file_path, settings.NO_TIMELINE), RuntimeWarning,
-                  stacklevel=2)
+    _lib.check(lib.tutti_trace_start(os.fsencode(file_path)))
 
 
 def stop_timeline() -> None:
-    """Does nothing: see start_timeline."""
+    """Stop the timeline, and add this rank's events to its file; without a timeline, nothing."""
     _need()
+    _lib.check(lib.tutti_trace_stop())

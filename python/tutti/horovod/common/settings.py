@@ -13,9 +13,6 @@ from typing import Dict, Optional
 _LEVELS: Dict[str, str] = {"trace": "trace", "debug": "debug", "info": "info", "warning": "warn",
                            "error": "error", "fatal": "error", "off": "none"}
 
-NO_TIMELINE = ("Tutti has no timeline yet: no file is written. TUTTI_LOG=debug logs what the "
-               "library does")
-
 
 def is_true(text: Optional[str]) -> bool:
     """A boolean variable as Horovod reads it: a number above 0; "true" and "yes" as well."""
@@ -49,6 +46,9 @@ def _counterparts(env: Dict[str, str]) -> Dict[str, Optional[str]]:
     text = env.get("HOROVOD_LOG_LEVEL")
     if text:
         found["TUTTI_LOG"] = _LEVELS.get(text.strip().lower())
+    # DYNAMIC: the program will call start_timeline().
+    if env.get("HOROVOD_TIMELINE", "").upper() not in ("", "DYNAMIC"):
+        found["TUTTI_TRACE"] = env["HOROVOD_TIMELINE"]
     return found
 
 
@@ -64,8 +64,6 @@ def translate() -> Dict[str, str]:
     for name, value in found.items():
         if value is not None and not os.environ.get(name):
             os.environ[name] = changed[name] = value
-    if env.get("HOROVOD_TIMELINE", "").upper() not in ("", "DYNAMIC"):
-        warnings.warn("HOROVOD_TIMELINE is set. " + NO_TIMELINE, RuntimeWarning, stacklevel=3)
     if is_true(env.get("HOROVOD_AUTOTUNE")):
         warnings.warn("HOROVOD_AUTOTUNE has no effect: run tutti_tune once for each machine",
                       RuntimeWarning, stacklevel=3)

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who is to blame? The dumps of one communicator's ranks, side by side.
+ *
+ * A tensor that is pending and in no bucket waits for the ranks that do not have it. A bucket in
+ * flight, and a direct call, wait for a rank, which may itself wait for another one: the chain ends
+ * at the culprit. A rank without a dump is one if the others wait for it.
+ */
+#include "report/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int is_same(const part_t *a, const part_t *b)
+{
+    return strcmp(a->kind, b->kind) == 0 && a->first == b->first && a->ordinal == b->ordinal &&
+           a->size == b->size;
+}
+
+/* ---- tensors ---- */
+
+static const tensor_t *find_tensor(const part_t *part, const tensor_t *like)
+{
+    for (size_t i = 0; i < part->ntensors; i++)
+        if (strcmp(part->tensors[i].hash, like->hash) == 0 &&
+            strcmp(part->tensors[i].name, like->name) == 0)
+            return &part->tensors[i];
+    return NULL;
+}
+
+/* Ranks with a dump in which the tensor is not pending; -1: it is in a bucket at some rank, so all
+   ranks have submitted it. */
+static int64_t count_lacking(const judged_t *judged, const tensor_t *tensor)
+{
+    int64_t n = 0;
+
+    for (int64_t r = 0; r < judged->size; r++) {
+        const tensor_t *found =
+            judged->part[r] != NULL ? find_tensor(judged->part[r], tensor) : NULL;
+
+        if (found != NULL && found->is_agreed)
+            return -1;
+        n += judged->part[r] != NULL && found == NULL;
+    }
+    return n;
+}
+
+/* The pending tensor that has waited longest for ranks that lack it, of one rank. */
+static const tensor_t *oldest_lacking(const judged_t *judged, const part_t *part)
+{
+    const tensor_t *oldest = NULL;
+
+    for (size_t i = 0; i < part->ntensors; i++) {
+        const tensor_t *tensor = &part->tensors[i];
+
+        if (!tensor->is_agreed && (oldest == NULL || tensor->since_ns < oldest->since_ns) &&
+            count_lacking(judged, tensor) > 0)
+            oldest = tensor;
+    }
+    return oldest;
+}
+
+/* A tensor that some ranks lack. If such a rank waits for a tensor that others lack, the ranks
+   have different orders. */
+static int judge_tensors(judged_t *judged)
+{
+    const tensor_t *oldest = NULL;
+
+    for (int64_t r = 0; r < judged->size; r++) {
+        const tensor_t *found =
+            judged->part[r] != NULL ? oldest_lacking(judged, judged->part[r]) : NULL;
+
+        if (found != NULL && (oldest == NULL || found->since_ns < oldest->since_ns))
+            oldest = found;
+    }
+    if (oldest == NULL)
+        return 0;
+    judged->what = *oldest;
+    judged->since_ns = oldest->since_ns;
+    judged->verdict = VERDICT_TENSOR;
+    for (int64_t r = 0; r < judged->size; r++) {
+        const part_t *part = judged->part[r];
+
+        if (part == NULL)
+            continue;
+        judged->waiting[r] = find_tensor(part, oldest) != NULL;
+        judged->lacking[r] = judged->culprit[r] = !judged->waiting[r];
+        if (judged->lacking[r] && oldest_lacking(judged, part) != NULL)
+            judged->verdict = VERDICT_ORDER;
+    }
+    return 1;
+}
+
+/* ---- chains of ranks that wait for each other ---- */
+
+/* The lane of a rank that has waited longest. */
+static const lane_t *oldest_lane(const part_t *part)
+{
+    const lane_t *oldest = NULL;
+
+    for (size_t i = 0; part != NULL && i < part->nlanes; i++)
+        if (part->lanes[i].since_ns != 0 &&
+            (oldest == NULL || part->lanes[i].since_ns < oldest->since_ns))
+            oldest = &part->lanes[i];
+    return oldest;
+}
+
+static const lane_t *lane_of(const part_t *part, int64_t bucket)
+{
+    for (size_t i = 0; part != NULL && i < part->nlanes; i++)
+        if (part->lanes[i].bucket == bucket)
+            return &part->lanes[i];
+    return NULL;
+}
+
+/* The rank that a rank waits for in this bucket, or in its direct call; NO_RANK: for none. */
+static int64_t next_of(const judged_t *judged, int64_t rank)
+{
+    const part_t *part = judged->part[rank];
+    const lane_t *lane;
+
+    if (part == NULL)
+        return NO_RANK;
+    if (judged->lane == NULL)
+        return part->is_direct ? part->direct_peer : NO_RANK;
+    lane = lane_of(part, judged->lane->bucket);
+    return lane != NULL ? lane->peer : NO_RANK;
+}
+
+/* Follow the chain from a rank to its end. In a circle the ranks wait for each other, and each of
+   them is named. */
+static void follow(judged_t *judged, int64_t rank)
+{
+    int *seen = calloc((size_t)judged->size, sizeof(*seen));
+    int64_t next;
+
+    while (seen != NULL && !seen[rank]) {
+        seen[rank] = 1;
+        next = next_of(judged, rank);
+        if (next < 0 || next >= judged->size)
+            break;
+        judged->waiting[rank] = 1;
+        rank = next;
+    }
+    free(seen);
+    judged->culprit[rank] = 1;
+}
+
+static int judge_buckets(judged_t *judged)
+{
+    int64_t from = NO_RANK;
+
+    for (int64_t r = 0; r < judged->size; r++) {
+        const lane_t *lane = oldest_lane(judged->part[r]);
+
+        if (lane == NULL || (judged->lane != NULL && lane->since_ns >= judged->lane->since_ns))
+            continue;
+        judged->lane = lane;
+        from = r;
+    }
+    if (from == NO_RANK)
+        return 0;
+    judged->verdict = VERDICT_BUCKET;
+    judged->since_ns = judged->lane->since_ns;
+    strcpy(judged->what.name, judged->lane->name);
+    judged->what.bucket = judged->lane->bucket;
+    for (int64_t r = 0; r < judged->size; r++)
+        judged->waiting[r] = lane_of(judged->part[r], judged->lane->bucket) != NULL;
+    follow(judged, from);
+    return 1;
+}
+
+static int judge_direct(judged_t *judged)
+{
+    int64_t from = NO_RANK;
+
+    for (int64_t r = 0; r < judged->size; r++) {
+        const part_t *part = judged->part[r];
+
+        if (part == NULL || !part->is_direct)
+            continue;
+        judged->waiting[r] = 1;
+        if (from == NO_RANK || part->direct_since_ns < judged->since_ns) {
+            judged->since_ns = part->direct_since_ns;
+            from = r;
+        }
+    }
+    if (from == NO_RANK)
+        return 0;
+    judged->verdict = VERDICT_DIRECT;
+    follow(judged, from);
+    for (int64_t r = 0; r < judged->size; r++)
+        judged->lacking[r] = judged->part[r] != NULL && !judged->part[r]->is_direct;
+    return 1;
+}
+
+/* ---- ranks without a dump ---- */
+
+static int some_wait(const judged_t *judged)
+{
+    for (int64_t r = 0; r < judged->size; r++)
+        if (judged->part[r] != NULL && (judged->part[r]->ntensors > 0 ||
+                                        judged->part[r]->nlanes > 0 || judged->part[r]->is_direct))
+            return 1;
+    return 0;
+}
+
+static int64_t count_absent(const judged_t *judged)
+{
+    int64_t n = 0;
+
+    for (int64_t r = 0; r < judged->size; r++)
+        n += judged->part[r] == NULL;
+    return n;
+}
+
+/* What the others wait for: the oldest tensor, if there is one. */
+static void judge_absent(judged_t *judged)
+{
+    judged->verdict = VERDICT_NO_DUMP;
+    for (int64_t r = 0; r < judged->size; r++) {
+        const part_t *part = judged->part[r];
+
+        judged->culprit[r] = part == NULL;
+        judged->waiting[r] =
+            part != NULL && (part->ntensors > 0 || part->nlanes > 0 || part->is_direct);
+        for (size_t i = 0; part != NULL && i < part->ntensors; i++)
+            if (judged->since_ns == 0 || part->tensors[i].since_ns < judged->since_ns) {
+                judged->what = part->tensors[i];
+                judged->since_ns = part->tensors[i].since_ns;
+            }
+    }
+}
+
+/* ---- one communicator ---- */
+
+static void decide(judged_t *judged)
+{
+    int waits = some_wait(judged);
+
+    if (waits && count_absent(judged) > 0)
+        judge_absent(judged);
+    else if (judge_tensors(judged) || judge_buckets(judged) || judge_direct(judged))
+        return;
+    else if (judged->any->status != 0)
+        judged->verdict = VERDICT_FAILED;
+    else if (waits)
+        judged->verdict = VERDICT_BUCKET;
+}
+
+int judge(const dumps_t *dumps, size_t at, judged_t *ret_judged)
+{
+    const part_t *first = &dumps->parts[at];
+    size_t size = (size_t)(first->size > 0 ? first->size : 1);
+    judged_t judged = { .size = (int64_t)size, .any = first };
+
+    for (size_t i = 0; i < at; i++)
+        if (is_same(&dumps->parts[i], first))
+            return 0;
+    judged.part = calloc(size, sizeof(*judged.part));
+    judged.culprit = calloc(size, sizeof(*judged.culprit));
+    judged.waiting = calloc(size, sizeof(*judged.waiting));
+    judged.lacking = calloc(size, sizeof(*judged.lacking));
+    if (judged.part == NULL || judged.culprit == NULL || judged.waiting == NULL ||
+        judged.lacking == NULL) {
+        fprintf(stderr, "tutti_report: no memory\n");
+        exit(1);
+    }
+    for (size_t i = at; i < dumps->nparts; i++) {
+        const part_t *part = &dumps->parts[i];
+
+        if (!is_same(part, first) || part->rank < 0 || part->rank >= judged.size)
+            continue;
+        judged.part[part->rank] = part;
+        if (part->status != 0 && judged.any->status == 0)
+            judged.any = part;
+        if (part->now_ns > judged.now_ns)
+            judged.now_ns = part->now_ns;
+    }
+    decide(&judged);
+    *ret_judged = judged;
+    return 1;
+}
+
+void free_judged(judged_t *judged)
+{
+    free(judged->part);
+    free(judged->culprit);
+    free(judged->waiting);
+    free(judged->lacking);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The flight recorder: what is pending, and what happened last; and traces.
+ *
+ * Each communicator keeps its last events in memory, and what each pending tensor, each bucket
+ * in flight and each waiting thread waits for. It is always on. A dump writes this into a file, and
+ * the program tutti_report reads the dumps of all ranks and says what went wrong.
+ *
+ * If TUTTI_DUMP is set, the library writes a dump when a communicator fails, and when it reports a
+ * stall.
+ */
+#ifndef TUTTI_RECORD_H
+#ifndef TUTTI_H
+#include <tutti/tutti.h> /* includes this file, in its place */
+#else
+#define TUTTI_RECORD_H
+
+/*
+ * Write the flight recorder of all communicators of this process.
+ *
+ * path  the file is PATH.RANK, with this process's rank in the world; it is replaced. NULL: the
+ *       path of TUTTI_DUMP, where the dump of a failure stays, and this one is added behind it; or,
+ *       if TUTTI_DUMP is not set, stderr
+ *
+ * Waits for no other rank. It may be called in a signal handler of the program's: it takes no lock,
+ * allocates no memory, and keeps errno. It does not set tutti_last_error(). Any thread.
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT  there is no communicator, or the path has more than 4000 bytes
+ * TUTTI_ERR_SYSTEM            the file cannot be written. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_dump(const char *path);
+
+/*
+ * Start a trace of this process: every asynchronous call with its submission, agreement, packing,
+ * chunks to other hosts, unpacking and wait, until tutti_trace_stop or tutti_finalize.
+ *
+ * path  equal on all ranks. While the trace is on, each rank writes PATH.RANK.part. When it stops,
+ *       each rank appends its events to PATH: Chrome's JSON, which Perfetto opens. The clocks of
+ *       several hosts are aligned. Ranks without a common file system write a file for each host
+ *
+ * Call it on all ranks. Rank 0 removes an older file of this name; so no rank should stop before
+ * rank 0 has started. TUTTI_TRACE does the same in tutti_init. A process that is killed leaves its
+ * part, which `tutti_report --trace` converts. Waits for no other rank. Any thread.
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT  there is no communicator, a trace is on, or the path is too long
+ * TUTTI_ERR_SYSTEM            the part cannot be written. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_trace_start(const char *path);
+
+/*
+ * Stop the trace of this process, and append its events to the trace's file. Does nothing if no
+ * trace is on. Waits only for other processes that append at the same time. Any thread.
+ *
+ * TUTTI_ERR_SYSTEM: the file cannot be written; this rank's part is left. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_trace_stop(void);
+
+#endif
+#endif

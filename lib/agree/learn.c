@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The coordinator learns a plan from what rank 0's program submits.
+ *
+ * A step ends when a name comes again. Tensors that were equal in the last `need` steps become a
+ * plan, if no other tensor is new: it would soon be part of the plan, too. Tensors that come
+ * irregularly stay outside. Their order is that of the last step, which is the program's own.
+ *
+ * A bucket never contains tensors from before and after a wait of the program: the program may wait
+ * for the bucket there. A plan that is stopped because a rank deviated soon makes `need` grow, so a
+ * program whose steps differ costs little.
+ */
+#include "agree/plan.h"
+
+#include "base/compiler.h"
+#include "base/constants.h"
+#include "base/hash.h"
+
+#include <tutti/tutti.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tutti__learn_open(tutti__learn_t *learn)
+{
+    learn->step = 1;
+    learn->need = TUTTI__PLAN_STEPS;
+}
+
+void tutti__learn_close(tutti__learn_t *learn)
+{
+    tutti__tensor_names_free(&learn->names);
+    free(learn->known);
+    *learn = (tutti__learn_t){ 0 };
+}
+
+void tutti__learn_again(tutti__learn_t *learn, int is_deviation)
+{
+    if (is_deviation && learn->step - learn->begun < 4 * learn->need)
+        learn->need = TUTTI__MIN(2 * learn->need, TUTTI__PLAN_STEPS_MOST);
+    else if (is_deviation)
+        learn->need = TUTTI__PLAN_STEPS;
+    for (uint32_t i = 0; i < learn->names.n; i++) {
+        learn->known[i].is_planned = 0;
+        if (!is_deviation)
+            continue;
+        learn->known[i].streak = 0;
+        learn->known[i].first_step = learn->step + 1;
+    }
+}
+
+/* ---- what is learned ---- */
+
+/* Calls that touch no buffer before all ranks have the same call, and whose counts are equal. */
+static int can_be_planned(const tutti__metadata_t *m)
+{
+    return !m->on_device && m->count > 0 && m->phase == 0 &&
+           (m->kind == TUTTI_CALL_ALLREDUCE || m->kind == TUTTI_CALL_REDUCE_SCATTER ||
+            m->kind == TUTTI_CALL_ALLGATHER);
+}
+
+/* Forget everything. */
+static void restart(tutti__learn_t *learn)
+{
+    tutti__tensor_names_clear(&learn->names);
+    learn->step = 1;
+    learn->position = 0;
+    learn->begun = 0;
+}
+
+/* The entry of a name; NULL: no memory, so nothing is learned. *ret_is_new: it was not known. */
+static tutti__known_t *entry(tutti__learn_t *learn, const char *name, size_t bytes, int *ret_is_new)
+{
+    uint64_t hash = tutti__hash(name, bytes);
+    int64_t i = tutti__tensor_names_find(&learn->names, name, bytes, hash);
+
+    *ret_is_new = i < 0;
+    if (i >= 0)
+        return &learn->known[i];
+    if (learn->names.n == TUTTI__PLAN_NAMES_MOST)
+        restart(learn);
+    if (learn->names.n == learn->room) {
+        uint32_t room = learn->room ? 2 * learn->room : 64;
+        tutti__known_t *known = realloc(learn->known, room * sizeof(*known));
+
+        if (known == NULL)
+            return NULL;
+        learn->known = known;
+        learn->room = room;
+    }
+    i = tutti__tensor_names_add(&learn->names, name, bytes, hash);
+    if (i < 0)
+        return NULL;
+    learn->known[i] = (tutti__known_t){ .first_step = learn->step };
+    return &learn->known[i];
+}
+
+int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known)
+{
+    return known->last_step == learn->step && known->streak >= learn->need;
+}
+
+/* May it become regular soon? */
+static int is_young(const tutti__learn_t *learn, const tutti__known_t *known)
+{
+    return known->last_step == learn->step && known->streak < learn->need &&
+           learn->step - known->first_step < learn->need;
+}
+
+uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more)
+{
+    uint32_t n = 0;
+
+    *ret_more = 0;
+    for (uint32_t i = 0; i < learn->names.n; i++) {
+        if (is_young(learn, &learn->known[i]))
+            return 0;
+        if (!tutti__learn_is_regular(learn, &learn->known[i]))
+            continue;
+        n++;
+        *ret_more |= !learn->known[i].is_planned;
+    }
+    return n;
+}
+
+/* ---- the buckets of a plan ---- */
+
+/* A bucket that takes more tensors. */
+typedef struct {
+    uint32_t number, last; /* position of its last tensor */
+    uint64_t bytes;
+    const tutti__known_t *like; /* its first tensor */
+} open_t;
+
+/* Types and operations that may alternate in a program without cutting the buckets of another. */
+#define OPEN_BUCKETS 4
+
+static int by_position(const void *a, const void *b)
+{
+    const tutti__laid_t *x = a, *y = b;
+
+    return x->position < y->position ? -1 : x->position > y->position;
+}
+
+static int by_bucket(const void *a, const void *b)
+{
+    const tutti__laid_t *x = a, *y = b;
+
+    return x->bucket != y->bucket ? (x->bucket < y->bucket ? -1 : 1) : by_position(a, b);
+}
+
+/* The open bucket that takes the tensor; or a free place, after the oldest bucket was closed. */
+static open_t *choose(open_t *open, const tutti__known_t *known, uint64_t bytes, uint64_t most)
+{
+    open_t *oldest = &open[0];
+
+    for (uint32_t i = 0; i < OPEN_BUCKETS; i++) {
+        if (open[i].like == NULL)
+            return &open[i];
+        if (tutti__metadata_fuse(&open[i].like->metadata, &known->metadata)) {
+            if (open[i].bytes + bytes > most)
+                open[i].like = NULL;
+            return &open[i];
+        }
+        if (open[i].number < oldest->number)
+            oldest = &open[i];
+    }
+    oldest->like = NULL;
+    return oldest;
+}
+
+/* Give each tensor a bucket. Buckets are numbered by their first tensors. Returns their number. */
+static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n, uint32_t size,
+                        uint64_t plan_bytes)
+{
+    open_t open[OPEN_BUCKETS] = { { 0 } };
+    uint32_t nbuckets = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const tutti__known_t *known = &learn->known[laid[i].tensor];
+        uint64_t bytes = tutti__metadata_bytes(&known->metadata, size);
+        /* The first bucket is small, so that the communication begins early. */
+        uint64_t most = plan_bytes >> (nbuckets <= 1 ? 2 : 0);
+        open_t *its;
+
+        if (known->after_wait)
+            memset(open, 0, sizeof(open));
+        its = choose(open, known, bytes, most);
+        if (its->like == NULL)
+            *its = (open_t){ nbuckets++, 0, 0, known };
+        its->bytes += bytes;
+        laid[i].bucket = its->number;
+    }
+    return nbuckets;
+}
+
+/* Buckets start in the order in which their last tensors come. */
+static void order_buckets(tutti__laid_t *laid, uint32_t n, uint32_t nbuckets, uint32_t *number)
+{
+    uint32_t next = nbuckets;
+
+    memset(number, 0xff, nbuckets * sizeof(*number));
+    for (uint32_t i = n; i-- > 0;)
+        if (number[laid[i].bucket] == UINT32_MAX)
+            number[laid[i].bucket] = --next;
+    assert(next == 0);
+    for (uint32_t i = 0; i < n; i++)
+        laid[i].bucket = number[laid[i].bucket];
+    qsort(laid, n, sizeof(*laid), by_bucket);
+}
+
+/* Without memory there is no plan. */
+tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n, uint32_t size,
+                                    uint64_t plan_bytes)
+{
+    tutti__laid_t *laid = calloc(n, sizeof(*laid));
+    uint32_t *number = calloc(n, sizeof(*number)), at = 0;
+
+    if (laid == NULL || number == NULL) {
+        free(laid);
+        free(number);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < learn->names.n; i++)
+        if (tutti__learn_is_regular(learn, &learn->known[i]))
+            laid[at++] = (tutti__laid_t){ learn->known[i].position, i, 0 };
+    assert(at == n);
+    qsort(laid, n, sizeof(*laid), by_position);
+    order_buckets(laid, n, lay_out(learn, laid, n, size, plan_bytes), number);
+    free(number);
+    return laid;
+}
+
+/* ---- steps ---- */
+
+int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t bytes)
+{
+    int64_t i = tutti__tensor_names_find(&learn->names, name, bytes, tutti__hash(name, bytes));
+
+    return i >= 0 && learn->known[i].last_step == learn->step;
+}
+
+void tutti__learn_next_step(tutti__learn_t *learn)
+{
+    learn->step++;
+    learn->position = 0;
+}
+
+void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
+                       const tutti__metadata_t *metadata)
+{
+    int is_new, is_same;
+    tutti__known_t *known;
+
+    if (!can_be_planned(metadata))
+        return;
+    known = entry(learn, name, bytes, &is_new);
+    if (known == NULL)
+        return;
+    is_same = !is_new && known->last_step + 1 == learn->step &&
+              !tutti__metadata_differ(&known->metadata, metadata);
+    known->streak = is_same ? known->streak + 1 : 1;
+    known->after_wait = (uint8_t)(learn->has_waited | (is_same && known->after_wait));
+    known->metadata = *metadata;
+    known->last_step = learn->step;
+    known->position = learn->position++;
+    learn->has_waited = 0;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Learned plans: buckets that all ranks know, so that a rank starts each of them without agreement,
+ * as soon as its own tensors of the bucket are there.
+ *
+ *      coordinator --PLAN--> all     the plan begins; announcements of its tensors are void
+ *      a rank      --STOP--> coordinator --STOP--> all                   no further bucket starts
+ *      all      --STOPPED--> coordinator --END-->  all                   the plan is over
+ *
+ * A rank runs the buckets in their order, again and again. STOPPED reports how many buckets a rank
+ * has started, and END the most that any rank has started. Each rank enters these buckets, but with
+ * a call that matches nothing if it lacks tensors. So all ranks find the mismatch before data move,
+ * and return the tensors of these buckets to agreement: every bucket is served on all ranks or on
+ * none.
+ *
+ * Between PLAN and END no rank announces a tensor of the plan. An announcement that was sent before
+ * PLAN arrived is dropped where it meets PLAN: its rank adds the tensor to the plan instead. Links
+ * are in order, so such an announcement arrives before its sender's STOPPED. Announcements of
+ * messages and of submission groups are not dropped: a plan has none of these.
+ */
+#include "agree/plan.h"
+
+#include "agree/tensors.h"
+#include "base/compiler.h"
+#include "base/hash.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+tutti_status_t tutti__plan_open(tutti__plan_t *plan, uint32_t nlinks)
+{
+    plan->awaits = calloc(nlinks + 1, 1);
+    return plan->awaits != NULL ? TUTTI_OK
+                                : tutti__fail(TUTTI_ERR_NO_MEMORY, "plan with %u links", nlinks);
+}
+
+void tutti__plan_close(tutti__plan_t *plan)
+{
+    tutti__tensor_names_free(&plan->names);
+    free(plan->tensor);
+    free(plan->awaits);
+    *plan = (tutti__plan_t){ 0 };
+}
+
+void tutti__plan_clear(tutti__plan_t *plan)
+{
+    tutti__tensor_names_clear(&plan->names);
+    plan->state = TUTTI__PLAN_NONE;
+    plan->nbuckets = 0;
+}
+
+int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes)
+{
+    return plan->state != TUTTI__PLAN_NONE &&
+           tutti__tensor_names_find(&plan->names, name, bytes, tutti__hash(name, bytes)) >= 0;
+}
+
+/* ---- PLAN ---- */
+
+/* Drop the merged announcements of a tensor; those of messages and groups stay. */
+static void drop_announcements(tutti__agree_t *a, const char *name, size_t bytes)
+{
+    tutti__tensor_t *tensor = tutti__tensor_find(a, name, bytes, 0);
+
+    if (tensor == NULL)
+        return;
+    tensor->msg.nranks = tensor->passed = 0;
+    tensor->msg.conflict = 0;
+    tensor->conflict_ns = 0;
+    memset(tensor->from, 0, a->env.nlinks + 1);
+    tutti__tensor_free_if_empty(a, tensor);
+}
+
+/* 0: no memory. */
+static int keep(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *name)
+{
+    tutti__plan_t *plan = &a->plan;
+    uint64_t hash = tutti__hash(name, msg->name_bytes);
+    uint32_t room = plan->room ? 2 * plan->room : 64;
+    tutti__planned_t *tensor = plan->tensor;
+
+    if (plan->names.n == plan->room) {
+        tensor = realloc(tensor, room * sizeof(*tensor));
+        if (tensor == NULL)
+            return 0;
+        plan->tensor = tensor;
+        plan->room = room;
+    }
+    tensor[plan->names.n] = (tutti__planned_t){ msg->metadata, msg->bucket };
+    return tutti__tensor_names_add(&plan->names, name, msg->name_bytes, hash) >= 0;
+}
+
+static int is_sound(const tutti__plan_t *plan, const tutti__plan_msg_t *msg, const char *name)
+{
+    if (msg->name_bytes == 0)
+        return 0;
+    if (msg->first)
+        return plan->state == TUTTI__PLAN_NONE && msg->bucket == 0;
+    return plan->state == TUTTI__PLAN_ARRIVES && msg->number == plan->number &&
+           (msg->bucket == plan->nbuckets || msg->bucket + 1 == plan->nbuckets) &&
+           !tutti__plan_voids(plan, name, msg->name_bytes);
+}
+
+static void take_plan(tutti__agree_t *a, const void *body, size_t bytes)
+{
+    const tutti__plan_msg_t *msg = body;
+    const char *name = (const char *)body + sizeof(*msg);
+    tutti__plan_t *plan = &a->plan;
+
+    if (bytes < sizeof(*msg) || bytes != sizeof(*msg) + msg->name_bytes ||
+        !is_sound(plan, msg, name)) {
+        tutti__agree_fail(a, TUTTI_ERR_INTERNAL, "a plan's message is damaged");
+        return;
+    }
+    tutti__agree_send_down(a, TUTTI__MSG_PLAN, body, bytes);
+    if (msg->first) {
+        plan->state = TUTTI__PLAN_ARRIVES;
+        plan->number = msg->number;
+        plan->has_asked = 0;
+    }
+    if (!keep(a, msg, name)) {
+        tutti__agree_fail(a, TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+        return;
+    }
+    plan->nbuckets = msg->bucket + 1;
+    drop_announcements(a, name, msg->name_bytes);
+    if (!msg->last)
+        return;
+    plan->state = TUTTI__PLAN_RUNS;
+    a->env.ops->plan(a->env.owner);
+}
+
+static void add_planned(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *name)
+{
+    TUTTI__ALIGNED(8) char body[TUTTI__BODY_BYTES];
+
+    assert(a->env.parent < 0);
+    memcpy(body, msg, sizeof(*msg));
+    memcpy(body + sizeof(*msg), name, msg->name_bytes);
+    take_plan(a, body, sizeof(*msg) + msg->name_bytes);
+}
+
+/* ---- the coordinator makes a plan ---- */
+
+/* Has rank 0 announced tensors of the plan that are in no bucket yet? */
+static int are_announced(tutti__agree_t *a)
+{
+    const tutti__learn_t *learn = &a->learn;
+
+    if (a->ready_first != NULL)
+        return 1;
+    for (uint32_t i = 0; i < learn->names.n; i++) {
+        const tutti__tensor_t *tensor;
+
+        if (!tutti__learn_is_regular(learn, &learn->known[i]))
+            continue;
+        tensor = tutti__tensor_find(a, tutti__tensor_names_text(&learn->names, i),
+                                    learn->names.name[i].bytes, 0);
+        if (tensor != NULL && (tensor->from[a->env.nlinks] || tensor->nparticipants > 0))
+            return 1;
+    }
+    return 0;
+}
+
+static void send_plan(tutti__agree_t *a, const tutti__laid_t *laid, uint32_t n)
+{
+    tutti__learn_t *learn = &a->learn;
+    uint32_t number = a->plan.number + 1;
+
+    for (uint32_t i = 0; i < n && !a->ended; i++) {
+        uint32_t t = laid[i].tensor;
+        tutti__plan_msg_t msg = { .metadata = learn->known[t].metadata,
+                                  .number = number,
+                                  .bucket = laid[i].bucket,
+                                  .first = i == 0,
+                                  .last = i == n - 1,
+                                  .name_bytes = (uint8_t)learn->names.name[t].bytes };
+
+        learn->known[t].is_planned = 1;
+        add_planned(a, &msg, tutti__tensor_names_text(&learn->names, t));
+    }
+    learn->begun = learn->step;
+}
+
+/* A step is over. */
+static void end_step(tutti__agree_t *a, int may_begin)
+{
+    tutti__laid_t *laid;
+    int more;
+    uint32_t n = tutti__learn_regular(&a->learn, &more);
+
+    if (n > 0 && more && a->njoined == 0 && a->plan.state == TUTTI__PLAN_RUNS)
+        tutti__agree_stop_plan(a, 0); /* the next plan has more tensors */
+    else if (n > 0 && a->njoined == 0 && a->plan.state == TUTTI__PLAN_NONE && may_begin &&
+             !are_announced(a)) {
+        laid = tutti__learn_lay_out(&a->learn, n, a->env.size, a->env.plan_bytes);
+        if (laid != NULL)
+            send_plan(a, laid, n);
+        free(laid);
+    }
+    tutti__learn_next_step(&a->learn);
+}
+
+void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes,
+                        const tutti__metadata_t *metadata, int may_begin)
+{
+    if (a->env.parent >= 0 || a->env.size == 1 || a->env.plan_bytes == 0 || a->departed || a->ended)
+        return;
+    if (tutti__learn_ends_step(&a->learn, name, bytes))
+        end_step(a, may_begin);
+    tutti__learn_note(&a->learn, name, bytes, metadata);
+}
+
+void tutti__agree_waited(tutti__agree_t *a)
+{
+    a->learn.has_waited = 1;
+}
+
+/* ---- STOP, STOPPED, END ---- */
+
+static void send_note(tutti__agree_t *a, int link, uint32_t kind, uint64_t buckets,
+                      int is_deviation)
+{
+    tutti__plan_note_t note = { buckets, a->plan.number, (uint32_t)is_deviation };
+
+    for (uint32_t i = 0; i < a->env.nlinks; i++)
+        if (link >= 0 ? (int)i == link : (int)i != a->env.parent)
+            a->env.ops->send(a->env.owner, i, kind, &note, sizeof(note), 1);
+}
+
+/* All of the subtree have stopped; `buckets` were started, at most. */
+static void end(tutti__agree_t *a, uint64_t buckets)
+{
+    send_note(a, -1, TUTTI__MSG_PLAN_END, buckets, 0);
+    tutti__plan_clear(&a->plan);
+    a->env.ops->plan_end(a->env.owner, buckets);
+}
+
+static void settle(tutti__agree_t *a)
+{
+    if (a->plan.awaited > 0)
+        return;
+    if (a->env.parent >= 0)
+        send_note(a, a->env.parent, TUTTI__MSG_PLAN_STOPPED, a->plan.started, 0);
+    else
+        end(a, a->plan.started);
+}
+
+/* From rank 0, or at rank 0. */
+static void stop(tutti__agree_t *a, int is_deviation)
+{
+    tutti__plan_t *plan = &a->plan;
+
+    if (plan->state != TUTTI__PLAN_RUNS)
+        return;
+    plan->state = TUTTI__PLAN_STOPS;
+    plan->awaited = 0;
+    for (uint32_t i = 0; i < a->env.nlinks; i++) {
+        plan->awaits[i] = (int)i != a->env.parent;
+        plan->awaited += plan->awaits[i];
+    }
+    send_note(a, -1, TUTTI__MSG_PLAN_STOP, 0, is_deviation);
+    plan->started = a->env.ops->plan_stop(a->env.owner);
+    if (a->env.parent < 0)
+        tutti__learn_again(&a->learn, is_deviation);
+    settle(a);
+}
+
+void tutti__agree_stop_plan(tutti__agree_t *a, int is_deviation)
+{
+    if (a->plan.state != TUTTI__PLAN_RUNS || a->plan.has_asked)
+        return;
+    a->plan.has_asked = 1;
+    if (a->env.parent < 0)
+        stop(a, is_deviation);
+    else
+        send_note(a, a->env.parent, TUTTI__MSG_PLAN_STOP, 0, is_deviation);
+}
+
+static void take_stopped(tutti__agree_t *a, uint32_t link, uint64_t buckets)
+{
+    tutti__plan_t *plan = &a->plan;
+
+    /* A rank has left meanwhile, and the plan was forgotten. */
+    if (plan->state == TUTTI__PLAN_NONE)
+        return;
+    if (plan->state != TUTTI__PLAN_STOPS || !plan->awaits[link]) {
+        tutti__agree_fail(a, TUTTI_ERR_INTERNAL, "a plan has stopped twice");
+        return;
+    }
+    plan->awaits[link] = 0;
+    plan->awaited--;
+    plan->started = TUTTI__MAX(plan->started, buckets);
+    settle(a);
+}
+
+void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const void *body,
+                         size_t bytes)
+{
+    tutti__plan_note_t note;
+
+    if (kind == TUTTI__MSG_PLAN) {
+        take_plan(a, body, bytes);
+        return;
+    }
+    if (bytes != sizeof(note)) {
+        tutti__agree_fail(a, TUTTI_ERR_INTERNAL, "a plan's message is damaged");
+        return;
+    }
+    memcpy(&note, body, sizeof(note));
+    /* A request to stop a plan that is over is late. */
+    if (note.number != a->plan.number)
+        return;
+    if (kind == TUTTI__MSG_PLAN_STOPPED)
+        take_stopped(a, link, note.buckets);
+    else if (kind == TUTTI__MSG_PLAN_END && a->plan.state == TUTTI__PLAN_STOPS)
+        end(a, note.buckets);
+    else if (kind == TUTTI__MSG_PLAN_STOP && (int)link == a->env.parent)
+        stop(a, (int)note.is_deviation);
+    else if (kind == TUTTI__MSG_PLAN_STOP)
+        tutti__agree_stop_plan(a, (int)note.is_deviation);
+}
+
+/* ---- for the owner ---- */
+
+int64_t tutti__agree_find_planned(const tutti__agree_t *a, const char *name, size_t bytes)
+{
+    if (TUTTI__LIKELY(a->plan.state == TUTTI__PLAN_NONE))
+        return -1;
+    return tutti__tensor_names_find(&a->plan.names, name, bytes, tutti__hash(name, bytes));
+}
+
+void tutti__agree_get_plan(const tutti__agree_t *a, tutti__agree_plan_t *ret_plan)
+{
+    *ret_plan = (tutti__agree_plan_t){ a->plan.number, a->plan.names.n, a->plan.nbuckets,
+                                       a->plan.tensor, &a->plan.names };
+}
+
+int tutti__agree_unstopped(const tutti__agree_t *a, uint32_t *ret_rank, int *ret_certain)
+{
+    int found = 0;
+
+    *ret_certain = 0;
+    for (uint32_t i = 0; a->plan.state == TUTTI__PLAN_STOPS && i < a->env.nlinks; i++) {
+        if (!a->plan.awaits[i] || *ret_certain)
+            continue;
+        *ret_rank = a->env.links[i].rank;
+        *ret_certain = a->env.links[i].nranks == 1;
+        found = 1;
+    }
+    return found;
+}

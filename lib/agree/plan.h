@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Learned plans: the state, and the functions that the files of this room share. See plan.c. */
+#ifndef TUTTI__AGREE_PLAN_H
+#define TUTTI__AGREE_PLAN_H
+
+#include "agree/agree.h"
+#include "agree/name_table.h"
+
+/* ---- messages ---- */
+
+/* PLAN: one tensor. After it: the name, not terminated. */
+typedef struct {
+    tutti__metadata_t metadata;
+    uint32_t number; /* of the plan */
+    uint32_t bucket; /* from 0, ascending */
+    uint8_t first, last;
+    uint8_t name_bytes, unused[5];
+} tutti__plan_msg_t;
+
+/* PLAN_STOP, PLAN_STOPPED, PLAN_END */
+typedef struct {
+    uint64_t buckets; /* STOPPED: the most that a rank of the subtree has started; END: of all */
+    uint32_t number;  /* of the plan */
+    uint32_t is_deviation;
+} tutti__plan_note_t;
+
+/* ---- state ---- */
+
+typedef enum {
+    TUTTI__PLAN_NONE,
+    TUTTI__PLAN_ARRIVES, /* its first tensors have arrived */
+    TUTTI__PLAN_RUNS,
+    TUTTI__PLAN_STOPS /* this rank starts no bucket of it any more */
+} tutti__plan_state_t;
+
+/* The plan, on every rank. Tensor i has name i. */
+typedef struct {
+    tutti__plan_state_t state;
+    uint32_t number; /* of the plan; the first has 1 */
+    tutti__tensor_names_t names;
+    tutti__planned_t *tensor;
+    uint32_t room;
+    uint32_t nbuckets;
+    int has_asked;         /* this rank has asked to stop, or passed a request on */
+    uint32_t awaited;      /* links to children whose subtrees have not stopped */
+    unsigned char *awaits; /* [nlinks] which */
+    uint64_t started;      /* the most buckets that a rank of the subtree has started */
+} tutti__plan_t;
+
+/* A tensor that rank 0's program submits. */
+typedef struct {
+    tutti__metadata_t metadata;
+    uint32_t first_step, last_step;
+    uint32_t position;  /* in the last step */
+    uint32_t streak;    /* of steps up to the last step */
+    uint8_t after_wait; /* in one of these steps a thread had begun to wait before it */
+    uint8_t is_planned;
+} tutti__known_t;
+
+/* What the coordinator learns. */
+typedef struct {
+    tutti__tensor_names_t names;
+    tutti__known_t *known; /* [room] */
+    uint32_t room;
+    uint32_t step, position; /* now */
+    uint32_t need;           /* equal steps that make a plan */
+    uint32_t begun;          /* the step in which the last plan began */
+    int has_waited;          /* a thread has begun to wait since the last submission */
+} tutti__learn_t;
+
+/* plan.c */
+tutti_status_t tutti__plan_open(tutti__plan_t *plan, uint32_t nlinks);
+void tutti__plan_close(tutti__plan_t *plan);
+/* Is the tensor of this plain announcement in a plan? Then the announcement does not count. */
+int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes);
+void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const void *body,
+                         size_t bytes);
+/* Forget the plan. */
+void tutti__plan_clear(tutti__plan_t *plan);
+
+/* A tensor of a plan that is being laid out. */
+typedef struct {
+    uint32_t position, tensor; /* index of the name */
+    uint32_t bucket;
+} tutti__laid_t;
+
+/* learn.c */
+/* Does a submission of this name end the step? Then, after a plan was made: next_step. */
+int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t bytes);
+void tutti__learn_next_step(tutti__learn_t *learn);
+/* Rank 0's program submits a tensor. */
+void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
+                       const tutti__metadata_t *metadata);
+/* Was the tensor equal in the last `need` steps? */
+int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);
+/* How many regular tensors there are; 0 if others are young. *ret_more: some are in no plan. */
+uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more);
+/* The n regular tensors in the order of their plan, to be freed. NULL: no memory. size: number of
+   ranks. */
+tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n, uint32_t size,
+                                    uint64_t plan_bytes);
+void tutti__learn_open(tutti__learn_t *learn);
+void tutti__learn_close(tutti__learn_t *learn);
+/* A plan has been stopped. */
+void tutti__learn_again(tutti__learn_t *learn, int is_deviation);
+
+#endif

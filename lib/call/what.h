@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an operation was, for the statistics. */
+#ifndef TUTTI__CALL_WHAT_H
+#define TUTTI__CALL_WHAT_H
+
+#include "call/operation.h"
+#include "stats/stats.h"
+
+/* Of an operation that has just ended without an error. call: the program's; in a bucket, that of
+   its first tensor. */
+tutti__stats_what_t tutti__operation_what(const tutti__operation_t *op, const tutti__call_t *call,
+                                          int is_async);
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests of a learned plan (agree/plan.c). A request waits here until this rank has submitted all
+ * tensors of its bucket. Buckets start in the order of the plan, in the plan's lane, without
+ * agreement (lanes.c).
+ *
+ * This rank stops the plan
+ *   if a tensor comes with other metadata, in a submission group, or as another call,
+ *   if a thread waits for a request that waits here, while no other request comes,
+ *   if this rank joins,
+ *   if a bucket makes no progress for long: agreement names the rank that is late.
+ * After that all requests that wait here, and those of buckets that not all ranks entered, are
+ * announced. So a plan never changes which tensors are served.
+ */
+#include "engine/planned.h"
+
+#include "base/constants.h"
+#include "base/log.h"
+#include "base/time.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* From now on each submission makes the engine take a step. */
+static void publish(tutti__plan_requests_t *p, const tutti__tensor_names_t *names)
+{
+    tutti__mutex_lock(&p->pending->lock);
+    p->pending->plan_names = names;
+    p->pending->plan_number = p->plan.number;
+    p->pending->plan_wants = 0;
+    tutti__mutex_unlock(&p->pending->lock);
+}
+
+static void give_up(tutti__plan_requests_t *p, tutti__plan_why_t why)
+{
+    if (p->runs)
+        p->why = TUTTI__MAX(p->why, why);
+}
+
+static void hold(tutti__plan_requests_t *p, tutti__request_t *request)
+{
+    tutti__request_append(&p->held_first, &p->held_last, request);
+    tutti__store_release(&request->waits_in_plan, 1);
+    p->nheld++;
+}
+
+/* ---- starting buckets ---- */
+
+static int is_complete(const tutti__plan_requests_t *p)
+{
+    return p->bucket[p->next].missing == 0;
+}
+
+/* Start the next bucket. 0: no memory, and the communicator has ended. */
+static int start_next(tutti__plan_requests_t *p)
+{
+    tutti__planned_bucket_t *its = &p->bucket[p->next];
+    tutti__bucket_t *bucket = calloc(1, sizeof(*bucket));
+
+    if (bucket == NULL) {
+        tutti__watch_end(p->env->watch, TUTTI_ERR_NO_MEMORY, "no memory for a bucket");
+        return 0;
+    }
+    bucket->number = (uint32_t)p->started++;
+    bucket->plan = p->plan.number;
+    for (uint32_t i = its->first; i < its->first + its->ntensors; i++) {
+        tutti__store_release(&p->request[i]->waits_in_plan, 0);
+        tutti__bucket_add(bucket, p->request[i]);
+        p->request[i] = NULL;
+    }
+    assert(p->nheld >= its->ntensors);
+    p->nheld -= its->ntensors;
+    its->missing = its->ntensors;
+    if (p->next == 0)
+        tutti__stats_plan_step(p->env->stats);
+    p->next = (p->next + 1) % p->plan.nbuckets;
+    tutti__lanes_add_planned(p->lanes, bucket);
+    return 1;
+}
+
+static void start_complete(tutti__plan_requests_t *p)
+{
+    while (p->runs && p->why == TUTTI__PLAN_GOES_ON && is_complete(p) && start_next(p)) {
+    }
+}
+
+/* ---- requests ---- */
+
+/* A call that all ranks could have fused, alone and not in a group. */
+static int is_plain(const tutti__request_t *r)
+{
+    return r->group.size == 0 && r->phase == 0 && !tutti__call_is_message(r->call.kind);
+}
+
+static void enter(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t i)
+{
+    assert(p->request[i] == NULL && p->bucket[p->plan.tensor[i].bucket].missing > 0);
+    p->request[i] = request;
+    p->bucket[p->plan.tensor[i].bucket].missing--;
+    p->nheld++;
+    p->arrived_ns = request->since_ns;
+    tutti__store_release(&request->waits_in_plan, 1);
+}
+
+/* The request's index in the plan, or -1. It may have been found at its submission. */
+static int64_t find(const tutti__plan_requests_t *p, const tutti__request_t *request)
+{
+    if (TUTTI__LIKELY(request->planned > 0 && p->runs && request->plan_number == p->plan.number))
+        return request->planned - 1;
+    return tutti__agree_find_planned(p->agree, request->name, request->name_bytes);
+}
+
+int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
+                        const tutti__metadata_t *metadata)
+{
+    int64_t i = find(p, request);
+
+    if (TUTTI__LIKELY(i < 0))
+        return 0;
+    /* A bucket failed on all ranks, though none has stopped: agreement finds out why. */
+    if (TUTTI__UNLIKELY(p->lanes->returned_plan == p->plan.number))
+        give_up(p, TUTTI__PLAN_DEVIATION);
+    if (!is_plain(request)) {
+        give_up(p, TUTTI__PLAN_DEVIATION);
+        return 0;
+    }
+    if (!p->runs || p->why != TUTTI__PLAN_GOES_ON) {
+        hold(p, request);
+        return 1;
+    }
+    if (tutti__metadata_differ(&p->plan.tensor[i].metadata, metadata)) {
+        give_up(p, TUTTI__PLAN_DEVIATION);
+        hold(p, request);
+        return 1;
+    }
+    enter(p, request, (uint32_t)i);
+    if (p->bucket[p->next].missing == 0)
+        start_complete(p);
+    return 1;
+}
+
+void tutti__planned_taken(tutti__plan_requests_t *p)
+{
+    uint32_t wants;
+
+    if (!p->runs)
+        return;
+    wants = p->why == TUTTI__PLAN_GOES_ON ? p->bucket[p->next].missing : 0;
+    if (p->lanes->planned > 0)
+        wants = TUTTI__MIN(wants, TUTTI__PLAN_LOOKS);
+    tutti__mutex_lock(&p->pending->lock);
+    p->pending->plan_wants = wants;
+    tutti__mutex_unlock(&p->pending->lock);
+}
+
+/* ---- the plan ---- */
+
+static int make_room(tutti__plan_requests_t *p)
+{
+    free(p->request);
+    free(p->bucket);
+    p->request = calloc(p->plan.ntensors, sizeof(*p->request));
+    p->bucket = calloc(p->plan.nbuckets, sizeof(*p->bucket));
+    return p->request != NULL && p->bucket != NULL;
+}
+
+static void lay_out(tutti__plan_requests_t *p)
+{
+    for (uint32_t i = 0; i < p->plan.ntensors; i++) {
+        tutti__planned_bucket_t *bucket = &p->bucket[p->plan.tensor[i].bucket];
+
+        if (bucket->ntensors++ == 0)
+            bucket->first = i;
+        bucket->missing++;
+    }
+}
+
+/* Requests that this rank has announced in vain. */
+static void take_announced(tutti__plan_requests_t *p)
+{
+    for (uint32_t i = 0; i < p->plan.ntensors; i++) {
+        const tutti__tensor_name_t *name = &p->plan.names->name[i];
+        tutti__request_t *r = tutti__pending_find(
+            p->pending, tutti__tensor_names_text(p->plan.names, i), name->bytes);
+        tutti__metadata_t metadata;
+
+        if (r == NULL || !r->announced || r->agreed || r->ordered)
+            continue;
+        metadata = tutti__request_metadata(r, p->env->exec->size);
+        r->announced = !is_plain(r);
+        if (!tutti__planned_take(p, r, &metadata))
+            assert(r->announced);
+    }
+}
+
+static void log_plan(const tutti__plan_requests_t *p)
+{
+    TUTTI__LOG(TUTTI__LOG_INFO, "plan %u: %u tensors in %u buckets", p->plan.number,
+               p->plan.ntensors, p->plan.nbuckets);
+    for (uint32_t b = 0; b < p->plan.nbuckets; b++) {
+        uint32_t first = p->bucket[b].first;
+
+        TUTTI__LOG(TUTTI__LOG_DEBUG, "plan %u, bucket %u: %u tensors from '%.*s'", p->plan.number,
+                   b, p->bucket[b].ntensors, (int)TUTTI__MIN(p->plan.names->name[first].bytes, 100),
+                   tutti__tensor_names_text(p->plan.names, first));
+    }
+}
+
+void tutti__planned_begin(tutti__plan_requests_t *p)
+{
+    tutti__request_t *held = p->held_first, *next;
+
+    tutti__agree_get_plan(p->agree, &p->plan);
+    if (!make_room(p)) {
+        tutti__watch_end(p->env->watch, TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+        return;
+    }
+    lay_out(p);
+    log_plan(p);
+    p->held_first = p->held_last = NULL;
+    p->nheld = 0;
+    p->next = 0;
+    p->started = 0;
+    p->why = TUTTI__PLAN_GOES_ON;
+    p->wanted_ns = 0;
+    p->plans++;
+    p->runs = 1;
+    publish(p, p->plan.names);
+    for (; held != NULL; held = next) {
+        tutti__metadata_t metadata = tutti__request_metadata(held, p->env->exec->size);
+
+        next = held->next;
+        tutti__planned_take(p, held, &metadata);
+    }
+    take_announced(p);
+    if (tutti__agree_has_joined(p->agree))
+        give_up(p, TUTTI__PLAN_DEVIATION);
+}
+
+uint64_t tutti__planned_stop(tutti__plan_requests_t *p)
+{
+    publish(p, NULL);
+    p->runs = 0;
+    tutti__stats_plan_break(p->env->stats);
+    return p->started;
+}
+
+/* All requests that wait here, in the order of the plan, as one list. */
+static tutti__request_t *take_all(tutti__plan_requests_t *p)
+{
+    tutti__request_t *first = NULL, *last = NULL, *next;
+
+    for (uint32_t i = 0; p->request != NULL && i < p->plan.ntensors; i++) {
+        if (p->request[i] != NULL)
+            tutti__request_append(&first, &last, p->request[i]);
+        p->request[i] = NULL;
+    }
+    for (tutti__request_t *r = p->held_first; r != NULL; r = next) {
+        next = r->next;
+        tutti__request_append(&first, &last, r);
+    }
+    for (tutti__request_t *r = first; r != NULL; r = r->next)
+        tutti__store_release(&r->waits_in_plan, 0);
+    p->held_first = p->held_last = NULL;
+    p->nheld = 0;
+    return first;
+}
+
+tutti__request_t *tutti__planned_end(tutti__plan_requests_t *p, uint64_t buckets)
+{
+    assert(!p->runs && p->started <= buckets);
+    TUTTI__LOG(TUTTI__LOG_INFO, "plan %u ends after %llu buckets", p->plan.number,
+               (unsigned long long)buckets);
+    /* Other ranks have started these buckets. */
+    for (; p->started < buckets; p->started++) {
+        tutti__bucket_t *bucket = calloc(1, sizeof(*bucket));
+
+        if (bucket == NULL) {
+            tutti__watch_end(p->env->watch, TUTTI_ERR_NO_MEMORY, "no memory for a bucket");
+            break;
+        }
+        bucket->number = (uint32_t)p->started;
+        bucket->plan = p->plan.number;
+        tutti__lanes_add_planned(p->lanes, bucket);
+    }
+    return take_all(p);
+}
+
+void tutti__planned_clear(tutti__plan_requests_t *p)
+{
+    publish(p, NULL);
+    p->runs = 0;
+    take_all(p);
+    p->plan = (tutti__agree_plan_t){ 0 };
+}
+
+void tutti__planned_free(tutti__plan_requests_t *p)
+{
+    free(p->request);
+    free(p->bucket);
+    p->request = NULL;
+    p->bucket = NULL;
+}
+
+/* ---- patience ---- */
+
+void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request)
+{
+    uint64_t now;
+
+    if (TUTTI__LIKELY(!p->runs || p->nheld == 0 || !tutti__load_relaxed(&request->waits_in_plan)))
+        return;
+    now = tutti__now_ns();
+    if (p->wanted_ns == 0 || p->wanted_after_ns != p->arrived_ns) {
+        p->wanted_ns = now;
+        p->wanted_after_ns = p->arrived_ns;
+    } else if (now - p->wanted_ns > TUTTI__PLAN_WAIT_NS) {
+        give_up(p, TUTTI__PLAN_DEVIATION);
+    }
+}
+
+/* How long a bucket may make no progress before agreement asks who is late. */
+static uint64_t patience_ns(const tutti__conf_shared_t *conf)
+{
+    uint64_t ms =
+        conf->stall_ms > 0 ? TUTTI__MIN(conf->stall_ms, conf->timeout_ms) : conf->timeout_ms;
+
+    return ms * 1000000u / 4;
+}
+
+void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now)
+{
+    if (!p->runs)
+        return;
+    if (p->nheld > 0 && now > p->arrived_ns + TUTTI__PLAN_REST_NS)
+        give_up(p, TUTTI__PLAN_DEVIATION);
+    if (p->lanes->planned > 0 && now > p->lanes->planned_ns + patience_ns(p->env->conf))
+        give_up(p, TUTTI__PLAN_LATE);
+}
+
+int tutti__planned_culprit(const tutti__plan_requests_t *p, char *text, size_t bytes)
+{
+    uint32_t rank;
+    int certain;
+
+    if (tutti__agree_unstopped(p->agree, &rank, &certain)) {
+        snprintf(text, bytes, "%s%s does not answer", tutti__boot_rank_name(p->env->boot, rank),
+                 certain ? "" : ", or a rank of its host,");
+        return certain;
+    }
+    for (uint32_t i = 0; p->runs && i < p->plan.ntensors; i++) {
+        if (p->request[i] != NULL || p->plan.tensor[i].bucket != p->next)
+            continue;
+        snprintf(text, bytes, "this rank has not submitted tensor '%.*s' of its bucket",
+                 (int)TUTTI__MIN(p->plan.names->name[i].bytes, 100),
+                 tutti__tensor_names_text(p->plan.names, i));
+        return 0;
+    }
+    snprintf(text, bytes, "a plan of buckets is being stopped");
+    return 0;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The executor's SENDs that are started and not complete: the transport still reads the block, as
+ * in a rendezvous, or while a socket is full.
+ *
+ * The stream goes on to its next SEND, and waits before any other operation. Where a SEND needs no
+ * polls of its sender (sends_alone), the stream goes on in any case, and only these wait for it:
+ *      an operation that writes this memory, of any stream
+ *      the next SEND of the channel: a channel has one message in flight
+ *      a SEND of several blocks, if the memory in which it packs them is being sent
+ *      the end of the run
+ * A receive waits after its message has arrived, so ranks that exchange blocks do not wait for each
+ * other. The checker proves all schedules with these waits and without slots (check_sends.c).
+ *
+ * Tried: to go on in any case. Over TCP a rendezvous, or a full socket, needs polls of the sender,
+ * and a stream that has gone on to a reduction does not poll: docs/decisions.md has the figures.
+ *
+ * Memory is compared by address, so it does not matter how blocks and buffers overlap. Rejected: to
+ * compute the places when a schedule is built. In a loop they depend on the trip, on shifts and on
+ * the call (in place or not), and most SENDs are complete at once: then nothing is compared here.
+ * A rank's streams need no other order: if another stream writes the block, a WAIT orders it after
+ * the start of the SEND, so the SEND is in this list.
+ *
+ * On device memory a stream waits at its SEND: the device writes STAGE in its own time.
+ */
+#include "exec/exec_inside.h"
+
+static void note(tutti__run_t *run, uint32_t chan, tutti__span_t from)
+{
+    tutti__end_t *end = &run->ends[chan];
+    int is_first = run->sending == TUTTI__NO_SEND;
+
+    end->sent = from.ptr;
+    end->sent_bytes = from.bytes;
+    end->next_sending = run->sending;
+    run->sending = chan;
+    /* Compared before the list is. */
+    run->sent_from = is_first ? from.ptr : TUTTI__MIN(run->sent_from, from.ptr);
+    run->sent_upto =
+        is_first ? from.ptr + from.bytes : TUTTI__MAX(run->sent_upto, from.ptr + from.bytes);
+}
+
+/* Poll the SEND at *link; if it is complete, remove it from the list. */
+static tutti_status_t poll(tutti__run_t *run, uint32_t *link, tutti__hint_t *hint)
+{
+    tutti__end_t *end = &run->ends[*link];
+    tutti_status_t status = end->ops->flush(end->chan, hint);
+
+    if (status != TUTTI_OK)
+        return status;
+    *link = end->next_sending;
+    end->sent_bytes = 0;
+    run->moves++;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__run_end_sends_of(tutti__run_t *run, const tutti__stream_t *st,
+                                       tutti__hint_t *hint)
+{
+    uint32_t *link = &run->sending;
+
+    while (*link != TUTTI__NO_SEND) {
+        tutti__end_t *end = &run->ends[*link];
+
+        if (end->key.stream == st - run->stream) {
+            tutti_status_t status = poll(run, link, hint);
+
+            if (status != TUTTI_OK)
+                return status;
+        } else {
+            link = &end->next_sending;
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* Does the stream go on to its next operation? See the head of this file. */
+static int goes_on(const tutti__run_t *run, const tutti__stream_t *st, uint32_t peer)
+{
+    const tutti__op_t *next = &run->sched->ops[st->pc + 1];
+
+    return run->env->xport[peer]->sends_alone ||
+           (st->pc + 1 < st->end && next->kind == TUTTI__SEND);
+}
+
+tutti_status_t tutti__run_sent(tutti__run_t *run, tutti__stream_t *st, uint32_t chan,
+                               tutti__span_t from, int pending, tutti__hint_t *hint)
+{
+    if (pending)
+        note(run, chan, from);
+    if (goes_on(run, st, run->ends[chan].key.peer))
+        return TUTTI_OK;
+    st->started = 1;
+    return tutti__run_end_sends_of(run, st, hint);
+}
+
+int tutti__run_is_sent(const tutti__run_t *run, tutti__span_t place)
+{
+    const tutti__end_t *end;
+
+    for (uint32_t i = run->sending; i != TUTTI__NO_SEND; i = end->next_sending) {
+        end = &run->ends[i];
+        if (tutti__spans_overlap((tutti__span_t){ end->sent, end->sent_bytes }, place))
+            return 1;
+    }
+    return 0;
+}
+
+tutti_status_t tutti__run_end_sends(tutti__run_t *run, tutti__span_t to, tutti__hint_t *hint)
+{
+    uint32_t *link = &run->sending;
+
+    if (to.bytes == 0 || to.ptr >= run->sent_upto || to.ptr + to.bytes <= run->sent_from)
+        return TUTTI_OK;
+    while (*link != TUTTI__NO_SEND) {
+        tutti__end_t *end = &run->ends[*link];
+
+        if (tutti__spans_overlap((tutti__span_t){ end->sent, end->sent_bytes }, to)) {
+            tutti_status_t status = poll(run, link, hint);
+
+            if (status != TUTTI_OK)
+                return status;
+        } else {
+            link = &end->next_sending;
+        }
+    }
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__run_end_send_of(tutti__run_t *run, uint32_t chan, tutti__hint_t *hint)
+{
+    uint32_t *link = &run->sending;
+
+    while (*link != chan)
+        link = &run->ends[*link].next_sending;
+    return poll(run, link, hint);
+}
+
+tutti_status_t tutti__run_end_all_sends(tutti__run_t *run, tutti__hint_t *hint)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    while (run->sending != TUTTI__NO_SEND && status == TUTTI_OK)
+        status = poll(run, &run->sending, hint);
+    return status;
+}
+
+tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t *st,
+                                       const tutti__op_t *op, tutti__hint_t *hint)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    /* Some ranks of a node operation may have no destination. */
+    for (uint32_t i = 0;
+         i < op->nblk * op->nparts && run->place[op->dbuf].base != NULL && status == TUTTI_OK; i++)
+        status =
+            tutti__run_end_sends(run, tutti__run_chunk(run, st, op, op->dbuf, op->dblk + i), hint);
+    return status;
+}
+
+int tutti__run_polls_sends(const tutti__run_t *run, int32_t peer)
+{
+    tutti__xport_t *const *xport = run->env->xport;
+
+    return run->sending != TUTTI__NO_SEND && peer >= 0 &&
+           xport[peer] == xport[run->ends[run->sending].key.peer];
+}
+
+tutti_status_t tutti__run_poll_sends(tutti__run_t *run)
+{
+    tutti__hint_t hint;
+    tutti_status_t status = poll(run, &run->sending, &hint);
+
+    return status == TUTTI__AGAIN ? TUTTI_OK : status;
+}
+
+void tutti__run_forget_sends(tutti__run_t *run)
+{
+    for (uint32_t i = run->sending; i != TUTTI__NO_SEND; i = run->ends[i].next_sending)
+        run->ends[i].sent_bytes = 0;
+    run->sending = TUTTI__NO_SEND;
+}

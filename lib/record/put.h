@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Text into a file descriptor, without stdio, malloc and locks: for dumps in signal handlers.
+ * An error is kept, and nothing is written after it.
+ */
+#ifndef TUTTI__RECORD_PUT_H
+#define TUTTI__RECORD_PUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    int fd;
+    int error; /* errno of the first failure; 0: none */
+    size_t used;
+    char buffer[2048];
+} tutti__put_t;
+
+/* Write what the buffer has. */
+void tutti__put_flush(tutti__put_t *put);
+void tutti__put_text(tutti__put_t *put, const char *text);
+void tutti__put_number(tutti__put_t *put, int64_t number);
+void tutti__put_hex(tutti__put_t *put, uint64_t number);
+/* The inside of a JSON string, at most `most` bytes of text. */
+void tutti__put_string(tutti__put_t *put, const char *text, size_t most);
+
+/* ,"key":number and ,"key":"text" */
+void tutti__put_key_number(tutti__put_t *put, const char *key, int64_t number);
+void tutti__put_key_text(tutti__put_t *put, const char *key, const char *text);
+
+#endif

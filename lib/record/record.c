@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The flight recorder: opening, tensors, waiting callers, the end. See record.h; dump.c reads. */
+#include "record/record.h"
+
+#include "base/constants.h"
+#include "base/log.h"
+#include "record/recorders.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+tutti__recorders_t tutti__recorders;
+
+/* ---- opening and closing ---- */
+
+/* Enter the recorder where dumps find it. If all entries are taken, it is in no dump. */
+static void enter(tutti__record_t *record)
+{
+    tutti__record_t *other;
+
+    for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
+        other = atomic_load(&tutti__recorders.record[i]);
+        if (other != NULL && other->first == record->first && other->size == record->size)
+            record->ordinal = TUTTI__MAX(record->ordinal, other->ordinal + 1);
+    }
+    for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
+        other = NULL;
+        if (atomic_compare_exchange_strong(&tutti__recorders.record[i], &other, record))
+            return;
+    }
+}
+
+tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__record_t **ret_record)
+{
+    tutti__record_t *record =
+        mmap(NULL, sizeof(*record), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (record == MAP_FAILED)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "flight recorder of %zu bytes", sizeof(*record));
+    record->rank = facts->rank;
+    record->size = facts->size;
+    record->world_rank = facts->world_rank;
+    record->first = facts->first;
+    record->is_world = facts->is_world;
+    strncpy(record->dump_path, facts->dump_path, sizeof(record->dump_path) - 1);
+    record->pid = (int32_t)getpid();
+    strncpy(record->host, facts->host, sizeof(record->host) - 1);
+    for (uint32_t i = 0; i < TUTTI__RECORD_LANES; i++)
+        atomic_store(&record->lane[i].peer, TUTTI__RECORD_NONE);
+    record->number = atomic_fetch_add(&tutti__recorders.opened, 1);
+    enter(record);
+    *ret_record = record;
+    return TUTTI_OK;
+}
+
+void tutti__record_close(tutti__record_t *record)
+{
+    tutti__record_t *found;
+
+    if (record == NULL)
+        return;
+    for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
+        found = record;
+        if (atomic_compare_exchange_strong(&tutti__recorders.record[i], &found, NULL))
+            break;
+    }
+    /* A reader that entered before may have found it. Both sides are sequentially consistent. */
+    while (atomic_load(&tutti__recorders.readers) > 0)
+        sched_yield();
+    munmap(record, sizeof(*record));
+}
+
+/* ---- tensors ---- */
+
+static void put_name(tutti__record_tensor_t *tensor, const char *name)
+{
+    uint64_t words[TUTTI__RECORD_NAME_WORDS] = { 0 };
+
+    memcpy(words, name, strnlen(name, sizeof(words) - 1));
+    for (uint32_t i = 0; i < TUTTI__RECORD_NAME_WORDS; i++)
+        atomic_store_explicit(&tensor->name[i], words[i], memory_order_relaxed);
+}
+
+static int is_idle(const tutti__record_tensor_t *tensor)
+{
+    return atomic_load_explicit(&tensor->call, memory_order_relaxed) >> 24 == TUTTI__TENSOR_IDLE;
+}
+
+/* Give a name that entry of its set which was unused for longest. NULL: all are pending. */
+static tutti__record_tensor_t *take_entry(tutti__record_tensor_t *set, uint64_t hash,
+                                          const char *name)
+{
+    tutti__record_tensor_t *oldest = NULL;
+
+    for (uint32_t i = 0; i < TUTTI__RECORD_WAYS; i++)
+        if (is_idle(&set[i]) &&
+            (oldest == NULL || atomic_load(&set[i].since_ns) < atomic_load(&oldest->since_ns)))
+            oldest = &set[i];
+    if (oldest == NULL)
+        return NULL;
+    atomic_store_explicit(&oldest->traced, 0, memory_order_relaxed);
+    atomic_store_explicit(&oldest->hash, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    put_name(oldest, name);
+    atomic_store_explicit(&oldest->hash, hash, memory_order_release);
+    return oldest;
+}
+
+/* The entry of a name that is not pending; NULL: its set is full. */
+static tutti__record_tensor_t *find_entry(tutti__record_t *record, uint64_t hash, const char *name)
+{
+    tutti__record_tensor_t *set = &record->tensor[hash % TUTTI__RECORD_SETS * TUTTI__RECORD_WAYS];
+
+    for (uint32_t i = 0; i < TUTTI__RECORD_WAYS; i++)
+        if (atomic_load_explicit(&set[i].hash, memory_order_relaxed) == hash && is_idle(&set[i]))
+            return &set[i];
+    return take_entry(set, hash, name);
+}
+
+static void trace_submit(tutti__record_t *record, uint32_t number,
+                         const tutti__submitted_t *submitted)
+{
+    tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_SUBMIT,
+                                                   .time_ns = submitted->since_ns,
+                                                   .tensor = number,
+                                                   .bucket = TUTTI__RECORD_NONE,
+                                                   .value = submitted->bytes });
+}
+
+uint32_t tutti__record_submit(tutti__record_t *record, const tutti__submitted_t *submitted)
+{
+    uint64_t hash = submitted->hash != 0 ? submitted->hash : 1; /* 0: a free entry */
+    tutti__record_tensor_t *tensor = find_entry(record, hash, submitted->name);
+    uint32_t number;
+
+    if (TUTTI__UNLIKELY(tensor == NULL)) {
+        atomic_fetch_add_explicit(&record->lost, 1, memory_order_relaxed);
+        return 0;
+    }
+    number = 1 + (uint32_t)(tensor - record->tensor);
+    atomic_store_explicit(&tensor->since_ns, submitted->since_ns, memory_order_relaxed);
+    atomic_store_explicit(&tensor->count, submitted->count, memory_order_relaxed);
+    atomic_store_explicit(&tensor->op, submitted->op, memory_order_relaxed);
+    atomic_store_explicit(&tensor->call,
+                          (uint32_t)TUTTI__TENSOR_SUBMITTED << 24 |
+                              (uint32_t)submitted->kind << 16 | (uint32_t)submitted->dtype << 8,
+                          memory_order_relaxed);
+    if (TUTTI__UNLIKELY(tutti__trace_on()))
+        trace_submit(record, number, submitted);
+    return number;
+}
+
+/* ---- the trace ---- */
+
+void tutti__record_trace(tutti__record_t *record, tutti__traced_t traced)
+{
+    tutti__record_tensor_t *tensor = traced.tensor != 0 ? &record->tensor[traced.tensor - 1] : NULL;
+    uint32_t on = tutti__trace_on();
+    uint64_t name[TUTTI__RECORD_NAME_WORDS];
+
+    traced.comm = record->number;
+    if (tensor != NULL && atomic_load_explicit(&tensor->traced, memory_order_relaxed) != on &&
+        atomic_exchange(&tensor->traced, on) != on) {
+        for (uint32_t i = 0; i < TUTTI__RECORD_NAME_WORDS; i++)
+            name[i] = atomic_load_explicit(&tensor->name[i], memory_order_relaxed);
+        tutti__trace_name(traced.tensor, record->number, (const char *)name);
+    }
+    tutti__trace_put(&traced);
+}
+
+void tutti__record_trace_agreed(tutti__record_t *record, uint32_t number, uint32_t bucket,
+                                uint32_t lane)
+{
+    tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_AGREE,
+                                                   .time_ns = tutti__now_ns(),
+                                                   .tensor = number,
+                                                   .bucket = bucket,
+                                                   .lane = lane });
+}
+
+void tutti__record_trace_done(tutti__record_t *record, uint32_t number, uint64_t now_ns,
+                              tutti_status_t status)
+{
+    tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_DONE,
+                                                   .time_ns = now_ns,
+                                                   .tensor = number,
+                                                   .bucket = TUTTI__RECORD_NONE,
+                                                   .value = (uint64_t)status });
+}
+
+void tutti__record_trace_bucket(tutti__record_t *record, uint32_t lane)
+{
+    tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
+    uint32_t ntensors = atomic_load(&at->ntensors);
+
+    if (ntensors > 0)
+        tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_BUCKET,
+                                                       .time_ns = atomic_load(&at->began_ns),
+                                                       .end_ns = tutti__now_ns(),
+                                                       .tensor = atomic_load(&at->tensor),
+                                                       .bucket = atomic_load(&at->bucket),
+                                                       .lane = lane,
+                                                       .value = ntensors });
+    atomic_store(&at->began_ns, 0);
+}
+
+/* ---- lanes ---- */
+
+void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
+                         uint32_t step, uint32_t of)
+{
+    tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
+    uint64_t now;
+
+    atomic_store_explicit(&at->doing, doing, memory_order_relaxed);
+    atomic_store_explicit(&at->peer, (uint32_t)peer, memory_order_relaxed);
+    atomic_store_explicit(&at->step, step, memory_order_relaxed);
+    atomic_store_explicit(&at->of, of, memory_order_relaxed);
+    if (atomic_load_explicit(&at->since_ns, memory_order_relaxed) != 0)
+        return;
+    now = tutti__now_ns();
+    tutti__record_event(record, TUTTI__RING_OWNER, TUTTI__EVENT_SLOW, now, atomic_load(&at->tensor),
+                        atomic_load(&at->bucket), lane, (uint32_t)peer);
+    atomic_store_explicit(&at->since_ns, now, memory_order_relaxed);
+}
+
+/* ---- waiting callers ---- */
+
+void tutti__record_direct(tutti__record_t *record, const tutti__direct_t *direct)
+{
+    tutti__record_direct_t *live = &record->direct;
+
+    if (atomic_load_explicit(&live->since_ns, memory_order_relaxed) != direct->since_ns)
+        tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_DIRECT, direct->since_ns, 0,
+                            TUTTI__RECORD_NONE, 0, (uint32_t)direct->peer);
+    atomic_store_explicit(&live->count, direct->count, memory_order_relaxed);
+    atomic_store_explicit(&live->call, (uint32_t)direct->kind << 8 | direct->dtype,
+                          memory_order_relaxed);
+    atomic_store_explicit(&live->op, direct->op, memory_order_relaxed);
+    atomic_store_explicit(&live->tag, direct->tag, memory_order_relaxed);
+    atomic_store_explicit(&live->peer, (uint32_t)direct->peer, memory_order_relaxed);
+    atomic_store_explicit(&live->since_ns, direct->since_ns, memory_order_release);
+}
+
+void tutti__record_direct_left(tutti__record_t *record)
+{
+    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_DIRECT_END, tutti__now_ns(), 0,
+                        TUTTI__RECORD_NONE, 0, 0);
+    atomic_store_explicit(&record->direct.since_ns, 0, memory_order_relaxed);
+}
+
+uint32_t tutti__record_wait(tutti__record_t *record, uint32_t tensor)
+{
+    uint64_t now = tutti__now_ns(), none;
+
+    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_WAIT, now, tensor, TUTTI__RECORD_NONE,
+                        0, 0);
+    for (uint32_t i = 0; i < TUTTI__RECORD_WAITS; i++) {
+        none = 0;
+        if (!atomic_compare_exchange_strong(&record->wait[i].since_ns, &none, 1))
+            continue;
+        atomic_store_explicit(&record->wait[i].tensor, tensor, memory_order_relaxed);
+        atomic_store_explicit(&record->wait[i].since_ns, now, memory_order_release);
+        return i + 1;
+    }
+    return 0;
+}
+
+void tutti__record_waited(tutti__record_t *record, uint32_t wait)
+{
+    if (wait == 0)
+        return;
+    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_WAITED, tutti__now_ns(),
+                        atomic_load_explicit(&record->wait[wait - 1].tensor, memory_order_relaxed),
+                        TUTTI__RECORD_NONE, 0, 0);
+    atomic_store_explicit(&record->wait[wait - 1].since_ns, 0, memory_order_release);
+}
+
+/* ---- the end ---- */
+
+/* May this status end a communicator by itself? SHUTDOWN is a peer's ordinary departure. */
+static int is_failure(tutti_status_t status)
+{
+    return status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN;
+}
+
+/* Once: how to learn more. */
+static void hint(tutti__record_t *record)
+{
+    if (!atomic_exchange(&record->has_hinted, 1))
+        TUTTI__LOG(TUTTI__LOG_WARN, "to learn which rank is to blame, set TUTTI_DUMP=PATH and pass "
+                                    "PATH.* to tutti_report");
+}
+
+void tutti__record_end(tutti__record_t *record, tutti_status_t status, const char *text)
+{
+    strncpy(record->text, text, sizeof(record->text) - 1);
+    atomic_store_explicit(&record->status, (uint32_t)status, memory_order_release);
+    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_END, tutti__now_ns(), 0,
+                        TUTTI__RECORD_NONE, 0, (uint64_t)status);
+    if (is_failure(status) && record->dump_path[0] != '\0')
+        (void)tutti__record_dump_asked(record->dump_path, "failure", 1);
+}
+
+void tutti__record_advise(tutti__record_t *record, tutti_status_t status)
+{
+    if (status == TUTTI_ERR_TIMEOUT && record->rank == 0 && record->dump_path[0] == '\0')
+        hint(record);
+}
+
+/* 0: one was written just now. */
+static int dump_stall(tutti__record_t *record)
+{
+    uint64_t now = tutti__now_ns(), last = atomic_load(&record->stalled_ns);
+
+    if (now - last < TUTTI__STALL_DUMP_NS ||
+        !atomic_compare_exchange_strong(&record->stalled_ns, &last, now))
+        return 0;
+    (void)tutti__record_dump_asked(record->dump_path, "stall", 0);
+    return 1;
+}
+
+void tutti__record_stall(tutti__record_t *record)
+{
+    if (record->dump_path[0] == '\0')
+        hint(record);
+    else if (dump_stall(record))
+        atomic_store(&record->has_stalled, 1);
+}
+
+int tutti__record_wants_others(tutti__record_t *record)
+{
+    return atomic_load_explicit(&record->has_stalled, memory_order_relaxed) &&
+           atomic_exchange(&record->has_stalled, 0);
+}
+
+int tutti__record_wish(tutti__record_t *record)
+{
+    return record->dump_path[0] != '\0' && dump_stall(record);
+}

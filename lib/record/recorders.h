@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All recorders of the process, for dumps. Inside the room. */
+#ifndef TUTTI__RECORD_RECORDERS_H
+#define TUTTI__RECORD_RECORDERS_H
+
+#include "record/record.h"
+
+#define TUTTI__RECORDERS 256u
+
+/* A reader counts itself, and then reads the entries. A recorder leaves its entry, and then waits
+   until there is no reader. So no lock is needed, and a signal handler may read. */
+typedef struct {
+    _Atomic(tutti__record_t *) record[TUTTI__RECORDERS];
+    atomic_uint opened; /* recorders so far */
+    atomic_int readers;
+    atomic_int is_busy;    /* a thread writes to TUTTI_DUMP's file; not in a signal handler */
+    atomic_int has_failed; /* TUTTI_DUMP's file has the dump of a failure, which stays */
+} tutti__recorders_t;
+
+extern tutti__recorders_t tutti__recorders;
+
+/* The dump that TUTTI_DUMP asks for. The dump of the process's first failure replaces the file;
+   later ones are added behind it. */
+tutti_status_t tutti__record_dump_asked(const char *path, const char *reason, int is_failure);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The trace of this process: its mapped file, start and stop. See trace.h. */
+#include "record/trace.h"
+
+#include "base/lock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* In `next`: the trace is being stopped, and the entry is not to be written. */
+#define CLOSED ((uint64_t)1 << 63)
+#define CHUNK_BYTES (TUTTI__TRACE_CHUNK * sizeof(tutti__trace_entry_t))
+/* What is behind the last line of PATH. */
+#define TAIL "\n]}\n"
+
+_Atomic uint32_t tutti__tracing;
+
+static struct {
+    _Atomic uint64_t next;      /* the next free entry */
+    _Atomic uint64_t completed; /* entries that were written, or given up */
+    _Atomic(tutti__trace_entry_t *) chunk[TUTTI__TRACE_CHUNKS];
+    atomic_int is_full; /* the disk, or the table of chunks */
+
+    tutti__mutex_t grow_lock; /* protects the growing of the file */
+
+    tutti__mutex_t lock; /* protects start and stop, and: */
+    uint32_t number;     /* of traces so far */
+    int fd;
+    tutti__trace_head_t head;
+    char path[1024], part[1100];
+} trace = { .next = CLOSED,
+            .lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_TRACE),
+            .grow_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_TRACE_GROW) };
+
+/* ---- entries ---- */
+
+static tutti__trace_entry_t *map_chunk(uint64_t chunk)
+{
+    off_t at = (off_t)(TUTTI__TRACE_HEAD_BYTES + chunk * CHUNK_BYTES);
+    int error = posix_fallocate(trace.fd, at, CHUNK_BYTES);
+    void *ptr = MAP_FAILED;
+
+    if (error == 0)
+        ptr = mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, trace.fd,
+                   at);
+    else
+        errno = error;
+    if (ptr != MAP_FAILED)
+        return ptr;
+    TUTTI__LOG(TUTTI__LOG_WARN, "the trace ends early: %s: %s", trace.part, strerror(errno));
+    return NULL;
+}
+
+/* The entry of a number; NULL: there is no space. */
+static tutti__trace_entry_t *entry_at(uint64_t i)
+{
+    uint64_t chunk = i / TUTTI__TRACE_CHUNK;
+    tutti__trace_entry_t *entries;
+
+    if (chunk >= TUTTI__TRACE_CHUNKS)
+        return NULL;
+    entries = atomic_load_explicit(&trace.chunk[chunk], memory_order_acquire);
+    if (TUTTI__UNLIKELY(entries == NULL)) {
+        tutti__mutex_lock(&trace.grow_lock);
+        entries = atomic_load(&trace.chunk[chunk]);
+        if (entries == NULL && !atomic_load(&trace.is_full)) {
+            entries = map_chunk(chunk);
+            atomic_store(&trace.is_full, entries == NULL);
+            atomic_store_explicit(&trace.chunk[chunk], entries, memory_order_release);
+        }
+        tutti__mutex_unlock(&trace.grow_lock);
+    }
+    return entries != NULL ? &entries[i % TUTTI__TRACE_CHUNK] : NULL;
+}
+
+/* Take n entries; *ret_first. 0: the trace is off. complete() must follow. */
+static int take(uint64_t n, uint64_t *ret_first)
+{
+    *ret_first = atomic_fetch_add(&trace.next, n);
+    return (*ret_first & CLOSED) == 0;
+}
+
+static void complete(uint64_t n)
+{
+    /* Release pairs with the acquire in await_writers. */
+    atomic_fetch_add_explicit(&trace.completed, n, memory_order_release);
+}
+
+static uint32_t thread_number(void)
+{
+    static _Atomic uint32_t threads;
+    static _Thread_local uint32_t number;
+
+    if (TUTTI__UNLIKELY(number == 0))
+        number = 1 + atomic_fetch_add(&threads, 1);
+    return (number - 1) & 0xff;
+}
+
+void tutti__trace_put(const tutti__traced_t *traced)
+{
+    uint64_t duration = traced->end_ns > traced->time_ns ? traced->end_ns - traced->time_ns : 0;
+    tutti__trace_entry_t *entry;
+    uint64_t i;
+
+    if (!take(1, &i))
+        return;
+    entry = entry_at(i);
+    if (entry != NULL) {
+        entry->time_ns = traced->time_ns;
+        entry->subject = (uint64_t)traced->bucket << 32 | (duration >> 32 & 0xffff) << 16 |
+                         (traced->tensor & 0xffff);
+        entry->value = traced->value;
+        atomic_store_explicit(&entry->what,
+                              duration << 32 | thread_number() << 24 | (traced->comm & 0xff) << 16 |
+                                  (traced->lane & 0xff) << 8 | (uint32_t)traced->kind,
+                              memory_order_release);
+    }
+    complete(1);
+}
+
+void tutti__trace_name(uint32_t tensor, uint32_t comm, const char *name)
+{
+    tutti__trace_entry_t *entry[3];
+    uint64_t i;
+
+    if (!take(3, &i))
+        return;
+    for (uint64_t k = 0; k < 3; k++)
+        entry[k] = entry_at(i + k);
+    if (entry[0] != NULL && entry[1] != NULL && entry[2] != NULL) {
+        memcpy((void *)entry[1], name, sizeof(*entry[1]));
+        memcpy((void *)entry[2], name + sizeof(*entry[1]), sizeof(*entry[2]));
+        entry[0]->subject = tensor & 0xffff;
+        atomic_store_explicit(&entry[0]->what, (comm & 0xff) << 16 | TUTTI__TRACE_NAME,
+                              memory_order_release);
+    }
+    complete(3);
+}
+
+/* ---- start ---- */
+
+static tutti_status_t open_part(void)
+{
+    char page[TUTTI__TRACE_HEAD_BYTES] = { 0 };
+
+    trace.fd = open(trace.part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (trace.fd < 0)
+        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s", trace.part, strerror(errno));
+    memcpy(page, &trace.head, sizeof(trace.head));
+    if (write(trace.fd, page, sizeof(page)) != (ssize_t)sizeof(page)) {
+        close(trace.fd);
+        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s", trace.part, strerror(errno));
+    }
+    /* An older file of this name. Other ranks append to it when they stop. */
+    if (trace.head.rank == 0)
+        unlink(trace.path);
+    return TUTTI_OK;
+}
+
+static tutti_status_t start(const char *path, const tutti__trace_head_t *head)
+{
+    tutti_status_t status;
+
+    if (tutti__trace_on())
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a trace is on: %s", trace.path);
+    if (strlen(path) >= sizeof(trace.path))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "trace: the path has more than %zu bytes",
+                           sizeof(trace.path) - 1);
+    strcpy(trace.path, path);
+    snprintf(trace.part, sizeof(trace.part), "%s.%u.part", path, head->rank);
+    trace.head = *head;
+    trace.head.magic = TUTTI__TRACE_MAGIC;
+    status = open_part();
+    if (status != TUTTI_OK)
+        return status;
+    atomic_store(&trace.is_full, 0);
+    atomic_store(&trace.completed, 0);
+    atomic_store(&trace.next, 0);
+    atomic_store(&tutti__tracing, ++trace.number);
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__trace_start(const char *path, const tutti__trace_head_t *head)
+{
+    tutti_status_t status;
+
+    tutti__mutex_lock(&trace.lock);
+    status = start(path, head);
+    tutti__mutex_unlock(&trace.lock);
+    return status;
+}
+
+/* ---- stop ---- */
+
+static const tutti__trace_entry_t *written(void *owner, uint64_t i)
+{
+    static const tutti__trace_entry_t none;
+    tutti__trace_entry_t *entries;
+
+    (void)owner;
+    if (i / TUTTI__TRACE_CHUNK >= TUTTI__TRACE_CHUNKS)
+        return &none;
+    entries = atomic_load(&trace.chunk[i / TUTTI__TRACE_CHUNK]);
+    return entries != NULL ? &entries[i % TUTTI__TRACE_CHUNK] : &none;
+}
+
+/* Position behind the last line of PATH; *ret_nlines: whether there is one. */
+static int find_end(FILE *out, uint64_t *ret_nlines)
+{
+    long end;
+
+    *ret_nlines = 0;
+    if (fseek(out, 0, SEEK_END) != 0)
+        return 0;
+    end = ftell(out);
+    if (end <= 0)
+        return fputs("{\"traceEvents\":[\n", out) >= 0;
+    *ret_nlines = 1;
+    return fseek(out, end - (long)strlen(TAIL), SEEK_SET) == 0;
+}
+
+/* Append this rank's lines to PATH. */
+static tutti_status_t append(uint64_t nentries)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    int fd = open(trace.path, O_RDWR | O_CREAT | O_CLOEXEC, 0666), ok = 0;
+    FILE *out = fd >= 0 ? fdopen(fd, "r+") : NULL;
+    uint64_t nlines;
+
+    if (out != NULL) {
+        while (fcntl(fd, F_SETLKW, &lock) < 0 && errno == EINTR) {
+        }
+        ok = find_end(out, &nlines);
+        if (ok)
+            tutti__trace_json(out, &trace.head, written, NULL, nentries, nlines);
+        ok = ok && fputs(TAIL, out) >= 0;
+        ok = fclose(out) == 0 && ok; /* gives the lock back */
+    }
+    if (ok)
+        return TUTTI_OK;
+    if (out == NULL && fd >= 0)
+        close(fd);
+    return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s; %s is left for tutti_report --trace",
+                       trace.path, strerror(errno), trace.part);
+}
+
+/* No thread writes entries after this. Returns their number. */
+static uint64_t await_writers(void)
+{
+    uint64_t n;
+
+    atomic_store(&tutti__tracing, 0);
+    n = atomic_fetch_or(&trace.next, CLOSED);
+    while (atomic_load_explicit(&trace.completed, memory_order_acquire) < n)
+        sched_yield();
+    return n;
+}
+
+static tutti_status_t stop(void)
+{
+    tutti_status_t status = append(await_writers());
+
+    for (uint64_t i = 0; i < TUTTI__TRACE_CHUNKS; i++) {
+        tutti__trace_entry_t *entries = atomic_exchange(&trace.chunk[i], NULL);
+
+        if (entries != NULL)
+            munmap((void *)entries, CHUNK_BYTES);
+    }
+    close(trace.fd);
+    if (status == TUTTI_OK)
+        unlink(trace.part);
+    return status;
+}
+
+tutti_status_t tutti__trace_stop(void)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    tutti__mutex_lock(&trace.lock);
+    if (tutti__trace_on())
+        status = stop();
+    tutti__mutex_unlock(&trace.lock);
+    return status;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The counters of one communicator.
+ *
+ * Each counter has one writer at a time: direct calls are counted by their thread, which has the
+ * communicator to itself; requests, buckets and messages by the owner of the engine's token;
+ * submissions under the lock of the engine's queue. So counters are relaxed atomics that are loaded
+ * and stored, without locked instructions. Any thread may read them. A lock protects only the times
+ * that several threads share (see phase.c), and is taken only if times are measured.
+ *
+ * Operations are counted by class: the kind of call, direct or asynchronous, the algorithm and the
+ * transport. A class has an entry for each power of two of bytes. A call that repeats the previous
+ * one (call/cached.h) keeps its entry, so counting it is two additions.
+ *
+ * All functions take a NULL for the statistics, and then do nothing.
+ */
+#ifndef TUTTI__STATS_STATS_H
+#define TUTTI__STATS_STATS_H
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/lock.h"
+
+#include <tutti/tutti.h>
+
+typedef struct tutti__stats tutti__stats_t;
+typedef struct tutti__stats_class tutti__stats_class_t;
+
+typedef struct {
+    tutti__word64_t operations, bytes, ns;
+} tutti__stats_entry_t;
+
+/* Values by powers of two: see tutti_stats_histogram_t. */
+typedef struct {
+    tutti__word64_t sum, buckets[TUTTI_STATS_BUCKETS];
+} tutti__stats_histogram_t;
+
+/* What an operation was. The texts stay valid and unchanged as long as the communicator. */
+typedef struct {
+    tutti_call_kind_t kind;
+    int is_async;
+    const char *algorithm, *transport;
+} tutti__stats_what_t;
+
+struct tutti__stats_class {
+    tutti__stats_class_t *_Atomic next; /* release when it is added; acquire by readers */
+    tutti_call_kind_t kind;
+    int is_async;
+    const char *source[2]; /* the texts that made it, for its writer */
+    char algorithm[40], transport[16];
+    tutti__stats_entry_t entries[TUTTI_STATS_BUCKETS];
+};
+
+/* The times of phases; see phase.c. */
+typedef struct {
+    tutti__mutex_t lock;
+    uint64_t since_ns; /* under the lock, as all of these: the last change */
+    uint32_t waiting;  /* threads of the program that are in a direct call, or wait */
+    int in_flight;     /* there is a bucket in flight */
+    uint64_t exposed_ns, in_flight_ns, hidden_ns;
+} tutti__stats_phases_t;
+
+/* What is wanted of a communicator's statistics, and its names in the output. */
+typedef struct {
+    uint32_t rank, size, local_rank;
+    const char *name; /* "world"; copied */
+    int prints;       /* print the table when the communicator ends */
+    int is_timed;     /* measure times */
+    const char *file; /* TUTTI_STATS_FILE; "": none; copied */
+    int port;         /* TUTTI_STATS_PORT; -1: none */
+} tutti__stats_want_t;
+
+struct tutti__stats {
+    int is_timed; /* set once */
+    uint64_t opened_ns;
+    /* The classes of direct and of asynchronous calls, in one list: it has two writers. */
+    tutti__stats_class_t *_Atomic first;
+    tutti__stats_class_t spare[2]; /* direct, asynchronous: for classes that have no memory */
+    tutti__stats_histogram_t direct_ns, async_ns;
+    tutti__word64_t requests, failed, ordered;
+    tutti__stats_entry_t async[TUTTI_STATS_CALLS]; /* requests by kind; ns is unused */
+    tutti__stats_histogram_t async_bytes;
+    tutti__word64_t buckets, bucket_tensors, bucket_bytes;
+    tutti__word64_t announcements, bucket_messages, other_messages;
+    tutti__word64_t plan_steps, plan_hits, plan_breaks;
+    tutti__stats_phases_t phases;
+
+    /* output.c */
+    uint32_t rank, size;
+    char name[80];
+    int prints;
+    unsigned id;          /* number in the process, from 1 */
+    int is_listed;        /* in the list of the process */
+    int has_ended;        /* its communicator was freed */
+    tutti__stats_t *next; /* in that list */
+};
+
+/* Make the counters of a communicator. NULL: there is no memory, and nothing will be counted. The
+   file and the port belong to the process: the first communicator that names them starts them. */
+tutti__stats_t *tutti__stats_open(const tutti__stats_want_t *want);
+/* The communicator has ended: print the table, and write the file for the last time if no other
+   communicator is left. No other thread counts any more. */
+void tutti__stats_close(tutti__stats_t *stats);
+
+/* ---- counting ---- */
+
+/* tutti__stats_count is in add.h. */
+
+/* Which bucket of a histogram has the value? */
+unsigned tutti__stats_bucket(uint64_t value);
+void tutti__stats_put(tutti__stats_histogram_t *histogram, uint64_t value);
+
+/* The entry of an operation, for tutti__stats_count; its writer only. NULL: no statistics. */
+tutti__stats_entry_t *tutti__stats_find(tutti__stats_t *stats, const tutti__stats_what_t *what,
+                                        uint64_t bytes);
+
+/* Now, if times are measured; otherwise 0. */
+uint64_t tutti__stats_now(const tutti__stats_t *stats);
+
+/* A direct call begins, and ends; only if times are measured. entry: of the call; NULL: it was not
+   counted, because it failed. */
+uint64_t tutti__stats_direct_begin(tutti__stats_t *stats);
+void tutti__stats_direct_end(tutti__stats_t *stats, tutti__stats_entry_t *entry, uint64_t since_ns);
+
+/* A thread of the program begins and ends to wait for requests. Any thread. */
+void tutti__stats_wait_begin(tutti__stats_t *stats);
+void tutti__stats_wait_end(tutti__stats_t *stats);
+
+/* Under the lock of the engine's queue: requests were submitted. */
+void tutti__stats_submit(tutti__stats_t *stats, uint64_t nrequests);
+
+/* The owner of the token: a request has ended after ns nanoseconds; a bucket has ended, or a call
+   without a name; there are buckets in flight, or none any more; a message of the agreement was
+   sent. since_ns: from tutti__stats_now, when the bucket's operation began. */
+void tutti__stats_request(tutti__stats_t *stats, tutti_call_kind_t kind, uint64_t bytes,
+                          uint64_t ns, tutti_status_t status);
+void tutti__stats_bucket_end(tutti__stats_t *stats, const tutti__stats_what_t *what,
+                             uint64_t ntensors, uint64_t bytes, uint64_t since_ns);
+void tutti__stats_ordered_end(tutti__stats_t *stats, const tutti__stats_what_t *what,
+                              uint64_t bytes, uint64_t since_ns);
+void tutti__stats_in_flight(tutti__stats_t *stats, int is_any);
+void tutti__stats_announcement(tutti__stats_t *stats);
+void tutti__stats_bucket_message(tutti__stats_t *stats);
+void tutti__stats_other_message(tutti__stats_t *stats);
+
+/* The owner of the token: a step of a learned plan has begun; a bucket began by the plan alone; a
+   plan was given up. */
+void tutti__stats_plan_step(tutti__stats_t *stats);
+void tutti__stats_plan_hit(tutti__stats_t *stats);
+void tutti__stats_plan_break(tutti__stats_t *stats);
+
+/* ---- reading: any thread ---- */
+
+/* Sets all fields but `size`. */
+void tutti__stats_read(tutti__stats_t *stats, tutti_stats_t *ret_stats);
+/* Sets all fields but `size`; 0: there is no such part. */
+int tutti__stats_part(tutti__stats_t *stats, size_t index, tutti_stats_part_t *ret_part);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Declarations shared by the files of this room; no other room includes it. */
+#ifndef TUTTI__STATS_STATS_INSIDE_H
+#define TUTTI__STATS_STATS_INSIDE_H
+
+#include "stats/stats.h"
+
+/* ---- counting.c ---- */
+
+void tutti__stats_free(tutti__stats_t *stats);
+
+/* ---- phase.c ---- */
+
+/* One thread more (1) or fewer (-1) waits; returns now. */
+uint64_t tutti__phase_wait(tutti__stats_phases_t *phases, int by);
+/* Set the times of the phases, until now. */
+void tutti__phase_read(tutti__stats_phases_t *phases, tutti_stats_t *ret_stats);
+
+/* ---- metrics.c and summary.c ---- */
+
+/* A text that grows. Without memory it keeps what it has, and `failed` is set. */
+typedef struct {
+    char *at; /* ends with 0; NULL: empty */
+    size_t bytes, room;
+    int failed;
+} tutti__stats_text_t;
+
+void tutti__stats_append(tutti__stats_text_t *text, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+/* The Prometheus text format, of all statistics of a list. */
+void tutti__stats_metrics(tutti__stats_t *list, tutti__stats_text_t *text);
+/* The table for people, of one communicator. */
+void tutti__stats_summary(tutti__stats_t *stats, tutti__stats_text_t *text);
+/* "allreduce"; static. */
+const char *tutti__stats_call_name(tutti_call_kind_t kind);
+
+/* ---- http.c: the endpoint; the thread of output.c ---- */
+
+#define TUTTI__HTTP_CLIENTS 8
+#define TUTTI__HTTP_BYTES 2048 /* of a request */
+
+typedef struct {
+    int fd; /* -1: no client */
+    int is_answered;
+    uint64_t until_ns; /* then it is closed */
+    size_t got, sent;
+    char request[TUTTI__HTTP_BYTES];
+    tutti__stats_text_t answer;
+} tutti__http_client_t;
+
+/* What a request asks for. */
+typedef enum {
+    TUTTI__HTTP_MORE, /* it is not complete */
+    TUTTI__HTTP_METRICS,
+    TUTTI__HTTP_NOT_FOUND,
+    TUTTI__HTTP_METHOD, /* another method than GET */
+    TUTTI__HTTP_BAD
+} tutti__http_asks_t;
+
+/* Listen at 127.0.0.1; returns a descriptor, or -1 and errno. */
+int tutti__http_listen(int port);
+/* Parse the beginning of a request; is_full: no more bytes are read. */
+tutti__http_asks_t tutti__http_parse(const char *request, size_t bytes, int is_full);
+/* Make the answer. metrics: its body, for METRICS. */
+void tutti__http_answer(tutti__http_asks_t asks, const tutti__stats_text_t *metrics,
+                        tutti__stats_text_t *answer);
+
+#endif

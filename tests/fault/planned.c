@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Faults while all ranks follow a learned plan: a rank is killed, stopped, or exits without
+ * tutti_finalize; or it lives on, but submits a tensor of the plan no more. The other ranks' errors
+ * and warnings name it as without plans.
+ */
+#include "fault/fault.h"
+#include "long.h"
+
+#include "base/log.h"
+#include "base/time.h"
+#include "engine/state.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    TENSORS = 6,
+    COUNT = 512,
+    STEPS = 8
+};
+
+/* Where the victim is in its step. */
+typedef enum {
+    BETWEEN,   /* it has submitted nothing */
+    ONE,       /* nothing, and the plan is one bucket */
+    MIDDLE,    /* a part of a bucket */
+    IN_FLIGHT, /* everything: its buckets wait for the other ranks */
+    PLACES
+} place_t;
+
+typedef enum {
+    KILLED,
+    EXITS,
+    STOPPED,
+    ABSENT, /* it lives, and does something else */
+    WAITS,  /* it waits for other tensors of the plan */
+    FAULTS
+} fault_t;
+
+static const char *const place_names[PLACES] = { "between steps", "between buckets", "in a bucket",
+                                                 "in flight" };
+static const char *const fault_names[FAULTS] = { "is killed", "exits", "is stopped", "is absent",
+                                                 "waits" };
+
+typedef struct {
+    fault_t fault;
+    place_t place;
+    int victim;
+} plan_t;
+
+/* One file for what all ranks of a job write to stderr. */
+static int said;
+static int real_stderr;
+/* In bytes. */
+static size_t bucket;
+
+#define STALL_MS 250
+#define TIMEOUT_MS 1000
+
+static void settings(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.stall_ms = STALL_MS;
+    conf->shared.fusion_bytes = bucket;
+    conf->log_level = TUTTI__LOG_WARN;
+}
+
+static tutti_request_t *submit(rank_t *self, int t, float *x)
+{
+    tutti_request_t *request = NULL;
+    char name[16];
+
+    snprintf(name, sizeof(name), "tensor %d", t);
+    /* The victim may have died. */
+    if (tutti_allreduce_async(name, x, x, COUNT, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
+                              &request) != TUTTI_OK)
+        return NULL;
+    return request;
+}
+
+static void follow_plan(rank_t *self, const plan_t *plan, float (*x)[COUNT])
+{
+    const tutti__owned_t *own = &self->inside->engine->its_owners;
+
+    for (int step = 0; step < STEPS; step++) {
+        tutti_request_t *request[TENSORS];
+
+        for (int t = 0; t < TENSORS; t++)
+            request[t] = submit(self, t, x[t]);
+        CHECK_OK(tutti_wait_all(request, TENSORS, -1));
+    }
+    /* On a busy machine a plan may have been stopped, because a rank was slow. */
+    CHECK(own->agreed.plan.plans >= 1);
+    if (own->agreed.plan.runs)
+        CHECK((own->agreed.plan.plan.nbuckets == 1) == (plan->place == ONE));
+    /* No rank is still in an earlier call. */
+    atomic_fetch_add(&board->ready, 1);
+    while (atomic_load(&board->ready) < self->size)
+        usleep(1000);
+    self->inside->conf.shared.timeout_ms = TIMEOUT_MS;
+}
+
+/* ---- the victim ---- */
+
+static void end_victim(rank_t *self, const plan_t *plan)
+{
+    tutti_request_t *request;
+    float x[COUNT];
+
+    atomic_store(&board->pid, (int)getpid());
+    atomic_store(&board->when_ns, tutti__now_ns());
+    if (plan->fault == KILLED)
+        kill(getpid(), SIGKILL);
+    if (plan->fault == EXITS)
+        _exit(0);
+    if (plan->fault == STOPPED)
+        kill(getpid(), SIGSTOP);
+    for (int i = 0; plan->fault == ABSENT && i < 20000; i++) {
+        if (atomic_load(&board->done) + 1 == self->size)
+            break;
+        usleep(1000);
+    }
+    /* The communicator has ended, or ends soon. */
+    request = submit(self, TENSORS, x);
+    if (request != NULL)
+        CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
+}
+
+static void run_victim(rank_t *self, const plan_t *plan, float (*x)[COUNT])
+{
+    tutti_request_t *request[TENSORS] = { NULL };
+    tutti_status_t status = TUTTI_OK;
+    int n = plan->place <= ONE ? 0 : plan->place == MIDDLE ? TENSORS / 2 - 1 : TENSORS;
+
+    /* Not the first tensor. */
+    for (int t = 1; t <= n && t < TENSORS; t++)
+        request[t] = submit(self, t, x[t]);
+    if (plan->place == IN_FLIGHT && plan->fault != ABSENT && plan->fault != WAITS)
+        request[0] = submit(self, 0, x[0]);
+    if (plan->fault != WAITS) {
+        end_victim(self, plan);
+    } else {
+        atomic_store(&board->pid, (int)getpid());
+        atomic_store(&board->when_ns, tutti__now_ns());
+    }
+    for (int t = 0; t < TENSORS; t++) {
+        tutti_status_t s = request[t] != NULL ? tutti_wait(request[t], -1) : TUTTI_OK;
+
+        status = s != TUTTI_OK ? s : status;
+    }
+    if (plan->fault == STOPPED || plan->fault == ABSENT)
+        check_dead(self, TUTTI_ERR_TIMEOUT, "");
+    if (plan->fault == WAITS)
+        for (int i = 0; i < 20000 && atomic_load(&board->done) + 1 < self->size; i++)
+            usleep(1000);
+}
+
+/* ---- the others ---- */
+
+static int has_said(const char *text)
+{
+    static char all[1 << 16];
+    ssize_t n = pread(said, all, sizeof(all) - 1, 0);
+
+    all[n < 0 ? 0 : n] = '\0';
+    return strstr(all, text) != NULL;
+}
+
+static int dies(const plan_t *plan)
+{
+    return plan->fault == KILLED || plan->fault == EXITS;
+}
+
+static void want_words(const plan_t *plan, char *text, size_t bytes)
+{
+    const char *what = dies(plan)               ? "was lost"
+                       : plan->fault == STOPPED ? "does not"
+                                                : "has not submitted it";
+
+    snprintf(text, bytes, "rank %d %s", plan->victim, what);
+}
+
+/* Over several hosts rank 0 knows only which host has not announced a tensor. So the error names a
+   rank of the victim's host. */
+static int names_host(rank_t *self, const plan_t *plan, const char *error)
+{
+    const tutti__topo_t *topo = self->inside->topo;
+    char text[32];
+
+    /* Rank 0 has nothing to wait for, so its thread only warns. */
+    if (plan->victim == 0 && strstr(error, "rank 0 has not reported") != NULL)
+        return 1;
+    for (int r = 0; r < self->size && topo->nhosts > 1; r++) {
+        snprintf(text, sizeof(text), "rank %d ", r);
+        /* Not "rank 3 waited" */
+        for (const char *at = error; (at = strstr(at, text)) != NULL; at++)
+            if (topo->host_of[r] == topo->host_of[plan->victim] &&
+                strncmp(at + strlen(text), "waited", 6) != 0)
+                return 1;
+    }
+    return 0;
+}
+
+/* The error names the victim, and so does a warning before it if there was time for one. */
+static void check_words(rank_t *self, const plan_t *plan)
+{
+    const char *error = tutti_last_error();
+    char want[80];
+
+    want_words(plan, want, sizeof(want));
+    if (strstr(error, want) == NULL && (dies(plan) || !names_host(self, plan, error)))
+        ranks_fail(__FILE__, __LINE__, "rank %d: '%s' does not say '%s'", self->rank, error, want);
+    if (!dies(plan) && strstr(error, "'tensor ") == NULL)
+        ranks_fail(__FILE__, __LINE__, "rank %d: '%s' names no tensor", self->rank, error);
+    if (!dies(plan) && !has_said(want))
+        ranks_fail(__FILE__, __LINE__, "no rank warned that '%s'", want);
+}
+
+static void check_time(const plan_t *plan)
+{
+    CHECK(board_age_s() < SOON_S + (dies(plan) ? 0 : TIMEOUT_MS / 1e3));
+}
+
+static void run_other(rank_t *self, const plan_t *plan, float (*x)[COUNT])
+{
+    tutti_status_t want = dies(plan) ? TUTTI_ERR_PEER_LOST : TUTTI_ERR_TIMEOUT;
+    tutti_request_t *request[TENSORS];
+
+    while (atomic_load(&board->pid) == 0)
+        usleep(100);
+    for (int t = 0; t < TENSORS; t++) {
+        request[t] = submit(self, t, x[t]);
+        if (request[t] == NULL && dies(plan))
+            check_words(self, plan);
+    }
+    /* tensor 0 is the one that the victim does not submit. */
+    for (int t = 0; t < TENSORS; t++) {
+        if (request[t] == NULL)
+            continue;
+        /* Buckets that the victim has completed may be served. */
+        if (t == 0 || plan->fault == STOPPED || dies(plan)) {
+            tutti_status_t status = tutti_wait(request[t], -1);
+
+            if (status == TUTTI_OK && (plan->place == MIDDLE || plan->place == IN_FLIGHT))
+                continue;
+            CHECK_STATUS(status, want);
+            check_words(self, plan);
+        } else {
+            (void)tutti_wait(request[t], -1);
+        }
+    }
+    check_time(plan);
+    check_dead(self, want, "rank");
+    /* The last rank lets the victim continue, which must find the same state. */
+    if (atomic_fetch_add(&board->done, 1) + 2 == self->size && plan->fault == STOPPED)
+        kill(atomic_load(&board->pid), SIGCONT);
+}
+
+static void run(rank_t *self)
+{
+    const plan_t *plan = self->arg;
+    static float x[TENSORS][COUNT];
+
+    real_stderr = dup(2);
+    dup2(said, 2);
+    follow_plan(self, plan, x);
+    if (self->rank == plan->victim)
+        run_victim(self, plan, x);
+    else
+        run_other(self, plan, x);
+    dup2(real_stderr, 2);
+}
+
+/* ---- all faults ---- */
+
+static int run_one(const plan_t *plan, int size, const char *hosts)
+{
+    plan_t copy = *plan;
+    job_t job = { .size = size,
+                  .hosts = hosts,
+                  .fn = run,
+                  .arg = &copy,
+                  .settings = settings,
+                  .timeout_s = 60,
+                  .killed = plan->fault == KILLED ? 1u << plan->victim : 0 };
+    char text[4096];
+    ssize_t n;
+
+    board_clear();
+    bucket = (plan->place == ONE ? 64 : 2) * COUNT * sizeof(float);
+    CHECK(ftruncate(said, 0) == 0 && lseek(said, 0, SEEK_SET) == 0);
+    if (ranks_run(&job) == 0)
+        return 0;
+    n = pread(said, text, sizeof(text) - 1, 0);
+    fprintf(stderr, "%.*s\nFAILED: rank %d of %d %s %s, hosts %s\n", (int)(n > 0 ? n : 0), text,
+            plan->victim, size, fault_names[plan->fault], place_names[plan->place],
+            hosts != NULL ? hosts : "one");
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        int size, victim;
+        const char *hosts;
+    } jobs[] = { { 2, 1, NULL },  { 3, 0, NULL },    { 5, 2, NULL },   { 2, 0, "ab" },
+                 { 3, 2, "aab" }, { 5, 3, "aaabb" }, { 5, 4, "aaabb" } };
+    int failures = 0, whole;
+
+    if (!ranks_can_fork()) {
+        fprintf(stderr, "ranks must be processes\n");
+        return 77;
+    }
+    whole = test_is_long("four of five faults that wait for a deadline");
+    board_open();
+    tutti__log_setup(TUTTI__LOG_WARN, -1);
+    said = memfd_create("said", 0);
+    for (int f = 0, n = 0; f < FAULTS; f++) {
+        /* With an argument: only faults whose names begin with it. */
+        if (argc > 1 && strncmp(fault_names[f], argv[1], strlen(argv[1])) != 0)
+            continue;
+        for (int place = 0; place < PLACES; place++)
+            for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++) {
+                plan_t plan = { (fault_t)f, (place_t)place, jobs[i].victim };
+
+                /* Without a part of its tensors a rank has nothing to wait for. */
+                if (plan.fault == WAITS && plan.place <= ONE)
+                    continue;
+                if (whole || argc > 1 || dies(&plan) || n++ % 5 == 0)
+                    failures += run_one(&plan, jobs[i].size, jobs[i].hosts);
+            }
+    }
+    return failures != 0;
+}

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The flight recorder and tutti_report. In each case a job of real processes fails in a way of its
+ * own, with TUTTI_DUMP; then tutti_report reads the dumps and must name the culprit, what the
+ * others wait for, and what the culprit does instead.
+ *
+ * Ranks that wait do so only after all ranks have made their calls, so no case depends on who is
+ * first.
+ */
+#include "fault/fault.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RANKS 3
+/* Longest wait for other ranks; the deadline of the waits that fail is shorter. */
+#define LIMIT_MS 60000
+/* To each rank, from a process of its own. */
+#define SIGNALS 20
+
+static char folder[64], dump_path[96], kept_path[96];
+
+static void settings(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.timeout_ms = 4000;
+    conf->shared.stall_ms = 0;
+    conf->shared.compare = 0;
+    conf->log_level = TUTTI__LOG_NONE;
+    snprintf(conf->shared.dump, sizeof(conf->shared.dump), "%s", dump_path);
+}
+
+/* ---- the jobs ---- */
+
+static tutti_request_t *submit(rank_t *self, const char *name)
+{
+    static float x[5];
+    tutti_request_t *request;
+
+    CHECK_OK(
+        tutti_allreduce_async(name, x, x, 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &request));
+    return request;
+}
+
+/* Wait until n ranks have come here. */
+static void all_here(int n)
+{
+    double began = wall_ms();
+
+    atomic_fetch_add(&board->ready, 1);
+    while (atomic_load(&board->ready) < n && wall_ms() - began < LIMIT_MS)
+        usleep(1000);
+    CHECK(atomic_load(&board->ready) >= n);
+}
+
+static int has_ended(rank_t *self)
+{
+    tutti_status_t state;
+
+    CHECK_OK(tutti_comm_state(self->comm, &state, NULL, 0));
+    return state != TUTTI_OK;
+}
+
+/* Do nothing, until the communicator has ended. */
+static void idle(rank_t *self)
+{
+    double began = wall_ms();
+
+    while (!has_ended(self) && wall_ms() - began < LIMIT_MS)
+        usleep(1000);
+    CHECK(has_ended(self));
+}
+
+static void wait_badly(tutti_request_t *request, tutti_status_t want)
+{
+    CHECK_STATUS(tutti_wait(request, -1), want);
+}
+
+/* A tensor that all ranks reduce: the recorder has seen calls. */
+static void reduce(rank_t *self)
+{
+    CHECK_OK(tutti_wait(submit(self, "before"), -1));
+}
+
+static void never_submits(rank_t *self)
+{
+    reduce(self);
+    if (self->rank == 1) {
+        all_here(RANKS);
+        idle(self);
+        return;
+    }
+    tutti_request_t *request = submit(self, "grad/7");
+
+    all_here(RANKS);
+    wait_badly(request, TUTTI_ERR_TIMEOUT);
+}
+
+static void in_other_orders(rank_t *self)
+{
+    tutti_request_t *request = submit(self, self->rank == 1 ? "b" : "a");
+
+    all_here(RANKS);
+    wait_badly(request, TUTTI_ERR_TIMEOUT);
+}
+
+static void never_calls(rank_t *self)
+{
+    reduce(self);
+    if (self->rank == 1)
+        idle(self);
+    else
+        CHECK_STATUS(tutti_barrier(self->comm), TUTTI_ERR_TIMEOUT);
+}
+
+static void is_in_a_barrier(rank_t *self)
+{
+    tutti_request_t *request;
+
+    if (self->rank == 1) {
+        all_here(RANKS);
+        CHECK_STATUS(tutti_barrier(self->comm), TUTTI_ERR_TIMEOUT);
+        return;
+    }
+    request = submit(self, "late");
+    all_here(RANKS);
+    wait_badly(request, TUTTI_ERR_TIMEOUT);
+}
+
+static void is_killed(rank_t *self)
+{
+    tutti_request_t *request;
+
+    if (self->rank == 1) {
+        all_here(RANKS);
+        raise(SIGKILL);
+    }
+    request = submit(self, "grad/7");
+    all_here(RANKS);
+    wait_badly(request, TUTTI_ERR_PEER_LOST);
+}
+
+/* The process that is stopped ends when the others have given up, so it never writes a dump. */
+static void is_stopped(rank_t *self)
+{
+    tutti_request_t *request;
+
+    if (self->rank == 1) {
+        atomic_store(&board->pid, getpid());
+        all_here(RANKS);
+        raise(SIGSTOP);
+    }
+    request = submit(self, "grad/7");
+    all_here(RANKS);
+    wait_badly(request, TUTTI_ERR_TIMEOUT);
+    if (atomic_fetch_add(&board->done, 1) == RANKS - 2)
+        kill(atomic_load(&board->pid), SIGKILL);
+}
+
+/* Without a comparison of calls, a mismatch between hosts ends the communicator. */
+static void differs(rank_t *self)
+{
+    float x[5] = { 0 };
+
+    tutti_allreduce(x, x, self->rank == 1 ? 5 : 4, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
+    CHECK(has_ended(self));
+}
+
+/* Wait until a rank's dump is whole, and keep it: a later stall would replace it. */
+static void keep_dump(int rank)
+{
+    double began = wall_ms();
+    char path[128], kept[128], tail[16] = "";
+    int fd;
+
+    snprintf(path, sizeof(path), "%s.%d", dump_path, rank);
+    snprintf(kept, sizeof(kept), "%s.%d", kept_path, rank);
+    while (strcmp(tail, "\"end\"}\n") != 0 && wall_ms() - began < LIMIT_MS) {
+        usleep(10000);
+        fd = open(path, O_RDONLY);
+        if (fd >= 0 && lseek(fd, -7, SEEK_END) > 0)
+            tail[read(fd, tail, 7) == 7 ? 7 : 0] = '\0';
+        if (fd >= 0)
+            close(fd);
+    }
+    CHECK(rename(path, kept) == 0);
+}
+
+/* A stall is reported, and the late rank comes when all ranks have written dumps. Rank 1 never
+   stalls; it is asked for its dump. */
+static void is_late(rank_t *self)
+{
+    reduce(self);
+    for (int r = 0; self->rank == 1 && r < self->size; r++)
+        keep_dump(r);
+    CHECK_OK(tutti_wait(submit(self, "late"), -1));
+}
+
+static void half_a_second(tutti__conf_t *conf, int rank)
+{
+    settings(conf, rank);
+    conf->shared.timeout_ms = LIMIT_MS;
+    conf->shared.stall_ms = 500;
+}
+
+/* ---- tutti_dump ---- */
+
+static void handler(int number)
+{
+    (void)number;
+    if (tutti_dump(dump_path) == TUTTI_OK)
+        atomic_fetch_add(&board->done, 1);
+}
+
+/* Dumps in a signal handler, while this thread is inside the library. Each must be whole. */
+static void in_a_handler(rank_t *self)
+{
+    struct sigaction action = { .sa_handler = handler };
+    struct sigaction before;
+    pid_t child;
+    int status = -1;
+    char name[32];
+
+    CHECK(sigaction(SIGUSR1, &action, &before) == 0);
+    CHECK_OK(tutti_barrier(self->comm));
+    child = ranks_fork();
+    if (child == 0) {
+        /* Not this process's communicator. */
+        errno = 77;
+        if (tutti_dump(dump_path) != TUTTI_ERR_INVALID_ARGUMENT || errno != 77)
+            _exit(1);
+        for (int i = 0; i < SIGNALS; i++) {
+            kill(getppid(), SIGUSR1);
+            usleep(2000);
+        }
+        _exit(0);
+    }
+    /* Each signal finds this thread at another place. */
+    for (int i = 0; i < 3000; i++) {
+        snprintf(name, sizeof(name), "t%d", i);
+        CHECK_OK(tutti_wait(submit(self, name), -1));
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    CHECK_INT(status, 0);
+    CHECK(sigaction(SIGUSR1, &before, NULL) == 0);
+    CHECK(atomic_load(&board->done) > 0);
+    CHECK_OK(tutti_dump(dump_path));
+    CHECK_STATUS(tutti_dump("/nowhere/at/all"), TUTTI_ERR_SYSTEM);
+}
+
+/* ---- the reports ---- */
+
+static char *run_report(const char *options)
+{
+    static char text[16384];
+    char command[256];
+    size_t n;
+    FILE *out;
+
+    snprintf(command, sizeof(command), "%s.0", kept_path);
+    snprintf(command, sizeof(command), "./bench/tutti_report %s %s.* 2>&1", options,
+             access(command, F_OK) == 0 ? kept_path : dump_path);
+    out = popen(command, "r");
+    n = out != NULL ? fread(text, 1, sizeof(text) - 1, out) : 0;
+    text[n] = '\0';
+    if (out == NULL || pclose(out) != 0) {
+        fprintf(stderr, "%s: %s\n", command, text);
+        return NULL;
+    }
+    return text;
+}
+
+/* Lines are broken between any words. */
+static void join_lines(char *text)
+{
+    while ((text = strchr(text, '\n')) != NULL)
+        *text = ' ';
+}
+
+static int has_words(const char *options, const char *const *words)
+{
+    char *text = run_report(options);
+
+    if (text == NULL)
+        return 0;
+    join_lines(text);
+    for (; *words != NULL; words++)
+        if (strstr(text, *words) == NULL) {
+            fprintf(stderr, "'%s' is not in the report: %s\n", *words, text);
+            return 0;
+        }
+    return 1;
+}
+
+static void remove_dumps(void)
+{
+    char path[128];
+
+    for (int r = 0; r < RANKS; r++) {
+        snprintf(path, sizeof(path), "%s.%d", dump_path, r);
+        unlink(path);
+        snprintf(path, sizeof(path), "%s.%d", kept_path, r);
+        unlink(path);
+    }
+}
+
+typedef struct {
+    rank_fn_t fn;
+    int size;
+    const char *hosts;
+    unsigned killed;
+    void (*settings)(tutti__conf_t *conf, int rank);
+    const char *words[6], *json[4];
+} case_t;
+
+static const case_t cases[] = {
+    { never_submits,
+      RANKS,
+      NULL,
+      0,
+      settings,
+      { "which has failed: ",
+        " s for tensor 'grad/7' (allreduce of 5 elements of float32, sum), which rank 1 has not "
+        "submitted.",
+        "Ranks 0 and 2 have waited",
+        "Rank 1 has no call in progress; the last event there was the end of " },
+      { "\"verdict\":\"tensor\"", "\"culprits\":[1],\"waiting\":[0,2],\"lacking\":[1]",
+        "\"tensor\":\"grad/7\"" } },
+    { in_other_orders,
+      RANKS,
+      NULL,
+      0,
+      settings,
+      { "The ranks wait for different tensors.", "tensor 'a'", "tensor 'b'" },
+      { "\"verdict\":\"order\"" } },
+    { never_calls,
+      RANKS,
+      NULL,
+      0,
+      settings,
+      { "Ranks 0 and 2 have waited", "in a direct barrier for rank 1.",
+        "Rank 1 has no call in progress" },
+      { "\"verdict\":\"direct\"", "\"culprits\":[1]" } },
+    { never_calls,
+      RANKS,
+      "aab",
+      0,
+      settings,
+      { "in a direct barrier for rank 1.", "Rank 1 has no call in progress" },
+      { "\"verdict\":\"direct\"", "\"culprits\":[1]" } },
+    { is_in_a_barrier,
+      RANKS,
+      NULL,
+      0,
+      settings,
+      { "for tensor 'late'", "which rank 1 has not submitted.", "Rank 1 has waited",
+        "in a direct barrier" },
+      { "\"verdict\":\"tensor\"", "\"culprits\":[1]" } },
+    { is_killed,
+      RANKS,
+      "aab",
+      1 << 1,
+      settings,
+      { "rank 1 was lost", "Rank 1 left no dump: its process is stopped or has ended",
+        "Ranks 0 and 2 wait for tensor 'grad/7'" },
+      { "\"verdict\":\"no_dump\"", "\"dumps\":[0,2],\"culprits\":[1]" } },
+    { is_stopped,
+      RANKS,
+      NULL,
+      1 << 1,
+      settings,
+      { "is stopped.", "Rank 1 left no dump", "wait for tensor 'grad/7'" },
+      { "\"verdict\":\"no_dump\"", "\"culprits\":[1]" } },
+    { differs,
+      2,
+      "ab",
+      0,
+      settings,
+      { "World of 2 ranks, which has failed: " },
+      { "\"verdict\":\"failed\"", "\"reason\":\"" } },
+    { is_late,
+      RANKS,
+      "aab",
+      0,
+      half_a_second,
+      { "World of 3 ranks, which has not failed.", "which rank 1 has not submitted.",
+        "Rank 1 has no call in progress" },
+      { "\"culprits\":[1]" } },
+    { in_a_handler,
+      2,
+      NULL,
+      0,
+      settings,
+      { "World of 2 ranks, which has not failed." },
+      { "\"dumps\":[0,1]" } },
+};
+
+/* Nothing was opened, so there is nothing to dump. */
+static int dumps_nothing(void)
+{
+    struct stat st;
+
+    return tutti_dump(dump_path) == TUTTI_ERR_INVALID_ARGUMENT && stat(dump_path, &st) != 0;
+}
+
+int main(void)
+{
+    job_t job = { .timeout_s = 120 };
+    int failures = 0;
+
+    if (!ranks_can_fork())
+        return 77;
+    strcpy(folder, "/tmp/tutti-recorded-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(dump_path, sizeof(dump_path), "%s/dump", folder);
+    snprintf(kept_path, sizeof(kept_path), "%s/kept", folder);
+    board_open();
+    tutti__log_setup(TUTTI__LOG_NONE, -1);
+    failures += !dumps_nothing();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        job.size = cases[i].size;
+        job.hosts = cases[i].hosts;
+        job.killed = cases[i].killed;
+        job.settings = cases[i].settings;
+        job.fn = cases[i].fn;
+        board_clear();
+        RUN_JOB(failures, &job);
+        if (!has_words("", cases[i].words) || !has_words("--json", cases[i].json)) {
+            fprintf(stderr, "FAILED: case %zu\n", i);
+            failures++;
+        }
+        remove_dumps();
+    }
+    rmdir(folder);
+    return failures != 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Traces: of 2 and 3 ranks, on one host and on two, started and stopped by the program. Each trace
+ * must be JSON, and have of every tensor and rank the submission, the agreement, the packing of its
+ * bucket, the unpacking, the end and the wait, in this order. Clocks are aligned: no tensor is
+ * agreed on before the last rank has submitted it. traced.py reads the traces.
+ */
+#include "fault/fault.h"
+
+#include "base/log.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STEPS 3
+#define TENSORS 5
+
+static char folder[64], path[96];
+
+static void quiet(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->log_level = TUTTI__LOG_NONE;
+}
+
+static void quiet_traced(tutti__conf_t *conf, int rank)
+{
+    quiet(conf, rank);
+    snprintf(conf->shared.trace, sizeof(conf->shared.trace), "%s", path);
+}
+
+/* Several tensors at once, as a submission group: they are one bucket. */
+static void step(rank_t *self)
+{
+    static float x[TENSORS][100];
+    char name[TENSORS][32];
+    tutti_call_t calls[TENSORS];
+    tutti_request_t *requests[TENSORS];
+
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(name[i], sizeof(name[i]), "layer%d.weight", i);
+        calls[i] = (tutti_call_t){ .size = sizeof(calls[i]),
+                                   .kind = TUTTI_CALL_ALLREDUCE,
+                                   .name = name[i],
+                                   .sendbuf = x[i],
+                                   .recvbuf = x[i],
+                                   .count = 100,
+                                   .dtype = TUTTI_FLOAT32,
+                                   .op = TUTTI_SUM };
+    }
+    CHECK_OK(tutti_submit(calls, TENSORS, self->comm, requests));
+    for (int i = 0; i < TENSORS; i++)
+        CHECK_OK(tutti_wait(requests[i], -1));
+}
+
+static void steps(rank_t *self)
+{
+    for (int i = 0; i < STEPS; i++)
+        step(self);
+}
+
+/* Only the middle part is traced. */
+static void start_and_stop(rank_t *self)
+{
+    step(self);
+    CHECK_OK(tutti_trace_start(path));
+    CHECK_STATUS(tutti_trace_start(path), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_OK(tutti_barrier(self->comm));
+    steps(self);
+    CHECK_OK(tutti_trace_stop());
+    CHECK_OK(tutti_trace_stop());
+    step(self);
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_STATUS(tutti_trace_start("/nowhere/at/all"), TUTTI_ERR_SYSTEM);
+    CHECK_STATUS(tutti_trace_start(NULL), TUTTI_ERR_INVALID_ARGUMENT);
+}
+
+/* Both are killed, after both are done: their parts stay. */
+static void die(rank_t *self)
+{
+    steps(self);
+    atomic_fetch_add(&board->done, 1);
+    while (atomic_load(&board->done) < self->size)
+        usleep(1000);
+    raise(SIGKILL);
+}
+
+/* traced.py FILE RANKS STEPS TENSORS HOSTS */
+static int is_right(const job_t *job, const char *source)
+{
+    char command[512];
+    const char *parts = job->killed != 0 ? "./bench/tutti_report --trace %s %s.*.part && " : "";
+
+    snprintf(command, sizeof(command), parts, path, path);
+    snprintf(command + strlen(command), sizeof(command) - strlen(command),
+             "python3 %s/tests/fault/traced.py %s %d %d %d %d", source, path, job->size, STEPS,
+             TENSORS, job->hosts != NULL ? 2 : 1);
+    return system(command) == 0;
+}
+
+int main(void)
+{
+    static const struct {
+        int size;
+        const char *hosts;
+        unsigned killed;
+        void (*settings)(tutti__conf_t *conf, int rank);
+        rank_fn_t fn;
+    } cases[] = {
+        { 2, NULL, 0, quiet_traced, steps },   { 3, "aab", 0, quiet_traced, steps },
+        { 2, "ab", 0, quiet, start_and_stop }, { 3, NULL, 0, quiet, start_and_stop },
+        { 2, NULL, 3, quiet_traced, die },
+    };
+    const char *source = getenv("srcdir");
+    int failures = 0;
+
+    if (!ranks_can_fork() || system("python3 -c 'import json' 2>/dev/null") != 0)
+        return 77;
+    strcpy(folder, "/tmp/tutti-traced-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(path, sizeof(path), "%s/trace", folder);
+    board_open();
+    tutti__log_setup(TUTTI__LOG_NONE, -1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        job_t job = { .size = cases[i].size,
+                      .hosts = cases[i].hosts,
+                      .killed = cases[i].killed,
+                      .settings = cases[i].settings,
+                      .fn = cases[i].fn,
+                      .timeout_s = 120 };
+        char command[128];
+
+        board_clear();
+        RUN_JOB(failures, &job);
+        if (!is_right(&job, source != NULL ? source : ".")) {
+            fprintf(stderr, "FAILED: case %zu\n", i);
+            failures++;
+        }
+        snprintf(command, sizeof(command), "rm -f %s/*", folder);
+        failures += system(command) != 0;
+    }
+    rmdir(folder);
+    return failures != 0;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Learned plans: programs whose steps repeat, and programs that leave the plan at any point. Sums
+ * are exact, and mismatches are found, as without plans.
+ */
+#include "base/time.h"
+#include "engine/state.h"
+#include "ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MOST = 24,
+    LONGEST = 3000
+};
+
+/* A tensor of a step, the same on all ranks. */
+typedef struct {
+    char name[16];
+    size_t count;
+    int is_out;  /* not in this step */
+    int late;    /* the rank that submits it after it has waited for the others; or -1 */
+    int wrong;   /* the rank that submits another count; or -1 */
+    int grouped; /* in one submission with the next tensor */
+    int is_gathered;
+} tensor_t;
+
+typedef struct {
+    rank_t *self;
+    uint64_t common; /* random numbers, equal on all ranks */
+    uint64_t own;
+    int steps;
+    float *x[MOST];
+    tutti_request_t *request[MOST];
+} program_t;
+
+/* The next random number below `below`: a linear congruential generator (Knuth's MMIX). */
+static unsigned random_below(uint64_t *state, unsigned below)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(*state >> 33) % below;
+}
+
+/* What the engine has counted; without its token, when nothing is pending. */
+static const tutti__plan_requests_t *counted(const rank_t *self)
+{
+    return &self->inside->engine->its_owners.agreed.plan;
+}
+
+static float element(int rank, int t, int step, size_t i)
+{
+    return (float)((rank + 1) * (int)(i % 7 + 1) + t + step % 50);
+}
+
+static float sum(int size, int t, int step, size_t i)
+{
+    float total = 0;
+
+    for (int r = 0; r < size; r++)
+        total += element(r, t, step, i);
+    return total;
+}
+
+static void fill(program_t *p, const tensor_t *tensor, int t, int step)
+{
+    size_t first = tensor->is_gathered ? tensor->count * (size_t)p->self->rank : 0;
+
+    for (size_t i = 0; i < tensor->count; i++)
+        p->x[t][first + i] = element(p->self->rank, t, step, i);
+}
+
+static void check(const program_t *p, const tensor_t *tensor, int t, int step)
+{
+    for (size_t i = 0; i < tensor->count; i++) {
+        if (!tensor->is_gathered)
+            CHECK_INT(p->x[t][i], sum(p->self->size, t, step, i));
+        for (int r = 0; r < p->self->size && tensor->is_gathered; r++)
+            CHECK_INT(p->x[t][tensor->count * (size_t)r + i], element(r, t, step, i));
+    }
+}
+
+static tutti_call_t call_of(const program_t *p, const tensor_t *tensor, int t)
+{
+    tutti_call_t call = TUTTI_CALL_INIT;
+    float *x = p->x[t];
+
+    call.kind = tensor->is_gathered ? TUTTI_CALL_ALLGATHER : TUTTI_CALL_ALLREDUCE;
+    call.dtype = TUTTI_FLOAT32;
+    call.op = TUTTI_SUM;
+    call.name = tensor->name;
+    call.recvbuf = x;
+    call.count = tensor->count + (tensor->wrong == p->self->rank);
+    call.sendbuf = tensor->is_gathered ? x + call.count * (size_t)p->self->rank : x;
+    return call;
+}
+
+static void submit(program_t *p, const tensor_t *tensor, int t, int step)
+{
+    tutti_call_t calls[2];
+    int n = tensor->grouped ? 2 : 1;
+
+    for (int k = 0; k < n; k++) {
+        fill(p, &tensor[k], t + k, step);
+        calls[k] = call_of(p, &tensor[k], t + k);
+    }
+    CHECK_OK(tutti_submit(calls, (size_t)n, p->self->comm, &p->request[t]));
+}
+
+/* Wait in any order, by any call. */
+static void finish(program_t *p, const tensor_t *tensor, int t, int step)
+{
+    tutti_status_t status;
+    int done = 0;
+
+    if (p->request[t] == NULL)
+        return;
+    while (random_below(&p->own, 4) == 0 && !done)
+        (void)tutti_test(p->request[t], &done);
+    status = tutti_wait(p->request[t], -1);
+    p->request[t] = NULL;
+    if (tensor->wrong >= 0) {
+        CHECK_STATUS(status, TUTTI_ERR_MISMATCH);
+        return;
+    }
+    CHECK_STATUS(status, TUTTI_OK);
+    check(p, tensor, t, step);
+}
+
+/* Submit what is in [first, end) in an order of this rank's own. */
+static void submit_some(program_t *p, const tensor_t *tensor, int first, int end, int step,
+                        int late)
+{
+    int order[MOST], n = 0;
+
+    for (int t = first; t < end; t++)
+        if (!tensor[t].is_out && (tensor[t].late == p->self->rank) == late &&
+            (t == 0 || !tensor[t - 1].grouped))
+            order[n++] = t;
+    for (int i = n - 1; i > 0; i--) {
+        int k = (int)random_below(&p->own, (unsigned)i + 1), t = order[i];
+
+        order[i] = order[k];
+        order[k] = t;
+    }
+    for (int i = 0; i < n; i++)
+        submit(p, &tensor[order[i]], order[i], step);
+}
+
+static void run_step(program_t *p, const tensor_t *tensor, int n, int step)
+{
+    int half = random_below(&p->common, 4) == 0 ? n / 2 : n;
+
+    /* A group is not divided. */
+    half += half < n && half > 0 && tensor[half - 1].grouped;
+    submit_some(p, tensor, 0, half, step, 0);
+    if (half < n && random_below(&p->own, 2)) {
+        for (int t = 0; t < half; t++)
+            if (tensor[t].late < 0)
+                finish(p, &tensor[t], t, step);
+    }
+    submit_some(p, tensor, half, n, step, 0);
+    if (random_below(&p->common, 6) == 0)
+        CHECK_OK(tutti_barrier(p->self->comm));
+    for (int t = 0; t < n; t++)
+        if (tensor[t].late < 0)
+            finish(p, &tensor[t], t, step);
+    submit_some(p, tensor, 0, n, step, 1);
+    for (int t = 0; t < n; t++)
+        finish(p, &tensor[t], t, step);
+}
+
+/* How one step differs from the others. */
+static void deviate(program_t *p, tensor_t *tensor, int n)
+{
+    int t = (int)random_below(&p->common, (unsigned)n);
+    int r = (int)random_below(&p->common, (unsigned)p->self->size);
+
+    switch (random_below(&p->common, 7)) {
+    case 0:
+        tensor[t].is_out = 1;
+        break;
+    case 1:
+        tensor[t].late = r;
+        break;
+    case 2:
+        tensor[t].count = 1 + random_below(&p->common, LONGEST);
+        break;
+    case 3:
+        if (tensor[t].count > 1 && p->self->size > 1)
+            tensor[t].wrong = r;
+        break;
+    case 4:
+        if (t + 1 < n)
+            tensor[t].grouped = 1;
+        break;
+    case 5:
+        tensor[t].is_gathered = 1;
+        break;
+    default:
+        snprintf(tensor[t].name, sizeof(tensor[t].name), "extra %d",
+                 (int)random_below(&p->common, 10));
+        break;
+    }
+}
+
+static void open_program(program_t *p, rank_t *self, uint64_t seed)
+{
+    *p = (program_t){ .self = self, .common = seed, .own = seed * 31 + (unsigned)self->rank };
+    for (int t = 0; t < MOST; t++) {
+        p->x[t] = calloc((size_t)self->size * (LONGEST + 1), sizeof(float));
+        CHECK(p->x[t] != NULL);
+    }
+}
+
+static void close_program(program_t *p)
+{
+    for (int t = 0; t < MOST; t++)
+        free(p->x[t]);
+}
+
+static int tensors_of(program_t *p, tensor_t *tensor)
+{
+    int n = 1 + (int)random_below(&p->common, MOST);
+
+    for (int t = 0; t < n; t++) {
+        tensor[t] = (tensor_t){ .count = 1 + random_below(&p->common, LONGEST),
+                                .late = -1,
+                                .wrong = -1,
+                                .is_gathered = random_below(&p->common, 8) == 0 };
+        snprintf(tensor[t].name, sizeof(tensor[t].name), "tensor %d", t);
+    }
+    return n;
+}
+
+/* Some steps differ, and some models change. */
+static void random_steps(rank_t *self)
+{
+    program_t p;
+    tensor_t model[MOST], tensor[MOST];
+    const int *steps = self->arg;
+
+    open_program(&p, self, 7 + (unsigned)*steps);
+    for (int step = 0, n = 0; step < *steps; step++) {
+        if (n == 0 || random_below(&p.common, 40) == 0)
+            n = tensors_of(&p, model);
+        memcpy(tensor, model, sizeof(tensor));
+        if (random_below(&p.common, 6) == 0)
+            deviate(&p, tensor, n);
+        run_step(&p, tensor, n, step);
+    }
+    close_program(&p);
+    if (getenv("SHOW"))
+        printf("rank %d of %d: %d plans, %d planned, %d agreed, %d returned\n", self->rank,
+               self->size, (int)counted(self)->plans,
+               (int)self->inside->engine->its_owners.lanes.plan_served,
+               (int)self->inside->engine->its_owners.lanes.agreed_served,
+               (int)self->inside->engine->its_owners.lanes.plan_returned);
+    CHECK(self->size == 1 || counted(self)->plans > 0);
+}
+
+/* After three steps every bucket is planned, and nothing is announced. */
+static void steady(rank_t *self)
+{
+    program_t p;
+    tensor_t tensor[MOST];
+    uint64_t served = 0, agreed = 0;
+    int n;
+
+    open_program(&p, self, 5);
+    do
+        n = tensors_of(&p, tensor);
+    while (n < 8);
+    for (int step = 0; step < 40; step++) {
+        submit_some(&p, tensor, 0, n, step, 0);
+        for (int t = 0; t < n; t++)
+            finish(&p, &tensor[t], t, step);
+        if (step == 5) {
+            served = self->inside->engine->its_owners.lanes.plan_served;
+            agreed = self->inside->engine->its_owners.lanes.agreed_served;
+        }
+    }
+    close_program(&p);
+    if (self->size == 1)
+        return;
+    CHECK_INT(counted(self)->plans, 1);
+    CHECK(self->inside->engine->its_owners.lanes.plan_served >= served + 34);
+    CHECK_INT(self->inside->engine->its_owners.lanes.agreed_served, agreed);
+}
+
+/* A rank joins while the others follow a plan. */
+static void joins(rank_t *self)
+{
+    float x[4] = { 0 };
+    tutti_request_t *request[4];
+    char name[8];
+    int last, steps = 6 + self->rank;
+
+    for (int step = 0; step < steps; step++) {
+        for (int t = 0; t < 4; t++) {
+            snprintf(name, sizeof(name), "t%d", t);
+            x[t] = 1;
+            CHECK_OK(tutti_allreduce_async(name, &x[t], &x[t], 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                           self->comm, NULL, &request[t]));
+        }
+        CHECK_OK(tutti_wait_all(request, 4, -1));
+        for (int t = 0; t < 4; t++)
+            CHECK_INT(x[t], step < 6 ? self->size : self->size - (step - 5));
+    }
+    CHECK_OK(tutti_join(self->comm, &last));
+    CHECK_INT(last, self->size - 1);
+}
+
+static void leaves(rank_t *self)
+{
+    float x = 1;
+    tutti_request_t *request;
+
+    for (int step = 0; step < 8; step++) {
+        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
+                                       &request));
+        CHECK_OK(tutti_wait(request, -1));
+    }
+    if (self->rank > 0 || self->size == 1)
+        return;
+    CHECK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
+                                &request) != TUTTI_OK ||
+          tutti_wait(request, -1) == TUTTI_ERR_SHUTDOWN);
+}
+
+/* The last rank leaves. Rank 0 has started a bucket that the middle ranks never submit: its request
+   ends soon, as without plans. */
+static void leaves_some(rank_t *self)
+{
+    float x = 1;
+    tutti_request_t *request;
+    uint64_t began;
+
+    for (int step = 0; step < 8; step++) {
+        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
+                                       &request));
+        CHECK_OK(tutti_wait(request, -1));
+    }
+    CHECK(counted(self)->plans > 0);
+    if (self->rank == self->size - 1)
+        return;
+    if (self->rank > 0) {
+        /* It lives on, and does something else, until rank 0 has left as well. */
+        for (int i = 0; i < 6000 && !tutti__watch_has_left(self->inside->engine->env.watch, 0); i++)
+            usleep(10000);
+        return;
+    }
+    began = tutti__now_ns();
+    CHECK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
+                                &request) != TUTTI_OK ||
+          tutti_wait(request, -1) == TUTTI_ERR_SHUTDOWN);
+    /* The library's own deadline is 30 s here. */
+    CHECK(tutti__now_ns() - began < 20000000000u);
+}
+
+int main(void)
+{
+    static const char *const hosts[] = { NULL, "aabb", "abc", "aab" };
+    static const int sizes[] = { 1, 2, 3, 5 };
+    int failures = 0, few = 40, many = ranks_can_fork() ? 400 : 60;
+
+    for (int i = 0; i < 4; i++) {
+        job_t job = { .size = sizes[i], .threads = !ranks_can_fork(), .timeout_s = 240 };
+
+        job.fn = steady;
+        RUN_JOB(failures, &job);
+        job.fn = joins;
+        RUN_JOB(failures, &job);
+        job.fn = leaves;
+        RUN_JOB(failures, &job);
+        job.fn = leaves_some;
+        if (job.size > 2)
+            RUN_JOB(failures, &job);
+        job.fn = random_steps;
+        job.arg = &many;
+        RUN_JOB(failures, &job);
+    }
+    for (int i = 1; i < 4; i++) {
+        job_t job = { .size = (int)strlen(hosts[i]),
+                      .hosts = hosts[i],
+                      .threads = !ranks_can_fork(),
+                      .timeout_s = 240 };
+
+        job.fn = steady;
+        RUN_JOB(failures, &job);
+        job.fn = random_steps;
+        job.arg = i == 1 ? &many : &few;
+        RUN_JOB(failures, &job);
+    }
+    return failures != 0;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank's side of plans in memory: as engine/planned.c, but a bucket of a plan has no data. Ranks
+ * enter it at any time. When all have entered it, it is served if all have its tensors; otherwise
+ * they return to agreement.
+ */
+#include "world.h"
+
+#include <tutti/tutti.h>
+
+static void give_up(planned_t *p, int why)
+{
+    if (p->runs && p->why < why)
+        p->why = why;
+}
+
+static const part_t *part_of(const rank_state_t *me, uint32_t t)
+{
+    return &me->world->scenario[me->at[t]].part[t][me->rank];
+}
+
+/* The name of tensor i of the plan is one digit. */
+static uint32_t tensor_at(const planned_t *p, uint32_t i)
+{
+    return (uint32_t)(*tutti__tensor_names_text(p->plan.names, i) - '0');
+}
+
+/* The tensors of a bucket that are in one of the places. */
+static uint32_t tensors_in(const planned_t *p, uint32_t bucket)
+{
+    uint32_t set = 0;
+
+    for (uint32_t i = 0; i < p->plan.ntensors; i++)
+        if (p->plan.tensor[i].bucket == bucket && p->place[tensor_at(p, i)] == PLACE_WAITS)
+            set |= 1u << tensor_at(p, i);
+    return set;
+}
+
+static uint32_t size_of(const planned_t *p, uint32_t bucket)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->plan.ntensors; i++)
+        n += p->plan.tensor[i].bucket == bucket;
+    return n;
+}
+
+/* Enter the lane's next bucket with these tensors. */
+static void enter(rank_state_t *me, uint32_t tensors)
+{
+    planned_t *p = &me->plan;
+    flight_t *f = &me->world->flight[p->entered++];
+
+    if (p->entered == MOST_FLIGHTS)
+        abort();
+    if (f->entered == 0)
+        *f = (flight_t){ .plan = p->plan.number, .number = p->started };
+    if (f->plan != p->plan.number || f->number != p->started)
+        world_complain(me->world, "rank %u enters bucket %llu of plan %u, others %llu of %u",
+                       me->rank, (unsigned long long)p->started, p->plan.number,
+                       (unsigned long long)f->number, f->plan);
+    f->entered |= 1u << me->rank;
+    f->tensors[me->rank] = tensors;
+    p->started++;
+}
+
+static void start_complete(rank_state_t *me)
+{
+    planned_t *p = &me->plan;
+
+    while (p->runs && p->why == 0) {
+        uint32_t set = tensors_in(p, p->next);
+
+        if ((uint32_t)__builtin_popcount(set) < size_of(p, p->next))
+            return;
+        for (uint32_t t = 0; t < MOST_TENSORS; t++)
+            if (set >> t & 1)
+                p->place[t] = PLACE_FLIES;
+        p->next = (p->next + 1) % p->plan.nbuckets;
+        enter(me, set);
+    }
+}
+
+int planned_take(rank_state_t *me, uint32_t t, int is_plain)
+{
+    planned_t *p = &me->plan;
+    char name = (char)('0' + t);
+    int64_t i = tutti__agree_find_planned(me->agree, &name, 1);
+
+    if (i < 0)
+        return 0;
+    if (p->returned == p->plan.number || !is_plain)
+        give_up(p, 2);
+    if (!is_plain)
+        return 0;
+    if (p->runs && p->why == 0 &&
+        tutti__metadata_differ(&p->plan.tensor[i].metadata, &part_of(me, t)->metadata))
+        give_up(p, 2);
+    p->place[t] = p->runs && p->why == 0 ? PLACE_WAITS : PLACE_HELD;
+    start_complete(me);
+    return 1;
+}
+
+/* ---- the callbacks ---- */
+
+/* All ranks have received the same plan. Its buckets keep to the limit. */
+static void check_plan(const rank_state_t *me)
+{
+    const planned_t *p = &me->plan;
+    world_t *w = me->world;
+    tutti__agree_plan_t of_0;
+    uint64_t bytes = 0;
+
+    tutti__agree_get_plan(w->rank[0].agree, &of_0);
+    for (uint32_t i = 0; i < p->plan.ntensors; i++) {
+        const tutti__planned_t *its = &p->plan.tensor[i];
+        int is_first = i == 0 || its->bucket != its[-1].bucket;
+
+        if (its->bucket != (i == 0 ? 0 : its[-1].bucket + (uint32_t)is_first))
+            world_complain(w, "tensor %u of a plan is in bucket %u", i, its->bucket);
+        bytes = its->metadata.count * 4 + (is_first ? 0 : bytes);
+        if (its->metadata.on_device || its->metadata.kind == TUTTI_CALL_BROADCAST ||
+            (!is_first && !tutti__metadata_fuse(&its[-1].metadata, &its->metadata)))
+            world_complain(w, "tensor %u of a plan is not fit for its bucket", i);
+        if (!is_first && bytes > w->plan_bytes)
+            world_complain(w, "bucket %u of a plan has %llu bytes", its->bucket,
+                           (unsigned long long)bytes);
+        if (of_0.number == p->plan.number && of_0.ntensors == p->plan.ntensors &&
+            (tensor_at(p, i) != (uint32_t)(*tutti__tensor_names_text(of_0.names, i) - '0') ||
+             its->bucket != of_0.tensor[i].bucket ||
+             tutti__metadata_differ(&its->metadata, &of_0.tensor[i].metadata)))
+            world_complain(w, "rank %u has another plan", me->rank);
+    }
+}
+
+void planned_begin(void *owner)
+{
+    rank_state_t *me = owner;
+    planned_t *p = &me->plan;
+    uint32_t before = p->plan.number;
+
+    tutti__agree_get_plan(me->agree, &p->plan);
+    if (p->runs || p->plan.number <= before || p->plan.ntensors == 0)
+        world_complain(me->world, "rank %u: plan %u follows plan %u", me->rank, p->plan.number,
+                       before);
+    check_plan(me);
+    p->runs = 1;
+    p->why = 0;
+    p->next = 0;
+    p->started = 0;
+    me->world->plans += me->rank == 0;
+    me->world->ready = me->rank == 0 ? 1 : me->world->ready + 1;
+    for (uint32_t i = 0; i < p->plan.ntensors; i++) {
+        uint32_t t = tensor_at(p, i);
+        const part_t *part = part_of(me, t);
+
+        if (p->place[t] == PLACE_HELD)
+            planned_take(me, t, 1);
+        if (me->is_announced[t] && me->outcome[me->at[t]][t] == PENDING) {
+            int is_plain = part->group == 0 && !is_message(part) && me->phase[t] == 0;
+
+            me->is_announced[t] = (uint8_t)!is_plain;
+            planned_take(me, t, is_plain);
+        }
+    }
+    if (tutti__agree_has_joined(me->agree))
+        give_up(p, 2);
+}
+
+uint64_t planned_stop(void *owner)
+{
+    rank_state_t *me = owner;
+
+    me->plan.runs = 0;
+    return me->plan.started;
+}
+
+void planned_end(void *owner, uint64_t buckets)
+{
+    rank_state_t *me = owner;
+    planned_t *p = &me->plan;
+
+    if (p->runs || p->started > buckets)
+        world_complain(me->world, "rank %u has started %llu buckets, but the plan ends after %llu",
+                       me->rank, (unsigned long long)p->started, (unsigned long long)buckets);
+    while (p->started < buckets)
+        enter(me, 0);
+    for (uint32_t t = 0; t < MOST_TENSORS; t++)
+        if (p->place[t] == PLACE_WAITS || p->place[t] == PLACE_HELD)
+            p->place[t] = PLACE_QUEUED;
+}
+
+/* ---- actions ---- */
+
+/* The next bucket of the lane, if all ranks have entered it. */
+static int end_flight(rank_state_t *me)
+{
+    planned_t *p = &me->plan;
+    world_t *w = me->world;
+    const flight_t *f = &w->flight[p->done];
+    int all = 1;
+
+    if (p->done == p->entered || f->entered != (1u << w->nranks) - 1)
+        return 0;
+    p->done++;
+    for (uint32_t r = 0; r < w->nranks; r++) {
+        all &= f->tensors[r] != 0;
+        if (f->tensors[r] != 0 && f->tensors[r] != f->tensors[me->rank] && f->tensors[me->rank])
+            world_complain(w, "a bucket has tensors %x on rank %u, %x on rank %u", f->tensors[r], r,
+                           f->tensors[me->rank], me->rank);
+    }
+    w->served += (uint32_t)all;
+    w->returned += (uint32_t)!all;
+    if (!all)
+        p->returned = f->plan;
+    for (uint32_t t = 0; t < MOST_TENSORS; t++) {
+        if (!(f->tensors[me->rank] >> t & 1))
+            continue;
+        if (p->place[t] != PLACE_FLIES || me->outcome[me->at[t]][t] != PENDING)
+            world_complain(w, "rank %u: tensor %u of a bucket is at %d", me->rank, t, p->place[t]);
+        p->place[t] = all ? PLACE_NONE : PLACE_QUEUED;
+        if (all)
+            me->outcome[me->at[t]][t] = SERVED;
+    }
+    return 1;
+}
+
+/* Announce one tensor that has come back. */
+static int announce_again(rank_state_t *me)
+{
+    uint32_t first = draw(me->world, MOST_TENSORS);
+
+    for (uint32_t i = 0; i < MOST_TENSORS; i++) {
+        uint32_t t = (first + i) % MOST_TENSORS;
+
+        if (me->plan.place[t] != PLACE_QUEUED)
+            continue;
+        me->plan.place[t] = PLACE_NONE;
+        world_announce(me, t);
+        return 1;
+    }
+    return 0;
+}
+
+/* A rank that is named for certain has no ranks behind it that may be late instead. */
+static void check_unstopped(const rank_state_t *me)
+{
+    uint32_t rank;
+    int certain;
+
+    if (!tutti__agree_unstopped(me->agree, &rank, &certain))
+        return;
+    if (certain != (me->world->rank[rank].nlinks == 1))
+        world_complain(me->world, "rank %u names rank %u as late, certain: %d", me->rank, rank,
+                       certain);
+}
+
+int planned_act(rank_state_t *me)
+{
+    planned_t *p = &me->plan;
+
+    if (me->gone || me->told)
+        return 0;
+    check_unstopped(me);
+    if (p->why != 0) {
+        tutti__agree_stop_plan(me->agree, p->why == 2);
+        p->why = p->runs = 0;
+        return 1;
+    }
+    return draw(me->world, 2) ? end_flight(me) || announce_again(me)
+                              : announce_again(me) || end_flight(me);
+}
+
+int planned_hurry(rank_state_t *me)
+{
+    planned_t *p = &me->plan;
+    int waits = 0;
+
+    for (uint32_t t = 0; t < MOST_TENSORS; t++)
+        waits |= p->place[t] == PLACE_WAITS;
+    if (me->gone || me->told || !p->runs || p->why != 0 || (!waits && p->done == p->entered))
+        return 0;
+    p->why = waits ? 2 : 1;
+    return 1;
+}
