@@ -372,10 +372,12 @@ int main(void)
         RUN_JOB(failures, &job);
         job.fn = joins;
         RUN_JOB(failures, &job);
+        /* Threads leave together. */
         job.fn = leaves;
-        RUN_JOB(failures, &job);
+        if (!job.threads)
+            RUN_JOB(failures, &job);
         job.fn = leaves_some;
-        if (job.size > 2)
+        if (!job.threads && job.size > 2)
             RUN_JOB(failures, &job);
         job.fn = random_steps;
         job.arg = &many;
