@@ -24,14 +24,10 @@
  * node/nccl/nccl.h). While there is such a run, `polling` keeps the thread awake, and the thread
  * steps all lanes, even if brief steps omit some.
  */
-#include "engine/lanes.h"
+#include "engine/lane.h"
 
 #include "base/constants.h"
-#include "base/hash.h"
 #include "base/time.h"
-#include "engine/counted.h"
-#include "engine/fuse.h"
-#include "engine/join.h"
 #include "engine/recorded.h"
 
 #include <assert.h>
@@ -153,11 +149,6 @@ void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
     lanes->on_device += bucket->on_device;
 }
 
-static int is_ordered(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
-{
-    return lane == &lanes->lane[TUTTI__ORDERED_LANE];
-}
-
 void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request)
 {
     tutti__lane_t *lane = &lanes->lane[TUTTI__ORDERED_LANE];
@@ -175,17 +166,6 @@ void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request)
     lanes->ordered++;
 }
 
-static int is_planned(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
-{
-    return lane == &lanes->lane[TUTTI__PLAN_LANE];
-}
-
-/* The lane's operations are compared as direct calls are. */
-static int is_compared(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
-{
-    return lane >= &lanes->lane[TUTTI__ORDERED_LANE];
-}
-
 void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
 {
     tutti__lane_t *lane = &lanes->lane[TUTTI__PLAN_LANE];
@@ -197,324 +177,6 @@ void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
     tutti__bucket_append(&lane->first, &lane->last, bucket);
     lanes->planned++;
     lanes->planned_ns = tutti__now_ns();
-}
-
-/* The counter of the buckets of a lane. */
-static uint32_t *count_of(tutti__lanes_t *lanes, const tutti__lane_t *lane)
-{
-    return is_planned(lanes, lane)   ? &lanes->planned
-           : is_ordered(lanes, lane) ? &lanes->ordered
-                                     : &lanes->in_flight;
-}
-
-/* ---- one bucket ---- */
-
-/* The events behind the data of a bucket in device memory. */
-static tutti_status_t gather_ready(tutti__lane_t *lane, tutti__call_with_t *with)
-{
-    tutti__devent_t **larger;
-
-    if (lane->ready_room < lane->first->nrequests) {
-        larger = realloc(lane->ready, lane->first->nrequests * sizeof(*larger));
-        if (larger == NULL)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "events of a bucket");
-        lane->ready = larger;
-        lane->ready_room = lane->first->nrequests;
-    }
-    with->nready = 0;
-    for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next)
-        lane->ready[with->nready++] = r->ready;
-    with->ready = lane->ready;
-    return TUTTI_OK;
-}
-
-static tutti_status_t on_device(tutti__lanes_t *lanes, tutti__lane_t *lane,
-                                tutti__call_with_t *with)
-{
-    const tutti__bucket_t *bucket = lane->first;
-
-    with->stays_in_host = !tutti__bucket_fits_device(bucket, lanes->env->exec->device);
-    with->awaits_input = lanes->awaits_input;
-    with->detaches = 1;
-    with->uses_stage = bucket->first->is_zero;
-    with->npieces = (size_t)bucket->nrequests * lanes->env->exec->size;
-    with->scaled = &bucket->first->call;
-    return gather_ready(lane, with);
-}
-
-/* Make the call that serves the bucket, on the user's buffers or fused. */
-static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
-                                tutti__call_with_t *with)
-{
-    const tutti__bucket_t *bucket = lane->first;
-    const tutti__request_t *r = bucket->first;
-    /* A zero contribution has no device data, so it is not staged. */
-    int is_device = r->call.on_device &&
-                    (!r->is_zero || tutti__bucket_fits_device(bucket, lanes->env->exec->device));
-    int fused = bucket->nrequests > 1 || r->is_zero ||
-                (is_device && tutti__bucket_is_packed(bucket) &&
-                 tutti__bucket_fits_device(bucket, lanes->env->exec->device));
-    tutti_status_t status = TUTTI_OK;
-
-    with->signature = (uint32_t)tutti__hash(&bucket->number, sizeof(uint32_t));
-    lane->call = r->call;
-    lane->call.on_device = is_device;
-    lane->call.has_stream = 0; /* the requests' events stand for their streams */
-    if (fused) {
-        with->packing = &tutti__fuse_packing;
-        with->owner = lane;
-        status = tutti__fuse_call(lane, &lane->call);
-    }
-    return status == TUTTI_OK && is_device ? on_device(lanes, lane, with) : status;
-}
-
-/* A call of the ordered lane is a direct call, but any thread steps it. */
-static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *lane)
-{
-    if (tutti__operation_is_barred(&lane->op))
-        return TUTTI__AGAIN;
-    assert(!lane->running && lane->first->nrequests == 1);
-    lane->counting = 0;
-    lane->with = (tutti__call_with_t){ .tag = 0 };
-    lane->call = lane->first->first->call;
-    tutti__operation_start(&lane->op, &lane->call, &lane->with);
-    lane->op.polls = lane->op.may_be_far;
-    lane->begun_ns = tutti__stats_now(lanes->env->stats);
-    lane->op.bytes = tutti__bucket_bytes(lane->first);
-    lane->running = 1;
-    tutti__recorded_start(lanes, lane);
-    return TUTTI_OK;
-}
-
-/*
- * A bucket of a plan: all ranks start it, but a rank without requests starts a barrier instead, so
- * the comparison fails on all ranks. The comparison precedes the data, so the bucket is packed
- * before it.
- */
-static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
-{
-    const tutti__bucket_t *bucket = lane->first;
-    const tutti__call_t *call = bucket->first != NULL ? &bucket->first->call : NULL;
-    tutti_status_t status = TUTTI_OK;
-
-    if (tutti__operation_is_barred(&lane->op))
-        return TUTTI__AGAIN;
-    lane->counting = 0;
-    lane->is_packed = 0;
-    lane->with = (tutti__call_with_t){ .tag = 0 };
-    lane->call = (tutti__call_t){ .kind = TUTTI_CALL_BARRIER, .prescale = 1, .postscale = 1 };
-    if (call != NULL) {
-        lane->with.tag = TUTTI__TAG_BUCKET;
-        lane->with.signature = (uint32_t)tutti__hash(&bucket->number, sizeof(bucket->number));
-        lane->call = *call;
-        lane->is_packed = bucket->nrequests > 1 || call->prescale != 1 || call->postscale != 1;
-    }
-    if (lane->is_packed) {
-        status = tutti__fuse_call(lane, &lane->call);
-        if (status == TUTTI_OK)
-            status = tutti__fuse_packing.pack(lane, &lane->op);
-    }
-    if (status != TUTTI_OK)
-        return status;
-    tutti__operation_start(&lane->op, &lane->call, &lane->with);
-    lane->op.polls = lane->op.may_be_far;
-    lane->begun_ns = tutti__stats_now(lanes->env->stats);
-    lane->op.bytes = tutti__bucket_bytes(bucket);
-    lane->running = 1;
-    tutti__recorded_start(lanes, lane);
-    return TUTTI_OK;
-}
-
-/* Start the operation of a lane's first bucket. AGAIN: it cannot start yet. */
-static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
-{
-    tutti__request_t *r = lane->first->first;
-    tutti_status_t status;
-
-    if (is_ordered(lanes, lane))
-        return start_ordered(lanes, lane);
-    if (is_planned(lanes, lane))
-        return start_planned(lanes, lane);
-    if (lane->first->nrequests == 0)
-        return TUTTI_OK;
-    if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL &&
-        !tutti__join_counts(&lanes->zeros, lanes->env->exec->size, r))
-        return TUTTI__AGAIN;
-    lane->counting = lane->first->counts;
-    if (lane->counting) {
-        tutti__operation_start_counts(&lane->op, &r->call, r->is_zero);
-    } else {
-        lane->with = (tutti__call_with_t){ .tag = TUTTI__TAG_BUCKET };
-        status = make_call(lanes, lane, &lane->with);
-        if (status != TUTTI_OK)
-            return status;
-        tutti__operation_start(&lane->op, &lane->call, &lane->with);
-    }
-    assert(!lane->running);
-    lane->begun_ns = tutti__stats_now(lanes->env->stats);
-    lane->op.bytes = tutti__bucket_bytes(lane->first);
-    lane->running = 1;
-    tutti__recorded_start(lanes, lane);
-    return TUTTI_OK;
-}
-
-static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
-{
-    tutti__bucket_t *bucket = lane->first;
-
-    assert(bucket != NULL && lane->op.at == TUTTI__AT_END);
-    assert(*count_of(lanes, lane) > 0);
-    assert(lanes->on_device >= bucket->on_device);
-    lane->first = bucket->next;
-    if (lane->first == NULL)
-        lane->last = NULL;
-    lane->running = 0;
-    tutti__record_stop(lanes->env->watch->record, lane->op.lane);
-    --*count_of(lanes, lane);
-    lanes->on_device -= bucket->on_device;
-    return bucket;
-}
-
-/* The first bucket of a lane leaves it. Its requests end, unless they continue elsewhere. */
-static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status,
-                   const char *text)
-{
-    tutti__bucket_t *bucket = take_first(lanes, lane);
-    tutti__request_t *next;
-
-    if (status == TUTTI_OK && bucket->nrequests > 1) {
-        tutti__pending_finish_list(lanes->pending, bucket->first);
-        bucket->first = NULL;
-    }
-    for (tutti__request_t *r = bucket->first; r != NULL && status != TUTTI__AGAIN; r = next) {
-        next = r->next;
-        tutti__pending_finish(lanes->pending, r, status, text);
-    }
-    if (tutti__agree_has_joined(lanes->agree))
-        atomic_store_explicit(&lanes->signals->moved_ns, tutti__now_ns(), memory_order_relaxed);
-    free(bucket);
-}
-
-/* Not all ranks have the tensors of a plan's bucket: each rank announces those that it has. */
-static void give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
-{
-    tutti__request_t *next;
-
-    tutti__operation_cancel(&lane->op);
-    tutti__mutex_lock(&lanes->pending->lock);
-    for (tutti__request_t *r = lane->first->first; r != NULL; r = next) {
-        next = r->next;
-        r->agreed = r->announced = 0;
-        r->lane = 0;
-        tutti__pending_queue(lanes->pending, r);
-    }
-    tutti__mutex_unlock(&lanes->pending->lock);
-    lanes->planned_ns = tutti__now_ns();
-    lanes->plan_returned++;
-    lanes->returned_plan = lane->first->plan;
-    finish(lanes, lane, TUTTI__AGAIN, NULL);
-}
-
-/* All ranks know that no rank can serve the bucket. */
-static void refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status)
-{
-    char text[TUTTI__ERROR_BYTES];
-    const tutti__request_t *r = lane->first->first;
-
-    if (lane->counting)
-        snprintf(text, sizeof(text), "tensor '%.200s': in %s %.200s", r->name,
-                 tutti__call_name(r->call.kind), tutti_last_error());
-    else if (is_ordered(lanes, lane))
-        snprintf(text, sizeof(text), "%.100s: %.400s", r->name, tutti_last_error());
-    else
-        snprintf(text, sizeof(text), "%s", tutti_last_error());
-    tutti__operation_cancel(&lane->op);
-    finish(lanes, lane, status, text);
-}
-
-/* ---- the exchange of counts ---- */
-
-/* Keep the counts that each rank gives to this rank: the third of the request's four arrays. */
-static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_t size)
-{
-    size_t *counts = r->arrays + 2 * (size_t)size;
-
-    for (uint32_t s = 0; s < size; s++)
-        counts[s] = (size_t)*tutti__exchange_from(x, size, s);
-    r->call.recvcounts = counts;
-}
-
-/* A rank has no buffer, because it did not know the size. So the bucket ends here, and each rank
-   announces the tensor again, as phase 1, when it has a buffer: no lane waits for a user. */
-static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__exchange_t *x)
-{
-    assert(r->phase == 0 && r->agreed);
-    if (r->counts_later)
-        keep_counts(r, x, lanes->env->exec->size);
-    r->agreed = r->announced = 0;
-    r->phase = 1;
-    if (r->is_zero) {
-        r->next = lanes->zeros;
-        lanes->zeros = r;
-        return;
-    }
-    tutti__mutex_lock(&lanes->pending->lock);
-    tutti__store_release(&r->counted, r->counts_later ? 1 : 2);
-    if (!r->counts_later)
-        tutti__pending_queue(lanes->pending, r);
-    tutti__mutex_unlock(&lanes->pending->lock);
-    tutti__pending_wake(lanes->pending);
-}
-
-/* ---- its end ---- */
-
-/* The operation is done, or there was none. */
-static void end_bucket(tutti__lanes_t *lanes, tutti__lane_t *lane)
-{
-    if (lane->running && !lane->counting)
-        tutti__lane_count(lanes, lane);
-    if (lane->running && lane->counting) {
-        lane->running = 0;
-        lane->first->counts = 0;
-        if (lane->op.exchange.all_know)
-            return; /* the data follow in the same lane at once */
-        next_phase(lanes, lane->first->first, &lane->op.exchange);
-        finish(lanes, lane, TUTTI__AGAIN, NULL);
-    } else if (lane->running && lane->op.is_queued) {
-        tutti__completion_add(&lanes->completions, take_first(lanes, lane));
-    } else {
-        if (is_planned(lanes, lane)) {
-            lanes->planned_ns = tutti__now_ns();
-            lanes->plan_served++;
-            tutti__stats_plan_hit(lanes->env->stats);
-            if (lane->is_packed)
-                tutti__fuse_packing.unpack(lane, &lane->op);
-        }
-        lanes->agreed_served += !is_compared(lanes, lane);
-        finish(lanes, lane, TUTTI_OK, NULL);
-    }
-}
-
-/* All is queued: an event stands behind the results. */
-static tutti_status_t record_result(tutti__lanes_t *lanes, const tutti__lane_t *lane)
-{
-    if (!lane->running || !lane->op.is_queued)
-        return TUTTI_OK;
-    return tutti__completion_record(&lanes->completions, lane->first,
-                                    lanes->env->exec->device->lane[lane - lanes->lane].up);
-}
-
-static void fail(tutti__lanes_t *lanes, const tutti__lane_t *lane, tutti_status_t status)
-{
-    char text[TUTTI__ERROR_BYTES];
-
-    snprintf(text, sizeof(text), "%s, tensor '%.100s': %.300s",
-             tutti__boot_rank_name(lanes->env->boot, lanes->env->exec->rank),
-             lane->first->first != NULL ? lane->first->first->name : "", tutti_last_error());
-    if (lane->running && !lane->counting && lane->call.on_device)
-        tutti__watch_fail(lanes->env->watch, status, text);
-    else
-        tutti__watch_end(lanes->env->watch, status, text);
 }
 
 /* ---- steps ---- */
@@ -532,7 +194,8 @@ static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t
 {
     tutti_status_t status;
 
-    if (TUTTI__UNLIKELY(is_compared(lanes, lane) && tutti__operation_is_barred(&lane->op)))
+    if (TUTTI__UNLIKELY(tutti__lane_is_compared(lanes, lane) &&
+                        tutti__operation_is_barred(&lane->op)))
         return TUTTI__AGAIN;
     status = tutti__operation_step(&lane->op);
     if (status == TUTTI__AGAIN && TUTTI__UNLIKELY(tutti__operation_awaits_left(&lane->op)))
@@ -558,7 +221,7 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
             *ret_left = 1;
             return moved;
         }
-        status = lane->running ? TUTTI_OK : start(lanes, lane);
+        status = lane->running ? TUTTI_OK : tutti__lane_start(lanes, lane);
         if (status == TUTTI_OK && lane->running)
             status = step_operation(lanes, lane);
         if (status == TUTTI__AGAIN) {
@@ -566,16 +229,16 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
             return moved | (lane->running && (uint32_t)lane->op.at != at);
         }
         if (status == TUTTI_OK)
-            status = record_result(lanes, lane);
+            status = tutti__lane_record_result(lanes, lane);
         moved = 1;
         if (status == TUTTI_OK)
-            end_bucket(lanes, lane);
-        else if (lane->running && lane->op.is_common && is_planned(lanes, lane))
-            give_back(lanes, lane);
+            tutti__lane_end(lanes, lane);
+        else if (lane->running && lane->op.is_common && tutti__lane_is_planned(lanes, lane))
+            tutti__lane_give_back(lanes, lane);
         else if (lane->running && lane->op.is_common)
-            refuse(lanes, lane, status);
+            tutti__lane_refuse(lanes, lane, status);
         else {
-            fail(lanes, lane, status);
+            tutti__lane_fail(lanes, lane, status);
             return 1;
         }
     }

@@ -18,6 +18,9 @@ libtutti_all_la_SOURCES += \
     %reldir%/help.c \
     %reldir%/join.c \
     %reldir%/join.h \
+    %reldir%/lane.h \
+    %reldir%/lane_end.c \
+    %reldir%/lane_start.c \
     %reldir%/lanes.c \
     %reldir%/lanes.h \
     %reldir%/nameless.c \

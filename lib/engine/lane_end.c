@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The end of a lane's first bucket: its requests end, or return to agreement. See lanes.c. */
+#include "engine/lane.h"
+
+#include "base/time.h"
+#include "engine/counted.h"
+#include "engine/fuse.h"
+#include "engine/recorded.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The counter of the buckets of a lane. */
+static uint32_t *count_of(tutti__lanes_t *lanes, const tutti__lane_t *lane)
+{
+    return tutti__lane_is_planned(lanes, lane)   ? &lanes->planned
+           : tutti__lane_is_ordered(lanes, lane) ? &lanes->ordered
+                                                 : &lanes->in_flight;
+}
+
+static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
+{
+    tutti__bucket_t *bucket = lane->first;
+
+    assert(bucket != NULL && lane->op.at == TUTTI__AT_END);
+    assert(*count_of(lanes, lane) > 0);
+    assert(lanes->on_device >= bucket->on_device);
+    lane->first = bucket->next;
+    if (lane->first == NULL)
+        lane->last = NULL;
+    lane->running = 0;
+    tutti__record_stop(lanes->env->watch->record, lane->op.lane);
+    --*count_of(lanes, lane);
+    lanes->on_device -= bucket->on_device;
+    return bucket;
+}
+
+/* The first bucket of a lane leaves it. Its requests end, unless they continue elsewhere. */
+static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status,
+                   const char *text)
+{
+    tutti__bucket_t *bucket = take_first(lanes, lane);
+    tutti__request_t *next;
+
+    if (status == TUTTI_OK && bucket->nrequests > 1) {
+        tutti__pending_finish_list(lanes->pending, bucket->first);
+        bucket->first = NULL;
+    }
+    for (tutti__request_t *r = bucket->first; r != NULL && status != TUTTI__AGAIN; r = next) {
+        next = r->next;
+        tutti__pending_finish(lanes->pending, r, status, text);
+    }
+    if (tutti__agree_has_joined(lanes->agree))
+        atomic_store_explicit(&lanes->signals->moved_ns, tutti__now_ns(), memory_order_relaxed);
+    free(bucket);
+}
+
+void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
+{
+    tutti__request_t *next;
+
+    tutti__operation_cancel(&lane->op);
+    tutti__mutex_lock(&lanes->pending->lock);
+    for (tutti__request_t *r = lane->first->first; r != NULL; r = next) {
+        next = r->next;
+        r->agreed = r->announced = 0;
+        r->lane = 0;
+        tutti__pending_queue(lanes->pending, r);
+    }
+    tutti__mutex_unlock(&lanes->pending->lock);
+    lanes->planned_ns = tutti__now_ns();
+    lanes->plan_returned++;
+    lanes->returned_plan = lane->first->plan;
+    finish(lanes, lane, TUTTI__AGAIN, NULL);
+}
+
+void tutti__lane_refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status)
+{
+    char text[TUTTI__ERROR_BYTES];
+    const tutti__request_t *r = lane->first->first;
+
+    if (lane->counting)
+        snprintf(text, sizeof(text), "tensor '%.200s': in %s %.200s", r->name,
+                 tutti__call_name(r->call.kind), tutti_last_error());
+    else if (tutti__lane_is_ordered(lanes, lane))
+        snprintf(text, sizeof(text), "%.100s: %.400s", r->name, tutti_last_error());
+    else
+        snprintf(text, sizeof(text), "%s", tutti_last_error());
+    tutti__operation_cancel(&lane->op);
+    finish(lanes, lane, status, text);
+}
+
+/* ---- the exchange of counts ---- */
+
+/* Keep the counts that each rank gives to this rank: the third of the request's four arrays. */
+static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_t size)
+{
+    size_t *counts = r->arrays + 2 * (size_t)size;
+
+    for (uint32_t s = 0; s < size; s++)
+        counts[s] = (size_t)*tutti__exchange_from(x, size, s);
+    r->call.recvcounts = counts;
+}
+
+/* A rank has no buffer, because it did not know the size. So the bucket ends here, and each rank
+   announces the tensor again, as phase 1, when it has a buffer: no lane waits for a user. */
+static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__exchange_t *x)
+{
+    assert(r->phase == 0 && r->agreed);
+    if (r->counts_later)
+        keep_counts(r, x, lanes->env->exec->size);
+    r->agreed = r->announced = 0;
+    r->phase = 1;
+    if (r->is_zero) {
+        r->next = lanes->zeros;
+        lanes->zeros = r;
+        return;
+    }
+    tutti__mutex_lock(&lanes->pending->lock);
+    tutti__store_release(&r->counted, r->counts_later ? 1 : 2);
+    if (!r->counts_later)
+        tutti__pending_queue(lanes->pending, r);
+    tutti__mutex_unlock(&lanes->pending->lock);
+    tutti__pending_wake(lanes->pending);
+}
+
+/* ---- its end ---- */
+
+void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane)
+{
+    if (lane->running && !lane->counting)
+        tutti__lane_count(lanes, lane);
+    if (lane->running && lane->counting) {
+        lane->running = 0;
+        lane->first->counts = 0;
+        if (lane->op.exchange.all_know)
+            return; /* the data follow in the same lane at once */
+        next_phase(lanes, lane->first->first, &lane->op.exchange);
+        finish(lanes, lane, TUTTI__AGAIN, NULL);
+    } else if (lane->running && lane->op.is_queued) {
+        tutti__completion_add(&lanes->completions, take_first(lanes, lane));
+    } else {
+        if (tutti__lane_is_planned(lanes, lane)) {
+            lanes->planned_ns = tutti__now_ns();
+            lanes->plan_served++;
+            tutti__stats_plan_hit(lanes->env->stats);
+            if (lane->is_packed)
+                tutti__fuse_packing.unpack(lane, &lane->op);
+        }
+        lanes->agreed_served += !tutti__lane_is_compared(lanes, lane);
+        finish(lanes, lane, TUTTI_OK, NULL);
+    }
+}
+
+tutti_status_t tutti__lane_record_result(tutti__lanes_t *lanes, const tutti__lane_t *lane)
+{
+    if (!lane->running || !lane->op.is_queued)
+        return TUTTI_OK;
+    return tutti__completion_record(&lanes->completions, lane->first,
+                                    lanes->env->exec->device->lane[lane - lanes->lane].up);
+}
+
+void tutti__lane_fail(tutti__lanes_t *lanes, const tutti__lane_t *lane, tutti_status_t status)
+{
+    char text[TUTTI__ERROR_BYTES];
+
+    snprintf(text, sizeof(text), "%s, tensor '%.100s': %.300s",
+             tutti__boot_rank_name(lanes->env->boot, lanes->env->exec->rank),
+             lane->first->first != NULL ? lane->first->first->name : "", tutti_last_error());
+    if (lane->running && !lane->counting && lane->call.on_device)
+        tutti__watch_fail(lanes->env->watch, status, text);
+    else
+        tutti__watch_end(lanes->env->watch, status, text);
+}
