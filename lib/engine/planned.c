@@ -5,7 +5,7 @@
  * agreement (lanes.c).
  *
  * This rank stops the plan
- *   if a tensor comes with other metadata, in a submission group, or as another call,
+ *   if a tensor comes with other metadata, in a submission group, or as a message,
  *   if a thread waits for a request that waits here, while no other request comes,
  *   if this rank joins,
  *   if a bucket makes no progress for long: agreement names the rank that is late.
@@ -303,7 +303,7 @@ void tutti__planned_free(tutti__plan_requests_t *p)
     p->bucket = NULL;
 }
 
-/* ---- patience ---- */
+/* ---- waiting too long ---- */
 
 void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request)
 {
