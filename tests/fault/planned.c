@@ -205,19 +205,19 @@ static int names_host(rank_t *self, const plan_t *plan, const char *error)
     return 0;
 }
 
-/* The error names the victim, and so does a warning before it if there was time for one. */
+/* The error of a death names the victim. Otherwise the error or a warning before it does: on a busy
+   machine a rank may reach its deadline before it knows more than that others have not reported. */
 static void check_words(rank_t *self, const plan_t *plan)
 {
     const char *error = tutti_last_error();
     char want[80];
 
     want_words(plan, want, sizeof(want));
-    if (strstr(error, want) == NULL && (dies(plan) || !names_host(self, plan, error)))
+    if (strstr(error, want) == NULL &&
+        (dies(plan) || (!names_host(self, plan, error) && !has_said(want))))
         ranks_fail(__FILE__, __LINE__, "rank %d: '%s' does not say '%s'", self->rank, error, want);
     if (!dies(plan) && strstr(error, "'tensor ") == NULL)
         ranks_fail(__FILE__, __LINE__, "rank %d: '%s' names no tensor", self->rank, error);
-    if (!dies(plan) && !has_said(want))
-        ranks_fail(__FILE__, __LINE__, "no rank warned that '%s'", want);
 }
 
 static void check_time(const plan_t *plan)
