@@ -31,11 +31,14 @@ top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
 
 builds=
 default="check asan tsan"
+cuda=--with-cuda-archs=75 # every later GPU takes it, too, and nvcc takes 2 seconds instead of 14
+asan_cuda=--without-cuda
 long=
 for argument; do
     case $argument in
     --long)
         long=-long
+        asan_cuda=$cuda
         default="check clang asan tsan dist install debian python"
         ;;
     check | clang | asan | tsan | dist | install | debian | python) builds="$builds $argument" ;;
@@ -177,12 +180,14 @@ if ! need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $TEST_PACKAGES || ! generate;
 fi
 for build in $builds; do
     case $build in
-    check) part check run_build check "check$long" --enable-werror --enable-debug ;;
+    check) part check run_build check "check$long" --enable-werror --enable-debug $cuda CFLAGS=-g1 ;;
     clang) command -v clang >/dev/null || { echo "== clang: there is none"; continue; }
         part clang run_build clang all-programs --enable-werror CC=clang CXX=clang++ ;;
     asan) [ -z "$long" ] && target=check-asan || target=check-long
-        part asan run_build asan $target --with-sanitizer=address,undefined CFLAGS="-O1 -g1" ;;
-    tsan) part tsan run_build tsan "check-tsan$long" --with-sanitizer=thread CFLAGS="-O1 -g1" ;;
+        part asan run_build asan $target --with-sanitizer=address,undefined $asan_cuda \
+            CFLAGS="-O1 -g1" ;;
+    tsan) part tsan run_build tsan "check-tsan$long" --with-sanitizer=thread --without-cuda \
+        CFLAGS="-O1 -g1" ;;
     dist) part dist run_build dist distcheck ;;
     install) part install run_script tests/install/prefix.sh ;;
     debian) part debian run_script tests/packaging/debian.sh ;;

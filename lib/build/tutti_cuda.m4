@@ -26,13 +26,13 @@ AC_DEFUN([TUTTI_CUDA_TRY],
     CPPFLAGS=$tutti_saved_CPPFLAGS
     AC_MSG_RESULT([${tutti_cuda_missing:+no: no }${tutti_cuda_missing:-yes}])])
 
-# TUTTI_CUDA_FIND_ARCHS: code for each architecture that this nvcc knows, and PTX of the last, which
-# the driver compiles for later ones.
+# TUTTI_CUDA_FIND_ARCHS: code for each of $with_cuda_archs that this nvcc knows, and PTX of the last,
+# which the driver compiles for later ones.
 AC_DEFUN([TUTTI_CUDA_FIND_ARCHS],
     [tutti_cuda_known=" $("$NVCC" --list-gpu-arch 2>/dev/null | tr '\n' ' ')"
     CUDA_ARCHS=
     NVCC_ARCHS=
-    for tutti_arch in 70 75 80 86 89 90
+    for tutti_arch in $with_cuda_archs
     do
         AS_CASE([$tutti_cuda_known], [*" compute_$tutti_arch "*],
             [AS_VAR_APPEND([CUDA_ARCHS], ["${CUDA_ARCHS:+ }$tutti_arch"])
@@ -43,7 +43,7 @@ AC_DEFUN([TUTTI_CUDA_FIND_ARCHS],
     AS_IF([test -n "$CUDA_ARCHS"],
         [AS_VAR_APPEND([NVCC_ARCHS],
             [" -gencode arch=compute_$tutti_last_arch,code=compute_$tutti_last_arch"])],
-        [tutti_cuda_missing="architecture that $NVCC knows"])])
+        [tutti_cuda_missing="architecture of $with_cuda_archs that $NVCC knows"])])
 
 # The headers are taken as a system's: warnings in there are not ours.
 AC_DEFUN([TUTTI_CUDA],
@@ -51,6 +51,12 @@ AC_DEFUN([TUTTI_CUDA],
         [AS_HELP_STRING([--with-cuda=DIR],
             [auto, yes, no, or where CUDA is installed @<:@auto@:>@])],
         [], [with_cuda=auto])
+    AC_ARG_WITH([cuda-archs],
+        [AS_HELP_STRING([--with-cuda-archs=LIST],
+            [the GPUs to compile for, as compute capabilities without the dot; newer ones compile
+            when they start @<:@70,75,80,86,89,90@:>@])],
+        [], [with_cuda_archs=70,75,80,86,89,90])
+    with_cuda_archs=$(echo "$with_cuda_archs" | tr , ' ')
     AC_ARG_VAR([NVCC], [compiler of the kernels for GPUs])
     AC_ARG_VAR([NVCCFLAGS], [its flags])
     tutti_cuda_missing=
