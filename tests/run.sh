@@ -180,7 +180,7 @@ if ! need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $TEST_PACKAGES || ! generate;
 fi
 for build in $builds; do
     case $build in
-    check) part check run_build check "check$long" --enable-werror --enable-debug $cuda CFLAGS=-g1 ;;
+    check) part check run_build check "check$long" --enable-werror --enable-debug $cuda ;;
     clang) command -v clang >/dev/null || { echo "== clang: there is none"; continue; }
         part clang run_build clang all-programs --enable-werror CC=clang CXX=clang++ ;;
     asan) [ -z "$long" ] && target=check-asan || target=check-long
