@@ -448,7 +448,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
             if (status != TUTTI__AGAIN)
                 return status;
             blocked = 1;
-            polled |= tutti__run_polls_sends(run, here.peer);
+            polled |= tutti__run_polls_sends(run, &run->stream[s], here.peer);
             if (here.peer >= 0) {
                 places++;
                 /* A place with a word goes first: see exec.h. */

@@ -71,8 +71,8 @@ tutti_status_t tutti__run_end_send_of(tutti__run_t *run, uint32_t chan, tutti__h
 tutti_status_t tutti__run_end_all_sends(tutti__run_t *run, tutti__hint_t *hint);
 tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t *st,
                                        const tutti__op_t *op, tutti__hint_t *hint);
-/* Has a stream that waits for this peer polled the SENDs as well? */
-int tutti__run_polls_sends(const tutti__run_t *run, int32_t peer);
+/* Has a stream that is blocked, and waits for this peer, polled the SENDs as well? */
+int tutti__run_polls_sends(const tutti__run_t *run, const tutti__stream_t *st, int32_t peer);
 /* All streams are blocked, and none has polled the SENDs, of which there are some. */
 tutti_status_t tutti__run_poll_sends(tutti__run_t *run);
 /* The run has failed. */

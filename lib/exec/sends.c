@@ -158,11 +158,13 @@ tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t 
     return status;
 }
 
-int tutti__run_polls_sends(const tutti__run_t *run, int32_t peer)
+/* A node operation waits for words in shared memory, and polls no transport. */
+int tutti__run_polls_sends(const tutti__run_t *run, const tutti__stream_t *st, int32_t peer)
 {
     tutti__xport_t *const *xport = run->env->xport;
 
     return run->sending != TUTTI__NO_SEND && peer >= 0 &&
+           run->sched->ops[st->pc].kind <= TUTTI__RECV_REDUCE &&
            xport[peer] == xport[run->ends[run->sending].key.peer];
 }
 
