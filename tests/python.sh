@@ -70,9 +70,9 @@ from_pypi() {
 
 install_torch() {
     from_pypi "torch $torch" --no-deps "torch==$torch" || return
-    # numpy has to fit versions that are older than its newest.
+    # numpy has to fit versions that are older than its newest. torch's own tests need expecttest.
     from_pypi "packages for torch" typing-extensions filelock sympy networkx jinja2 fsspec ninja \
-        setuptools
+        setuptools expecttest
 }
 
 make_environment() {

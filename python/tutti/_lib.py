@@ -234,7 +234,8 @@ class Stats(_Sized):
                 ("exposed_ns", c_uint64), ("in_flight_ns", c_uint64), ("hidden_ns", c_uint64),
                 ("direct", StatsCount * 32), ("async", StatsCount * 32),
                 ("direct_ns", StatsHistogram), ("async_ns", StatsHistogram),
-                ("direct_bytes", StatsHistogram), ("async_bytes", StatsHistogram)]
+                ("direct_bytes", StatsHistogram), ("async_bytes", StatsHistogram),
+                ("plan_in_place", c_uint64)]
 
 
 class StatsPart(_Sized):
@@ -325,7 +326,8 @@ _PROTOTYPES: Dict[str, Tuple[str, str]] = {
     "tutti_trace_start": ("i", "s"), "tutti_trace_stop": ("i", ""),
     "tutti_allreduce_scaled": ("i", "ppziiddp"),
     "tutti_submit": ("i", "pzpp"), "tutti_persistent_create": ("i", "ppp"),
-    "tutti_start": ("i", "p"), "tutti_request_free": ("i", "p"), "tutti_test": ("i", "pp"),
+    "tutti_start": ("i", "p"), "tutti_start_all": ("i", "pz"), "tutti_request_free": ("i", "p"),
+    "tutti_test": ("i", "pp"),
     "tutti_wait": ("i", "pi"), "tutti_wait_all": ("i", "pzi"), "tutti_wait_any": ("i", "pzip"),
     "tutti_request_recvcounts": ("i", "pip"), "tutti_request_receive": ("i", "ppp"),
     "tutti_join": ("i", "pp"),

@@ -24,6 +24,7 @@ on 500 mpi 1 1
 on 300 mpi 2 1
 on 200 mpi 1 1 1
 if is_long "100,000 calls; other hosts; over UCX"; then
+    limit=300
     on 40000 mpi 1 1
     on 20000 mpi 2 2
     on 20000 mpi 1 2 2

@@ -33,6 +33,17 @@ def losses(name: str, backend: str) -> List[float]:
     return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", done.stdout)]
 
 
+def losses_of_gloo(name: str) -> List[float]:
+    """The same with gloo, whose threads sometimes abort a process at its end."""
+    for _ in range(2):
+        try:
+            return losses(name, "gloo")
+        except AssertionError as error:
+            if "terminate called without an active exception" not in str(error):
+                raise
+    return losses(name, "gloo")
+
+
 def main() -> int:
     """Returns the exit status. Arguments choose examples."""
     if torch_ranks.MISSING:
@@ -42,7 +53,7 @@ def main() -> int:
         mine = losses(name, "tutti")
         assert len(mine) == 3 and mine[2] < 0.5 * mine[0], mine
         if name != "powersgd":  # gloo fails with several buckets
-            theirs = losses(name, "gloo")
+            theirs = losses_of_gloo(name)
             assert all(abs(a - b) < 0.01 * max(1, b) for a, b in zip(mine, theirs)), (mine, theirs)
         print("%s: %s" % (name, mine), flush=True)
     return 0
