@@ -34,7 +34,8 @@
  *   as soon as this rank has submitted its tensors. This changes no result. A tensor that changes
  *   or is left out ends the plan: the ranks agree again, and learn again. Only allreduce,
  *   reduce_scatter and allgather of host memory that are not submitted in groups are planned.
- *   TUTTI_PLANS=0 turns plans off.
+ *   TUTTI_PLANS=0 turns plans off. Tensors that are reduced in place, and follow each other without
+ *   gaps in memory from tutti_mem_alloc, are not copied.
  *
  * Calls without a name
  *   With name NULL, calls are matched by their order instead, as direct calls are: the n-th

@@ -94,18 +94,15 @@ typedef struct {
     /* Bytes of operations. */
     tutti_stats_histogram_t direct_bytes;
     tutti_stats_histogram_t async_bytes;
+    /* Of plan_hits, those of several tensors that were reduced where they are, and not packed: see
+       the plans in async.h. */
+    uint64_t plan_in_place;
 } tutti_stats_t;
 
 #define TUTTI_STATS_INIT                                                                           \
     {                                                                                              \
         sizeof(tutti_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { { 0, 0 } }, \
-            { { 0, 0 } }, { 0, 0, { 0 } }, { 0, 0, { 0 } }, { 0, 0, { 0 } },                       \
-        {                                                                                          \
-            0, 0,                                                                                  \
-            {                                                                                      \
-                0                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+            { { 0, 0 } }, { 0, 0, { 0 } }, { 0, 0, { 0 } }, { 0, 0, { 0 } }, { 0, 0, { 0 } }, 0    \
     }
 
 /* The operations of one kind of call that one algorithm served over one transport. Initialise with

@@ -76,6 +76,9 @@ typedef struct {
 typedef struct {
     tutti__metadata_t metadata;
     uint32_t bucket; /* from 0, ascending */
+    /* 1: on rank 0 the tensors of this bucket follow each other in memory. Its ranks lay it out
+       without gaps, so that it need not be packed there. */
+    uint8_t is_adjacent;
 } tutti__planned_t;
 
 /* The callbacks. Pointers in their arguments are valid during the call only. */
@@ -141,9 +144,10 @@ void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, c
                           size_t bytes);
 
 /* The coordinator, before each plain submission of this rank; nothing elsewhere: learn a plan.
-   may_begin: no bucket of an earlier plan is in flight on this rank. */
+   place: the address of a tensor that is reduced in place, without factors; otherwise 0. may_begin:
+   no bucket of an earlier plan is in flight on this rank. */
 void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes,
-                        const tutti__metadata_t *metadata, int may_begin);
+                        const tutti__metadata_t *metadata, uint64_t place, int may_begin);
 /* A thread of this rank has begun to wait for a tensor. */
 void tutti__agree_waited(tutti__agree_t *agree);
 /* This rank's program has left the plan, or some rank does not go on. Later calls of a plan do

@@ -9,6 +9,9 @@
  * A bucket never contains tensors from before and after a wait of the program: the program may wait
  * for the bucket there. A plan that is stopped because a rank deviated soon makes `need` grow, so a
  * program whose steps differ costs little.
+ *
+ * Tensors of a bucket that follow each other in rank 0's memory are put into this order. The bucket
+ * has no gaps then, and a rank with the same order in its memory need not pack it.
  */
 #include "agree/plan.h"
 
@@ -210,6 +213,45 @@ static void order_buckets(tutti__laid_t *laid, uint32_t n, uint32_t nbuckets, ui
     qsort(laid, n, sizeof(*laid), by_bucket);
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const tutti__laid_t *x = a, *y = b;
+
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* The n tensors of one bucket: if they follow each other in memory, bring them into this order. */
+static void order_by_place(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n)
+{
+    int are_adjacent = n > 1;
+
+    for (uint32_t i = 0; i < n; i++)
+        laid[i].place = learn->known[laid[i].tensor].place;
+    qsort(laid, n, sizeof(*laid), by_place);
+    for (uint32_t i = 0; i < n; i++) {
+        const tutti__metadata_t *m = &learn->known[laid[i].tensor].metadata;
+        uint64_t end = laid[i].place + m->count * tutti_dtype_bytes(m->dtype);
+
+        are_adjacent &= laid[i].place != 0 && (i + 1 == n || laid[i + 1].place == end);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        laid[i].is_adjacent = (uint8_t)are_adjacent;
+    if (!are_adjacent)
+        qsort(laid, n, sizeof(*laid), by_bucket);
+}
+
+static void order_tensors(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n)
+{
+    uint32_t first = 0;
+
+    for (uint32_t i = 1; i <= n; i++) {
+        if (i < n && laid[i].bucket == laid[first].bucket)
+            continue;
+        order_by_place(learn, laid + first, i - first);
+        first = i;
+    }
+}
+
 /* Without memory there is no plan. */
 tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n, uint32_t size,
                                     uint64_t plan_bytes)
@@ -224,10 +266,11 @@ tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n, uin
     }
     for (uint32_t i = 0; i < learn->names.n; i++)
         if (tutti__learn_is_regular(learn, &learn->known[i]))
-            laid[at++] = (tutti__laid_t){ learn->known[i].position, i, 0 };
+            laid[at++] = (tutti__laid_t){ .position = learn->known[i].position, .tensor = i };
     assert(at == n);
     qsort(laid, n, sizeof(*laid), by_position);
     order_buckets(laid, n, lay_out(learn, laid, n, size, plan_bytes), number);
+    order_tensors(learn, laid, n);
     free(number);
     return laid;
 }
@@ -248,7 +291,7 @@ void tutti__learn_next_step(tutti__learn_t *learn)
 }
 
 void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
-                       const tutti__metadata_t *metadata)
+                       const tutti__metadata_t *metadata, uint64_t place)
 {
     int is_new, is_same;
     tutti__known_t *known;
@@ -263,6 +306,7 @@ void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
     known->streak = is_same ? known->streak + 1 : 1;
     known->after_wait = (uint8_t)(learn->has_waited | (is_same && known->after_wait));
     known->metadata = *metadata;
+    known->place = place;
     known->last_step = learn->step;
     known->position = learn->position++;
     learn->has_waited = 0;

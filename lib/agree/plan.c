@@ -87,7 +87,7 @@ static int keep(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *nam
         plan->tensor = tensor;
         plan->room = room;
     }
-    tensor[plan->names.n] = (tutti__planned_t){ msg->metadata, msg->bucket };
+    tensor[plan->names.n] = (tutti__planned_t){ msg->metadata, msg->bucket, msg->is_adjacent };
     return tutti__tensor_names_add(&plan->names, name, msg->name_bytes, hash) >= 0;
 }
 
@@ -175,6 +175,7 @@ static void send_plan(tutti__agree_t *a, const tutti__laid_t *laid, uint32_t n)
                                   .bucket = laid[i].bucket,
                                   .first = i == 0,
                                   .last = i == n - 1,
+                                  .is_adjacent = laid[i].is_adjacent,
                                   .name_bytes = (uint8_t)learn->names.name[t].bytes };
 
         learn->known[t].is_planned = 1;
@@ -203,13 +204,13 @@ static void end_step(tutti__agree_t *a, int may_begin)
 }
 
 void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes,
-                        const tutti__metadata_t *metadata, int may_begin)
+                        const tutti__metadata_t *metadata, uint64_t place, int may_begin)
 {
     if (a->env.parent >= 0 || a->env.size == 1 || a->env.plan_bytes == 0 || a->departed || a->ended)
         return;
     if (tutti__learn_ends_step(&a->learn, name, bytes))
         end_step(a, may_begin);
-    tutti__learn_note(&a->learn, name, bytes, metadata);
+    tutti__learn_note(&a->learn, name, bytes, metadata, place);
 }
 
 void tutti__agree_waited(tutti__agree_t *a)

@@ -14,7 +14,8 @@ typedef struct {
     uint32_t number; /* of the plan */
     uint32_t bucket; /* from 0, ascending */
     uint8_t first, last;
-    uint8_t name_bytes, unused[5];
+    uint8_t is_adjacent; /* see tutti__planned_t */
+    uint8_t name_bytes, unused[4];
 } tutti__plan_msg_t;
 
 /* PLAN_STOP, PLAN_STOPPED, PLAN_END */
@@ -50,6 +51,7 @@ typedef struct {
 /* A tensor that rank 0's program submits. */
 typedef struct {
     tutti__metadata_t metadata;
+    uint64_t place; /* address in the last step; 0: none, see tutti__agree_learn */
     uint32_t first_step, last_step;
     uint32_t position;  /* in the last step */
     uint32_t streak;    /* of steps up to the last step */
@@ -82,6 +84,8 @@ void tutti__plan_clear(tutti__plan_t *plan);
 typedef struct {
     uint32_t position, tensor; /* index of the name */
     uint32_t bucket;
+    uint64_t place;
+    uint8_t is_adjacent; /* see tutti__planned_t */
 } tutti__laid_t;
 
 /* learn.c */
@@ -90,7 +94,7 @@ int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t
 void tutti__learn_next_step(tutti__learn_t *learn);
 /* Rank 0's program submits a tensor. */
 void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
-                       const tutti__metadata_t *metadata);
+                       const tutti__metadata_t *metadata, uint64_t place);
 /* Was the tensor equal in the last `need` steps? */
 int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);
 /* How many regular tensors there are; 0 if others are young. *ret_more: some are in no plan. */

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/time.h"
 #include "engine/counted.h"
+#include "engine/fuse.h"
 #include "engine/join.h"
 
 #include <assert.h>
@@ -18,6 +19,11 @@
 #include <string.h>
 
 /* ---- in ---- */
+
+static uint64_t place_of(const tutti__request_t *request)
+{
+    return tutti__fuse_can_join(request) ? (uint64_t)(uintptr_t)request->call.recvbuf : 0;
+}
 
 /*
  * Rank 0: a plan may begin. A request that returns from a plan is no news: it would end the step,
@@ -34,7 +40,7 @@ static void learn(tutti__agreement_t *a, tutti__request_t *request,
     a->waits = request->waits;
     if (request->group.size == 0 && request->phase == 0)
         tutti__agree_learn(a->agree, request->name, request->name_bytes, metadata,
-                           a->lanes->planned == 0);
+                           place_of(request), a->lanes->planned == 0);
 }
 
 static void submit(tutti__agreement_t *a, tutti__request_t *request)

@@ -12,6 +12,7 @@ struct tutti__bucket {
     uint32_t number;
     uint32_t nrequests; /* 0: the bucket does not concern this rank */
     uint32_t plan;      /* of this plan; 0: of none */
+    int is_tight;       /* packed without gaps; see tutti__planned_t */
     int counts;         /* exchange the counts first */
     uint32_t on_device; /* 1: its tensors are device memory */
     int joined;         /* some ranks have joined, and make zero contributions */

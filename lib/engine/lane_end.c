@@ -144,7 +144,8 @@ void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane)
         if (tutti__lane_is_planned(lanes, lane)) {
             lanes->planned_ns = tutti__now_ns();
             lanes->plan_served++;
-            tutti__stats_plan_hit(lanes->env->stats);
+            tutti__stats_plan_hit(lanes->env->stats,
+                                  lane->first->nrequests > 1 && !lane->is_packed);
             if (lane->is_packed)
                 tutti__fuse_packing.unpack(lane, &lane->op);
         }

@@ -108,7 +108,9 @@ static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *
         lane->with.tag = TUTTI__TAG_BUCKET;
         lane->with.signature = (uint32_t)tutti__hash(&bucket->number, sizeof(bucket->number));
         lane->call = *call;
-        lane->is_packed = bucket->nrequests > 1 || call->prescale != 1 || call->postscale != 1;
+        lane->is_packed =
+            (bucket->nrequests > 1 && !tutti__fuse_call_in_place(lane, &lane->call)) ||
+            call->prescale != 1 || call->postscale != 1;
     }
     if (lane->is_packed) {
         status = tutti__fuse_call(lane, &lane->call);

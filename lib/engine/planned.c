@@ -64,6 +64,7 @@ static int start_next(tutti__plan_requests_t *p)
     }
     bucket->number = (uint32_t)p->started++;
     bucket->plan = p->plan.number;
+    bucket->is_tight = its->is_tight;
     for (uint32_t i = its->first; i < its->first + its->ntensors; i++) {
         tutti__store_release(&p->request[i]->waits_in_plan, 0);
         tutti__bucket_add(bucket, p->request[i]);
@@ -173,6 +174,7 @@ static void lay_out(tutti__plan_requests_t *p)
         if (bucket->ntensors++ == 0)
             bucket->first = i;
         bucket->missing++;
+        bucket->is_tight = p->plan.tensor[i].is_adjacent;
     }
 }
 

@@ -15,6 +15,7 @@ typedef enum {
 typedef struct {
     uint32_t first, ntensors;
     uint32_t missing; /* tensors that this rank has not submitted in this step */
+    int is_tight;     /* see tutti__planned_t, is_adjacent */
 } tutti__planned_bucket_t;
 
 typedef struct {

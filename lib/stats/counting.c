@@ -229,10 +229,12 @@ void tutti__stats_plan_step(tutti__stats_t *stats)
         tutti__stats_add(&stats->plan_steps, 1);
 }
 
-void tutti__stats_plan_hit(tutti__stats_t *stats)
+void tutti__stats_plan_hit(tutti__stats_t *stats, int is_in_place)
 {
-    if (stats != NULL)
-        tutti__stats_add(&stats->plan_hits, 1);
+    if (stats == NULL)
+        return;
+    tutti__stats_add(&stats->plan_hits, 1);
+    tutti__stats_add(&stats->plan_in_place, is_in_place != 0);
 }
 
 void tutti__stats_plan_break(tutti__stats_t *stats)

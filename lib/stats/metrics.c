@@ -129,6 +129,8 @@ static const struct {
             other_messages_sent),
     COUNTER("tutti_plan_steps_total", "Steps of learned plans.", plan_steps),
     COUNTER("tutti_plan_hits_total", "Buckets begun by a learned plan.", plan_hits),
+    COUNTER("tutti_plan_in_place_total",
+            "Buckets of a learned plan whose tensors were reduced where they are.", plan_in_place),
     COUNTER("tutti_plan_breaks_total", "Learned plans given up.", plan_breaks),
     SECONDS("tutti_exposed_seconds_total",
             "Time in which the program was in direct calls or waited for requests.", exposed_ns),

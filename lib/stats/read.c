@@ -63,6 +63,7 @@ void tutti__stats_read(tutti__stats_t *stats, tutti_stats_t *ret_stats)
     all.plan_steps = get(&stats->plan_steps);
     all.plan_hits = get(&stats->plan_hits);
     all.plan_breaks = get(&stats->plan_breaks);
+    all.plan_in_place = get(&stats->plan_in_place);
     if (stats->is_timed)
         tutti__phase_read(&stats->phases, &all);
     for (int i = 0; i < TUTTI_STATS_CALLS; i++)

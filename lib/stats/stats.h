@@ -82,7 +82,7 @@ struct tutti__stats {
     tutti__stats_histogram_t async_bytes;
     tutti__word64_t buckets, bucket_tensors, bucket_bytes;
     tutti__word64_t announcements, bucket_messages, other_messages;
-    tutti__word64_t plan_steps, plan_hits, plan_breaks;
+    tutti__word64_t plan_steps, plan_hits, plan_breaks, plan_in_place;
     tutti__stats_phases_t phases;
 
     /* output.c */
@@ -146,7 +146,8 @@ void tutti__stats_other_message(tutti__stats_t *stats);
 /* The owner of the token: a step of a learned plan has begun; a bucket began by the plan alone; a
    plan was given up. */
 void tutti__stats_plan_step(tutti__stats_t *stats);
-void tutti__stats_plan_hit(tutti__stats_t *stats);
+/* is_in_place: several tensors, and none was packed. */
+void tutti__stats_plan_hit(tutti__stats_t *stats, int is_in_place);
 void tutti__stats_plan_break(tutti__stats_t *stats);
 
 /* ---- reading: any thread ---- */

@@ -97,14 +97,15 @@ static void put_rest(tutti__stats_text_t *text, const tutti_stats_t *s)
     char exposed[24], in_flight[24], hidden[24];
 
     if (s->requests > 0)
-        tutti__stats_append(
-            text,
-            "  requests: %" PRIu64 " submitted, %" PRIu64 " failed; buckets: %" PRIu64
-            " of %" PRIu64 " tensors\n"
-            "  messages sent: %" PRIu64 " announcements, %" PRIu64 " about buckets, %" PRIu64
-            " others; plans: %" PRIu64 " hits, %" PRIu64 " breaks\n",
-            s->requests, s->failed, s->buckets, s->bucket_tensors, s->announcements_sent,
-            s->bucket_messages_sent, s->other_messages_sent, s->plan_hits, s->plan_breaks);
+        tutti__stats_append(text,
+                            "  requests: %" PRIu64 " submitted, %" PRIu64
+                            " failed; buckets: %" PRIu64 " of %" PRIu64 " tensors\n"
+                            "  messages sent: %" PRIu64 " announcements, %" PRIu64
+                            " about buckets, %" PRIu64 " others; plans: %" PRIu64 " hits (%" PRIu64
+                            " in place), %" PRIu64 " breaks\n",
+                            s->requests, s->failed, s->buckets, s->bucket_tensors,
+                            s->announcements_sent, s->bucket_messages_sent, s->other_messages_sent,
+                            s->plan_hits, s->plan_in_place, s->plan_breaks);
     if (s->times)
         tutti__stats_append(text,
                             "  communication: exposed %s (the program waited), in flight %s, "

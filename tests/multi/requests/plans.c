@@ -32,7 +32,8 @@ typedef struct {
     uint64_t common; /* random numbers, equal on all ranks */
     uint64_t own;
     int steps;
-    float *x[MOST];
+    float *x[MOST], *apart[MOST];
+    float *block; /* of all tensors, one after the other */
     tutti_request_t *request[MOST];
 } program_t;
 
@@ -186,6 +187,7 @@ static void deviate(program_t *p, tensor_t *tensor, int n)
         break;
     case 2:
         tensor[t].count = 1 + random_below(&p->common, LONGEST);
+        p->x[t] = p->apart[t];
         break;
     case 3:
         if (tensor[t].count > 1 && p->self->size > 1)
@@ -197,6 +199,7 @@ static void deviate(program_t *p, tensor_t *tensor, int n)
         break;
     case 5:
         tensor[t].is_gathered = 1;
+        p->x[t] = p->apart[t];
         break;
     default:
         snprintf(tensor[t].name, sizeof(tensor[t].name), "extra %d",
@@ -209,15 +212,31 @@ static void open_program(program_t *p, rank_t *self, uint64_t seed)
 {
     *p = (program_t){ .self = self, .common = seed, .own = seed * 31 + (unsigned)self->rank };
     for (int t = 0; t < MOST; t++) {
-        p->x[t] = calloc((size_t)self->size * (LONGEST + 1), sizeof(float));
+        p->x[t] = p->apart[t] = calloc((size_t)self->size * (LONGEST + 1), sizeof(float));
         CHECK(p->x[t] != NULL);
     }
+    CHECK_OK(tutti_mem_alloc(self->comm, (size_t)self->size * MOST * (LONGEST + 1) * sizeof(float),
+                             (void **)&p->block));
 }
 
 static void close_program(program_t *p)
 {
     for (int t = 0; t < MOST; t++)
-        free(p->x[t]);
+        free(p->apart[t]);
+    CHECK_OK(tutti_mem_free(p->self->comm, p->block));
+}
+
+/* Each tensor has its own memory, or all follow each other; a rank's own choice. */
+static void place(program_t *p, const tensor_t *tensor, int n)
+{
+    int are_apart = random_below(&p->own, 4) == 0;
+    float *at = p->block;
+
+    for (int t = 0; t < n; t++) {
+        p->x[t] = are_apart ? p->apart[t] : at;
+        at += tensor[t].count * (tensor[t].is_gathered ? (size_t)p->self->size : 1) +
+              (random_below(&p->own, 40) == 0);
+    }
 }
 
 static int tensors_of(program_t *p, tensor_t *tensor)
@@ -231,6 +250,7 @@ static int tensors_of(program_t *p, tensor_t *tensor)
                                 .is_gathered = random_below(&p->common, 8) == 0 };
         snprintf(tensor[t].name, sizeof(tensor[t].name), "tensor %d", t);
     }
+    place(p, tensor, n);
     return n;
 }
 
@@ -240,15 +260,18 @@ static void random_steps(rank_t *self)
     program_t p;
     tensor_t model[MOST], tensor[MOST];
     const int *steps = self->arg;
+    float *x[MOST];
 
     open_program(&p, self, 7 + (unsigned)*steps);
     for (int step = 0, n = 0; step < *steps; step++) {
         if (n == 0 || random_below(&p.common, 40) == 0)
             n = tensors_of(&p, model);
         memcpy(tensor, model, sizeof(tensor));
+        memcpy(x, p.x, sizeof(x));
         if (random_below(&p.common, 6) == 0)
             deviate(&p, tensor, n);
         run_step(&p, tensor, n, step);
+        memcpy(p.x, x, sizeof(x));
     }
     close_program(&p);
     if (getenv("SHOW"))
@@ -359,6 +382,55 @@ static void leaves_some(rank_t *self)
     CHECK(tutti__now_ns() - began < 20000000000u);
 }
 
+/* Tensors that follow each other in shared memory are reduced there, on the ranks where they do,
+   and nothing beside them is touched. Steps go through the memory from its end. */
+static void adjacent(rank_t *self)
+{
+    enum {
+        N = 9,
+        GUARD = 3
+    };
+    const tutti_async_options_t *none = NULL;
+    tutti_stats_t stats = TUTTI_STATS_INIT;
+    tutti_request_t *request[N];
+    int is_apart = self->rank % 2, is_own = self->rank % 4 == 2;
+    float *block, *x[N], *at, own[1000];
+
+    CHECK_OK(tutti_mem_alloc(self->comm, sizeof(own), (void **)&block));
+    at = is_own ? own : block;
+    for (int t = 0; t < N; t++) {
+        x[t] = at + GUARD;
+        at += 1 + 7 * t + is_apart;
+    }
+    for (int step = 0; step < 12; step++) {
+        x[0][-1] = at[GUARD] = 77;
+        for (int t = N; t-- > 0;) {
+            size_t count = (size_t)(1 + 7 * t);
+            char name[16];
+
+            snprintf(name, sizeof(name), "adjacent %d", t);
+            for (size_t i = 0; i < count; i++)
+                x[t][i] = element(self->rank, t, step, i);
+            if (is_apart)
+                x[t][count] = 77;
+            CHECK_OK(tutti_allreduce_async(name, x[t], x[t], count, TUTTI_FLOAT32, TUTTI_SUM,
+                                           self->comm, none, &request[t]));
+        }
+        CHECK_OK(tutti_wait_all(request, N, -1));
+        for (int t = 0; t < N; t++) {
+            for (int i = 0; i < 1 + 7 * t; i++)
+                CHECK_INT(x[t][i], sum(self->size, t, step, (size_t)i));
+            CHECK(!is_apart || x[t][1 + 7 * t] == 77);
+        }
+        CHECK(x[0][-1] == 77 && at[GUARD] == 77);
+    }
+    CHECK_OK(tutti_comm_get_stats(self->comm, &stats));
+    if (self->size > 1)
+        CHECK_INT(stats.plan_in_place > 0, !is_apart && !is_own);
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_mem_free(self->comm, block));
+}
+
 int main(void)
 {
     static const char *const hosts[] = { NULL, "aabb", "abc", "aab" };
@@ -369,6 +441,8 @@ int main(void)
         job_t job = { .size = sizes[i], .threads = !ranks_can_fork(), .timeout_s = 240 };
 
         job.fn = steady;
+        RUN_JOB(failures, &job);
+        job.fn = adjacent;
         RUN_JOB(failures, &job);
         job.fn = joins;
         RUN_JOB(failures, &job);
@@ -390,6 +464,8 @@ int main(void)
                       .timeout_s = 240 };
 
         job.fn = steady;
+        RUN_JOB(failures, &job);
+        job.fn = adjacent;
         RUN_JOB(failures, &job);
         job.fn = random_steps;
         job.arg = i == 1 ? &many : &few;

@@ -103,6 +103,20 @@ int planned_take(rank_state_t *me, uint32_t t, int is_plain)
 
 /* ---- the callbacks ---- */
 
+/* Tensors that are adjacent on rank 0 are marked. `its` is not the first of its bucket. */
+static void check_adjacent(const rank_state_t *me, const tutti__planned_t *its, uint32_t i)
+{
+    const planned_t *p = &me->plan;
+    world_t *w = me->world;
+    uint64_t end = world_place(w, tensor_at(p, i - 1)) +
+                   its[-1].metadata.count * tutti_dtype_bytes(its[-1].metadata.dtype);
+
+    if (its->is_adjacent != its[-1].is_adjacent ||
+        (its->is_adjacent && world_place(w, tensor_at(p, i)) != end))
+        world_complain(w, "tensor %u of a plan is marked as adjacent", i);
+    w->adjacent += its->is_adjacent;
+}
+
 /* All ranks have received the same plan. Its buckets keep to the limit. */
 static void check_plan(const rank_state_t *me)
 {
@@ -125,6 +139,8 @@ static void check_plan(const rank_state_t *me)
         if (!is_first && bytes > w->plan_bytes)
             world_complain(w, "bucket %u of a plan has %llu bytes", its->bucket,
                            (unsigned long long)bytes);
+        if (!is_first)
+            check_adjacent(me, its, i);
         if (of_0.number == p->plan.number && of_0.ntensors == p->plan.ntensors &&
             (tensor_at(p, i) != (uint32_t)(*tutti__tensor_names_text(of_0.names, i) - '0') ||
              its->bucket != of_0.tensor[i].bucket ||

@@ -32,7 +32,7 @@ typedef struct {
 } program_t;
 
 /* Of all seeds. */
-static uint64_t plans, served, returned, steady, of_agreement;
+static uint64_t plans, served, returned, steady, of_agreement, adjacent;
 
 /* ---- programs ---- */
 
@@ -359,6 +359,7 @@ static int run_seed(uint64_t seed)
     returned += w->returned;
     of_agreement += w->rank[0].nserved;
     steady += (uint64_t)p->has_plan;
+    adjacent += w->adjacent;
     world_close(w);
     free(p);
     return failed;
@@ -367,14 +368,17 @@ static int run_seed(uint64_t seed)
 /* The plans of many seeds are not few. */
 static int has_plans(uint64_t seeds)
 {
-    int enough = plans > seeds / 2 && served > seeds && returned > seeds / 10 && steady > seeds / 8;
+    int enough = plans > seeds / 2 && served > seeds && returned > seeds / 10 &&
+                 steady > seeds / 8 && adjacent > seeds / 8;
 
     if (seeds < 1000 || enough)
         return 1;
     printf(
-        "of %llu seeds: %llu plans, %llu buckets served, %llu returned, %llu steady, %llu agreed\n",
+        "of %llu seeds: %llu plans, %llu buckets served, %llu returned, %llu steady, %llu agreed, "
+        "%llu adjacent\n",
         (unsigned long long)seeds, (unsigned long long)plans, (unsigned long long)served,
-        (unsigned long long)returned, (unsigned long long)steady, (unsigned long long)of_agreement);
+        (unsigned long long)returned, (unsigned long long)steady, (unsigned long long)of_agreement,
+        (unsigned long long)adjacent);
     return 0;
 }
 

@@ -99,6 +99,7 @@ struct world {
     flight_t flight[MOST_FLIGHTS];
     uint32_t plans, served, returned; /* plans that have begun at rank 0; buckets, on each rank */
     uint32_t ready;                   /* ranks that have the latest plan */
+    uint32_t adjacent;                /* tensors of all plans and ranks that follow another one */
 };
 
 uint32_t draw(world_t *w, uint32_t below);
@@ -109,6 +110,8 @@ void world_close(world_t *w);
 void world_submit(rank_state_t *rank, uint32_t tensor);
 /* Its counts are known: submit the second phase. */
 void world_submit_again(rank_state_t *rank, uint32_t tensor);
+/* The address of rank 0's tensor. */
+uint64_t world_place(const world_t *w, uint32_t tensor);
 /* The rank calls tutti_join. */
 void world_join(rank_state_t *rank);
 /* Announce a lone call, unless it belongs to a plan. */

@@ -124,7 +124,7 @@ static void test_requests(void **state)
     tutti__stats_bucket_message(stats);
     tutti__stats_other_message(stats);
     tutti__stats_plan_step(stats);
-    tutti__stats_plan_hit(stats);
+    tutti__stats_plan_hit(stats, 1);
     tutti__stats_plan_break(stats);
     all = read_all(stats);
     assert_int_equal(all.times, 0);
@@ -144,6 +144,7 @@ static void test_requests(void **state)
     assert_int_equal(all.announcements_sent, 1);
     assert_int_equal(all.bucket_messages_sent, 2);
     assert_int_equal(all.other_messages_sent, 1);
+    assert_int_equal(all.plan_in_place, 1);
     assert_int_equal(all.plan_steps + 10 * all.plan_hits + 100 * all.plan_breaks, 111);
     assert_int_equal(all.exposed_ns + all.in_flight_ns + all.hidden_ns, 0);
     tutti__stats_close(stats);
