@@ -54,7 +54,7 @@ static void mismatch(rank_t *self)
         return;
     }
     CHECK_INT(status, TUTTI_ERR_MISMATCH);
-    check_words("rank 0 has");
+    CHECK_WORDS("rank 0 has");
     check_works(self, job.memory);
     device_end(&job);
 }
@@ -142,8 +142,8 @@ static void cannot_open(rank_t *self)
     snprintf(name, sizeof(name), "tutti-flat-%d-%d", ranks_tag(), refusal->number);
     CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 5000, &meet));
     CHECK_STATUS(tutti__comm_open(&meet, NULL, &conf, &comm), TUTTI_ERR_UNSUPPORTED);
-    check_words(FLAT);
-    check_words(refusal->words);
+    CHECK_WORDS(FLAT);
+    CHECK_WORDS(refusal->words);
 }
 
 static int run_refusals(void)

@@ -146,7 +146,7 @@ static void *go_on(void *arg)
     }
     /* The abort may end NCCL before the engine reports it. The call waits for the report. */
     CHECK_INT(status, TUTTI_ERR_PEER_LOST);
-    check_words("called tutti_abort: enough");
+    CHECK_WORDS("called tutti_abort: enough");
     return NULL;
 }
 

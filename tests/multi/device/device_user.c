@@ -62,16 +62,3 @@ void user_drop(user_t *u)
     drop_parts(u);
     u->job.ops->free(u->job.memory);
 }
-
-tutti_call_t user_allreduce(const char *name, void *x, size_t count)
-{
-    tutti_call_t call = TUTTI_CALL_INIT;
-
-    call.kind = TUTTI_CALL_ALLREDUCE;
-    call.name = name;
-    call.sendbuf = call.recvbuf = x;
-    call.count = count;
-    call.dtype = TUTTI_FLOAT32;
-    call.op = TUTTI_SUM;
-    return call;
-}
