@@ -274,12 +274,6 @@ static void collected(rank_t *self)
 
 /* ---- cases that wait on the host ---- */
 
-static void count(void *arg, tutti_status_t status)
-{
-    CHECK_INT(status, TUTTI_OK);
-    atomic_fetch_add((atomic_int *)arg, 1);
-}
-
 static void as_ever(rank_t *self)
 {
     tutti_async_options_t told = TUTTI_ASYNC_OPTIONS_INIT;
@@ -291,7 +285,7 @@ static void as_ever(rank_t *self)
 
     begin(&u, self);
     pretend_delays(4, 20 * DELAY_US);
-    told.callback = count;
+    told.callback = user_count;
     told.callback_arg = &calls;
     call = ranks_sum("told", u.job.memory, 1);
     call.options = &told;

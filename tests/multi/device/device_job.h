@@ -16,6 +16,9 @@ typedef struct {
 
 /* A job's settings: the pretend device, and little memory for it. */
 void device_settings(tutti__conf_t *conf, int rank);
+/* The same without log; and also without comparison of calls. */
+void device_quiet(tutti__conf_t *conf, int rank);
+void device_uncompared(tutti__conf_t *conf, int rank);
 
 /* Run a job; it also fails if an object of the device is left. */
 int device_run(rank_fn_t fn, int size, const char *hosts, int threads);

@@ -181,12 +181,6 @@ static void abort_amid(rank_t *self)
     }
 }
 
-static void quiet(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->log_level = TUTTI__LOG_NONE;
-}
-
 /* With an NCCL whose calls belong to the calling thread until they are done. */
 static int run_bound(job_t *ends)
 {
@@ -203,7 +197,7 @@ static int run_bound(job_t *ends)
 
 int main(void)
 {
-    job_t ends = { .size = 3, .threads = 1, .fn = abort_amid, .settings = quiet };
+    job_t ends = { .size = 3, .threads = 1, .fn = abort_amid, .settings = device_quiet };
     int failures = 0;
 
     failures += device_run(at_once, 3, NULL, 1);

@@ -2,6 +2,7 @@
 /* For tests: a program with a stream on its pretend device. */
 #include "multi/device/device_user.h"
 
+#include <stdatomic.h>
 #include <unistd.h>
 
 struct CUstream_st *user_stream(const user_t *u)
@@ -61,4 +62,10 @@ void user_drop(user_t *u)
 {
     drop_parts(u);
     u->job.ops->free(u->job.memory);
+}
+
+void user_count(void *arg, tutti_status_t status)
+{
+    CHECK_INT(status, TUTTI_OK);
+    atomic_fetch_add((atomic_int *)arg, 1);
 }
