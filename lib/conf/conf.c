@@ -343,27 +343,19 @@ const char *tutti__conf_nccl_host(void)
     return secure_getenv("NCCL_HOSTID");
 }
 
-/* Divide by the largest of K, M, G that divides the number, and return this unit. */
-static const char *take_unit(uint64_t *bytes)
-{
-    static const char *const units[] = { "", "K", "M", "G" };
-    size_t u = 0;
-
-    for (; u < 3 && *bytes > 0 && *bytes % 1024 == 0; u++)
-        *bytes /= 1024;
-    return units[u];
-}
-
 /* The allowed values: "bytes, 1K to 64M" */
 static void describe(const row_t *row, char *text, size_t room)
 {
+    static const char units[] = { 'K', 'M', 'G' };
     uint64_t least = row->least, most = row->most;
-    const char *least_unit, *most_unit;
+    char least_unit[2] = "", most_unit[2] = "";
 
     switch (row->type) {
     case CONF_BYTES:
-        least_unit = take_unit(&least);
-        most_unit = take_unit(&most);
+        for (size_t u = 0; u < 3 && least > 0 && least % 1024 == 0; u++, least /= 1024)
+            least_unit[0] = units[u];
+        for (size_t u = 0; u < 3 && most > 0 && most % 1024 == 0; u++, most /= 1024)
+            most_unit[0] = units[u];
         snprintf(text, room, "bytes, %" PRIu64 "%s to %" PRIu64 "%s%s%s", least, least_unit, most,
                  most_unit, row->choices != NULL ? "; " : "",
                  row->choices != NULL ? row->choices : "");
