@@ -34,11 +34,6 @@ static double traffic(int ranks, int in_place)
     return ranks + (double)ranks * (ranks - (in_place ? 1 : 0));
 }
 
-static void fill(const bench_call_t *call, bench_put_t put)
-{
-    put((void *)(uintptr_t)call->sendbuf, call->type, 0, call->count, call->world->rank);
-}
-
 static size_t count_wrong(const bench_call_t *call)
 {
     const char *part = call->recvbuf;
@@ -59,7 +54,7 @@ int main(int argc, char **argv)
         .same_everywhere = 1,
         .bus_factor = bus_factor,
         .traffic = traffic,
-        .fill = fill,
+        .fill = bench_fill_send,
         .count_wrong = count_wrong,
     };
     static const bench_program_t program = {

@@ -68,11 +68,6 @@ static double traffic(int ranks, int in_place)
     return ranks + 1.0;
 }
 
-static void fill(const bench_call_t *call, bench_put_t put)
-{
-    put((void *)(uintptr_t)call->sendbuf, call->type, 0, call->count, call->world->rank);
-}
-
 static size_t count_wrong(const bench_call_t *call)
 {
     int size = call->world->size;
@@ -91,7 +86,7 @@ int main(int argc, char **argv)
         .sums = 1,
         .bus_factor = bus_factor,
         .traffic = traffic,
-        .fill = fill,
+        .fill = bench_fill_send,
         .count_wrong = count_wrong,
     };
     static const bench_program_t program = {

@@ -53,8 +53,8 @@ tsan_quick =
 
 # Sources that several tests share.
 check_LTLIBRARIES += tests/libtests.la
-tests_libtests_la_SOURCES = %reldir%/ranks.c %reldir%/ranks.h %reldir%/long.h %reldir%/store.c \
-    %reldir%/store.h %reldir%/tag.h
+tests_libtests_la_SOURCES = %reldir%/entries.h %reldir%/long.h %reldir%/ranks.c %reldir%/ranks.h \
+    %reldir%/store.c %reldir%/store.h %reldir%/tag.h
 
 LDADD = tests/libtests.la libtutti_all.la $(CMOCKA_LIBS)
 API_LIBS = tests/libtests.la libtutti.la $(CMOCKA_LIBS)

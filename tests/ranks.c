@@ -40,6 +40,19 @@ tutti__comm_t *ranks_inside(const tutti_comm_t *handle)
     return comm;
 }
 
+tutti_call_t ranks_sum(const char *name, void *x, size_t count)
+{
+    tutti_call_t call = TUTTI_CALL_INIT;
+
+    call.kind = TUTTI_CALL_ALLREDUCE;
+    call.name = name;
+    call.sendbuf = call.recvbuf = x;
+    call.count = count;
+    call.dtype = TUTTI_FLOAT32;
+    call.op = TUTTI_SUM;
+    return call;
+}
+
 int ranks_can_fork(void)
 {
 #if defined(__SANITIZE_THREAD__)

@@ -12,6 +12,7 @@
 #include "api/comm_state.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/types.h>
 
 /* What a rank's function gets. */
@@ -74,6 +75,16 @@ void ranks_fail(const char *file, int line, const char *fmt, ...)
     } while (0)
 
 #define CHECK_OK(call) CHECK_STATUS(call, TUTTI_OK)
+
+/* tutti_last_error() has `words` in it. */
+#define CHECK_WORDS(words)                                                                         \
+    do {                                                                                           \
+        if (strstr(tutti_last_error(), (words)) == NULL)                                           \
+            ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), (words)); \
+    } while (0)
+
+/* An allreduce of float32, sum, in place. */
+tutti_call_t ranks_sum(const char *name, void *x, size_t count);
 
 /* Run a job from main: prints its name, counts failures. */
 #define RUN_JOB(failures, job)                                                                     \

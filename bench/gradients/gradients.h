@@ -73,8 +73,6 @@ typedef struct {
 void gradients_parse(int argc, char **argv, gradients_options_t *ret_options,
                      bench_options_t *ret_common);
 void gradients_usage(const char *name);
-void gradients_complain(bench_options_t *common, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
 
 /* gradients_peers.c. _chosen: does gradients_contestants[contestant] run? */
 void gradients_take_peers(bench_options_t *common, gradients_options_t *options, const char *list);

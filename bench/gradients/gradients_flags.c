@@ -6,7 +6,6 @@
 
 #include <getopt.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,18 +112,6 @@ void gradients_usage(const char *name)
     printf("Usage: mpirun -np N %s [options]\n\n%s", name, usage);
 }
 
-/* The first error is reported. */
-void gradients_complain(bench_options_t *common, const char *fmt, ...)
-{
-    va_list args;
-
-    if (common->error[0] != '\0')
-        return;
-    va_start(args, fmt);
-    vsnprintf(common->error, sizeof(common->error), fmt, args);
-    va_end(args);
-}
-
 static const char *flag_name(int letter)
 {
     for (size_t i = 0; long_options[i].name != NULL; i++) {
@@ -140,15 +127,15 @@ static uint64_t take_number(bench_options_t *common, int letter, uint64_t least,
     uint64_t number = least;
 
     if (!bench_number(optarg, &number) || number < least || number > most)
-        gradients_complain(common, "--%s %s: want a number from %llu to %llu", flag_name(letter),
-                           optarg, (unsigned long long)least, (unsigned long long)most);
+        bench_complain(common, "--%s %s: want a number from %llu to %llu", flag_name(letter),
+                       optarg, (unsigned long long)least, (unsigned long long)most);
     return number;
 }
 
 static const char *take_file(bench_options_t *common, int letter)
 {
     if (optarg[0] == '\0')
-        gradients_complain(common, "--%s: want the name of a file", flag_name(letter));
+        bench_complain(common, "--%s: want the name of a file", flag_name(letter));
     return optarg;
 }
 
@@ -162,7 +149,7 @@ static void take_model(bench_options_t *common, gradients_options_t *options)
             options->model = gradients_model(i);
     }
     if (options->model == NULL)
-        gradients_complain(common, "--model %s: want resnet50, bert-large, gpt2 or all", optarg);
+        bench_complain(common, "--model %s: want resnet50, bert-large, gpt2 or all", optarg);
 }
 
 static void take_tensors(bench_options_t *common, gradients_options_t *options)
@@ -172,9 +159,9 @@ static void take_tensors(bench_options_t *common, gradients_options_t *options)
 
     options->model = optarg;
     if (!gradients_tensors(optarg, &tensors, &bytes))
-        gradients_complain(
-            common, "--tensors %s: want NxBYTES, such as 1000x1K; N up to 1M, BYTES up to 1G",
-            optarg);
+        bench_complain(common,
+                       "--tensors %s: want NxBYTES, such as 1000x1K; N up to 1M, BYTES up to 1G",
+                       optarg);
 }
 
 /* Milliseconds with a fraction. */
@@ -184,8 +171,7 @@ static void take_cycle(bench_options_t *common, gradients_options_t *options)
     double ms = strtod(optarg, &end);
 
     if (optarg[0] < '0' || optarg[0] > '9' || *end != '\0' || !(ms <= 1000.0))
-        gradients_complain(common, "--cycle %s: want milliseconds from 0 to 1000, such as 0.1",
-                           optarg);
+        bench_complain(common, "--cycle %s: want milliseconds from 0 to 1000, such as 0.1", optarg);
     else
         options->cycle_ns = (uint64_t)(ms * 1e6);
 }
@@ -195,7 +181,7 @@ static void take_type(bench_options_t *common)
     const bench_type_t *type = bench_type_find(optarg);
 
     if (type == NULL)
-        gradients_complain(common, "--type %s: not known; see --help", optarg);
+        bench_complain(common, "--type %s: not known; see --help", optarg);
     else
         common->type = type;
 }
@@ -204,7 +190,7 @@ static void take_buffers(bench_options_t *common)
 {
     common->shared = strcmp(optarg, "shared") == 0;
     if (!common->shared && strcmp(optarg, "private") != 0)
-        gradients_complain(common, "--buffers %s: want private or shared", optarg);
+        bench_complain(common, "--buffers %s: want private or shared", optarg);
 }
 
 static void take_align(bench_options_t *common)
@@ -212,7 +198,7 @@ static void take_align(bench_options_t *common)
     common->align_text = optarg;
     common->naligns = bench_aligns(optarg, common->aligns);
     if (common->naligns != 1 || common->aligns[0].bytes > 4096)
-        gradients_complain(
+        bench_complain(
             common, "--align %s: want N or N+OFFSET, N a power of two up to 4096, and OFFSET less",
             optarg);
 }
@@ -325,24 +311,24 @@ static void judge(const gradients_options_t *options, bench_options_t *common)
 {
     gradients_judge_peers(options, common);
     if (options->random && options->backward_ms > 0)
-        gradients_complain(common, "--random: not with --backward, which has an order");
+        bench_complain(common, "--random: not with --backward, which has an order");
     if (options->average && common->device != NULL)
-        gradients_complain(common, "--average: not with -d");
+        bench_complain(common, "--average: not with -d");
     if (options->average && common->type->dtype != TUTTI_FLOAT32 &&
         common->type->dtype != TUTTI_FLOAT64)
-        gradients_complain(common, "--average: only with -T float32 or float64");
+        bench_complain(common, "--average: only with -T float32 or float64");
     if (common->device != NULL && !bench_is_module(common->device))
-        gradients_complain(common, "-d %s: want a module's name, such as cuda", common->device);
+        bench_complain(common, "-d %s: want a module's name, such as cuda", common->device);
     if (common->device != NULL && common->shared)
-        gradients_complain(common, "--buffers shared: that is host memory; leave it out with -d");
+        bench_complain(common, "--buffers shared: that is host memory; leave it out with -d");
     if (common->spoil && !common->validate)
-        gradients_complain(common, "--spoil: only with -c");
+        bench_complain(common, "--spoil: only with -c");
     if (common->csv != NULL && common->json != NULL && strcmp(common->csv, "-") == 0 &&
         strcmp(common->json, "-") == 0)
-        gradients_complain(common, "--json -: stdout is --csv's");
+        bench_complain(common, "--json -: stdout is --csv's");
 #ifndef HAVE_JANSSON
     if (common->json != NULL)
-        gradients_complain(common, "--json: built without jansson");
+        bench_complain(common, "--json: built without jansson");
 #endif
 }
 
@@ -372,16 +358,16 @@ void gradients_parse(int argc, char **argv, gradients_options_t *ret_options,
     };
     while ((letter = getopt_long(argc, argv, "+:T:d:i:x:ch", long_options, NULL)) != -1) {
         if (letter == ':')
-            gradients_complain(ret_common, "%s: wants a value; see --help", argv[optind - 1]);
+            bench_complain(ret_common, "%s: wants a value; see --help", argv[optind - 1]);
         else if (letter == '?' && optopt > 0 && optopt < 256)
-            gradients_complain(ret_common, "-%c: unknown option; see --help", optopt);
+            bench_complain(ret_common, "-%c: unknown option; see --help", optopt);
         else if (letter == '?')
-            gradients_complain(ret_common, "%s: unknown option; see --help", argv[optind - 1]);
+            bench_complain(ret_common, "%s: unknown option; see --help", argv[optind - 1]);
         else
             take(letter, ret_options, ret_common);
     }
     if (optind < argc)
-        gradients_complain(ret_common, "%s: unexpected argument; see --help", argv[optind]);
+        bench_complain(ret_common, "%s: unexpected argument; see --help", argv[optind]);
     judge(ret_options, ret_common);
     for (int i = 0; gradients_contestants[i].name != NULL; i++) {
         if (gradients_chosen(ret_options, ret_common, i) &&

@@ -21,7 +21,7 @@ static void add(gradients_options_t *options, bench_options_t *common, const cha
             return;
         }
     }
-    gradients_complain(common, "--peer %.*s: not known; see --help", (int)length, name);
+    bench_complain(common, "--peer %.*s: not known; see --help", (int)length, name);
 }
 
 void gradients_take_peers(bench_options_t *common, gradients_options_t *options, const char *list)
@@ -65,10 +65,10 @@ int gradients_chosen(const gradients_options_t *options, const bench_options_t *
 void gradients_judge_peers(const gradients_options_t *options, bench_options_t *common)
 {
     if (options->alone && (options->peers != 0 || options->all_peers))
-        gradients_complain(common, "--alone: not with --peer");
+        bench_complain(common, "--alone: not with --peer");
     for (int i = 1; gradients_contestants[i].name != NULL; i++) {
         if ((options->peers >> i & 1) != 0 && obstacle(common, i) != NULL)
-            gradients_complain(common, "--peer %s: %s", gradients_contestants[i].name,
-                               obstacle(common, i));
+            bench_complain(common, "--peer %s: %s", gradients_contestants[i].name,
+                           obstacle(common, i));
     }
 }

@@ -45,11 +45,6 @@ static double traffic(int ranks, int in_place)
     return 2.0 * ranks;
 }
 
-static void fill(const bench_call_t *call, bench_put_t put)
-{
-    put((void *)(uintptr_t)call->sendbuf, call->type, 0, call->count, call->world->rank);
-}
-
 static size_t count_wrong(const bench_call_t *call)
 {
     return bench_wrong_sum(call->recvbuf, call->type, 0, call->count, call->world->size);
@@ -63,6 +58,6 @@ const bench_collective_t bench_allreduce = {
     .same_everywhere = 1,
     .bus_factor = bus_factor,
     .traffic = traffic,
-    .fill = fill,
+    .fill = bench_fill_send,
     .count_wrong = count_wrong,
 };

@@ -168,6 +168,9 @@ typedef struct {
 void bench_parse(int argc, char **argv, const bench_program_t *program,
                  bench_options_t *ret_options);
 void bench_usage(const char *name, const bench_program_t *program);
+/* Sets the error text, unless it is set already. */
+void bench_complain(bench_options_t *options, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Parse a value of a flag: "64K"; "5%". 1 if it is valid. */
 int bench_number(const char *text, uint64_t *ret_number);
 /* "8:64K"; or "64K", which leaves *ret_first unchanged. */
@@ -251,7 +254,9 @@ void bench_push(const bench_t *bench, const bench_call_t *call, const bench_call
 void bench_pull(const bench_t *bench, const bench_call_t *call, const bench_call_t *host);
 void bench_buffers_describe(const bench_t *bench, char *text, size_t bytes);
 
-/* check.c: make a call outside the measurement. 1 if every rank's result is right. */
+/* check.c: a `fill` of collectives that send `count` elements of the rank's own data. */
+void bench_fill_send(const bench_call_t *call, bench_put_t put);
+/* Make a call outside the measurement. 1 if every rank's result is right. */
 int bench_result_right(bench_t *bench, int who, size_t bytes);
 /* Make a call on data whose sums need rounding: 1 if all ranks have the same bits, 0 if not, -1 if
    the results of this collective differ between ranks. */

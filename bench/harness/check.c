@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checks whether results are right, and whether all ranks have the same bits.
+ * Data of calls, and checks whether results are right, and whether all ranks have the same bits.
  */
 #include "harness/bench.h"
 
 #include <string.h>
+
+void bench_fill_send(const bench_call_t *call, bench_put_t put)
+{
+    put((void *)(uintptr_t)call->sendbuf, call->type, 0, call->count, call->world->rank);
+}
 
 static void run(const bench_t *bench, int who, const bench_call_t *call)
 {

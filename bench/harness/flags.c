@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void bench_complain(bench_parse_t *parse, const char *fmt, ...)
+void bench_complain(bench_options_t *options, const char *fmt, ...)
 {
     va_list args;
 
-    if (parse->options->error[0] != '\0')
+    if (options->error[0] != '\0')
         return; /* the first error is reported */
     va_start(args, fmt);
-    vsnprintf(parse->options->error, sizeof(parse->options->error), fmt, args);
+    vsnprintf(options->error, sizeof(options->error), fmt, args);
     va_end(args);
 }
 
@@ -49,8 +49,8 @@ static void take_number(bench_parse_t *parse, const bench_flag_t *flag, const ch
     uint64_t number = 0;
 
     if (!bench_number(text, &number) || number < flag->least) {
-        bench_complain(parse, "%s %s: want a number of at least %llu", bench_flag_shown(flag), text,
-                       (unsigned long long)flag->least);
+        bench_complain(parse->options, "%s %s: want a number of at least %llu",
+                       bench_flag_shown(flag), text, (unsigned long long)flag->least);
         return;
     }
     memcpy(target(parse, flag), &number, sizeof(number));
@@ -60,7 +60,7 @@ static void take_number(bench_parse_t *parse, const bench_flag_t *flag, const ch
 static void take_text(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     if (text[0] == '\0')
-        bench_complain(parse, "%s: want the name of a file", bench_flag_shown(flag));
+        bench_complain(parse->options, "%s: want the name of a file", bench_flag_shown(flag));
     *(const char **)target(parse, flag) = text;
 }
 
@@ -69,22 +69,23 @@ static void take_sizes(bench_parse_t *parse, const bench_flag_t *flag, const cha
     bench_options_t *options = parse->options;
 
     if (!bench_range(text, &options->min_bytes, &options->max_bytes))
-        bench_complain(parse, "%s %s: want [MIN:]MAX", bench_flag_shown(flag), text);
+        bench_complain(parse->options, "%s %s: want [MIN:]MAX", bench_flag_shown(flag), text);
 }
 
 static void take_type(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     parse->options->type = bench_type_find(text);
     if (parse->options->type == NULL)
-        bench_complain(parse, "%s %s: not known; see --help", bench_flag_shown(flag), text);
+        bench_complain(parse->options, "%s %s: not known; see --help", bench_flag_shown(flag),
+                       text);
 }
 
 static void take_device(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     parse->options->device = text;
     if (!bench_is_module(text))
-        bench_complain(parse, "%s %s: want a module's name, such as cuda", bench_flag_shown(flag),
-                       text);
+        bench_complain(parse->options, "%s %s: want a module's name, such as cuda",
+                       bench_flag_shown(flag), text);
 }
 
 static void take_tails(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
@@ -93,8 +94,8 @@ static void take_tails(bench_parse_t *parse, const bench_flag_t *flag, const cha
 
     options->ntails = bench_percentiles(text != NULL ? text : "50,90,99", options->tails);
     if (options->ntails == 0)
-        bench_complain(parse, "%s%s: want up to %d numbers from 1 to 100", bench_flag_shown(flag),
-                       text, BENCH_TAILS);
+        bench_complain(parse->options, "%s%s: want up to %d numbers from 1 to 100",
+                       bench_flag_shown(flag), text, BENCH_TAILS);
 }
 
 static void add_peer(bench_parse_t *parse, const char *flag_text, const char *name, size_t length)
@@ -106,8 +107,8 @@ static void add_peer(bench_parse_t *parse, const char *flag_text, const char *na
         if (strncmp(contestants[i].flag, name, length) != 0 || contestants[i].flag[length] != '\0')
             continue;
         if (contestants[i].run == NULL)
-            bench_complain(parse, "%s %.*s: built without %s", flag_text, (int)length, name,
-                           strcmp(contestants[i].flag, "ucc") == 0 ? "UCC" : "MPI");
+            bench_complain(parse->options, "%s %.*s: built without %s", flag_text, (int)length,
+                           name, strcmp(contestants[i].flag, "ucc") == 0 ? "UCC" : "MPI");
         for (int j = 0; j < options->npeers; j++) {
             if (options->peers[j] == i)
                 return;
@@ -115,7 +116,7 @@ static void add_peer(bench_parse_t *parse, const char *flag_text, const char *na
         options->peers[options->npeers++] = i;
         return;
     }
-    bench_complain(parse, "%s %.*s: not known; see --help", flag_text, (int)length, name);
+    bench_complain(parse->options, "%s %.*s: not known; see --help", flag_text, (int)length, name);
 }
 
 static void take_peers(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
@@ -144,7 +145,7 @@ static void take_buffers(bench_parse_t *parse, const bench_flag_t *flag, const c
     options->rotate = strstr(text, "rotate") != NULL;
     if (strcmp(text, "private") != 0 && strcmp(text, "shared") != 0 &&
         strcmp(text, "rotate") != 0 && strcmp(text, "shared,rotate") != 0)
-        bench_complain(parse, "%s %s: want private, shared, rotate or shared,rotate",
+        bench_complain(parse->options, "%s %s: want private, shared, rotate or shared,rotate",
                        bench_flag_shown(flag), text);
 }
 
@@ -155,7 +156,7 @@ static void take_align(bench_parse_t *parse, const bench_flag_t *flag, const cha
     options->align_text = text;
     options->naligns = bench_aligns(text, options->aligns);
     if (options->naligns == 0)
-        bench_complain(parse,
+        bench_complain(parse->options,
                        "%s %s: want up to %d of N or N+OFFSET, with commas; N a power of two, and "
                        "OFFSET less",
                        bench_flag_shown(flag), text, BENCH_ALIGNS);
@@ -165,7 +166,7 @@ static void take_barrier(bench_parse_t *parse, const bench_flag_t *flag, const c
 {
     parse->options->barrier_tutti = strcmp(text, "tutti") == 0;
     if (strcmp(text, "tutti") != 0 && strcmp(text, "mpi") != 0)
-        bench_complain(parse, "%s %s: want mpi or tutti", bench_flag_shown(flag), text);
+        bench_complain(parse->options, "%s %s: want mpi or tutti", bench_flag_shown(flag), text);
 }
 
 static void take_level(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
@@ -178,7 +179,7 @@ static void take_level(bench_parse_t *parse, const bench_flag_t *flag, const cha
             return;
         }
     }
-    bench_complain(parse, "%s %s: want single, funneled, serialized or multiple",
+    bench_complain(parse->options, "%s %s: want single, funneled, serialized or multiple",
                    bench_flag_shown(flag), text);
 }
 
@@ -189,8 +190,8 @@ static void take_percent(bench_parse_t *parse, const bench_flag_t *flag, const c
     double percent = strtod(text, &end);
 
     if (!isdigit((unsigned char)text[0]) || (strcmp(end, "%") != 0 && *end != '\0'))
-        bench_complain(parse, "%s %s: want a percentage, such as 5%%", bench_flag_shown(flag),
-                       text);
+        bench_complain(parse->options, "%s %s: want a percentage, such as 5%%",
+                       bench_flag_shown(flag), text);
     *(double *)target(parse, flag) = percent;
 }
 

@@ -30,8 +30,5 @@ extern const bench_flag_t bench_flags[BENCH_FLAGS + 1]; /* the last has no name 
 
 /* "-m", or "--peer" for a flag without a letter; valid until the next call. */
 const char *bench_flag_shown(const bench_flag_t *flag);
-/* Sets the error text, unless it is set already. */
-void bench_complain(bench_parse_t *parse, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
 
 #endif

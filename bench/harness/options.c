@@ -48,13 +48,14 @@ static void refuse(bench_parse_t *parse, int why, char **argv)
     const bench_flag_t *flag = find(optopt);
 
     if (why == ':' && flag != NULL)
-        bench_complain(parse, "%s: wants a value, %s", bench_flag_shown(flag), flag->value);
+        bench_complain(parse->options, "%s: wants a value, %s", bench_flag_shown(flag),
+                       flag->value);
     else if (optopt != 0 && flag == NULL)
-        bench_complain(parse, "-%c: unknown option; see --help", optopt);
+        bench_complain(parse->options, "-%c: unknown option; see --help", optopt);
     else if (flag != NULL)
-        bench_complain(parse, "%s: takes no value", argv[optind - 1]);
+        bench_complain(parse->options, "%s: takes no value", argv[optind - 1]);
     else
-        bench_complain(parse, "%s: unknown option; see --help", argv[optind - 1]);
+        bench_complain(parse->options, "%s: unknown option; see --help", argv[optind - 1]);
 }
 
 /* Check combinations with -d, and flags that need it. */
@@ -70,18 +71,20 @@ static void judge_device(bench_parse_t *parse)
 
         has_nccl |= strcmp(flag, "nccl") == 0;
         if (options->device == NULL && strcmp(flag, "nccl") == 0)
-            bench_complain(parse, "--peer nccl: only with -d");
+            bench_complain(parse->options, "--peer nccl: only with -d");
         if (options->in_place && exchanges && strcmp(flag, "nccl") == 0)
-            bench_complain(parse, "--peer nccl: has no alltoall in place; leave out -l");
+            bench_complain(parse->options, "--peer nccl: has no alltoall in place; leave out -l");
         if (options->device != NULL && (strcmp(flag, "naive") == 0 || strcmp(flag, "ucc") == 0))
-            bench_complain(parse, "--peer %s: takes host memory only; leave it out with -d", flag);
+            bench_complain(parse->options,
+                           "--peer %s: takes host memory only; leave it out with -d", flag);
     }
     if (options->device == NULL)
         return;
     if (options->shared)
-        bench_complain(parse, "--buffers shared: that is host memory; leave it out with -d");
+        bench_complain(parse->options,
+                       "--buffers shared: that is host memory; leave it out with -d");
     if (collective->recv == BENCH_NOTHING && !has_nccl)
-        bench_complain(parse, "-d: %s has no buffers; it is for --peer nccl",
+        bench_complain(parse->options, "-d: %s has no buffers; it is for --peer nccl",
                        parse->program->title);
 }
 
@@ -90,14 +93,15 @@ static void judge_align(bench_parse_t *parse)
     const bench_options_t *options = parse->options;
 
     if (parse->program->collective->recv == BENCH_NOTHING)
-        bench_complain(parse, "--align: %s has no buffers", parse->program->title);
+        bench_complain(parse->options, "--align: %s has no buffers", parse->program->title);
     for (int i = 0; i < options->naligns; i++) {
         if (options->rotate && options->aligns[i].bytes > 64)
-            bench_complain(parse, "--align %s: rotating buffers begin at lines; want at most 64",
+            bench_complain(parse->options,
+                           "--align %s: rotating buffers begin at lines; want at most 64",
                            options->align_text);
     }
     if (options->naligns > 1 && options->compare != NULL)
-        bench_complain(parse, "--compare: only with one place of --align");
+        bench_complain(parse->options, "--compare: only with one place of --align");
 }
 
 /* Check combinations of flags. */
@@ -111,27 +115,28 @@ static void judge(bench_parse_t *parse)
         int mpi = strcmp(flag, "mpi") == 0 || strcmp(flag, "naive") == 0;
 
         if (mpi && options->type != NULL && options->type->mpi_name == NULL)
-            bench_complain(parse, "-T %s: MPI has no such type; leave out --peer %s",
+            bench_complain(parse->options, "-T %s: MPI has no such type; leave out --peer %s",
                            options->type->name, flag);
         if (mpi && options->type != NULL && options->max_bytes / options->type->bytes > INT_MAX)
-            bench_complain(parse, "-m: MPI's counts end at 2^31 - 1 elements; leave out --peer %s",
-                           flag);
+            bench_complain(parse->options,
+                           "-m: MPI's counts end at 2^31 - 1 elements; leave out --peer %s", flag);
     }
     judge_device(parse);
     if (options->align_text != NULL)
         judge_align(parse);
     if (options->in_place && collective->in_place == BENCH_NO_IN_PLACE)
-        bench_complain(parse, "-l: %s does not have two buffers", parse->program->title);
+        bench_complain(parse->options, "-l: %s does not have two buffers", parse->program->title);
     if (options->validate && collective->count_wrong == NULL)
-        bench_complain(parse, "-c: %s has no result to check", parse->program->title);
+        bench_complain(parse->options, "-c: %s has no result to check", parse->program->title);
     if (options->spoil && !options->validate)
-        bench_complain(parse, "--spoil: only with -c");
+        bench_complain(parse->options, "--spoil: only with -c");
     if (options->skew_us > 0 && options->back_to_back)
-        bench_complain(parse, "--skew: not with --back-to-back, where iterations have no begin");
+        bench_complain(parse->options,
+                       "--skew: not with --back-to-back, where iterations have no begin");
     if (options->fail_above >= 0.0 && options->compare == NULL)
-        bench_complain(parse, "--fail-above: only with --compare");
+        bench_complain(parse->options, "--fail-above: only with --compare");
     if (options->plot != NULL && collective->recv == BENCH_NOTHING)
-        bench_complain(parse, "--plot: %s has no sizes", parse->program->title);
+        bench_complain(parse->options, "--plot: %s has no sizes", parse->program->title);
 }
 
 void bench_parse(int argc, char **argv, const bench_program_t *program,
@@ -165,7 +170,7 @@ void bench_parse(int argc, char **argv, const bench_program_t *program,
             flag->take(&parse, flag, optarg);
     }
     if (optind < argc)
-        bench_complain(&parse, "%s: unexpected argument; see --help", argv[optind]);
+        bench_complain(ret_options, "%s: unexpected argument; see --help", argv[optind]);
     judge(&parse);
 }
 

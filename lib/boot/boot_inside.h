@@ -52,7 +52,7 @@ typedef struct {
 
 /* What a rank stores about another rank. */
 typedef struct {
-    int pid;                /* as this process sees it; -1: not in my pid namespace */
+    int pid;                /* in this process's pid namespace; -1: not visible there */
     unsigned char door[16]; /* the name of its Unix socket */
 } tutti__boot_peer_t;
 
@@ -80,13 +80,14 @@ uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot);
 
 /* TUTTI_ERR_PEER_LOST: a rank of this machine has died. boot: a tutti__boot_t; see peers.c. */
 tutti_status_t tutti__boot_peers_still(void *boot);
-/* A connection has failed: wait a little until a process has ended, if it was the reason. */
+/* After a failed connection: wait a little for the end of a process of this machine. The kernel
+   closes the sockets of a process before it reports the end. */
 void tutti__boot_await_death(tutti__boot_t *boot);
 
 /* Connect the tree; collective. Fills in boot->side.links and boot->side.parent. */
 tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *conf);
 
-/* From now on, or no longer: forked children of this process close boot's sockets. */
+/* After _remember, forked children of this process close boot's sockets, until _forget. */
 void tutti__boot_remember(tutti__boot_t *boot);
 void tutti__boot_forget(tutti__boot_t *boot);
 /* Close the Unix socket, if it is open. Never while a fork copies the descriptors. */
@@ -97,11 +98,11 @@ void tutti__boot_shut_door(tutti__boot_t *boot);
 tutti_status_t tutti__side_begin(tutti__boot_t *boot);
 tutti_status_t tutti__side_start(tutti__boot_t *boot);
 void tutti__side_end(tutti__boot_t *boot);
-/* Only closes all descriptors. Async-signal-safe. */
+/* Close all descriptors, and nothing else. Async-signal-safe. */
 void tutti__side_let_go(tutti__side_t *side);
 
-/* The source of an epoll event of the side channel: this in the upper half of the event's data, an
-   index in the lower half. */
+/* The source of an epoll event of the side channel. The upper half of the event's data has this
+   number, the lower half the index of the link or watch. */
 typedef enum {
     TUTTI__ABOUT_LINK,
     TUTTI__ABOUT_WATCH,

@@ -47,7 +47,8 @@ typedef struct server {
     int door, stop;
     uint64_t timeout_ms;
     _Atomic uint32_t rank; /* of this process in the meeting; set by tutti__meet_id */
-    int *fds; /* used by the thread while ranks meet; here for leak checkers in forked children */
+    /* The thread's, while ranks meet. A leak checker in a forked child finds them here. */
+    int *fds;
     pthread_t thread;
 } server_t;
 
@@ -80,8 +81,8 @@ static int local_port(int fd)
     return addr.ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)&addr)->sin6_port) : -1;
 }
 
-/* A socket accepted from a listening socket has the same port. The sockets are asked, because a
-   fork may find the thread's lists half written. */
+/* An accepted socket has the port of the listening socket. The child compares the ports of all its
+   sockets, because the thread may have been writing its list of sockets when the process forked. */
 static void close_accepted(int door)
 {
     int port = local_port(door);
@@ -98,7 +99,8 @@ static void close_accepted(int door)
         closedir(dir);
 }
 
-/* A rank notices the maker's end only when no child holds the rank's connection any more. */
+/* Close the sockets of the servers. A rank notices the maker's end only if no child of the maker
+   holds the rank's connection. */
 static void in_child(void)
 {
     for (server_t *server = servers; server != NULL; server = server->next) {
@@ -117,8 +119,8 @@ static void register_handlers(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* Send to all ranks that have come. If a rank has ended meanwhile, the meeting
-   itself detects it. */
+/* Send to all ranks that have connected. An error of sending is ignored: if a rank has ended, the
+   meeting detects it. */
 static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word)
 {
     for (uint32_t r = 0; r < size; r++)
@@ -127,7 +129,8 @@ static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word
                                   tutti__net_deadline(TUTTI__ID_MESSAGE_MS));
 }
 
-/* The gate has admitted `rank`: if the maker is a rank, send its number. */
+/* The gate has admitted `rank`. If the maker is a rank, send the maker's number: to all ranks if
+   `rank` is the maker, otherwise to `rank`. */
 static void introduce_maker(void *arg, uint32_t rank, const int *fds, uint32_t size)
 {
     server_t *server = arg;
@@ -148,7 +151,7 @@ static void set_word(tutti__id_word_t *word, tutti_status_t status, const char *
 }
 
 /* Rank r has ended, or has sent its last message. TUTTI_OK: it has joined. */
-static tutti_status_t hear_report(int fd, uint32_t r)
+static tutti_status_t receive_report(int fd, uint32_t r)
 {
     tutti__id_report_t report;
     tutti_status_t status =
@@ -191,7 +194,7 @@ static tutti_status_t await_reports(server_t *server, uint32_t size, struct poll
         for (uint32_t r = 0; r < size; r++) {
             if (polls[r].fd < 0 || polls[r].revents == 0)
                 continue;
-            status = hear_report(server->fds[r], r);
+            status = receive_report(server->fds[r], r);
             close_rank(&server->fds[r]);
             if (status != TUTTI_OK)
                 return status;

@@ -161,14 +161,14 @@ static tutti_status_t meet_alone(tutti__meet_t *ret_meet)
     return TUTTI_OK;
 }
 
-/* The variables of a job that can meet without MPI. */
+/* Do the variables suffice for the ranks to meet without MPI? */
 static int is_complete(const tutti__conf_job_t *job)
 {
     return job->size > 0 && job->missing[0] == '\0';
 }
 
-/* Is the launcher's process manager better than its variables? They suffice inside one host, and
-   where the user has named rank 0's place. */
+/* Is the launcher's process manager better than its variables? The variables suffice inside one
+   host, and if the user has set rank 0's address or port. */
 static int wants_pm(const tutti__conf_job_t *job)
 {
     return job->size > 0 && !job->is_env && !job->is_addressed &&

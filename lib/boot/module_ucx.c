@@ -3,9 +3,9 @@
  * Opens the UCX module.
  *
  * UCX 1.13 installs handlers for SIGSEGV, SIGBUS and other signals when it is loaded; they print a
- * backtrace and end the process. Its settings can prevent this only in the environment, which
- * belongs to the program. So the program's handlers are put back. Its threads inherit a mask with
- * all signals blocked.
+ * backtrace and end the process. Only environment variables, which belong to the program, could
+ * prevent this. So the program's handlers are restored after loading. All signals are blocked while
+ * UCX is loaded, and UCX's threads inherit this mask.
  */
 #include "boot/module.h"
 
@@ -36,7 +36,8 @@ static void save(signals_t *signals)
     pthread_sigmask(SIG_SETMASK, &all, &signals->mask);
 }
 
-/* Only changed handlers are set, so that another thread's new handler is kept. */
+/* Handlers that have not changed since save() are left alone. A handler that another thread has
+   set since then counts as changed. */
 static void restore(const signals_t *signals)
 {
     struct sigaction now;

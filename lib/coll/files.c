@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BLOCKS 8192u /* for each of them, on each rank, the proof has a cell */
+#define MOST_BLOCKS 8192u /* the proof has a cell for each block of each rank */
 
 int tutti__collective_has_root(tutti__collective_t collective)
 {
@@ -109,7 +109,7 @@ void tutti__files_free(tutti__files_t *files)
 
 /* ---- the proof ---- */
 
-/* Prove for calls in place and others. */
+/* Prove for calls in place and out of place. */
 static tutti_status_t prove(const tutti__algorithm_t *row, const tutti__shape_t *shape,
                             uint32_t root, tutti__sched_t *const *scheds, uint32_t credits)
 {

@@ -38,14 +38,14 @@ void tutti__files_free(tutti__files_t *files);
 const char *tutti__file_path(const tutti__file_t *file);
 
 /*
- * Read and prove the schedules in `text`, for calls in place and others.
+ * Read the schedules in `text`, and prove them for calls in place and out of place.
  *
  * text      not kept
- * is_group  another number of ranks is no error; there are no schedules in this case
+ * is_group  a file for another number of ranks is no error: file->sched stays NULL
  * credits   slots per channel of the transport
  *
- * The root is determined here. TUTTI_ERR_INVALID_ARGUMENT names the file, and the line, or rank
- * and operation.
+ * Sets file->root to the root that the proof has found. The text of TUTTI_ERR_INVALID_ARGUMENT
+ * names the file, and the line or the rank and operation.
  */
 tutti_status_t tutti__file_take(tutti__file_t *file, const char *text, const tutti__shape_t *shape,
                                 uint32_t rank, int is_group, uint32_t credits);

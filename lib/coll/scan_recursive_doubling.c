@@ -3,20 +3,20 @@
  * Scan and exscan by recursive doubling, all binomial trees at once (Hillis, Steele: "Data parallel
  * algorithms", CACM 29(12), 1986).
  *
- * In step k each rank sends its partial result, of the 2^k ranks up to itself, to the rank 2^k
- * places further on, which adds it as the left operand.
+ * Before step k each rank has the result of the 2^k ranks that end with itself. It sends this
+ * result to the rank 2^k places further on, which adds it as the left operand.
  *
  *      rank     0     1     2     3     4
  *      step 0   0     01    12    23    34
  *      step 1   0     01    012   0123  1234
  *      step 2   0     01    012   0123  01234
  *
- * A rank still sends its partial result after it is complete, and it must be unfinished (AVG) for
- * that. So it is in SCRATCH, and is finished on its way to OUT.
+ * A rank may still have to send a result that is complete, and a result that is sent must not be
+ * finished (AVG: divided). So results are in SCRATCH, and are finished on their way to OUT.
  *
- * Exscan first moves each operand to the right neighbour, and is then the scan of the ranks
- * from 1 on. Rejected: two partial results in each rank; one message less, but two reductions
- * in each step.
+ * Exscan first moves each operand to the right neighbour. The rest is the scan of the ranks from 1
+ * on. Rejected: two partial results in each rank. That saves a message, but costs two reductions in
+ * each step.
  *
  * Cost: ceil(lg p) (alpha + n beta + n gamma); alpha + n beta more for exscan.
  */

@@ -333,9 +333,9 @@ const char *tutti__conf_text(const char *name)
 
 int tutti__conf_nccl_shares_gpus(void)
 {
-    const char *text = secure_getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    const char *text = tutti__conf_text("NCCL_MULTI_RANK_GPU_ENABLE");
 
-    return text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
+    return text != NULL && strcmp(text, "0") != 0;
 }
 
 const char *tutti__conf_nccl_host(void)
@@ -343,7 +343,7 @@ const char *tutti__conf_nccl_host(void)
     return secure_getenv("NCCL_HOSTID");
 }
 
-/* "a number of bytes from 1K to 64M" */
+/* The allowed values: "bytes, 1K to 64M" */
 static void describe(const row_t *row, char *text, size_t room)
 {
     static const char units[] = { 'K', 'M', 'G' };
@@ -537,9 +537,9 @@ static void say_once(const tutti__conf_t *conf, int help, const tutti__conf_note
 /* Check TUTTI_HELP, which is not in the table, and settings that need each other. */
 static tutti_status_t check_rest(const tutti__conf_t *conf, int *ret_help)
 {
-    const char *text = secure_getenv(help_name);
+    const char *text = tutti__conf_text(help_name);
 
-    if (text != NULL && text[0] != '\0' && !tutti__parse_boolean(text, ret_help))
+    if (text != NULL && !tutti__parse_boolean(text, ret_help))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s=%.80s makes no sense; allowed: 0|1",
                            help_name, text);
     if (tutti__conf_is_local(conf) && (conf->rank < 0 || conf->size < 0))
@@ -558,11 +558,11 @@ static tutti_status_t read_environment(tutti__conf_t *conf)
     char allowed[128];
 
     for (size_t i = 0; i < ROWS; i++) {
-        const char *text = secure_getenv(rows[i].name);
+        const char *text = tutti__conf_text(rows[i].name);
 
-        if ((text == NULL || text[0] == '\0') && strcmp(rows[i].name, new_transport) == 0)
-            text = secure_getenv(old_transport);
-        if (text == NULL || text[0] == '\0' || put(conf, &rows[i], text))
+        if (text == NULL && strcmp(rows[i].name, new_transport) == 0)
+            text = tutti__conf_text(old_transport);
+        if (text == NULL || put(conf, &rows[i], text))
             continue;
         describe(&rows[i], allowed, sizeof(allowed));
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s=%.80s makes no sense; allowed: %s",

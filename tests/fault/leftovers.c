@@ -11,6 +11,7 @@
 #include "fault/fault.h"
 
 #include "base/compiler.h"
+#include "entries.h"
 
 #include <dirent.h>
 #include <malloc.h>
@@ -232,18 +233,6 @@ static int endings(int size, const char *hosts)
 
 /* ---- starting and ending often ---- */
 
-static int count_entries(const char *path)
-{
-    DIR *dir = opendir(path);
-    int n = 0;
-
-    CHECK(dir != NULL);
-    while (readdir(dir) != NULL)
-        n++;
-    closedir(dir);
-    return n;
-}
-
 static int count_lines(const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -273,7 +262,7 @@ typedef struct {
 
 static usage_t usage(void)
 {
-    return (usage_t){ count_entries("/proc/self/fd"), count_entries("/proc/self/task"),
+    return (usage_t){ open_files(), count_entries("/proc/self/task"),
                       count_lines("/proc/self/maps"), proc_status("VmRSS:"), heap_bytes() };
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the programs *_check.c share that scripts start on several hosts. Like an application they
- * use only the library's headers, so ranks.h is not for them. A failed check prints its place, the
- * rank and its words, and ends the process.
+ * Checks of the programs *_check.c, which scripts start on several hosts. Like an application these
+ * programs include only the library's headers, so ranks.h is not for them. A failed check prints
+ * its place, the rank and a text, and ends the process.
  */
 #ifndef TUTTI_TESTS_HOSTS_CHECKS_H
 #define TUTTI_TESTS_HOSTS_CHECKS_H
@@ -15,11 +15,14 @@
 
 /* This process in the communicator that is tested. */
 static int rank = -1, size;
+/* The present call, for the text of a failed check: ", call 7". */
+static char now_at[40];
 
 #define CHECK(cond, ...)                                                                           \
     do {                                                                                           \
         if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: rank %d of %d: %s: ", __FILE__, __LINE__, rank, size, #cond);  \
+            fprintf(stderr, "%s:%d: rank %d of %d%s: %s: ", __FILE__, __LINE__, rank, size,        \
+                    now_at, #cond);                                                                \
             fprintf(stderr, __VA_ARGS__);                                                          \
             fprintf(stderr, "\n");                                                                 \
             _exit(1);                                                                              \
@@ -34,6 +37,19 @@ static inline void start_world(void)
     OK(tutti_init(NULL));
     rank = tutti_rank(tutti_world());
     size = tutti_size(tutti_world());
+}
+
+static inline int reduces(tutti_call_kind_t kind)
+{
+    return kind == TUTTI_CALL_ALLREDUCE || kind == TUTTI_CALL_REDUCE ||
+           kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_REDUCE_SCATTERV ||
+           kind == TUTTI_CALL_SCAN || kind == TUTTI_CALL_EXSCAN;
+}
+
+static inline int is_rooted(tutti_call_kind_t kind)
+{
+    return kind == TUTTI_CALL_REDUCE || kind == TUTTI_CALL_BROADCAST || kind == TUTTI_CALL_GATHER ||
+           kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTER || kind == TUTTI_CALL_SCATTERV;
 }
 
 static inline double now_ms(void)

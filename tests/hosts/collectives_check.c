@@ -4,33 +4,18 @@
  * collectives.sh. Like an application it uses only the library's headers. tests/multi tests all
  * types and operations; here the transport between hosts is the real one.
  */
-#include <tutti/tutti.h>
+#include "checks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     MOST_RANKS = 16
 };
 
-static int rank, size;
 static size_t n; /* elements of one part */
 static int64_t *s, *r;
 static tutti_comm_t *world;
-
-#define CHECK(cond, ...)                                                                           \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: rank %d, n %zu: %s: ", __FILE__, __LINE__, rank, n, #cond);    \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-#define OK(call) CHECK((call) == TUTTI_OK, "%s", tutti_last_error())
 
 /* Element i of rank `from`'s data. */
 static int64_t value(int from, size_t i)
@@ -217,12 +202,11 @@ int main(void)
 {
     static const size_t counts[] = { 1, 7, 30001 };
 
-    CHECK(tutti_init(NULL) == TUTTI_OK, "%s", tutti_last_error());
+    start_world();
     world = tutti_world();
-    rank = tutti_rank(world);
-    size = tutti_size(world);
     for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
         n = counts[c];
+        snprintf(now_at, sizeof(now_at), ", n %zu", n);
         s = malloc((size_t)size * n * sizeof(*s));
         r = malloc((size_t)size * n * sizeof(*r));
         CHECK(s != NULL && r != NULL && size <= MOST_RANKS, "%d ranks", size);

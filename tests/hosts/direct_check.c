@@ -124,19 +124,6 @@ static void differs(const what_t *good, const what_t *bad, int odd)
 
 /* ---- all mismatches ---- */
 
-static int reduces(tutti_call_kind_t kind)
-{
-    return kind == TUTTI_CALL_ALLREDUCE || kind == TUTTI_CALL_REDUCE ||
-           kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_REDUCE_SCATTERV ||
-           kind == TUTTI_CALL_SCAN || kind == TUTTI_CALL_EXSCAN;
-}
-
-static int is_rooted(tutti_call_kind_t kind)
-{
-    return kind == TUTTI_CALL_REDUCE || kind == TUTTI_CALL_BROADCAST || kind == TUTTI_CALL_GATHER ||
-           kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTER || kind == TUTTI_CALL_SCATTERV;
-}
-
 static void mismatches_of(tutti_call_kind_t kind, int odd)
 {
     const what_t good = { kind, TUTTI_INT32, TUTTI_SUM, 0, COUNT };

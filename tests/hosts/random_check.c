@@ -8,12 +8,10 @@
  *
  * usage: random_check CALLS [SEED]
  */
-#include <tutti/tutti.h>
+#include "checks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     MOST_RANKS = 8,
@@ -29,22 +27,10 @@ typedef struct {
     size_t count;
 } what_t;
 
-static int rank, size;
 static tutti_comm_t *world;
 static int32_t s[ROOM], r[ROOM];
 static uint64_t state;
 static unsigned call_number;
-
-#define CHECK(cond, ...)                                                                           \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: rank %d of %d, call %u: %s: ", __FILE__, __LINE__, rank, size, \
-                    call_number, #cond);                                                           \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
 
 /* ---- drawing ---- */
 
@@ -55,18 +41,6 @@ static unsigned draw(unsigned below)
     state ^= state << 25;
     state ^= state >> 27;
     return (unsigned)((state * 0x2545f4914f6cdd1du) >> 33) % below;
-}
-
-static int is_rooted(tutti_call_kind_t kind)
-{
-    return kind == TUTTI_CALL_REDUCE || kind == TUTTI_CALL_BROADCAST || kind == TUTTI_CALL_GATHER ||
-           kind == TUTTI_CALL_SCATTER;
-}
-
-static int reduces(tutti_call_kind_t kind)
-{
-    return kind == TUTTI_CALL_ALLREDUCE || kind == TUTTI_CALL_REDUCE ||
-           kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_SCAN;
 }
 
 static what_t draw_call(void)
@@ -228,15 +202,15 @@ int main(int argc, char **argv)
 {
     unsigned calls = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
 
-    CHECK(tutti_init(NULL) == TUTTI_OK, "%s", tutti_last_error());
+    start_world();
     world = tutti_world();
-    rank = tutti_rank(world);
-    size = tutti_size(world);
     CHECK(calls > 0 && size > 1 && size <= MOST_RANKS, "usage: random_check CALLS [SEED]");
     state = 88172645463325252u + (argc > 2 ? strtoul(argv[2], NULL, 10) : 0);
-    for (call_number = 1; call_number <= calls; call_number++)
+    for (call_number = 1; call_number <= calls; call_number++) {
+        snprintf(now_at, sizeof(now_at), ", call %u", call_number);
         one_call();
-    CHECK(tutti_finalize() == TUTTI_OK, "%s", tutti_last_error());
+    }
+    OK(tutti_finalize());
     printf("rank %d of %d: %u random calls passed\n", rank, size, calls);
     return 0;
 }

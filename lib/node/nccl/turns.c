@@ -3,7 +3,8 @@
  * The launch sequencer: it gives all lanes of all communicators one order in which they call NCCL.
  * See nccl.h.
  *
- * A list of the process has the other nodes of this rank's device.
+ * The list `nodes` has all nodes of the process, because a launch must also wait for the earlier
+ * launches of other communicators on the same device.
  */
 #include "node/nccl/nccl.h"
 
@@ -48,7 +49,8 @@ static uint64_t next_entry(tutti__nccl_node_t *node)
     return (entry >> NUMBER_SHIFT & BYTE) == (number & BYTE) ? entry : 0;
 }
 
-/* The first lane that asks; flat: the lane whose call has the next turn. */
+/* May the lane get the next number? Without a turn, the first lane that asks gets it. On a flat
+   node only the lane whose call has this turn gets it. */
 static int is_next(tutti__nccl_node_t *self, uint32_t lane)
 {
     uint64_t turn = self->lane[lane].turn;
@@ -56,7 +58,8 @@ static int is_next(tutti__nccl_node_t *self, uint32_t lane)
     return turn == 0 || turn == tutti__load64_acquire(&self->number);
 }
 
-/* The leader gives its next number to a lane. 0: another communicator's leader holds the lock. */
+/* On the leader: give the next number to the lane. 0: another communicator's leader holds the
+   lock. */
 static int give(tutti__nccl_node_t *self, uint32_t lane)
 {
     tutti__nccl_order_t *tickets = self->tickets;

@@ -51,7 +51,7 @@ static void expect(user_t *u, float want)
 static tutti_call_t tensor(user_t *u, int t, char *name, tutti_async_options_t *scale)
 {
     char *x = u->job.memory + (size_t)t * SLOT;
-    tutti_call_t call = user_allreduce(name, x, t % 5 == 4 ? MOST : (size_t)(100 * t + 7));
+    tutti_call_t call = ranks_sum(name, x, t % 5 == 4 ? MOST : (size_t)(100 * t + 7));
 
     snprintf(name, 32, "tensor %d", t);
     if (t % 7 == 2) {
@@ -193,8 +193,8 @@ static void ahead(rank_t *self)
     user_wait(&u);
     CHECK_OK(tutti_barrier(self->comm));
     pretend_rates(0, 2 * LARGE * sizeof(float)); /* some 0.5 s */
-    calls[0] = user_allreduce("a", u.job.memory, LARGE / 2);
-    calls[1] = user_allreduce("b", u.job.memory + LARGE * 2, LARGE / 2);
+    calls[0] = ranks_sum("a", u.job.memory, LARGE / 2);
+    calls[1] = ranks_sum("b", u.job.memory + LARGE * 2, LARGE / 2);
     begun = tutti__now_ns();
     CHECK_OK(tutti_cuda_submit(calls, 2, self->comm, user_stream(&u), requests));
     CHECK_OK(tutti_cuda_wait(requests[0], -1, user_stream(&u)));
@@ -226,7 +226,7 @@ static void many(rank_t *self)
     put(&u, &one, 1);
     pretend_delays(8, DELAY_US);
     for (int k = 0; k < 30; k++) {
-        tutti_call_t call = user_allreduce("same", u.job.memory, 1);
+        tutti_call_t call = ranks_sum("same", u.job.memory, 1);
         tutti_request_t *request;
 
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
@@ -258,7 +258,7 @@ static void collected(rank_t *self)
     calls = pretend_counts(self->rank, PRETEND_NCCL_CALLS);
     begun = tutti__now_ns();
     for (int t = 0; t < N; t++) {
-        tutti_call_t call = user_allreduce(names[t], u.job.memory + 512 * t, 100);
+        tutti_call_t call = ranks_sum(names[t], u.job.memory + 512 * t, 100);
 
         snprintf(names[t], sizeof(names[t]), "small %d", t);
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &requests[t]));
@@ -274,12 +274,6 @@ static void collected(rank_t *self)
 
 /* ---- cases that wait on the host ---- */
 
-static void count(void *arg, tutti_status_t status)
-{
-    CHECK_INT(status, TUTTI_OK);
-    atomic_fetch_add((atomic_int *)arg, 1);
-}
-
 static void as_ever(rank_t *self)
 {
     tutti_async_options_t told = TUTTI_ASYNC_OPTIONS_INIT;
@@ -291,9 +285,9 @@ static void as_ever(rank_t *self)
 
     begin(&u, self);
     pretend_delays(4, 20 * DELAY_US);
-    told.callback = count;
+    told.callback = user_count;
     told.callback_arg = &calls;
-    call = user_allreduce("told", u.job.memory, 1);
+    call = ranks_sum("told", u.job.memory, 1);
     call.options = &told;
     put(&u, &x, 1);
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
@@ -301,12 +295,12 @@ static void as_ever(rank_t *self)
     CHECK_INT(atomic_load(&calls), 1);
     expect(&u, (float)self->size);
 
-    call = user_allreduce("host", &x, 1);
+    call = ranks_sum("host", &x, 1);
     CHECK_OK(tutti_submit(&call, 1, self->comm, &request));
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     CHECK(x == (float)self->size);
 
-    call = user_allreduce("again", u.job.memory, 1);
+    call = ranks_sum("again", u.job.memory, 1);
     CHECK_OK(tutti_persistent_create(&call, self->comm, &request));
     CHECK_STATUS(tutti_cuda_wait(request, -1, user_stream(&u)), TUTTI_ERR_INVALID_ARGUMENT);
     for (int i = 1; i < 4; i++) {
@@ -333,19 +327,19 @@ static void refused(rank_t *self)
 
     begin(&u, self);
     CHECK_STATUS(tutti_cuda_wait(NULL, -1, user_stream(&u)), TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("request is NULL");
+    CHECK_WORDS("request is NULL");
     put(&u, &one, 1);
-    call = user_allreduce("x", u.job.memory, 1);
+    call = ranks_sum("x", u.job.memory, 1);
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     pretend_capture(u.stream, 1);
     CHECK_STATUS(tutti_cuda_wait(request, -1, user_stream(&u)), TUTTI_ERR_UNSUPPORTED);
-    check_words("captured into a graph");
+    CHECK_WORDS("captured into a graph");
     pretend_capture(u.stream, 0);
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     user_wait(&u);
     expect(&u, (float)self->size);
     /* A late rank: nothing is queued yet. */
-    call = user_allreduce("late", u.job.memory, 1);
+    call = ranks_sum("late", u.job.memory, 1);
     if (self->rank > 0) {
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
         CHECK_STATUS(tutti_cuda_wait(request, 1, user_stream(&u)), TUTTI_ERR_TIMEOUT);
@@ -356,7 +350,7 @@ static void refused(rank_t *self)
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     user_wait(&u);
     expect(&u, (float)(self->size * self->size));
-    call = user_allreduce("clash", u.job.memory, self->rank == 1 ? 2 : 1);
+    call = ranks_sum("clash", u.job.memory, self->rank == 1 ? 2 : 1);
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_STATUS(tutti_cuda_wait(request, -1, user_stream(&u)), TUTTI_ERR_MISMATCH);
     case_works(self);
@@ -376,8 +370,8 @@ static void hangs(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     pretend_hang(self->rank, 0);
     CHECK_OK(tutti_barrier(self->comm));
-    calls[0] = user_allreduce("a", u.job.memory, 100);
-    calls[1] = user_allreduce("b", u.job.memory + 4096, 100);
+    calls[0] = ranks_sum("a", u.job.memory, 100);
+    calls[1] = ranks_sum("b", u.job.memory + 4096, 100);
     CHECK_OK(tutti_cuda_submit(calls, 2, self->comm, user_stream(&u), requests));
     CHECK_OK(tutti_cuda_wait(requests[0], -1, user_stream(&u)));
     CHECK_STATUS(tutti_wait(requests[1], 50), TUTTI_ERR_TIMEOUT);
@@ -407,10 +401,10 @@ static void late(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     pretend_hang(self->rank, 0);
     CHECK_OK(tutti_barrier(self->comm));
-    call = user_allreduce("late", u.job.memory, 100);
+    call = ranks_sum("late", u.job.memory, 100);
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
-    check_words("tensor 'late': it is queued on device");
+    CHECK_WORDS("tensor 'late': it is queued on device");
     user_drop(&u);
 }
 
@@ -433,11 +427,11 @@ static void no_data(rank_t *self)
     begin(&u, self);
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(pretend_launch(u.stream, stand, NULL, 0));
-    call = user_allreduce("early", u.job.memory, 100);
+    call = ranks_sum("early", u.job.memory, 100);
     call.dtype = TUTTI_INT16; /* not served by NCCL: they go to host memory first */
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
-    check_words("tensor 'early': what is before it on device");
+    CHECK_WORDS("tensor 'early': what is before it on device");
     atomic_store(&opened, 1);
     user_drop(&u);
 }
@@ -455,7 +449,7 @@ static void freed(rank_t *self)
     CHECK_OK(tutti_comm_split(self->comm, 0, self->rank, &comm));
     put(&u, &one, 1);
     pretend_delays(3, 10 * DELAY_US);
-    call = user_allreduce("x", u.job.memory, 1);
+    call = ranks_sum("x", u.job.memory, 1);
     CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     /* No rank leaves before all have queued it. */

@@ -32,18 +32,18 @@ static void wrong_buffers(rank_t *self)
     mine = job.memory;
     CHECK_STATUS(tutti_allreduce(host, mine, 1, TUTTI_INT32, TUTTI_SUM, self->comm),
                  TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("sendbuf is host memory, but recvbuf is memory of device");
+    CHECK_WORDS("sendbuf is host memory, but recvbuf is memory of device");
     CHECK_STATUS(tutti_allgatherv(mine, 1, host, counts, NULL, TUTTI_INT32, self->comm),
                  TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("sendbuf is memory of device");
+    CHECK_WORDS("sendbuf is memory of device");
     CHECK_STATUS(tutti_broadcast(mine + 2, 1, TUTTI_INT32, 0, self->comm),
                  TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("multiple of its element's size");
+    CHECK_WORDS("multiple of its element's size");
     CHECK_OK(job.ops->use(PRETEND_DEVICES - 1));
     CHECK_OK(job.ops->alloc(64, &elsewhere));
     CHECK_STATUS(tutti_broadcast(elsewhere, 1, TUTTI_INT32, 0, self->comm),
                  TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("buffer is memory of device 15");
+    CHECK_WORDS("buffer is memory of device 15");
     job.ops->free(elsewhere);
     CHECK_OK(job.ops->use(self->rank));
     /* A side without elements may be anywhere. */
@@ -75,8 +75,8 @@ static void one_mismatch(rank_t *self, char *memory, tutti_call_kind_t kind)
         status = tutti_allreduce_scaled(buf, buf, 2, TUTTI_FLOAT32, TUTTI_SUM, 2, 1, self->comm);
     if (status != TUTTI_ERR_MISMATCH)
         ranks_fail(__FILE__, __LINE__, "kind %d: %s", (int)kind, tutti_strerror(status));
-    check_words("rank 0 has");
-    check_words(", in device memory; rank 1");
+    CHECK_WORDS("rank 0 has");
+    CHECK_WORDS(", in device memory; rank 1");
     if (self->rank != 1)
         pretend_read(host, memory, sizeof(host));
     for (int i = 0; i < 2 * MOST_RANKS; i++)
@@ -173,7 +173,7 @@ static void hang(rank_t *self)
     status = tutti_allreduce(job.memory, job.memory, 10, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
     if (status != TUTTI_OK) {
         CHECK_INT(status, TUTTI_ERR_TIMEOUT);
-        check_words("its device");
+        CHECK_WORDS("its device");
         check_aborted(self);
     }
     job.ops->free(job.memory);
@@ -227,8 +227,8 @@ static void refuses_memory(tutti_comm_t *comm, void *memory)
 {
     CHECK_STATUS(tutti_allreduce(memory, memory, 1, TUTTI_INT32, TUTTI_SUM, comm),
                  TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("sendbuf is memory of device 0, but rank 1");
-    check_words("has no device, so calls take host memory only");
+    CHECK_WORDS("sendbuf is memory of device 0, but rank 1");
+    CHECK_WORDS("has no device, so calls take host memory only");
 }
 
 static void found_one(rank_t *self)
@@ -436,7 +436,7 @@ static void wrong_device(int rank, int size, const char *name, int has_none)
     CHECK_OK(tutti__meet_local(name, (uint32_t)rank, (uint32_t)size, 5000, &meet));
     status = tutti__comm_open(&meet, NULL, &conf, &comm);
     CHECK_INT(status, TUTTI_ERR_INVALID_ARGUMENT);
-    check_words(has_none ? "rank 1 has no device 'pretend'" : "TUTTI_DEVICE_ID=1000");
+    CHECK_WORDS(has_none ? "rank 1 has no device 'pretend'" : "TUTTI_DEVICE_ID=1000");
 }
 
 static void cannot_open(rank_t *self)
@@ -457,7 +457,7 @@ static void no_memory(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     pretend_forbid_alloc(1);
     CHECK_STATUS(tutti_comm_split(self->comm, 0, 0, &comm), TUTTI_ERR_SYSTEM);
-    check_words("nothing may be made");
+    CHECK_WORDS("nothing may be made");
     CHECK_OK(tutti_barrier(self->comm));
     pretend_forbid_alloc(0);
     CHECK_OK(tutti_barrier(self->comm));

@@ -20,13 +20,26 @@
 /* ---- a device that fails ---- */
 
 #define FUNCTIONS(X)                                                                               \
-    X(count) X(use) X(alloc) X(host_alloc) X(stream_make) X(event_make) X(record) X(wait) X(query) \
-    X(copy) X(pack) X(sum) X(nccl_id) X(nccl_open) X(nccl_poll) X(nccl_call) X(nccl_alloc)         \
-    X(nccl_register)
+    DEVICE_FUNCTIONS(X)                                                                            \
+    X(count, (int *ret_count), (ret_count))                                                        \
+    X(alloc, (size_t bytes, void **ret_ptr), (bytes, ret_ptr))                                     \
+    X(host_alloc, (size_t bytes, void **ret_ptr), (bytes, ret_ptr))                                \
+    X(stream_make, (int is_urgent, tutti__dstream_t **ret), (is_urgent, ret))                      \
+    X(event_make, (tutti__devent_t * *ret), (ret))                                                 \
+    X(nccl_id, (tutti__nccl_id_t * ret_id), (ret_id))                                              \
+    X(nccl_open,                                                                                   \
+      (const tutti__nccl_id_t *id, uint32_t rank, uint32_t size, int is_blocking,                  \
+       tutti__nccl_t **ret_nccl),                                                                  \
+      (id, rank, size, is_blocking, ret_nccl))                                                     \
+    X(nccl_alloc, (size_t bytes, void **ret_ptr), (bytes, ret_ptr))                                \
+    X(nccl_register, (tutti__nccl_t * nccl, void *ptr, size_t bytes, tutti__nccl_reg_t **ret_reg), \
+      (nccl, ptr, bytes, ret_reg))
 
-#define NUMBER(name) F_##name,
-#define NAME(name) #name,
-enum { FUNCTIONS(NUMBER) NFUNCTIONS };
+#define NUMBER(name, params, args) F_##name,
+#define NAME(name, params, args) #name,
+enum {
+    FUNCTIONS(NUMBER) NFUNCTIONS
+};
 static const char *const names[] = { FUNCTIONS(NAME) };
 
 static struct {
@@ -59,38 +72,7 @@ static tutti_status_t hit(int function)
         return status == TUTTI_OK ? real->name args : status;                                      \
     }
 
-PASS(count, (int *ret_count), (ret_count))
-PASS(use, (int device), (device))
-PASS(alloc, (size_t bytes, void **ret_ptr), (bytes, ret_ptr))
-PASS(host_alloc, (size_t bytes, void **ret_ptr), (bytes, ret_ptr))
-PASS(stream_make, (int is_urgent, tutti__dstream_t **ret), (is_urgent, ret))
-PASS(event_make, (tutti__devent_t **ret), (ret))
-PASS(record, (tutti__devent_t *event, tutti__dstream_t *stream), (event, stream))
-PASS(wait, (tutti__dstream_t *stream, tutti__devent_t *event), (stream, event))
-PASS(query, (tutti__devent_t *event), (event))
-PASS(copy, (void *dst, const void *src, size_t bytes, tutti__dstream_t *stream),
-     (dst, src, bytes, stream))
-PASS(pack,
-     (const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from, tutti_dtype_t to,
-      double scale, tutti__dstream_t *stream),
-     (pieces, npieces, from, to, scale, stream))
-PASS(sum,
-     (void *dst, const void *const *srcs, size_t nsrcs, size_t count, tutti_dtype_t dtype,
-      uint32_t divisor, tutti__dstream_t *stream),
-     (dst, srcs, nsrcs, count, dtype, divisor, stream))
-PASS(nccl_id, (tutti__nccl_id_t *ret_id), (ret_id))
-PASS(nccl_open,
-     (const tutti__nccl_id_t *id, uint32_t rank, uint32_t size, int is_blocking,
-      tutti__nccl_t **ret_nccl),
-     (id, rank, size, is_blocking, ret_nccl))
-PASS(nccl_poll, (tutti__nccl_t *nccl), (nccl))
-PASS(nccl_call,
-     (tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
-      tutti__dstream_t *stream),
-     (nccl, calls, ncalls, stream))
-PASS(nccl_alloc, (size_t bytes, void **ret_ptr), (bytes, ret_ptr))
-PASS(nccl_register, (tutti__nccl_t *nccl, void *ptr, size_t bytes, tutti__nccl_reg_t **ret_reg),
-     (nccl, ptr, bytes, ret_reg))
+FUNCTIONS(PASS)
 
 static const tutti__device_ops_t *faulty_device(void)
 {
@@ -98,7 +80,7 @@ static const tutti__device_ops_t *faulty_device(void)
 
     real = pretend_device();
     ops = *real;
-#define PUT(name) ops.name = faulty_##name;
+#define PUT(name, params, args) ops.name = faulty_##name;
     FUNCTIONS(PUT)
     return &ops;
 }

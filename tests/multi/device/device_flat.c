@@ -190,13 +190,6 @@ static void at_once(rank_t *self)
 
 /* ---- late ranks ---- */
 
-static void compare_nothing(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->shared.compare = 0;
-    conf->log_level = TUTTI__LOG_NONE;
-}
-
 /* No rank launches before all have come, so that other work is not queued behind a launch that
    waits; also without the comparison, for which they would wait anyway. */
 static void late(rank_t *self)
@@ -387,7 +380,7 @@ static void others(rank_t *self)
 
 static int run(rank_fn_t fn, const char *hosts, int threads)
 {
-    job_t job = { .settings = fn == late ? compare_nothing : NULL,
+    job_t job = { .settings = fn == late ? device_uncompared : NULL,
                   .size = (int)strlen(hosts),
                   .hosts = hosts,
                   .algorithm = FLAT,

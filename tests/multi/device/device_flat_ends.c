@@ -19,13 +19,6 @@
 
 /* ---- calls that differ ---- */
 
-static void compare_nothing(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->shared.compare = 0;
-    conf->log_level = TUTTI__LOG_NONE;
-}
-
 /* All ranks contribute 1. */
 static void check_works(rank_t *self, char *memory)
 {
@@ -54,7 +47,7 @@ static void mismatch(rank_t *self)
         return;
     }
     CHECK_INT(status, TUTTI_ERR_MISMATCH);
-    check_words("rank 0 has");
+    CHECK_WORDS("rank 0 has");
     check_works(self, job.memory);
     device_end(&job);
 }
@@ -142,8 +135,8 @@ static void cannot_open(rank_t *self)
     snprintf(name, sizeof(name), "tutti-flat-%d-%d", ranks_tag(), refusal->number);
     CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 5000, &meet));
     CHECK_STATUS(tutti__comm_open(&meet, NULL, &conf, &comm), TUTTI_ERR_UNSUPPORTED);
-    check_words(FLAT);
-    check_words(refusal->words);
+    CHECK_WORDS(FLAT);
+    CHECK_WORDS(refusal->words);
 }
 
 static int run_refusals(void)
@@ -177,7 +170,7 @@ int main(void)
     int failures = run_refusals();
 
     failures += device_run_job(&differ);
-    differ.settings = compare_nothing;
+    differ.settings = device_uncompared;
     failures += device_run_job(&differ);
     if (ranks_can_fork())
         failures += run_deaths();

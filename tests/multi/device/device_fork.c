@@ -89,9 +89,10 @@ static const tutti__device_ops_t *seeing_device(void)
     ops = *real;
 #define PUT(name) ops.name = seen_##name;
     PUT(count)
-    PUT(use) PUT(current) PUT(where) PUT(alloc) PUT(free) PUT(host_alloc) PUT(host_free)
-        PUT(stream_make) PUT(stream_drop) PUT(stream_captures) PUT(event_make) PUT(event_drop)
-            PUT(record) PUT(wait) PUT(query) PUT(copy) PUT(nccl_poll) PUT(nccl_call) PUT(nccl_close)
+    PUT(use)
+    PUT(current) PUT(where) PUT(alloc) PUT(free) PUT(host_alloc) PUT(host_free) PUT(stream_make)
+        PUT(stream_drop) PUT(stream_captures) PUT(event_make) PUT(event_drop) PUT(record) PUT(wait)
+            PUT(query) PUT(copy) PUT(nccl_poll) PUT(nccl_call) PUT(nccl_close)
                 PUT(nccl_abort) return &ops;
 }
 
@@ -100,22 +101,17 @@ static const tutti__device_ops_t *seeing_device(void)
 #define REFUSED(call)                                                                              \
     do {                                                                                           \
         CHECK_STATUS(call, TUTTI_ERR_SHUTDOWN);                                                    \
-        check_words("forked");                                                                     \
+        CHECK_WORDS("forked");                                                                     \
     } while (0)
 
 static void in_child(rank_t *self, float *x, tutti_comm_t *part, tutti_request_t *pending,
                      struct CUstream_st *stream)
 {
     tutti_request_t *request = pending;
-    tutti_call_t call = TUTTI_CALL_INIT;
+    tutti_call_t call = ranks_sum(NULL, x, COUNT);
     tutti_comm_t *comm = self->comm;
     int done;
 
-    call.kind = TUTTI_CALL_ALLREDUCE;
-    call.dtype = TUTTI_FLOAT32;
-    call.op = TUTTI_SUM;
-    call.sendbuf = call.recvbuf = x;
-    call.count = COUNT;
     REFUSED(tutti_allreduce(x, x, COUNT, TUTTI_FLOAT32, TUTTI_SUM, comm));
     REFUSED(tutti_allreduce(x, x, COUNT, TUTTI_FLOAT32, TUTTI_SUM, part));
     REFUSED(tutti_scan(x, x, COUNT, TUTTI_FLOAT32, TUTTI_SUM, comm));

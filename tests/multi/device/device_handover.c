@@ -154,7 +154,7 @@ static void ahead(rank_t *self, int held)
     if (held < 0 || held == self->rank)
         put_gate(&u);
     for (int t = 0; t < 2; t++) {
-        tutti_call_t call = user_allreduce(t == 0 ? "plain" : "scaled", slot(&u, t), COUNT);
+        tutti_call_t call = ranks_sum(t == 0 ? "plain" : "scaled", slot(&u, t), COUNT);
 
         call.options = t == 0 ? NULL : &scale;
         put(&u, t);
@@ -162,7 +162,7 @@ static void ahead(rank_t *self, int held)
         get(&u, t);
     }
     for (int t = 2; t < 4; t++) {
-        tutti_call_t call = user_allreduce(NULL, slot(&u, t), COUNT);
+        tutti_call_t call = ranks_sum(NULL, slot(&u, t), COUNT);
 
         call.dtype = t == 2 ? TUTTI_FLOAT32 : TUTTI_UINT32;
         call.op = t == 2 ? TUTTI_SUM : TUTTI_BXOR; /* NCCL has no such operation */
@@ -210,7 +210,7 @@ static void in_a_row(rank_t *self)
         times = 1;
         for (int k = 0; k < 4; k++) {
             for (int t = 0; t < TENSORS; t++) {
-                tutti_call_t call = user_allreduce("same", slot(&u, t), COUNT);
+                tutti_call_t call = ranks_sum("same", slot(&u, t), COUNT);
 
                 if (t == TENSORS - 1 && k == 2)
                     CHECK_OK(tutti_cuda_allreduce(slot(&u, t), slot(&u, t), COUNT, TUTTI_FLOAT32,
@@ -247,7 +247,7 @@ static void too_many(rank_t *self)
     put_gate(&u);
     put(&u, 0);
     for (int t = 0; t < SMALL; t++)
-        calls[t] = user_allreduce(names[t], (float *)slot(&u, 0) + t, 1);
+        calls[t] = ranks_sum(names[t], (float *)slot(&u, 0) + t, 1);
     CHECK_OK(tutti_cuda_submit(calls, SMALL, self->comm, user_stream(&u), requests));
     for (int t = 0; t < SMALL; t++) {
         tutti_status_t status = tutti_cuda_wait(requests[t], nleft > 0 ? 0 : 200, user_stream(&u));
@@ -274,12 +274,6 @@ static void too_many(rank_t *self)
 
 /* ---- cases that wait on the host ---- */
 
-static void count(void *arg, tutti_status_t status)
-{
-    CHECK_INT(status, TUTTI_OK);
-    atomic_fetch_add((atomic_int *)arg, 1);
-}
-
 static void as_ever(rank_t *self)
 {
     tutti_async_options_t told = TUTTI_ASYNC_OPTIONS_INIT;
@@ -293,9 +287,9 @@ static void as_ever(rank_t *self)
     begin(&u, self);
     pretend_delays(4, 10 * DELAY_US);
     put(&u, 0);
-    told.callback = count;
+    told.callback = user_count;
     told.callback_arg = &calls;
-    call = user_allreduce("told", slot(&u, 0), COUNT);
+    call = ranks_sum("told", slot(&u, 0), COUNT);
     call.options = &told;
     hand_over(&u, &call);
     CHECK_INT(atomic_load(&calls), 1);
@@ -305,7 +299,7 @@ static void as_ever(rank_t *self)
 
     put(&u, 1);
     user_wait(&u);
-    call = user_allreduce("again", slot(&u, 1), COUNT);
+    call = ranks_sum("again", slot(&u, 1), COUNT);
     CHECK_OK(tutti_persistent_create(&call, self->comm, &request));
     CHECK_OK(tutti_start(request));
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
@@ -317,7 +311,7 @@ static void as_ever(rank_t *self)
     /* Work of the library might be queued behind it. */
     CHECK_OK(u.job.ops->stream_make(1, &urgent));
     put(&u, 2);
-    call = user_allreduce("urgent", slot(&u, 2), COUNT);
+    call = ranks_sum("urgent", slot(&u, 2), COUNT);
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_OK(tutti_cuda_wait(request, -1, (struct CUstream_st *)(void *)urgent));
     CHECK_OK(u.job.ops->copy(host_slot(&u, 2), slot(&u, 2), COUNT * sizeof(float), urgent));
@@ -362,7 +356,7 @@ static void op_freed(rank_t *self)
     close_gate(self);
     put_gate(&u);
     put(&u, 0);
-    call = user_allreduce("own", slot(&u, 0), COUNT);
+    call = ranks_sum("own", slot(&u, 0), COUNT);
     call.op = op;
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_INT(pthread_create(&opener, NULL, open_later, NULL), 0);
@@ -407,11 +401,11 @@ static void in_callback(rank_t *self)
     close_gate(self);
     put_gate(&u);
     put(&u, 0);
-    call = user_allreduce("handed over", slot(&u, 0), COUNT);
+    call = ranks_sum("handed over", slot(&u, 0), COUNT);
     hand_over(&u, &call);
     options.callback = call_in_stream;
     options.callback_arg = &told;
-    call = user_allreduce("host", &x, 1);
+    call = ranks_sum("host", &x, 1);
     call.options = &options;
     CHECK_OK(tutti_submit(&call, 1, self->comm, &request));
     CHECK_OK(tutti_wait(request, -1));
@@ -434,7 +428,7 @@ static void refused(rank_t *self)
     user_t u;
 
     begin(&u, self);
-    call = user_allreduce("late", slot(&u, 0), COUNT);
+    call = ranks_sum("late", slot(&u, 0), COUNT);
     put(&u, 0);
     if (self->rank > 0) {
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
@@ -444,7 +438,7 @@ static void refused(rank_t *self)
     if (self->rank == 0)
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
-    call = user_allreduce("clash", slot(&u, 1), self->rank == 1 ? 2 : 1);
+    call = ranks_sum("clash", slot(&u, 1), self->rank == 1 ? 2 : 1);
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_STATUS(tutti_cuda_wait(request, -1, user_stream(&u)), TUTTI_ERR_MISMATCH);
     get(&u, 0);
@@ -482,7 +476,7 @@ static void groups(rank_t *self)
     begin(&u, self);
     pretend_delays(23, DELAY_US);
     for (int i = 0; i < 3; i++) {
-        tutti_call_t call = user_allreduce("before", slot(&u, 2), COUNT);
+        tutti_call_t call = ranks_sum("before", slot(&u, 2), COUNT);
 
         put(&u, 2);
         hand_over(&u, &call);
@@ -498,7 +492,7 @@ static void groups(rank_t *self)
     for (int t = 0; t < 2; t++)
         put(&u, t);
     for (int k = 0; k < 2; k++) {
-        tutti_call_t call = user_allreduce("world", slot(&u, k), COUNT);
+        tutti_call_t call = ranks_sum("world", slot(&u, k), COUNT);
 
         hand_over(&u, &call);
         CHECK_OK(tutti_cuda_allreduce(slot(&u, k), slot(&u, k), COUNT, TUTTI_FLOAT32, TUTTI_SUM,
@@ -531,7 +525,7 @@ static void freed_late(rank_t *self)
     close_gate(self);
     put_gate(&u);
     put(&u, 0);
-    call = user_allreduce("late", slot(&u, 0), COUNT);
+    call = ranks_sum("late", slot(&u, 0), COUNT);
     CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     CHECK_INT(pthread_create(&opener, NULL, open_later, NULL), 0);
@@ -561,7 +555,7 @@ static void freed(rank_t *self)
         user_wait(&u);
         CHECK_OK(tutti_barrier(self->comm));
         pretend_rates(COUNT * sizeof(float) * 5, 0); /* 0.2 s for each copy */
-        call = user_allreduce("x", slot(&u, t), COUNT);
+        call = ranks_sum("x", slot(&u, t), COUNT);
         begun = tutti__now_ns();
         CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
         CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
@@ -590,7 +584,7 @@ static void check_ends(rank_t *self, tutti_status_t expected, const char *words)
            tutti__now_ns() < limit)
         usleep(1000);
     CHECK_STATUS(tutti_barrier(self->comm), expected);
-    check_words(words);
+    CHECK_WORDS(words);
 }
 
 typedef enum {
@@ -610,7 +604,7 @@ static void dies(rank_t *self, how_t how, tutti_status_t expected, const char *w
     if (self->rank == 1)
         put_gate(&u);
     put(&u, 0);
-    call = user_allreduce("lost", slot(&u, 0), COUNT);
+    call = ranks_sum("lost", slot(&u, 0), COUNT);
     hand_over(&u, &call);
     CHECK_OK(tutti_barrier(self->comm));
     if (self->rank == 0) {
@@ -656,7 +650,7 @@ static void slow_input(rank_t *self)
     close_gate(self);
     put_gate(&u);
     put(&u, 0);
-    call = user_allreduce("slow", slot(&u, 0), COUNT);
+    call = ranks_sum("slow", slot(&u, 0), COUNT);
     hand_over(&u, &call);
     usleep(4700000); /* the deadline, and everything that is added to it */
     CHECK_OK(tutti_barrier(self->comm));

@@ -17,6 +17,18 @@ void device_settings(tutti__conf_t *conf, int rank)
     conf->shared.stream_wait = getenv("TUTTI_TEST_STREAM_WAIT") != NULL;
 }
 
+void device_quiet(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->log_level = TUTTI__LOG_NONE;
+}
+
+void device_uncompared(tutti__conf_t *conf, int rank)
+{
+    device_quiet(conf, rank);
+    conf->shared.compare = 0;
+}
+
 int device_run_job(job_t *job)
 {
     int failures = pretend_prepare(job->size) != 0, left;

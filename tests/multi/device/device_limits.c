@@ -45,8 +45,8 @@ static void no_space(rank_t *self)
     pretend_no_space(1);
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_STATUS(tutti_comm_split(self->comm, 0, 0, &part), TUTTI_ERR_TRANSPORT);
-    check_words("rank 1: ");
-    check_words("/dev/shm/nccl-pretend: No space left on device");
+    CHECK_WORDS("rank 1: ");
+    CHECK_WORDS("/dev/shm/nccl-pretend: No space left on device");
     CHECK(part == NULL);
     CHECK(tutti__now_ns() - begin < BOUND_MS * 1000000ull);
     CHECK_OK(tutti_barrier(self->comm));

@@ -5,11 +5,11 @@
  * than after the first times.
  */
 #include "multi/direct/coll_case.h"
+#include "entries.h"
 #include "multi/device/device_job.h"
 
 #include <tutti/cuda.h>
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,21 +27,9 @@ typedef struct {
     int descriptors, threads, mappings;
 } holdings_t;
 
-static int count_entries(const char *path)
-{
-    DIR *dir = opendir(path);
-    int n = 0;
-
-    while (dir != NULL && readdir(dir) != NULL)
-        n++;
-    if (dir != NULL)
-        closedir(dir);
-    return n;
-}
-
 static holdings_t look(void)
 {
-    holdings_t has = { count_entries("/proc/self/fd"), count_entries("/proc/self/task"), 0 };
+    holdings_t has = { open_files(), count_entries("/proc/self/task"), 0 };
     FILE *file = fopen("/proc/self/maps", "re");
     char line[512];
 

@@ -38,9 +38,9 @@ static void check_ends(rank_t *self, tutti_status_t expected)
            tutti__now_ns() < limit)
         usleep(10000);
     CHECK_INT(status, expected);
-    check_words("queued in a stream");
+    CHECK_WORDS("queued in a stream");
     if (expected == TUTTI_ERR_TRANSPORT)
-        check_words("a link is down");
+        CHECK_WORDS("a link is down");
     do {
         usleep(1000);
         status = tutti__nccl_node_settle(self->inside->device.node);

@@ -146,7 +146,7 @@ static void *go_on(void *arg)
     }
     /* The abort may end NCCL before the engine reports it. The call waits for the report. */
     CHECK_INT(status, TUTTI_ERR_PEER_LOST);
-    check_words("called tutti_abort: enough");
+    CHECK_WORDS("called tutti_abort: enough");
     return NULL;
 }
 
@@ -181,12 +181,6 @@ static void abort_amid(rank_t *self)
     }
 }
 
-static void quiet(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->log_level = TUTTI__LOG_NONE;
-}
-
 /* With an NCCL whose calls belong to the calling thread until they are done. */
 static int run_bound(job_t *ends)
 {
@@ -203,7 +197,7 @@ static int run_bound(job_t *ends)
 
 int main(void)
 {
-    job_t ends = { .size = 3, .threads = 1, .fn = abort_amid, .settings = quiet };
+    job_t ends = { .size = 3, .threads = 1, .fn = abort_amid, .settings = device_quiet };
     int failures = 0;
 
     failures += device_run(at_once, 3, NULL, 1);

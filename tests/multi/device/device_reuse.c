@@ -125,12 +125,6 @@ static void one_round(rank_t *self)
     job.ops->free(job.memory);
 }
 
-static void quiet(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->log_level = TUTTI__LOG_NONE;
-}
-
 int main(void)
 {
     int failures = 0;
@@ -140,7 +134,7 @@ int main(void)
                       .hosts = round % 3 == 2 ? "aab" : NULL,
                       .threads = 1,
                       .fn = one_round,
-                      .settings = quiet,
+                      .settings = device_quiet,
                       .arg = &round };
 
         failures += device_run_job(&job);

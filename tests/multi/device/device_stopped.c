@@ -34,15 +34,12 @@ enum {
 
 /* ---- a device that stops its process ---- */
 
-#define FUNCTIONS(X)                                                                               \
-    X(use) X(record) X(wait) X(query) X(copy) X(pack) X(sum) X(nccl_poll) X(nccl_call)
-
-#define NUMBER(name) F_##name,
-#define NAME(name) #name,
+#define NUMBER(name, params, args) F_##name,
+#define NAME(name, params, args) #name,
 enum {
-    FUNCTIONS(NUMBER) NFUNCTIONS
+    DEVICE_FUNCTIONS(NUMBER) NFUNCTIONS
 };
-static const char *const names[] = { FUNCTIONS(NAME) };
+static const char *const names[] = { DEVICE_FUNCTIONS(NAME) };
 
 /* The parameters of a job; set before it starts. */
 static struct {
@@ -91,25 +88,7 @@ static void hit(int function)
         return real->name args;                                                                    \
     }
 
-PASS(use, (int device), (device))
-PASS(record, (tutti__devent_t * event, tutti__dstream_t *stream), (event, stream))
-PASS(wait, (tutti__dstream_t * stream, tutti__devent_t *event), (stream, event))
-PASS(query, (tutti__devent_t * event), (event))
-PASS(copy, (void *dst, const void *src, size_t bytes, tutti__dstream_t *stream),
-     (dst, src, bytes, stream))
-PASS(pack,
-     (const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from, tutti_dtype_t to,
-      double scale, tutti__dstream_t *stream),
-     (pieces, npieces, from, to, scale, stream))
-PASS(sum,
-     (void *dst, const void *const *srcs, size_t nsrcs, size_t count, tutti_dtype_t dtype,
-      uint32_t divisor, tutti__dstream_t *stream),
-     (dst, srcs, nsrcs, count, dtype, divisor, stream))
-PASS(nccl_poll, (tutti__nccl_t * nccl), (nccl))
-PASS(nccl_call,
-     (tutti__nccl_t * nccl, const tutti__nccl_call_t *list, size_t ncalls,
-      tutti__dstream_t *stream),
-     (nccl, list, ncalls, stream))
+DEVICE_FUNCTIONS(PASS)
 
 static const tutti__device_ops_t *stopping_device(void)
 {
@@ -117,8 +96,8 @@ static const tutti__device_ops_t *stopping_device(void)
 
     real = pretend_device();
     ops = *real;
-#define PUT(name) ops.name = stopping_##name;
-    FUNCTIONS(PUT)
+#define PUT(name, params, args) ops.name = stopping_##name;
+    DEVICE_FUNCTIONS(PUT)
     return &ops;
 }
 

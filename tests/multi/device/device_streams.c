@@ -100,16 +100,12 @@ static float *host_part(user_t *u, int k)
 static tutti_status_t make(user_t *u, int k, size_t count, tutti__dstream_t *stream)
 {
     tutti_comm_t *comm = u->job.self->comm;
-    tutti_call_t call = TUTTI_CALL_INIT;
+    tutti_call_t call;
 
     if (k % 2 == 0)
         return tutti_cuda_allreduce(part(u, k), part(u, k), count, TUTTI_FLOAT32, TUTTI_SUM, comm,
                                     cuda(stream));
-    call.kind = TUTTI_CALL_ALLREDUCE;
-    call.sendbuf = call.recvbuf = part(u, k);
-    call.count = count;
-    call.dtype = TUTTI_FLOAT32;
-    call.op = TUTTI_SUM;
+    call = ranks_sum(NULL, part(u, k), count);
     return tutti_cuda_run(&call, comm, cuda(stream));
 }
 
@@ -237,13 +233,7 @@ static void mixed(rank_t *self)
                 host_part(&u, k)[i] = value(self->rank, k + round, i);
         for (int k = 0; k < CALLS / 2; k++) {
             snprintf(names[k], sizeof(names[k]), "mixed %d", k);
-            calls[k] = (tutti_call_t)TUTTI_CALL_INIT;
-            calls[k].kind = TUTTI_CALL_ALLREDUCE;
-            calls[k].name = names[k];
-            calls[k].sendbuf = calls[k].recvbuf = part(&u, k);
-            calls[k].count = count;
-            calls[k].dtype = TUTTI_FLOAT32;
-            calls[k].op = TUTTI_SUM;
+            calls[k] = ranks_sum(names[k], part(&u, k), count);
             CHECK_OK(ops->copy(part(&u, k), host_part(&u, k), bytes, u.stream[0]));
         }
         CHECK_OK(tutti_cuda_submit(calls, CALLS / 2, self->comm, cuda(u.stream[0]), requests));
@@ -270,24 +260,19 @@ static void mixed(rank_t *self)
 /* On all ranks; otherwise only some of the host's ranks would enter a collective. */
 static void captured(rank_t *self, user_t *u)
 {
-    tutti_call_t call = TUTTI_CALL_INIT;
+    tutti_call_t call = ranks_sum(NULL, u->job.memory, 8);
     tutti_request_t *request = NULL;
     unsigned calls = pretend_counts(self->rank, PRETEND_NCCL_CALLS);
 
-    call.kind = TUTTI_CALL_ALLREDUCE;
-    call.sendbuf = call.recvbuf = u->job.memory;
-    call.count = 8;
-    call.dtype = TUTTI_FLOAT32;
-    call.op = TUTTI_SUM;
     pretend_capture(u->stream[0], 1);
     CHECK_STATUS(make(u, 0, 8, u->stream[0]), TUTTI_ERR_UNSUPPORTED);
-    check_words("captured into a graph");
+    CHECK_WORDS("captured into a graph");
     CHECK_STATUS(tutti_cuda_run(&call, self->comm, cuda(u->stream[0])), TUTTI_ERR_UNSUPPORTED);
-    check_words("captured into a graph");
+    CHECK_WORDS("captured into a graph");
     call.name = "captured";
     CHECK_STATUS(tutti_cuda_submit(&call, 1, self->comm, cuda(u->stream[0]), &request),
                  TUTTI_ERR_UNSUPPORTED);
-    check_words("captured into a graph");
+    CHECK_WORDS("captured into a graph");
     CHECK(request == NULL);
     pretend_capture(u->stream[0], 0);
     CHECK_INT(pretend_counts(self->rank, PRETEND_NCCL_CALLS), calls);
@@ -317,26 +302,26 @@ static void errors(rank_t *self)
     CHECK_INT(tutti_cuda_device(NULL), -1);
     CHECK_STATUS(tutti_cuda_allreduce(host, host, 4, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL),
                  TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("host memory, but calls in a stream are for device memory");
+    CHECK_WORDS("host memory, but calls in a stream are for device memory");
     CHECK_STATUS(
         tutti_cuda_allreduce(u.job.memory, u.job.memory, 4, TUTTI_FLOAT32, TUTTI_SUM, NULL, NULL),
         TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_cuda_run(NULL, self->comm, NULL), TUTTI_ERR_INVALID_ARGUMENT);
     call.kind = TUTTI_CALL_BARRIER;
     CHECK_STATUS(tutti_cuda_run(&call, self->comm, NULL), TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("a barrier moves no data");
+    CHECK_WORDS("a barrier moves no data");
     call.name = "barrier";
     CHECK_STATUS(tutti_cuda_run(&call, self->comm, NULL), TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("call->name is not NULL");
+    CHECK_WORDS("call->name is not NULL");
     CHECK_STATUS(tutti_cuda_submit(&call, 1, self->comm, NULL, &request),
                  TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("a barrier moves no data");
+    CHECK_WORDS("a barrier moves no data");
     CHECK_OK(u.job.ops->use(PRETEND_DEVICES - 1));
     CHECK_OK(u.job.ops->alloc(64, &elsewhere));
     CHECK_STATUS(tutti_cuda_allreduce(elsewhere, elsewhere, 4, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                       cuda(u.stream[0])),
                  TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("memory of device 15, but this communicator uses device");
+    CHECK_WORDS("memory of device 15, but this communicator uses device");
     CHECK_INT(u.job.ops->current(), PRETEND_DEVICES - 1);
     u.job.ops->free(elsewhere);
     CHECK_OK(u.job.ops->use(self->rank));
@@ -354,7 +339,7 @@ static void no_device(rank_t *self)
     CHECK_INT(tutti_cuda_device(self->comm), -1);
     CHECK_STATUS(tutti_cuda_allreduce(x, x, 2, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL),
                  TUTTI_ERR_UNSUPPORTED);
-    check_words("no device");
+    CHECK_WORDS("no device");
     case_works(self);
 }
 

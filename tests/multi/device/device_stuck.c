@@ -108,7 +108,7 @@ static void stuck_part(rank_t *self)
     CHECK(tutti__now_ns() - begin < BOUND_MS * 1000000ull);
     sum_up(&job, self->comm);
     CHECK_STATUS(tutti_comm_split(self->comm, 0, 0, &another), TUTTI_ERR_SYSTEM);
-    check_words("an abort of NCCL there has not returned");
+    CHECK_WORDS("an abort of NCCL there has not returned");
     sum_up(&job, self->comm);
 }
 

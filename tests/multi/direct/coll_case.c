@@ -27,6 +27,35 @@ void small_pieces(tutti__conf_t *conf, int rank)
     conf->shared.l3_bytes = 20000;
 }
 
+void small_one_piece(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.credits = 1;
+}
+
+void small_uncompared(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.compare = 0;
+}
+
+int run_job_with(rank_fn_t fn, int size, const char *hosts, int threads,
+                 void (*settings)(tutti__conf_t *conf, int rank))
+{
+    job_t job = {
+        .size = size, .hosts = hosts, .fn = fn, .threads = threads, .settings = settings
+    };
+    int failures = 0;
+
+    RUN_JOB(failures, &job);
+    return failures;
+}
+
+int run_small(rank_fn_t fn, int size, const char *hosts, int threads)
+{
+    return run_job_with(fn, size, hosts, threads, small_pieces);
+}
+
 int case_is_rooted(tutti_call_kind_t kind)
 {
     return kind == TUTTI_CALL_REDUCE || kind == TUTTI_CALL_BROADCAST || kind == TUTTI_CALL_GATHER ||
@@ -318,12 +347,6 @@ void case_works(rank_t *self)
         CHECK_INT(got[r], 100 * r + self->rank);
 }
 
-void check_words(const char *words)
-{
-    if (strstr(tutti_last_error(), words) == NULL)
-        ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), words);
-}
-
 /* ---- places, memories, roots and sizes ---- */
 
 void case_ways(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op,
@@ -354,4 +377,34 @@ void case_in_all_ways(area_t *area, tutti_call_kind_t kind)
     case_ways(area, kind, TUTTI_INT16, TUTTI_MAX, case_several_chunks(area->self, 2));
     /* Elements that do not fill a chunk. */
     case_ways(area, kind, TUTTI_FLOAT64_INT64, TUTTI_MINLOC, case_several_chunks(area->self, 16));
+}
+
+void case_all_ways(rank_t *self)
+{
+    area_t area;
+
+    area_open(&area, self, AREA_BYTES);
+    for (size_t k = 0; k < CASE_KINDS; k++)
+        case_in_all_ways(&area, case_kinds[k]);
+    area_close(&area);
+}
+
+void case_turn(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op,
+               size_t count, unsigned turn)
+{
+    case_t c = { kind,
+                 dtype,
+                 op,
+                 count,
+                 (int)(turn % (unsigned)area->self->size),
+                 (place_t)(turn % PLACES),
+                 (memory_t)(turn % MEMORIES) };
+
+    case_run(area, &c, TUTTI_OK);
+}
+
+void case_is_dead(rank_t *self, tutti_status_t status)
+{
+    CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST);
+    CHECK_STATUS(tutti_barrier(self->comm), status);
 }

@@ -13,15 +13,24 @@ enum {
     AREA_BYTES = 1 << 20
 };
 void small_pieces(tutti__conf_t *conf, int rank);
+/* The same with one piece in flight; and without comparison of calls. */
+void small_one_piece(tutti__conf_t *conf, int rank);
+void small_uncompared(tutti__conf_t *conf, int rank);
 
 enum {
     MOST_RANKS = 8
 };
 
+/* Run a job; returns 1 if it has failed. settings: as in job_t. */
+int run_job_with(rank_fn_t fn, int size, const char *hosts, int threads,
+                 void (*settings)(tutti__conf_t *conf, int rank));
+/* The same in small pieces. */
+int run_small(rank_fn_t fn, int size, const char *hosts, int threads);
+
 /* Does everything still work, without remains of earlier calls? */
 void case_works(rank_t *self);
-/* tutti_last_error() has `words` in it. */
-void check_words(const char *words);
+/* The status is that of a mismatch that has ended the communicator. */
+void case_is_dead(rank_t *self, tutti_status_t status);
 
 /* The collectives with equal parts. */
 enum {
@@ -85,6 +94,12 @@ void case_ways(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_
                size_t count);
 /* Some types and operations with case_ways, small and of several chunks. */
 void case_in_all_ways(area_t *area, tutti_call_kind_t kind);
+/* The same for all kinds. */
+void case_all_ways(rank_t *self);
+/* case_run with a root, place and memory that follow from `turn`. Consecutive turns combine all of
+   them. */
+void case_turn(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op,
+               size_t count, unsigned turn);
 /* The number of elements that are more than two chunks for each rank. */
 size_t case_several_chunks(const rank_t *self, size_t esize);
 

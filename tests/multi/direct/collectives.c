@@ -20,17 +20,8 @@ static void one_of_each(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtyp
     static const size_t counts[] = { 0, 1, 37, 150 };
     unsigned turn = area->salt;
 
-    for (size_t i = 0; i < COUNT_OF(counts); i++, turn++) {
-        case_t c = { kind,
-                     dtype,
-                     op,
-                     counts[i],
-                     (int)(turn % (unsigned)area->self->size),
-                     (place_t)(turn % PLACES),
-                     (memory_t)(turn % MEMORIES) };
-
-        case_run(area, &c, TUTTI_OK);
-    }
+    for (size_t i = 0; i < COUNT_OF(counts); i++, turn++)
+        case_turn(area, kind, dtype, op, counts[i], turn);
 }
 
 static void product(rank_t *self)
@@ -62,16 +53,6 @@ static void product(rank_t *self)
 }
 
 /* ---- places, memories, roots and sizes ---- */
-
-static void all_ways(rank_t *self)
-{
-    area_t area;
-
-    area_open(&area, self, AREA_BYTES);
-    for (size_t k = 0; k < CASE_KINDS; k++)
-        case_in_all_ways(&area, case_kinds[k]);
-    area_close(&area);
-}
 
 static void default_pieces(rank_t *self)
 {
@@ -192,19 +173,6 @@ static void rest(rank_t *self)
 
 /* ---- jobs ---- */
 
-static int run(rank_fn_t fn, int size, const char *hosts, int threads)
-{
-    job_t job = {
-        .size = size, .hosts = hosts, .fn = fn, .threads = threads, .settings = small_pieces
-    };
-    int failures = 0;
-
-    if (fn == rest)
-        job.settings = NULL;
-    RUN_JOB(failures, &job);
-    return failures;
-}
-
 int main(void)
 {
     static const int sizes[] = { 1, 2, 3, 5, 4, 7, 8 };
@@ -216,15 +184,15 @@ int main(void)
     reference_create_ops();
     for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 4) && !(threads && sizes[i] > 3); i++) {
         if (sizes[i] == 2 || (whole && !threads))
-            failures += run(product, sizes[i], NULL, threads);
-        failures += run(all_ways, sizes[i], NULL, threads);
-        failures += run(user_ops, sizes[i], NULL, threads);
-        failures += run(rest, sizes[i], NULL, threads);
+            failures += run_small(product, sizes[i], NULL, threads);
+        failures += run_small(case_all_ways, sizes[i], NULL, threads);
+        failures += run_small(user_ops, sizes[i], NULL, threads);
+        failures += run_job_with(rest, sizes[i], NULL, threads, NULL);
     }
     for (size_t i = 0; i < (whole ? COUNT_OF(hosts) : 3) && !(threads && i > 2); i++) {
-        failures += run(all_ways, (int)strlen(hosts[i]), hosts[i], threads);
-        failures += run(user_ops, (int)strlen(hosts[i]), hosts[i], threads);
-        failures += run(rest, (int)strlen(hosts[i]), hosts[i], threads);
+        failures += run_small(case_all_ways, (int)strlen(hosts[i]), hosts[i], threads);
+        failures += run_small(user_ops, (int)strlen(hosts[i]), hosts[i], threads);
+        failures += run_job_with(rest, (int)strlen(hosts[i]), hosts[i], threads, NULL);
     }
     return failures != 0;
 }

@@ -20,7 +20,7 @@ static const size_t same_place[MOST_RANKS];
 #define WRONG(call, status, words)                                                                 \
     do {                                                                                           \
         CHECK_STATUS(call, status);                                                                \
-        check_words(words);                                                                        \
+        CHECK_WORDS(words);                                                                        \
     } while (0)
 #define INVALID(call, words) WRONG(call, TUTTI_ERR_INVALID_ARGUMENT, words)
 #define UNSUPPORTED(call, words) WRONG(call, TUTTI_ERR_UNSUPPORTED, words)
@@ -218,27 +218,16 @@ static void two_threads(rank_t *self)
     case_works(self);
 }
 
-static int run(rank_fn_t fn, int size, const char *hosts, int threads)
-{
-    job_t job = {
-        .size = size, .hosts = hosts, .fn = fn, .threads = threads, .settings = small_pieces
-    };
-    int failures = 0;
-
-    RUN_JOB(failures, &job);
-    return failures;
-}
-
 int main(void)
 {
     static const int sizes[] = { 1, 2, 3, 5, 8 };
     int failures = 0, threads = !ranks_can_fork();
 
     for (size_t i = 0; i < COUNT_OF(sizes) && !(threads && sizes[i] > 3); i++) {
-        failures += run(bad_arguments, sizes[i], NULL, threads);
+        failures += run_small(bad_arguments, sizes[i], NULL, threads);
         if (sizes[i] < 5)
-            failures += run(two_threads, sizes[i], NULL, threads);
+            failures += run_small(two_threads, sizes[i], NULL, threads);
     }
-    failures += run(bad_arguments, 4, "aabb", threads);
+    failures += run_small(bad_arguments, 4, "aabb", threads);
     return failures != 0;
 }

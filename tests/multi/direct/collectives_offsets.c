@@ -82,22 +82,13 @@ static void large(rank_t *self)
     area_close(&area);
 }
 
-static int run(rank_fn_t fn, int size, void (*settings)(tutti__conf_t *, int), int threads)
-{
-    job_t job = { .size = size, .fn = fn, .threads = threads, .settings = settings };
-    int failures = 0;
-
-    RUN_JOB(failures, &job);
-    return failures;
-}
-
 int main(void)
 {
     int failures = 0, threads = !ranks_can_fork();
 
     for (int size = 2; size <= 3; size++) {
-        failures += run(small, size, small_pieces, threads);
-        failures += run(large, size, NULL, threads);
+        failures += run_small(small, size, NULL, threads);
+        failures += run_job_with(large, size, NULL, threads, NULL);
     }
     return failures != 0;
 }

@@ -165,50 +165,19 @@ static void messages(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-static void one_piece(tutti__conf_t *conf, int rank)
-{
-    small_pieces(conf, rank);
-    conf->shared.credits = 1;
-}
-
-static void uncompared(tutti__conf_t *conf, int rank)
-{
-    small_pieces(conf, rank);
-    conf->shared.compare = 0;
-}
-
 int main(void)
 {
-    static void (*const settings[])(tutti__conf_t *, int) = { one_piece, uncompared };
+    static void (*const settings[])(tutti__conf_t *, int) = { small_one_piece, small_uncompared };
     static const int sizes[] = { 1, 2, 3, 5, 4, 7, 8 };
     static const char *const hosts[] = { "ab", "aabb", "abc", "aaabb", "abab" };
     int failures = 0, threads = !ranks_can_fork();
     int whole = test_is_long("4, 7 and 8 ranks, and two of five placings on hosts");
 
-    for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 4) && !(threads && sizes[i] > 3); i++) {
-        job_t job = {
-            .size = sizes[i], .fn = messages, .threads = threads, .settings = small_pieces
-        };
-
-        RUN_JOB(failures, &job);
-    }
-    for (size_t i = 0; i < (whole ? COUNT_OF(hosts) : 3) && !(threads && i > 1); i++) {
-        job_t job = { .size = (int)strlen(hosts[i]),
-                      .hosts = hosts[i],
-                      .fn = messages,
-                      .threads = threads,
-                      .settings = small_pieces };
-
-        RUN_JOB(failures, &job);
-    }
-    for (size_t i = 0; i < 2 * COUNT_OF(settings); i++) {
-        job_t job = { .size = 3,
-                      .hosts = i % 2 ? "aab" : NULL,
-                      .fn = messages,
-                      .threads = threads,
-                      .settings = settings[i / 2] };
-
-        RUN_JOB(failures, &job);
-    }
+    for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 4) && !(threads && sizes[i] > 3); i++)
+        failures += run_small(messages, sizes[i], NULL, threads);
+    for (size_t i = 0; i < (whole ? COUNT_OF(hosts) : 3) && !(threads && i > 1); i++)
+        failures += run_small(messages, (int)strlen(hosts[i]), hosts[i], threads);
+    for (size_t i = 0; i < 2 * COUNT_OF(settings); i++)
+        failures += run_job_with(messages, 3, i % 2 ? "aab" : NULL, threads, settings[i / 2]);
     return failures != 0;
 }

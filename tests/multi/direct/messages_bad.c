@@ -56,8 +56,8 @@ static void misfit(rank_t *self, part_t zero, part_t one, const char *words)
     if (self->rank < 2) {
         CHECK_STATUS(make_part(self, self->rank == 0 ? &zero : &one, !self->rank, recv),
                      TUTTI_ERR_MISMATCH);
-        check_words(words);
-        check_words(self->inside->world_rank != NULL ? "in a group of " : "rank 0");
+        CHECK_WORDS(words);
+        CHECK_WORDS(self->inside->world_rank != NULL ? "in a group of " : "rank 0");
     }
     is_filled(recv, MOST, -1);
     /* The same two ranks, at once. */
@@ -109,7 +109,7 @@ static void half(rank_t *self)
         CHECK_STATUS(tutti_sendrecv(send, mine, !self->rank, recv, self->rank == 0 ? its : its - 1,
                                     !self->rank, TUTTI_INT32, self->comm),
                      TUTTI_ERR_MISMATCH);
-        check_words("rank 0 sends 20 elements of int32 to rank 1, which expects 19 of int32");
+        CHECK_WORDS("rank 0 sends 20 elements of int32 to rank 1, which expects 19 of int32");
     }
     if (self->rank == 0)
         is_filled(recv, its, 1);
@@ -215,12 +215,6 @@ static void in_part(rank_t *self)
 
 /* ---- mismatches that end the communicator ---- */
 
-static void is_dead(rank_t *self, tutti_status_t status)
-{
-    CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST);
-    CHECK_STATUS(tutti_barrier(self->comm), status);
-}
-
 /* The receiver detects it, and the sender at its next call. */
 static void uncompared(rank_t *self, size_t count, tutti_dtype_t dtype)
 {
@@ -230,10 +224,10 @@ static void uncompared(rank_t *self, size_t count, tutti_dtype_t dtype)
         CHECK_OK(tutti_send(a, 20, TUTTI_FLOAT32, 1, self->comm));
         for (int i = 0; i < 1000 && tutti_barrier(self->comm) == TUTTI_OK; i++)
             ;
-        is_dead(self, tutti_barrier(self->comm));
+        case_is_dead(self, tutti_barrier(self->comm));
     } else {
-        is_dead(self, tutti_recv(a, count, dtype, 0, self->comm));
-        check_words("rank 0");
+        case_is_dead(self, tutti_recv(a, count, dtype, 0, self->comm));
+        CHECK_WORDS("rank 0");
     }
 }
 
@@ -262,18 +256,6 @@ static void and_collective(rank_t *self)
 
 /* ---- settings ---- */
 
-static void one_piece(tutti__conf_t *conf, int rank)
-{
-    small_pieces(conf, rank);
-    conf->shared.credits = 1;
-}
-
-static void no_compare(tutti__conf_t *conf, int rank)
-{
-    small_pieces(conf, rank);
-    conf->shared.compare = 0;
-}
-
 static void impatient(tutti__conf_t *conf, int rank)
 {
     small_pieces(conf, rank);
@@ -282,15 +264,7 @@ static void impatient(tutti__conf_t *conf, int rank)
 
 static int run(rank_fn_t fn, const char *hosts, void (*settings)(tutti__conf_t *, int))
 {
-    job_t job = { .size = (int)strlen(hosts),
-                  .hosts = hosts,
-                  .fn = fn,
-                  .threads = !ranks_can_fork(),
-                  .settings = settings };
-    int failures = 0;
-
-    RUN_JOB(failures, &job);
-    return failures;
+    return run_job_with(fn, (int)strlen(hosts), hosts, !ranks_can_fork(), settings);
 }
 
 int main(void)
@@ -300,13 +274,13 @@ int main(void)
 
     for (size_t i = 0; i < COUNT_OF(places); i++) {
         failures += run(all, places[i], small_pieces);
-        failures += run(all, places[i], one_piece);
+        failures += run(all, places[i], small_one_piece);
         failures += run(fits, places[i], small_pieces);
-        failures += run(fits, places[i], one_piece);
+        failures += run(fits, places[i], small_one_piece);
     }
     failures += run(in_part, "aab", small_pieces);
-    failures += run(uncompared_counts, "aa", no_compare);
-    failures += run(uncompared_types, "aa", no_compare);
+    failures += run(uncompared_counts, "aa", small_uncompared);
+    failures += run(uncompared_types, "aa", small_uncompared);
     failures += run(and_collective, "aa", impatient);
     failures += run(and_collective, "ab", impatient);
     return failures != 0;

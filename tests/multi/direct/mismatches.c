@@ -14,7 +14,7 @@
 #define WRONG(call, status, words)                                                                 \
     do {                                                                                           \
         CHECK_STATUS(call, status);                                                                \
-        check_words(words);                                                                        \
+        CHECK_WORDS(words);                                                                        \
     } while (0)
 
 /* ---- mismatches ---- */
@@ -23,8 +23,8 @@
 static void expect_mismatch(area_t *area, const case_t *good, const case_t *odd, int rank)
 {
     case_run(area, area->self->rank == rank ? odd : good, TUTTI_ERR_MISMATCH);
-    check_words(area->self->inside->world_rank != NULL ? "in a group of " : "rank");
-    check_words("; rank ");
+    CHECK_WORDS(area->self->inside->world_rank != NULL ? "in a group of " : "rank");
+    CHECK_WORDS("; rank ");
     case_works(area->self);
 }
 
@@ -70,7 +70,7 @@ static void other_calls(area_t *area, tutti_call_kind_t kind)
         area->salt++;
     } else {
         case_run(area, &good, TUTTI_ERR_MISMATCH);
-        check_words("barrier");
+        CHECK_WORDS("barrier");
     }
     case_works(self);
 }
@@ -129,7 +129,7 @@ static _Thread_local int x[64], y[64];
 static void vector_mismatch(rank_t *self, tutti_status_t status, const char *words)
 {
     CHECK_INT(status, TUTTI_ERR_MISMATCH);
-    check_words(words);
+    CHECK_WORDS(words);
     for (int i = 0; i < 64; i++)
         CHECK_INT(y[i], -1);
     case_works(self);
@@ -218,8 +218,8 @@ static void factors(rank_t *self)
     CHECK_STATUS(tutti_allreduce_scaled(&a, &b, self->rank == 1 ? 0 : 1, TUTTI_FLOAT32, TUTTI_SUM,
                                         2, 1, self->comm),
                  TUTTI_ERR_MISMATCH);
-    check_words("rank 0 has an allreduce of 1 element of float32");
-    check_words("rank 1 has an allreduce of 0 elements of float32");
+    CHECK_WORDS("rank 0 has an allreduce of 1 element of float32");
+    CHECK_WORDS("rank 1 has an allreduce of 0 elements of float32");
     CHECK(a == 1 && b == -1);
     case_works(self);
     mismatched_factors(self, 2, 1);
@@ -280,49 +280,13 @@ static void in_parts(rank_t *self)
 
 /* ---- mismatches that end the communicator ---- */
 
-static void is_dead(rank_t *self, tutti_status_t status)
-{
-    CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST);
-    CHECK_STATUS(tutti_barrier(self->comm), status);
-}
-
 /* Between hosts, without comparison: data may have moved before it is detected. */
 static void not_compared(rank_t *self)
 {
     float a[20] = { 0 };
 
-    is_dead(self,
-            tutti_allreduce(a, a, self->rank == 0 ? 19 : 20, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
-}
-
-static int run(rank_fn_t fn, int size, const char *hosts, int threads)
-{
-    job_t job = {
-        .size = size, .hosts = hosts, .fn = fn, .threads = threads, .settings = small_pieces
-    };
-    int failures = 0;
-
-    RUN_JOB(failures, &job);
-    return failures;
-}
-
-static void compares_nothing(tutti__conf_t *conf, int rank)
-{
-    small_pieces(conf, rank);
-    conf->shared.compare = 0;
-}
-
-static int run_not_compared(const char *hosts, int threads)
-{
-    job_t job = { .size = (int)strlen(hosts),
-                  .hosts = hosts,
-                  .fn = not_compared,
-                  .threads = threads,
-                  .settings = compares_nothing };
-    int failures = 0;
-
-    RUN_JOB(failures, &job);
-    return failures;
+    case_is_dead(self, tutti_allreduce(a, a, self->rank == 0 ? 19 : 20, TUTTI_FLOAT32, TUTTI_SUM,
+                                       self->comm));
 }
 
 static int run_between_hosts(const char *hosts, int threads)
@@ -330,15 +294,8 @@ static int run_between_hosts(const char *hosts, int threads)
     static const rank_fn_t fns[] = { mismatches, all_vectors, in_parts };
     int failures = 0;
 
-    for (size_t f = 0; f < COUNT_OF(fns); f++) {
-        job_t job = { .size = (int)strlen(hosts),
-                      .hosts = hosts,
-                      .fn = fns[f],
-                      .threads = threads,
-                      .settings = small_pieces };
-
-        RUN_JOB(failures, &job);
-    }
+    for (size_t f = 0; f < COUNT_OF(fns); f++)
+        failures += run_small(fns[f], (int)strlen(hosts), hosts, threads);
     return failures;
 }
 
@@ -362,18 +319,18 @@ int main(void)
 
     reference_create_ops();
     for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 2) && !(threads && sizes[i] > 3); i++) {
-        failures += run(mismatches, sizes[i], NULL, threads);
-        failures += run(all_vectors, sizes[i], NULL, threads);
+        failures += run_small(mismatches, sizes[i], NULL, threads);
+        failures += run_small(all_vectors, sizes[i], NULL, threads);
     }
     if (whole || !threads)
         failures += run_each_algorithm(forced_mismatches, 3, NULL, threads);
     if (whole && !threads)
         failures += run_each_algorithm(forced_mismatches, 8, NULL, threads);
-    failures += run(in_parts, 5, NULL, threads);
+    failures += run_small(in_parts, 5, NULL, threads);
     for (int i = 0; i < placings; i++)
         failures += run_between_hosts(places[i], threads);
-    failures += run_not_compared("ab", threads);
-    failures += run_not_compared("aabb", threads);
+    failures += run_job_with(not_compared, 2, "ab", threads, small_uncompared);
+    failures += run_job_with(not_compared, 4, "aabb", threads, small_uncompared);
     failures += run_factors(threads);
     return failures != 0;
 }

@@ -121,7 +121,7 @@ static void call_in_all_ways(area_t *area, tutti_call_kind_t kind)
         c.root = (root + 1) % self->size;
         case_run(area, &c, rooted && self->size > 1 ? TUTTI_ERR_UNSUPPORTED : TUTTI_OK);
         if (rooted && self->size > 1)
-            check_words("cannot be used: it is for root");
+            CHECK_WORDS("cannot be used: it is for root");
     }
 }
 
@@ -322,7 +322,7 @@ static void open_wrong(rank_t *self)
     CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 10000, &meet));
     CHECK_STATUS(tutti__comm_open(&meet, NULL, &conf, &comm),
                  wrong->strict ? TUTTI_ERR_UNSUPPORTED : TUTTI_ERR_INVALID_ARGUMENT);
-    check_words(wrong->words);
+    CHECK_WORDS(wrong->words);
     CHECK_OK(tutti_barrier(self->comm));
 }
 

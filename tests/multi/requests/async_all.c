@@ -18,13 +18,6 @@ enum {
     TASKS = KINDS * VARIANTS * COPIES
 };
 
-static int is_reduction(tutti_call_kind_t kind)
-{
-    return kind == TUTTI_CALL_ALLREDUCE || kind == TUTTI_CALL_REDUCE ||
-           kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_REDUCE_SCATTERV ||
-           kind == TUTTI_CALL_SCAN || kind == TUTTI_CALL_EXSCAN;
-}
-
 /* Types and operations by variant. */
 static void choose_types(task_facts_t *f, int variant, int copy)
 {
@@ -36,7 +29,7 @@ static void choose_types(task_facts_t *f, int variant, int copy)
 
     f->dtype = types[variant];
     f->op = (tutti_op_t)0;
-    if (!is_reduction(f->kind))
+    if (!task_reduces(f->kind))
         return;
     f->op = variant == 5 ? task_affine() : ops[variant];
     if (f->op == TUTTI_AVG && (f->kind == TUTTI_CALL_SCAN || f->kind == TUTTI_CALL_EXSCAN))

@@ -6,6 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+int task_reduces(tutti_call_kind_t kind)
+{
+    return kind == TUTTI_CALL_ALLREDUCE || kind == TUTTI_CALL_REDUCE ||
+           kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_REDUCE_SCATTERV ||
+           kind == TUTTI_CALL_SCAN || kind == TUTTI_CALL_EXSCAN;
+}
+
 /* ---- elements ---- */
 
 double task_value(const task_facts_t *facts, int rank, size_t i)

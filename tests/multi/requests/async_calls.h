@@ -38,6 +38,7 @@ typedef struct {
     tutti_request_t *request;
 } task_t;
 
+int task_reduces(tutti_call_kind_t kind);
 /* Data of a rank as numbers; small, so that the results are exact in all types. */
 double task_value(const task_facts_t *facts, int rank, size_t i);
 
@@ -59,5 +60,9 @@ tutti_op_t task_affine(void);
 void still_works(const rank_t *self, const char *name);
 /* Does tutti_last_error have these in it? NULL: ignored. */
 void last_error_says(const char *name, const char *one, const char *other);
+
+/* For main: run fn in processes, on one host with each of these sizes, and on several. Returns the
+   exit status. */
+int run_on_hosts(rank_fn_t fn, const int *sizes, size_t nsizes);
 
 #endif

@@ -433,20 +433,6 @@ static void everything(rank_t *self)
 int main(void)
 {
     static const int sizes[] = { 1, 2, 3, 4, 7 };
-    static const char *const hosts[] = { "ab", "aabb", "abab", "aaabb", "abbb" };
-    int failures = 0;
 
-    if (!ranks_can_fork())
-        return 77;
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        job_t job = { .size = sizes[i], .fn = everything };
-
-        RUN_JOB(failures, &job);
-    }
-    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
-        job_t job = { .size = (int)strlen(hosts[i]), .hosts = hosts[i], .fn = everything };
-
-        RUN_JOB(failures, &job);
-    }
-    return failures != 0;
+    return run_on_hosts(everything, sizes, sizeof(sizes) / sizeof(sizes[0]));
 }

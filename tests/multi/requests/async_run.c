@@ -116,3 +116,23 @@ void last_error_says(const char *name, const char *one, const char *other)
         ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s', '%s' and '%s'", text, name,
                    one ? one : "", other ? other : "");
 }
+
+int run_on_hosts(rank_fn_t fn, const int *sizes, size_t nsizes)
+{
+    static const char *const hosts[] = { "ab", "aabb", "abab", "aaabb", "abbb" };
+    int failures = 0;
+
+    if (!ranks_can_fork())
+        return 77;
+    for (size_t i = 0; i < nsizes; i++) {
+        job_t job = { .size = sizes[i], .fn = fn };
+
+        RUN_JOB(failures, &job);
+    }
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+        job_t job = { .size = (int)strlen(hosts[i]), .hosts = hosts[i], .fn = fn };
+
+        RUN_JOB(failures, &job);
+    }
+    return failures != 0;
+}

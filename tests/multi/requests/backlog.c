@@ -71,19 +71,6 @@ static void messages(rank_t *self)
 
 /* ---- large groups that are partly submitted ---- */
 
-static tutti_call_t sum(const char *name, float *x, size_t count)
-{
-    tutti_call_t call = TUTTI_CALL_INIT;
-
-    call.kind = TUTTI_CALL_ALLREDUCE;
-    call.dtype = TUTTI_FLOAT32;
-    call.op = TUTTI_SUM;
-    call.name = name;
-    call.sendbuf = call.recvbuf = x;
-    call.count = count;
-    return call;
-}
-
 /* The first tensor has its own name; returns tutti_submit's status. */
 static tutti_status_t submit_group(rank_t *self, const char *first, tutti_request_t **ret_requests)
 {
@@ -93,7 +80,7 @@ static tutti_status_t submit_group(rank_t *self, const char *first, tutti_reques
 
     for (int i = 0; i < GROUP; i++) {
         snprintf(name[i], NAME, i > 0 ? "gradient of layer number %d, of the network" : "%d", i);
-        call[i] = sum(i == 0 && first != NULL ? first : name[i], &x[i], 1);
+        call[i] = ranks_sum(i == 0 && first != NULL ? first : name[i], &x[i], 1);
     }
     return tutti_submit(call, GROUP, self->comm, ret_requests);
 }
@@ -182,7 +169,8 @@ static void stops(rank_t *self)
         return;
     }
     if (self->rank < 2) {
-        tutti_call_t call[2] = { sum("A", x[0], 1 + (size_t)self->rank), sum("Y", x[1], 1) };
+        tutti_call_t call[2] = { ranks_sum("A", x[0], 1 + (size_t)self->rank),
+                                 ranks_sum("Y", x[1], 1) };
 
         CHECK_OK(tutti_submit(call, 2, self->comm, r));
         atomic_fetch_add(&pid_of[HAVE_A], 1);

@@ -37,12 +37,6 @@ static tutti_comm_t *connect_all(const rank_t *self, const char *prefix, int tim
     return comm;
 }
 
-static void says(const char *words)
-{
-    if (strstr(tutti_last_error(), words) == NULL)
-        ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), words);
-}
-
 /* The last rank never comes. */
 static void missing(rank_t *self)
 {
@@ -58,10 +52,10 @@ static void missing(rank_t *self)
 
         CHECK(status == TUTTI_ERR_TIMEOUT || (status == TUTTI_ERR_PEER_LOST && self->rank > 0));
         CHECK(comm == NULL);
-        says("communicator 'missing'");
+        CHECK_WORDS("communicator 'missing'");
         snprintf(want, sizeof(want), "rank %d did not", self->size - 1);
         if (self->rank == 0)
-            says(want);
+            CHECK_WORDS(want);
         CHECK(tutti__now_ns() - begin < IN_TIME_NS);
     }
     /* The next one works. */
@@ -83,7 +77,7 @@ static void no_host(rank_t *self)
     options.timeout_ms = SHORT_MS;
     if (self->rank > 0) {
         CHECK_STATUS(tutti_comm_connect(&options, &comm), TUTTI_ERR_TIMEOUT);
-        says("rank 0 has not written it");
+        CHECK_WORDS("rank 0 has not written it");
         CHECK(tutti__now_ns() - begin < IN_TIME_NS);
     }
     CHECK_OK(tutti_barrier(self->comm));
@@ -103,9 +97,9 @@ static void twice(rank_t *self)
     status = tutti_comm_connect(&options, &comm);
     CHECK(status == TUTTI_ERR_INVALID_ARGUMENT || status == TUTTI_ERR_PEER_LOST);
     CHECK(comm == NULL);
-    says("communicator 'twice'");
+    CHECK_WORDS("communicator 'twice'");
     if (status == TUTTI_ERR_INVALID_ARGUMENT)
-        says("rank 1");
+        CHECK_WORDS("rank 1");
     if (self->rank == 0)
         CHECK_INT(status, TUTTI_ERR_INVALID_ARGUMENT);
     CHECK(tutti__now_ns() - begin < IN_TIME_NS);
@@ -121,7 +115,7 @@ static void sizes(rank_t *self)
 
     options.nranks += self->rank == 1;
     CHECK(tutti_comm_connect(&options, &comm) != TUTTI_OK && comm == NULL);
-    says("communicator 'sizes'");
+    CHECK_WORDS("communicator 'sizes'");
     CHECK_OK(tutti_barrier(self->comm));
 }
 
@@ -150,7 +144,7 @@ static void dies_early(rank_t *self)
     CHECK(tutti__now_ns() - begin < IN_TIME_NS);
     snprintf(want, sizeof(want), "rank %d did not", self->size - 1);
     if (self->rank == 0)
-        says(want);
+        CHECK_WORDS(want);
 }
 
 /* A rank dies after all are connected: the error names it and the communicator. */
@@ -167,7 +161,7 @@ static void dies_later(rank_t *self)
         status = tutti_barrier(comm);
     CHECK_INT(status, TUTTI_ERR_PEER_LOST);
     snprintf(want, sizeof(want), "rank %d of communicator 'later'", self->size - 1);
-    says(want);
+    CHECK_WORDS(want);
     CHECK(tutti__now_ns() - begin < IN_TIME_NS);
     CHECK_OK(tutti_comm_free(comm));
 }
@@ -194,8 +188,8 @@ static void deadlines(rank_t *self)
         }
         if (self->rank > 0) {
             CHECK_INT(status, TUTTI_ERR_TIMEOUT);
-            says("of communicator 'deadline/");
-            says("rank 0");
+            CHECK_WORDS("of communicator 'deadline/");
+            CHECK_WORDS("rank 0");
             CHECK(tutti__now_ns() - begin < IN_TIME_NS);
         }
         CHECK_OK(tutti_barrier(other));
@@ -235,7 +229,7 @@ static void leaves(rank_t *self)
         while (status == TUTTI_OK)
             status = tutti_barrier(comm);
         CHECK_INT(status, TUTTI_ERR_SHUTDOWN);
-        says("rank 1 of communicator 'leaves'");
+        CHECK_WORDS("rank 1 of communicator 'leaves'");
         CHECK_OK(tutti_barrier(self->comm));
         CHECK_OK(tutti_comm_free(comm));
         return;

@@ -3,12 +3,12 @@
  * Communicators of some of the ranks: their members, mistakes, several at once, ends.
  */
 #include "ranks.h"
+#include "entries.h"
 #include "long.h"
 
 #include "base/compiler.h"
 #include "base/time.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -531,18 +531,6 @@ static void kill_while_making(rank_t *self)
 }
 
 /* ---- limits ---- */
-
-static int open_files(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int n = 0;
-
-    CHECK(dir != NULL);
-    while (readdir(dir) != NULL)
-        n++;
-    closedir(dir);
-    return n;
-}
 
 static long resident_kib(void)
 {

@@ -157,13 +157,7 @@ static void told_of_lists(rank_t *self)
         options[i].callback = tell;
         options[i].callback_arg = &told[i];
         options[i].callback_info = 1;
-        call[i] = (tutti_call_t)TUTTI_CALL_INIT;
-        call[i].kind = TUTTI_CALL_ALLREDUCE;
-        call[i].dtype = TUTTI_FLOAT32;
-        call[i].op = TUTTI_SUM;
-        call[i].name = name[i];
-        call[i].sendbuf = call[i].recvbuf = &x[i];
-        call[i].count = 1;
+        call[i] = ranks_sum(name[i], &x[i], 1);
         call[i].options = &options[i];
     }
     for (int times = 1; times <= TOLD; times++) {
@@ -374,13 +368,7 @@ static void submit_freed(freed_t *f, tutti_async_options_t *options, float *x,
     tutti_call_t call[FREED + 1];
 
     for (int i = 0; i <= FREED; i++) {
-        call[i] = (tutti_call_t)TUTTI_CALL_INIT;
-        call[i].name = names[i];
-        call[i].kind = TUTTI_CALL_ALLREDUCE;
-        call[i].dtype = TUTTI_FLOAT32;
-        call[i].op = TUTTI_SUM;
-        call[i].sendbuf = call[i].recvbuf = x + i;
-        call[i].count = 1;
+        call[i] = ranks_sum(names[i], x + i, 1);
         call[i].options = i == FREED ? options : NULL;
     }
     CHECK_OK(tutti_submit(call, FREED + 1, f->self->comm, request));

@@ -36,13 +36,6 @@ static unsigned mix(unsigned x)
     return x ^ x >> 16;
 }
 
-static int reduces(tutti_call_kind_t kind)
-{
-    return kind == TUTTI_CALL_ALLREDUCE || kind == TUTTI_CALL_REDUCE ||
-           kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_REDUCE_SCATTERV ||
-           kind == TUTTI_CALL_SCAN || kind == TUTTI_CALL_EXSCAN;
-}
-
 static task_facts_t facts_of(int number, int size)
 {
     static const size_t counts[] = { 1, 3, 250, 17, 5000, 64, 0, 30000 };
@@ -56,7 +49,7 @@ static task_facts_t facts_of(int number, int size)
                        .root = (int)(random >> 16) % size,
                        .displs = (int)(random >> 24 & 1) };
 
-    if (reduces(f.kind))
+    if (task_reduces(f.kind))
         f.op = random >> 25 & 1 ? TUTTI_MAX : TUTTI_SUM;
     if (f.kind == TUTTI_CALL_ALLREDUCE && f.dtype == TUTTI_FLOAT32 && f.op == TUTTI_SUM) {
         f.prescale = 2;

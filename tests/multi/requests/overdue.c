@@ -21,12 +21,6 @@ enum {
 
 static const char *const names[] = { "late", NULL }; /* with agreement, and without */
 
-static void says(const char *words)
-{
-    if (strstr(tutti_last_error(), words) == NULL)
-        ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), words);
-}
-
 static tutti_async_options_t within(int timeout_ms)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
@@ -79,8 +73,8 @@ static void waited(rank_t *self)
                 status = tutti_wait(request, -1);
             }
             CHECK_INT(status, TUTTI_ERR_TIMEOUT);
-            says(name != NULL ? "'late'" : "'call 1 without a name'");
-            says("rank 0");
+            CHECK_WORDS(name != NULL ? "'late'" : "'call 1 without a name'");
+            CHECK_WORDS("rank 0");
             CHECK(tutti__now_ns() - begin < IN_TIME_NS);
         }
         free_group(self, comm);

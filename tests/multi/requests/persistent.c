@@ -6,21 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static tutti_call_t allreduce_of(const char *name, float *x, size_t count,
-                                 const tutti_async_options_t *options)
-{
-    tutti_call_t call = TUTTI_CALL_INIT;
-
-    call.kind = TUTTI_CALL_ALLREDUCE;
-    call.dtype = TUTTI_FLOAT32;
-    call.op = TUTTI_SUM;
-    call.name = name;
-    call.sendbuf = call.recvbuf = x;
-    call.count = count;
-    call.options = options;
-    return call;
-}
-
 /* ---- a thousand starts ---- */
 
 enum {
@@ -39,7 +24,7 @@ static void many_starts(rank_t *self)
         tutti_call_t call;
 
         snprintf(name, sizeof(name), "weight %d", t);
-        call = allreduce_of(name, x[t], COUNT, NULL);
+        call = ranks_sum(name, x[t], COUNT);
         CHECK_OK(tutti_persistent_create(&call, self->comm, &requests[t]));
     }
     for (int s = 0; s < starts; s++) {
@@ -81,7 +66,7 @@ static void start_all(rank_t *self)
         tutti_call_t call;
 
         snprintf(name, sizeof(name), "all %d", t);
-        call = allreduce_of(name, &x[t], 1, NULL);
+        call = ranks_sum(name, &x[t], 1);
         CHECK_OK(tutti_persistent_create(&call, t == MANY - 1 ? other : self->comm, &requests[t]));
     }
     for (int step = 0; step < 8; step++) {
@@ -139,7 +124,7 @@ static void all_kinds(rank_t *self)
 static void wrong_uses(rank_t *self)
 {
     float x = 1;
-    tutti_call_t call = allreduce_of("p", &x, 1, NULL);
+    tutti_call_t call = ranks_sum("p", &x, 1);
     tutti_request_t *p, *plain, *list[3];
     size_t index = 9;
     int done;
@@ -225,7 +210,8 @@ static void each_start(rank_t *self)
         tutti_call_t call;
 
         snprintf(name, sizeof(name), "c%d", i);
-        call = allreduce_of(name, &x[i], 1, &options);
+        call = ranks_sum(name, &x[i], 1);
+        call.options = &options;
         CHECK_OK(tutti_persistent_create(&call, self->comm, &r[i]));
     }
     for (int s = 0; s < 60; s++) {
@@ -269,7 +255,8 @@ static void chain(rank_t *self)
 
         x[i] = 1;
         snprintf(name, sizeof(name), "chain %d", i);
-        call = allreduce_of(name, &x[i], 1, &options);
+        call = ranks_sum(name, &x[i], 1);
+        call.options = &options;
         CHECK_OK(tutti_persistent_create(&call, self->comm, &r[i]));
         if (i > 0)
             h[i - 1].next = r[i];

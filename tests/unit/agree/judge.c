@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Judging what the ranks were told, when nothing moves any more. See world.h. */
+/* Judging what the ranks were told, when nothing moves any more; and running seeds. See world.h. */
 #include "world.h"
 
 #include "agree/tensors.h"
+#include "long.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static const char *outcome_text(unsigned outcome)
 
 /* Every rank was told of the same buckets, in the same order; after a death or goodbye one of them
    may know fewer. */
-void judge_order(world_t *w)
+static void judge_order(world_t *w)
 {
     const rank_state_t *first = &w->rank[0];
 
@@ -34,7 +35,7 @@ void judge_order(world_t *w)
 }
 
 /* Buckets are numbered and complete. A bucket of several tensors keeps to the limit. */
-void judge_buckets(world_t *w)
+static void judge_buckets(world_t *w)
 {
     const rank_state_t *me = &w->rank[0];
     uint32_t number = 0, n = 0;
@@ -57,7 +58,7 @@ void judge_buckets(world_t *w)
         world_complain(w, "the last bucket is not complete");
 }
 
-void judge_outcomes(world_t *w, uint32_t round)
+static void judge_outcomes(world_t *w, uint32_t round)
 {
     const scenario_t *s = &w->scenario[round];
 
@@ -97,7 +98,7 @@ static void judge_text(world_t *w, uint32_t round, uint32_t tensor, const char *
     }
 }
 
-void judge_texts(world_t *w, uint32_t round)
+static void judge_texts(world_t *w, uint32_t round)
 {
     const scenario_t *s = &w->scenario[round];
 
@@ -122,7 +123,7 @@ void judge_texts(world_t *w, uint32_t round)
 }
 
 /* Nothing is left where nothing is pending. */
-void judge_tables(world_t *w)
+static void judge_tables(world_t *w)
 {
     for (uint32_t r = 0; r < w->nranks; r++)
         if (w->rank[r].agree->nparticipants > 0 || w->rank[r].agree->ready_first != NULL)
@@ -141,7 +142,7 @@ int scenario_ends(const scenario_t *s)
 }
 
 /* For a seed that failed: what each rank submitted, and its outcome. */
-void print_scenarios(const world_t *w)
+static void print_scenarios(const world_t *w)
 {
     for (uint32_t i = 0; i < w->nrounds; i++) {
         const scenario_t *s = &w->scenario[i];
@@ -159,4 +160,37 @@ void print_scenarios(const world_t *w)
                        outcome_text(w->rank[r].outcome[i][t]));
             }
     }
+}
+
+int judge(world_t *w)
+{
+    judge_order(w);
+    for (uint32_t i = 0; i < w->nrounds && !w->broken; i++)
+        judge_outcomes(w, i);
+    if (!w->broken) {
+        judge_buckets(w);
+        judge_texts(w, w->nrounds - 1);
+        if (scenario_ends(&w->scenario[w->nrounds - 1]))
+            judge_tables(w);
+    }
+    if (w->failed)
+        print_scenarios(w);
+    return w->failed;
+}
+
+int run_seeds(int argc, char **argv, uint64_t quick, uint64_t all, int (*run_seed)(uint64_t seed))
+{
+    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1, seeds;
+    char left_out[64];
+
+    snprintf(left_out, sizeof(left_out), "%llu of %llu orders", (unsigned long long)(all - quick),
+             (unsigned long long)all);
+    if (argc > 1)
+        seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    else
+        seeds = test_is_long(left_out) ? all : quick;
+    for (uint64_t seed = first; seed < first + seeds; seed++)
+        if (run_seed(seed))
+            return 1;
+    return 0;
 }

@@ -7,13 +7,7 @@
  */
 #include "world.h"
 
-#include "agree/tensors.h"
-#include "long.h"
-
 #include <tutti/tutti.h>
-
-#include <stdio.h>
-#include <string.h>
 
 #define QUICK_SEEDS 12000
 #define LONG_SEEDS 150000
@@ -142,18 +136,7 @@ static int run_seed(uint64_t seed)
     }
     world_open(w);
     run_to_end(w);
-    judge_order(w);
-    for (uint32_t i = 0; i < w->nrounds && !w->broken; i++)
-        judge_outcomes(w, i);
-    if (!w->broken) {
-        judge_buckets(w);
-        judge_texts(w, w->nrounds - 1);
-    }
-    if (ends && !w->broken)
-        judge_tables(w);
-    failed = w->failed;
-    if (failed)
-        print_scenarios(w);
+    failed = judge(w);
     world_close(w);
     free(w);
     return failed;
@@ -161,16 +144,5 @@ static int run_seed(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1, seeds;
-    char left_out[64];
-
-    snprintf(left_out, sizeof(left_out), "%d of %d orders", LONG_SEEDS - QUICK_SEEDS, LONG_SEEDS);
-    if (argc > 1)
-        seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    else
-        seeds = test_is_long(left_out) ? LONG_SEEDS : QUICK_SEEDS;
-    for (uint64_t seed = first; seed < first + seeds; seed++)
-        if (run_seed(seed))
-            return 1;
-    return 0;
+    return run_seeds(argc, argv, QUICK_SEEDS, LONG_SEEDS, run_seed);
 }

@@ -9,8 +9,6 @@
  */
 #include "world.h"
 
-#include "long.h"
-
 #include <tutti/tutti.h>
 
 #include <stdio.h>
@@ -32,7 +30,7 @@ typedef struct {
 } program_t;
 
 /* Of all seeds. */
-static uint64_t plans, served, returned, steady, of_agreement, adjacent;
+static uint64_t seeds, plans, served, returned, steady, of_agreement, adjacent;
 
 /* ---- programs ---- */
 
@@ -339,21 +337,12 @@ static int run_seed(uint64_t seed)
     make_program(p);
     world_open(w);
     run_to_end(p);
-    judge_order(w);
-    for (uint32_t i = 0; i < w->nrounds && !w->broken; i++)
-        judge_outcomes(w, i);
-    if (!w->broken) {
-        judge_buckets(w);
+    if (!w->broken)
         judge_plans(w);
-        judge_texts(w, w->nrounds - 1);
-    }
-    if (scenario_ends(&w->scenario[w->nrounds - 1]) && !w->broken)
-        judge_tables(w);
     if (p->is_steady && w->nrounds > 3 && !w->broken && !p->has_plan)
         world_complain(w, "a steady program of %u steps has no plan", w->nrounds);
-    failed = w->failed;
-    if (failed)
-        print_scenarios(w);
+    failed = judge(w);
+    seeds++;
     plans += w->plans;
     served += w->served;
     returned += w->returned;
@@ -366,7 +355,7 @@ static int run_seed(uint64_t seed)
 }
 
 /* The plans of many seeds are not few. */
-static int has_plans(uint64_t seeds)
+static int has_plans(void)
 {
     int enough = plans > seeds / 2 && served > seeds && returned > seeds / 10 &&
                  steady > seeds / 8 && adjacent > seeds / 8;
@@ -384,16 +373,5 @@ static int has_plans(uint64_t seeds)
 
 int main(int argc, char **argv)
 {
-    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1, seeds;
-    char left_out[64];
-
-    snprintf(left_out, sizeof(left_out), "%d of %d orders", LONG_SEEDS - QUICK_SEEDS, LONG_SEEDS);
-    if (argc > 1)
-        seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    else
-        seeds = test_is_long(left_out) ? LONG_SEEDS : QUICK_SEEDS;
-    for (uint64_t seed = first; seed < first + seeds; seed++)
-        if (run_seed(seed))
-            return 1;
-    return !has_plans(seeds);
+    return run_seeds(argc, argv, QUICK_SEEDS, LONG_SEEDS, run_seed) || !has_plans();
 }

@@ -147,15 +147,11 @@ void dissolve_lone(scenario_t *s);
 /* Does every call end, and every rank join? Then another round may follow. */
 int scenario_ends(const scenario_t *s);
 
-/* judge.c */
-void judge_order(world_t *w);
-void judge_buckets(world_t *w);
-void judge_outcomes(world_t *w, uint32_t round);
-/* The texts that name missing ranks. */
-void judge_texts(world_t *w, uint32_t round);
-void judge_tables(world_t *w);
-/* For a seed that failed: what each rank submitted, and its outcome. */
-void print_scenarios(const world_t *w);
+/* judge.c. Judge a world in which nothing moves any more: 1 if it has failed, which it prints. */
+int judge(world_t *w);
+/* For main: run the seeds of the command line, [FIRST_SEED [SEEDS]]; by default 1 to `quick`, in
+   the long form to `all`. 1: a seed has failed. */
+int run_seeds(int argc, char **argv, uint64_t quick, uint64_t all, int (*run_seed)(uint64_t seed));
 
 void world_complain(world_t *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

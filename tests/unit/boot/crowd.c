@@ -5,7 +5,6 @@
 #include "base/time.h"
 #include "tag.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -126,18 +125,6 @@ tutti__boot_t *crowd_open(const crowd_rank_t *me)
     crowd_meet(me, &meet);
     CHECK_EQUAL(tutti__boot_open(&meet, &conf, &boot), TUTTI_OK);
     return boot;
-}
-
-int crowd_open_files(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int count = 0;
-
-    assert_non_null(dir);
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
 }
 
 uint64_t crowd_now_ms(void)

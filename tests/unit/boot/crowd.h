@@ -9,6 +9,7 @@
 #define CROWD_H
 
 #include "boot/boot.h"
+#include "entries.h"
 
 #include <sys/types.h>
 
@@ -39,8 +40,6 @@ void crowd_conf(const crowd_rank_t *me, tutti__conf_t *ret_conf);
 tutti__boot_t *crowd_open(const crowd_rank_t *me);
 void crowd_meet(const crowd_rank_t *me, tutti__meet_t *ret_meet);
 
-/* Open file descriptors of this process. */
-int crowd_open_files(void);
 uint64_t crowd_now_ms(void);
 void crowd_sleep_ms(unsigned ms);
 

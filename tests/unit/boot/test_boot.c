@@ -266,7 +266,7 @@ static void test_leave_early(void **state)
 /* No descriptor stays open, whether opening succeeded or failed. */
 static void open_often(const crowd_rank_t *me)
 {
-    int before = crowd_open_files();
+    int before = open_files();
 
     for (int i = 0; i < 3; i++) {
         crowd_rank_t again = *me;
@@ -274,20 +274,20 @@ static void open_often(const crowd_rank_t *me)
         snprintf(again.name, sizeof(again.name), "%.40s-%d", me->name, i);
         tutti__boot_close(crowd_open(&again));
     }
-    CHECK_EQUAL(crowd_open_files(), before);
+    CHECK_EQUAL(open_files(), before);
     no_interface(me);
-    CHECK_EQUAL(crowd_open_files(), before);
+    CHECK_EQUAL(open_files(), before);
 }
 
 static void test_no_leak(void **state)
 {
-    int before = crowd_open_files();
+    int before = open_files();
 
     (void)state;
     crowd_fork(4, 2, open_often, NULL);
     crowd_threads(5, 2, open_and_look, NULL);
     crowd_threads(3, 0, other_version, NULL);
-    assert_int_equal(crowd_open_files(), before);
+    assert_int_equal(open_files(), before);
     tutti__boot_close(NULL);
 }
 

@@ -162,7 +162,7 @@ static void run_crowds(uint32_t size, crowd_main_t *run, uint32_t maker, uint64_
 {
     for (int threads = maker >= size && !CAN_FORK_BESIDE_THREADS; threads < 2; threads++) {
         common_t *common = new_common(maker);
-        int files = crowd_open_files();
+        int files = open_files();
 
         if (maker >= size)
             make_id(common, timeout_ms);
@@ -171,7 +171,7 @@ static void run_crowds(uint32_t size, crowd_main_t *run, uint32_t maker, uint64_
         else
             crowd_fork(size, 0, run, common);
         tutti__id_end_all();
-        assert_int_equal(crowd_open_files(), files);
+        assert_int_equal(open_files(), files);
         munmap(common, sizeof(*common));
     }
 }
@@ -273,7 +273,7 @@ static void *end_soon(void *arg)
 static void test_ends(void **state)
 {
     common_t *common = new_common(9);
-    int files = crowd_open_files();
+    int files = open_files();
     uint64_t begin = crowd_now_ms();
     tutti__meet_t meet;
     pthread_t thread;
@@ -283,7 +283,7 @@ static void test_ends(void **state)
         make_id(common, 60000);
     tutti__id_end_all();
     tutti__id_end_all();
-    assert_int_equal(crowd_open_files(), files);
+    assert_int_equal(open_files(), files);
     assert_int_equal(meet_by_id(common, 0, 2, 60000, &meet), TUTTI_ERR_TRANSPORT);
     assert_non_null(strstr(tutti_last_error(), "has ended"));
 
@@ -292,7 +292,7 @@ static void test_ends(void **state)
     assert_int_equal(meet_by_id(common, 1, 2, 60000, &meet), TUTTI_ERR_SHUTDOWN);
     pthread_join(thread, NULL);
     assert_true(crowd_now_ms() - begin < 20000);
-    assert_int_equal(crowd_open_files(), files);
+    assert_int_equal(open_files(), files);
     munmap(common, sizeof(*common));
 }
 
@@ -306,11 +306,11 @@ static void in_child(const crowd_rank_t *me)
 {
     family_t *family = me->arg;
 
-    CHECK_EQUAL(crowd_open_files(), family->files);
+    CHECK_EQUAL(open_files(), family->files);
     tutti__id_end_all();
     make_id(&family->common, 1000);
     tutti__id_end_all();
-    CHECK_EQUAL(crowd_open_files(), family->files);
+    CHECK_EQUAL(open_files(), family->files);
 }
 
 static void test_fork(void **state)
@@ -321,7 +321,7 @@ static void test_fork(void **state)
     if (!CAN_FORK_BESIDE_THREADS)
         skip();
     memset(&family, 0, sizeof(family));
-    family.files = crowd_open_files();
+    family.files = open_files();
     make_id(&family.common, 20000);
     crowd_fork(1, 0, in_child, &family);
     /* The parent's id is still served. */
@@ -332,14 +332,14 @@ static void test_fork(void **state)
 
 static void has_only(const crowd_rank_t *me)
 {
-    CHECK_EQUAL(crowd_open_files(), *(int *)me->arg);
+    CHECK_EQUAL(open_files(), *(int *)me->arg);
 }
 
 /* A child does not hold the connections between ranks and its parent, the id's maker. */
 static void test_fork_while_meeting(void **state)
 {
     common_t *common = new_common(9);
-    int files = crowd_open_files(), with_id;
+    int files = open_files(), with_id;
     uint64_t begin = crowd_now_ms();
     tutti__meet_t meet;
     int status;
@@ -349,13 +349,13 @@ static void test_fork_while_meeting(void **state)
     if (!CAN_FORK_BESIDE_THREADS)
         skip();
     make_id(common, 20000);
-    with_id = crowd_open_files();
+    with_id = open_files();
     rank = fork();
     if (rank == 0)
         _exit((int)meet_by_id(common, 1, 2, 60000, &meet));
-    while (crowd_open_files() == with_id && crowd_now_ms() - begin < 20000)
+    while (open_files() == with_id && crowd_now_ms() - begin < 20000)
         crowd_sleep_ms(1);
-    assert_true(crowd_open_files() > with_id);
+    assert_true(open_files() > with_id);
     crowd_fork(1, 0, has_only, &files);
     tutti__id_end_all();
     assert_int_equal(waitpid(rank, &status, 0), rank);

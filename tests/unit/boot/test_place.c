@@ -77,7 +77,7 @@ static void meet_and_gather(const crowd_rank_t *me)
 static void run_crowds(uint32_t size, crowd_main_t *run, int on_machine, uint32_t who)
 {
     for (int threads = 0; threads < 2; threads++) {
-        int files = crowd_open_files();
+        int files = open_files();
         common_t common = { .who = who };
 
         open_place(&common, on_machine);
@@ -86,7 +86,7 @@ static void run_crowds(uint32_t size, crowd_main_t *run, int on_machine, uint32_
         else
             crowd_fork(size, 0, run, &common);
         close(common.door);
-        assert_int_equal(crowd_open_files(), files);
+        assert_int_equal(open_files(), files);
     }
 }
 
@@ -329,7 +329,7 @@ static void test_watch(void **state)
 {
     tutti__meet_t meet;
     common_t common;
-    int files = crowd_open_files(), times;
+    int files = open_files(), times;
 
     (void)state;
     for (int on_machine = 0; on_machine < 2; on_machine++) {
@@ -346,7 +346,7 @@ static void test_watch(void **state)
             close(common.door);
         }
     }
-    assert_int_equal(crowd_open_files(), files);
+    assert_int_equal(open_files(), files);
 }
 
 /* ---- a store ---- */

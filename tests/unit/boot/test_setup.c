@@ -11,9 +11,9 @@
  * The test of the test: a rank that has failed and does not report it is detected.
  */
 #include "boot/machine.h"
+#include "entries.h"
 #include "unit/boot/explore.h"
 
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -223,18 +223,6 @@ static void open_machine(void *arg)
     set.status[me()] = tutti__machine_open(NULL, &set.machine[me()]);
 }
 
-static int count_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int n = 0;
-
-    assert_non_null(dir);
-    while (readdir(dir) != NULL)
-        n++;
-    closedir(dir);
-    return n;
-}
-
 /* All have the same status; and each has mapped its peers' status pages. */
 static int is_right(const void *arg)
 {
@@ -283,7 +271,7 @@ static const uint32_t one_machine[RANKS] = { 0, 0, 0 }, two_machines[RANKS] = { 
 
 static void check(const uint32_t *machine_of)
 {
-    int before = count_fds();
+    int before = open_files();
 
     for (int place = NOWHERE; place < PLACES; place++) {
         for (uint32_t culprit = 0; culprit < RANKS; culprit++) {
@@ -299,7 +287,7 @@ static void check(const uint32_t *machine_of)
                          (unsigned long long)result.deadlocks, (unsigned long long)result.wrong);
         }
     }
-    assert_int_equal(count_fds(), before);
+    assert_int_equal(open_files(), before);
 }
 
 static void test_one_machine(void **state)

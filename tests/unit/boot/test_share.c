@@ -95,7 +95,7 @@ static void share_many(const crowd_rank_t *me, tutti__boot_t *boot)
 
 static void share(const crowd_rank_t *me)
 {
-    int before = crowd_open_files(), pids[CROWD_MAX];
+    int before = open_files(), pids[CROWD_MAX];
     tutti__boot_t *boot = crowd_open(me);
 
     share_once(me, boot);
@@ -104,13 +104,13 @@ static void share(const crowd_rank_t *me)
     share_many(me, boot);
     tutti__boot_close(boot);
     if (me->pids != NULL)
-        CHECK_EQUAL(crowd_open_files(), before);
+        CHECK_EQUAL(open_files(), before);
 }
 
 static void test_share(void **state)
 {
     static const uint32_t sizes[] = { 1, 2, 3, 4, 5, 8 };
-    int before = crowd_open_files();
+    int before = open_files();
 
     (void)state;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
@@ -118,12 +118,12 @@ static void test_share(void **state)
         crowd_fork(sizes[i], 3, share, NULL); /* 3 pretended hosts on one machine */
     }
     crowd_threads(3, 2, share, NULL);
-    assert_int_equal(crowd_open_files(), before);
+    assert_int_equal(open_files(), before);
 }
 
 static void share_unequal(const crowd_rank_t *me)
 {
-    int before = crowd_open_files(), fds[3 * CROWD_MAX], pids[CROWD_MAX];
+    int before = open_files(), fds[3 * CROWD_MAX], pids[CROWD_MAX];
     int mine[3] = { 0, 1, 2 };
     tutti__boot_t *boot = crowd_open(me);
     uint32_t n = me->rank == 2 ? 3 : 2;
@@ -133,13 +133,13 @@ static void share_unequal(const crowd_rank_t *me)
     for (uint32_t i = 0; i < n * me->size; i++)
         CHECK_EQUAL(fds[i], -1);
     tutti__boot_close(boot);
-    CHECK_EQUAL(crowd_open_files(), before);
+    CHECK_EQUAL(open_files(), before);
 }
 
 /* Rank 1's limit of descriptors is too low. */
 static void share_too_many(const crowd_rank_t *me)
 {
-    int before = crowd_open_files(), mine[20], fds[20 * CROWD_MAX], pids[CROWD_MAX];
+    int before = open_files(), mine[20], fds[20 * CROWD_MAX], pids[CROWD_MAX];
     tutti__boot_t *boot = crowd_open(me);
     struct rlimit limit = { 64, 64 };
     tutti_status_t status;
@@ -157,7 +157,7 @@ static void share_too_many(const crowd_rank_t *me)
     for (uint32_t i = 0; status == TUTTI_OK && i < 20 * me->size; i++)
         close(fds[i]);
     tutti__boot_close(boot);
-    CHECK_EQUAL(crowd_open_files(), before);
+    CHECK_EQUAL(open_files(), before);
 }
 
 /* Rank 1 dies instead. */
