@@ -16,12 +16,14 @@ enum {
     OPT_SECONDS,
     OPT_SEED,
     OPT_SPOIL,
-    MOST_SETTINGS = 16
+    OPT_SPOIL_END,
+    OPT_GRADIENTS
 };
 
 typedef struct {
     tune_effort_t effort;
-    const char *output; /* NULL: the path that the library reads */
+    const char *output;    /* NULL: the path that the library reads */
+    const char *gradients; /* NULL: tune for all programs */
     int dry_run, verbose, help, quick;
     char error[200];
 } options_t;
@@ -36,12 +38,16 @@ static const struct option long_options[] = {
     { "seconds", required_argument, NULL, OPT_SECONDS },
     { "seed", required_argument, NULL, OPT_SEED },
     { "spoil", no_argument, NULL, OPT_SPOIL },
+    { "spoil-end", no_argument, NULL, OPT_SPOIL_END },
+    { "gradients", required_argument, NULL, OPT_GRADIENTS },
     { NULL, 0, NULL, 0 },
 };
 
 static const char usage[] =
     "Finds the settings that are fastest for N ranks on this machine, and writes those that\n"
     "beat the defaults to a file that Tutti reads from then on.\n\n"
+    "      --gradients FILE    tune for a step that submits these tensors together: a line each,\n"
+    "                          [NAME] COUNT [TYPE], float32 if there is no type; # comments\n"
     "  -o, --output FILE       the file (default: the path that Tutti reads)\n"
     "  -n, --dry-run           write no file\n"
     "  -v, --verbose           print each candidate's time at each size as well\n"
@@ -50,6 +56,7 @@ static const char usage[] =
     "      --quick             a short test run: 3 rounds of the least length\n"
     "      --seed N            seed of the orders (default: the clock)\n"
     "      --spoil             divide the candidates' times by a million, so that some win\n"
+    "      --spoil-end         with --gradients and --spoil: the winners together count as slow\n"
     "  -h, --help              this\n";
 
 /* ---- flags ---- */
@@ -94,8 +101,17 @@ static void take(int letter, char **argv, options_t *options)
     case OPT_SEED:
         options->effort.seed = take_number(options, "seed", UINT64_MAX);
         break;
+    case OPT_GRADIENTS:
+        options->gradients = optarg;
+        if (optarg[0] == '\0')
+            snprintf(options->error, sizeof(options->error),
+                     "--gradients: want the name of a file");
+        break;
     case OPT_SPOIL:
         options->effort.spoil = 1;
+        break;
+    case OPT_SPOIL_END:
+        options->effort.spoil_end = 1;
         break;
     default:
         snprintf(options->error, sizeof(options->error), "%.80s: %s; see --help", argv[optind - 1],
@@ -173,7 +189,8 @@ static void print_sizes(const tune_setting_t *setting, const tune_result_t *resu
     printf("\n");
 }
 
-static void print_result(const tune_setting_t *setting, const tune_result_t *result)
+/* ranks: their number with --verbose, otherwise 0. */
+static void print_result(const tune_setting_t *setting, const tune_result_t *result, int ranks)
 {
     for (int who = 0; who < result->count; who++) {
         const tune_figures_t *f = &result->of[who];
@@ -190,15 +207,21 @@ static void print_result(const tune_setting_t *setting, const tune_result_t *res
     else
         printf("%s takes %.3f of the default's time\n", result->of[result->winner].value,
                result->of[result->winner].ratio.middle);
+    if (ranks > 0)
+        print_sizes(setting, result, ranks);
     fflush(stdout);
 }
 
 /* ---- the main program ---- */
 
 /* Remove the tuned settings' variables, so that the defaults are measured as defaults. */
-static void clear_settings(void)
+static void clear_settings(const options_t *options)
 {
     setenv("TUTTI_TUNED", "none", 1);
+    if (options->gradients != NULL) {
+        tune_search_clear();
+        return;
+    }
     for (size_t i = 0; tune_settings[i].name != NULL; i++)
         unsetenv(tune_settings[i].name);
 }
@@ -210,7 +233,7 @@ static int find_output(const bench_world_t *world, options_t *options)
     int can = 1;
 
     if (world->rank == 0 && options->output == NULL && !options->dry_run) {
-        can = tune_path(world->size, path, sizeof(path));
+        can = tune_path(tutti_local_size(world->comm), path, sizeof(path));
         options->output = path;
         if (!can)
             fprintf(stderr, "tutti_tune: neither HOME nor XDG_CONFIG_HOME is set; use -o FILE\n");
@@ -218,21 +241,20 @@ static int find_output(const bench_world_t *world, options_t *options)
     return (int)bench_same(world, (uint64_t)can);
 }
 
-static int can_tune(const bench_world_t *world)
+static int can_tune(const bench_world_t *world, const options_t *options)
 {
-    int can = world->size > 1 && tutti_host_count(world->comm) == 1;
+    int can = world->size > 1 && (options->gradients != NULL || tutti_host_count(world->comm) == 1);
 
     if (!can && world->rank == 0)
-        fprintf(stderr, "tutti_tune: wants two ranks or more, all on one host: "
-                        "mpirun -np 2 tutti_tune\n");
+        fprintf(stderr, "tutti_tune: wants two ranks or more%s: mpirun -np 2 tutti_tune\n",
+                options->gradients != NULL ? "" : ", all on one host");
     return can;
 }
 
 /* Write the file, on rank 0. */
-static int end_output(const options_t *options, const tune_result_t *results, size_t count,
-                      const char *command)
+static int end_output(const options_t *options, const tune_search_t *found, const char *command)
 {
-    char *text = tune_text(results, count, command);
+    char *text = tune_text(found, command);
     int ok = 1;
 
     if (options->dry_run) {
@@ -246,31 +268,67 @@ static int end_output(const options_t *options, const tune_result_t *results, si
     return ok;
 }
 
+/* The settings of all programs, one after the other. */
+static void tune_settings_all(bench_world_t *world, const tune_effort_t *effort,
+                              tune_search_t *found)
+{
+    for (; tune_settings[found->count].name != NULL; found->count++) {
+        const tune_setting_t *setting = &tune_settings[found->count];
+        tune_result_t *result = &found->results[found->count];
+
+        *result = tune_measure(world, setting, effort);
+        if (found->print != NULL)
+            found->print(setting, result, found->verbose_ranks);
+    }
+}
+
+/* The end of a search: all winners together, and those that the file cannot hold. */
+static void print_found(const tune_search_t *found)
+{
+    static const tune_setting_t together = { .name = "all settings" };
+
+    if (found->has_last)
+        print_result(&together, &found->last, 0);
+    for (size_t i = 0; i < found->count; i++) {
+        const tune_result_t *result = &found->results[i];
+
+        if (result->winner > 0 && !result->in_file)
+            printf("# the file cannot hold this; set it for such jobs:\nexport %s=%s\n",
+                   result->name, result->of[result->winner].value);
+    }
+}
+
 static int tune_all(bench_world_t *world, options_t *options, const char *program)
 {
-    static tune_result_t results[MOST_SETTINGS];
+    static tune_search_t found;
+    tune_list_t list = { 0 };
     char command[4200];
-    size_t count = 0;
     int ok = 1;
 
-    if (!can_tune(world) || !find_output(world, options))
+    if (!can_tune(world, options) || !find_output(world, options) ||
+        (options->gradients != NULL && tune_list_read(world, options->gradients, &list) != 0))
         return 0;
     if (options->effort.seed == 0)
         options->effort.seed = bench_now_ns() | 1;
     options->effort.seed = bench_same(world, options->effort.seed);
+    found.verbose_ranks = options->verbose ? world->size : 0;
+    found.print = world->rank == 0 ? print_result : NULL;
     if (world->rank == 0)
         print_head(world, options);
-    for (; tune_settings[count].name != NULL && count < MOST_SETTINGS; count++) {
-        results[count] = tune_measure(world, &tune_settings[count], &options->effort);
-        if (world->rank != 0)
-            continue;
-        print_result(&tune_settings[count], &results[count]);
-        if (options->verbose)
-            print_sizes(&tune_settings[count], &results[count], world->size);
+    if (options->gradients != NULL)
+        tune_search(world, &list, &options->effort, options->output, &found);
+    else
+        tune_settings_all(world, &options->effort, &found);
+    snprintf(command, sizeof(command), "mpirun -np %d %s%s%s", world->size, program,
+             options->gradients != NULL ? " --gradients " : "",
+             options->gradients != NULL ? options->gradients : "");
+    for (char *at = command; *at != '\0'; at++) /* it stands in a comment */
+        *at = *at < ' ' && *at > 0 ? '?' : *at;
+    if (world->rank == 0) {
+        print_found(&found);
+        ok = end_output(options, &found, command);
     }
-    snprintf(command, sizeof(command), "mpirun -np %d %s", world->size, program);
-    if (world->rank == 0)
-        ok = end_output(options, results, count, command);
+    tune_list_free(&list);
     return (int)bench_same(world, (uint64_t)ok);
 }
 
@@ -283,7 +341,7 @@ int main(int argc, char **argv)
 
     if (answer_only(&options, argv[0]))
         return options.error[0] != '\0';
-    clear_settings();
+    clear_settings(&options);
     bench_world_open(&common, 0, &world);
     ok = tune_all(&world, &options, argv[0]);
     bench_world_close(&world);

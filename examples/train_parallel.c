@@ -63,12 +63,39 @@ static void ask_for_device(int64_t device)
 #endif
 }
 
+/*
+ * Read the counters of communication that was hidden and exposed. They are not measured on a
+ * device: there a wait only queues work, and it is the device that waits. One rank has none.
+ */
+static train_overlap_t read_overlap(const train_parallel_t *parallel)
+{
+    tutti_stats_t stats = TUTTI_STATS_INIT;
+    train_overlap_t overlap = { 0.0, 0.0 };
+
+    if (parallel->size == 1 || parallel->compute->on_device ||
+        tutti_comm_get_stats(parallel->world, &stats) != TUTTI_OK)
+        return overlap;
+    overlap.hidden_seconds = 1e-9 * (double)stats.hidden_ns;
+    overlap.exposed_seconds = 1e-9 * (double)stats.exposed_ns;
+    return overlap;
+}
+
+/* Add the times since the step's first request. */
+static void add_overlap(train_parallel_t *parallel)
+{
+    const train_overlap_t end = read_overlap(parallel), *begin = &parallel->begin;
+
+    parallel->overlap.hidden_seconds += end.hidden_seconds - begin->hidden_seconds;
+    parallel->overlap.exposed_seconds += end.exposed_seconds - begin->exposed_seconds;
+}
+
 bool train_parallel_start(int64_t device, train_parallel_t *ret_parallel, train_error_t *error)
 {
     train_parallel_t parallel = { .size = 1 };
 
     *ret_parallel = parallel;
     ask_for_device(device);
+    setenv("TUTTI_STATS", "quiet", 0); /* measure times, for read_overlap */
     const tutti_status_t status = tutti_init(NULL);
     if (status != TUTTI_OK)
         return fail_tutti(error, "starting Tutti", status);
@@ -266,6 +293,8 @@ static void reduce(train_parallel_t *parallel, const char *name, void *buffer, s
         train_parallel_abort(parallel, &parallel->start_error);
         return;
     }
+    if (parallel->request_count == 0)
+        parallel->begin = read_overlap(parallel);
 
     const tutti_status_t status =
         submit(parallel, name, buffer, count, dtype, &parallel->requests[parallel->request_count]);
@@ -306,6 +335,8 @@ bool train_parallel_wait(train_parallel_t *parallel, train_error_t *error)
         if (status != TUTTI_OK)
             done = fail_tutti(error, "adding up gradients", status);
     }
+    if (parallel->request_count > 0)
+        add_overlap(parallel);
     parallel->request_count = 0;
     parallel->wait_seconds += train_seconds() - begin;
     return done;

@@ -18,6 +18,12 @@
 #include "train_base.h"
 #include "train_model.h"
 
+/* Times of this rank's communication in steps, by the library's counters: see tutti_stats_t. */
+typedef struct {
+    double hidden_seconds;  /* sums were in flight, and the backward pass continued */
+    double exposed_seconds; /* the rank waited for sums */
+} train_overlap_t;
+
 typedef struct {
     tutti_comm_t *world;
     int rank;
@@ -32,10 +38,12 @@ typedef struct {
     tutti_request_t *requests[TRAIN_MAX_TENSORS + 1];
     size_t request_count;
     train_error_t start_error; /* the error of a request that could not be started */
+    train_overlap_t begin;     /* the counters before its first request */
 
     /* since the caller set them to 0 */
-    double wait_seconds; /* spent in train_parallel_wait */
-    size_t reductions;   /* requests started */
+    double wait_seconds;     /* spent in train_parallel_wait */
+    train_overlap_t overlap; /* in all steps; 0: it is not measured, or nothing was sent */
+    size_t reductions;       /* requests started */
 } train_parallel_t;
 
 /* A rank's part of `count` items. */

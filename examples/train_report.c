@@ -143,26 +143,42 @@ void train_report_step(train_report_t *report, const train_step_t *step)
     draw(left, right, done, terminal > 0 ? terminal : DEFAULT_COLUMNS);
 }
 
+/* The part of communication that was hidden; negative: there was no communication. */
+static double hidden_share(double hidden_seconds, double exposed_seconds)
+{
+    const double all = hidden_seconds + exposed_seconds;
+
+    return all > 0.0 ? hidden_seconds / all : -1.0;
+}
+
 void train_report_epoch(train_report_t *report, const train_epoch_t *epoch)
 {
     const train_result_t *result = &epoch->result;
+    const double hidden = hidden_share(epoch->hidden_seconds, epoch->exposed_seconds);
+    char shown[32] = "", json[32] = "null";
 
     if (!report->active)
         return;
 
+    report->hidden_seconds += epoch->hidden_seconds;
+    report->exposed_seconds += epoch->exposed_seconds;
+    if (hidden >= 0.0) {
+        snprintf(shown, sizeof(shown), "  hidden %.1f%%", 100.0 * hidden);
+        snprintf(json, sizeof(json), "%.6f", hidden);
+    }
     erase(report);
-    printf("epoch %zu/%zu  loss %.4f  test accuracy %.4f  %.0f images/s  waiting %.1f%%\n",
+    printf("epoch %zu/%zu  loss %.4f  test accuracy %.4f  %.0f images/s  waiting %.1f%%%s\n",
            epoch->epoch, epoch->epochs, result->train_loss, result->test_accuracy,
-           epoch->images_per_second, 100.0 * epoch->wait_share);
+           epoch->images_per_second, 100.0 * epoch->wait_share, shown);
     fflush(stdout);
 
     if (report->metrics != NULL) {
         fprintf(report->metrics,
                 "{\"epoch\": %zu, \"train_loss\": %.9f, \"test_loss\": %.9f, "
                 "\"test_accuracy\": %.6f, \"images_per_second\": %.1f, \"wait_share\": %.6f, "
-                "\"learning_rate\": %.9g, \"reductions\": %zu}\n",
+                "\"hidden_share\": %s, \"learning_rate\": %.9g, \"reductions\": %zu}\n",
                 epoch->epoch, result->train_loss, result->test_loss, result->test_accuracy,
-                epoch->images_per_second, epoch->wait_share, result->learning_rate,
+                epoch->images_per_second, epoch->wait_share, json, result->learning_rate,
                 epoch->reductions);
         if (fflush(report->metrics) != 0 && report->metrics_errno == 0)
             report->metrics_errno = errno;
@@ -173,6 +189,14 @@ void train_report_digests(train_report_t *report, const uint64_t *digests, size_
 {
     for (size_t i = 0; report->active && i < count; i++)
         printf("digest of rank %zu: %016llx\n", i, (unsigned long long)digests[i]);
+}
+
+void train_report_hidden(train_report_t *report)
+{
+    const double hidden = hidden_share(report->hidden_seconds, report->exposed_seconds);
+
+    if (report->active && hidden >= 0.0)
+        printf("communication hidden behind the backward pass: %.1f%%\n", 100.0 * hidden);
 }
 
 void train_report_accuracy(train_report_t *report, double accuracy)

@@ -23,9 +23,10 @@ typedef struct {
     const char *metrics_path;
     int metrics_errno; /* of a failed write to metrics, or 0 */
     const char *log_steps_path;
-    double begin_seconds; /* begin of training */
-    double drawn_seconds; /* the last drawing of the bar */
-    bool drawn;           /* the bar is on the screen */
+    double begin_seconds;                   /* begin of training */
+    double drawn_seconds;                   /* the last drawing of the bar */
+    bool drawn;                             /* the bar is on the screen */
+    double hidden_seconds, exposed_seconds; /* of the epochs so far */
 } train_report_t;
 
 /* The state of training. Epochs and steps count from 1. */
@@ -53,6 +54,8 @@ typedef struct {
     train_result_t result;
     double images_per_second; /* of training, without the evaluation */
     double wait_share;        /* share of the steps' time in tutti_wait; mean of all ranks */
+    double hidden_seconds;    /* of communication in steps, of all ranks together; see */
+    double exposed_seconds;   /* train_overlap_t. Both 0: there was none, or it is not measured */
     size_t reductions;        /* asynchronous allreduces of each rank */
 } train_epoch_t;
 
@@ -74,6 +77,8 @@ bool train_report_wants_step(const train_report_t *report);
 void train_report_step(train_report_t *report, const train_step_t *step);
 void train_report_epoch(train_report_t *report, const train_epoch_t *epoch);
 void train_report_digests(train_report_t *report, const uint64_t *digests, size_t count);
+/* The share of the run's communication that was hidden. Prints nothing if there was none. */
+void train_report_hidden(train_report_t *report);
 void train_report_accuracy(train_report_t *report, double accuracy);
 
 /* The state of an interrupted run. */

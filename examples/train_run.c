@@ -130,8 +130,12 @@ static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *pro
 
     if (!evaluate(trainer, &score, error))
         return false;
-    double sums[] = { score.loss, score.correct, trainer->parallel.wait_seconds,
-                      progress->step_seconds };
+    double sums[] = { score.loss,
+                      score.correct,
+                      trainer->parallel.wait_seconds,
+                      progress->step_seconds,
+                      trainer->parallel.overlap.hidden_seconds,
+                      trainer->parallel.overlap.exposed_seconds };
     if (!train_parallel_sum(&trainer->parallel, sums, sizeof(sums) / sizeof(sums[0]), error))
         return false;
 
@@ -146,6 +150,8 @@ static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *pro
         },
         .images_per_second = images_per_second(progress, sums[3] / trainer->parallel.size),
         .wait_share = sums[2] / sums[3],
+        .hidden_seconds = sums[4],
+        .exposed_seconds = sums[5],
         .reductions = trainer->parallel.reductions,
     };
     train_report_epoch(&trainer->report, &report);
@@ -261,6 +267,7 @@ static progress_t begin_epoch(trainer_t *trainer, size_t epoch, size_t begin_ste
                       images * sizeof(*trainer->train_order));
     compute->ops->put(compute, &trainer->sums->epoch_loss, &progress.loss, sizeof(progress.loss));
     trainer->parallel.wait_seconds = 0.0;
+    trainer->parallel.overlap = (train_overlap_t){ 0.0, 0.0 };
     trainer->parallel.reductions = 0;
     return progress;
 }
@@ -413,6 +420,7 @@ bool train_run(trainer_t *trainer, train_error_t *error)
         return false;
 
     const size_t epochs = (size_t)trainer->checkpoint.epochs;
+    train_report_hidden(&trainer->report);
     if (epochs > 0)
         train_report_accuracy(&trainer->report, trainer->results[epochs - 1].test_accuracy);
     return plot(trainer, epochs, error);

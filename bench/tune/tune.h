@@ -7,6 +7,10 @@
  *            +--------> tune_measure.c     rounds of all candidates, and the winner
  *            |
  *            +--------> tune_file.c        the library's file              libbench: ranks, stats
+ *            |
+ *            +--------> tune_search.c      --gradients: the settings for the user's own tensors
+ *                          |
+ *                       tune_list.c        the file with them, and a step of them
  */
 #ifndef TUTTI_BENCH_TUNE_H
 #define TUTTI_BENCH_TUNE_H
@@ -16,7 +20,11 @@
 enum {
     TUNE_CANDIDATES = 10, /* at most, of one setting; without the default */
     TUNE_SIZES = 8,       /* at most, message sizes of one setting */
-    TUNE_TENSORS = 32     /* submitted together, if fused buckets are tuned */
+    TUNE_TENSORS = 32,    /* submitted together, if fused buckets are tuned */
+    TUNE_WARM = 8,        /* steps, after which the library has a plan for the user's tensors */
+    TUNE_LIST_MOST = 65536,
+    TUNE_SETTINGS = 16, /* at most, tuned in one run */
+    TUNE_KEPT = 32      /* as many as a file can hold */
 };
 
 /* ---- the tuned settings: tune_settings.c ---- */
@@ -26,10 +34,15 @@ typedef struct {
     float *send, *recv;
 } tune_buffers_t;
 
-/* One call, or one step of several. 0, or -1 and a message on stderr. */
-typedef int (*tune_run_t)(const bench_world_t *world, const tune_buffers_t *buffers, size_t bytes);
+typedef struct tune_setting tune_setting_t;
+typedef struct tune_list tune_list_t;
+typedef struct tune_search tune_search_t;
 
-typedef struct {
+/* One call, or one step of several. 0, or -1 and a message on stderr. */
+typedef int (*tune_run_t)(const bench_world_t *world, const tune_setting_t *setting,
+                          const tune_buffers_t *buffers, size_t bytes);
+
+struct tune_setting {
     const char *name; /* of the variable */
     /* Values as in the environment; ends with NULL. The default is always tried. */
     const char *values[TUNE_CANDIDATES + 1];
@@ -38,7 +51,13 @@ typedef struct {
     int by_ranks; /* sizes are sums over all ranks, like the setting */
     tune_run_t run;
     int in_place; /* then with zeros, whose sums do not overflow */
-} tune_setting_t;
+    /* --gradients */
+    long warm;               /* least number of untimed calls in a turn */
+    const tune_list_t *list; /* the tensors of `run` */
+    /* Uses a value, instead of the variable `name`; NULL: the default. */
+    void (*set)(const tune_setting_t *setting, const char *value);
+    const tune_search_t *search; /* for `set` */
+};
 
 /* The entry after the last has no name. */
 extern const tune_setting_t tune_settings[];
@@ -51,7 +70,9 @@ typedef struct {
     int64_t rounds;
     double setting_ms; /* target time of one setting; at most three times as long */
     uint64_t seed;
-    int spoil; /* for tests: divide the candidates' times by a million */
+    /* For tests. 1: divide the candidates' times by a million; -1: multiply them */
+    int spoil;
+    int spoil_end; /* spoil is -1 for the last turns of --gradients */
 } tune_effort_t;
 
 /* One candidate. */
@@ -68,6 +89,8 @@ typedef struct {
     int count;
     int winner; /* 0: the default stays */
     int64_t rounds;
+    const char *name; /* the setting's */
+    int in_file;      /* the file can hold it, and is used for such jobs */
 } tune_result_t;
 
 /* Collective; the same result on all ranks. Sets the setting's variable to the winner's value. */
@@ -76,11 +99,59 @@ tune_result_t tune_measure(bench_world_t *world, const tune_setting_t *setting,
 
 /* ---- the file: tune_file.c ---- */
 
+/* What was found, and the settings that an older file had besides. */
+struct tune_search {
+    tune_result_t results[TUNE_SETTINGS];
+    size_t count;
+    struct {
+        char name[32], value[32];
+    } kept[TUNE_KEPT];
+    size_t nkept;
+    tune_result_t last; /* all winners together */
+    int has_last;       /* there were winners */
+    /* Called with each result; NULL: not on this rank. */
+    void (*print)(const tune_setting_t *setting, const tune_result_t *result, int ranks);
+    int verbose_ranks; /* --verbose: the number of ranks; otherwise 0 */
+};
+
 /* The path that the library reads. 0: there is no home directory. */
 int tune_path(int ranks, char *ret_path, size_t room);
 /* The file's text, allocated. command: the command line, for a comment in the file. */
-char *tune_text(const tune_result_t *results, size_t count, const char *command);
+char *tune_text(const tune_search_t *found, const char *command);
 /* Writes the whole file, or leaves the old one. 0, or -1 and a message on stderr. */
 int tune_write(const char *path, const char *text);
+
+/* ---- the user's gradients: tune_list.c ---- */
+
+typedef struct {
+    char name[256];
+    size_t count, offset; /* elements; bytes */
+    tutti_dtype_t dtype;
+    size_t element_bytes;
+} tune_tensor_t;
+
+struct tune_list {
+    tune_tensor_t *all;
+    size_t n;
+    size_t bytes; /* of all, with gaps */
+    tutti_request_t **requests;
+};
+
+/* Collective. Rank 0 reads the file. 0, or -1 and a message on stderr. */
+int tune_list_read(const bench_world_t *world, const char *path, tune_list_t *ret_list);
+void tune_list_free(tune_list_t *list);
+/* One step: all tensors are submitted in their order, and then waited for. */
+int tune_list_run(const bench_world_t *world, const tune_setting_t *setting,
+                  const tune_buffers_t *buffers, size_t bytes);
+
+/* ---- the search for their settings: tune_search.c ---- */
+
+/* Remove the variables that are tuned. */
+void tune_search_clear(void);
+/* A setting is measured with these tensors. */
+void tune_use_list(tune_setting_t *setting, const tune_list_t *list);
+/* Collective. path: of the file that will be replaced, on rank 0; NULL: none. */
+void tune_search(bench_world_t *world, const tune_list_t *list, const tune_effort_t *effort,
+                 const char *path, tune_search_t *search);
 
 #endif

@@ -21,7 +21,7 @@ int tune_path(int ranks, char *ret_path, size_t room)
            snprintf(ret_path, room, "%s", path) < (int)room;
 }
 
-char *tune_text(const tune_result_t *results, size_t count, const char *command)
+char *tune_text(const tune_search_t *found, const char *command)
 {
     char *text = NULL;
     size_t bytes;
@@ -38,16 +38,20 @@ char *tune_text(const tune_result_t *results, size_t count, const char *command)
             "#     %s\n"
             "tutti_tuned %d\n",
             command, TUTTI__TUNED_VERSION);
-    for (size_t i = 0; i < count; i++) {
-        const tune_figures_t *winner = &results[i].of[results[i].winner];
+    for (size_t i = 0; i < found->count; i++) {
+        const tune_result_t *result = &found->results[i];
+        const tune_figures_t *winner = &result->of[result->winner];
 
-        if (results[i].winner == 0)
-            fprintf(to, "# %s: the default stays\n", tune_settings[i].name);
+        if (!result->in_file)
+            continue;
+        if (result->winner == 0)
+            fprintf(to, "# %s: the default stays\n", result->name);
         else
-            fprintf(to, "%s %s # %.3f (%.3f to %.3f) of the default's time\n",
-                    tune_settings[i].name, winner->value, winner->ratio.middle, winner->ratio.low,
-                    winner->ratio.high);
+            fprintf(to, "%s %s # %.3f (%.3f to %.3f) of the default's time\n", result->name,
+                    winner->value, winner->ratio.middle, winner->ratio.low, winner->ratio.high);
     }
+    for (size_t i = 0; i < found->nkept; i++)
+        fprintf(to, "%s %s # from the file before\n", found->kept[i].name, found->kept[i].value);
     fclose(to);
     return text;
 }

@@ -54,12 +54,14 @@ static const char *value_of(const tune_t *t, int who)
 
 /* ---- worlds ---- */
 
-static void set_value(const char *name, const char *value)
+static void set_value(const tune_setting_t *setting, const char *value)
 {
-    if (value != NULL)
-        setenv(name, value, 1);
+    if (setting->set != NULL)
+        setting->set(setting, value);
+    else if (value != NULL)
+        setenv(setting->name, value, 1);
     else
-        unsetenv(name);
+        unsetenv(setting->name);
 }
 
 /* End the world and make another one, which reads the settings again. MPI stays initialised. */
@@ -85,7 +87,7 @@ static void reopen(bench_world_t *world)
 static void run_block(const tune_t *t, size_t bytes, long calls)
 {
     for (long i = 0; i < calls; i++) {
-        if (t->setting->run(t->world, &t->buffers, bytes) != 0)
+        if (t->setting->run(t->world, t->setting, &t->buffers, bytes) != 0)
             bench_stop(t->world);
     }
 }
@@ -94,6 +96,7 @@ static void run_block(const tune_t *t, size_t bytes, long calls)
 static double time_size(const tune_t *t, size_t index)
 {
     size_t bytes = tune_bytes(t->setting, index, t->world->size);
+    long calls = t->calls[index];
     double us[BLOCKS];
 
     for (int block = -1; block < BLOCKS; block++) {
@@ -101,9 +104,9 @@ static double time_size(const tune_t *t, size_t index)
 
         bench_barrier(t->world);
         start = bench_now_ns();
-        run_block(t, bytes, t->calls[index]);
+        run_block(t, bytes, block < 0 && t->setting->warm > calls ? t->setting->warm : calls);
         if (block >= 0)
-            us[block] = (double)(bench_now_ns() - start) * 1e-3 / (double)t->calls[index];
+            us[block] = (double)(bench_now_ns() - start) * 1e-3 / (double)calls;
     }
     bench_max(t->world, us, BLOCKS);
     return bench_least(us, BLOCKS);
@@ -116,7 +119,7 @@ static void count_calls(tune_t *t)
     double blocks = (double)t->effort->rounds * t->count * (double)t->nsizes * (BLOCKS + 1);
     double block_us = t->effort->setting_ms * 1e3 / blocks;
 
-    set_value(t->setting->name, NULL);
+    set_value(t->setting, NULL);
     reopen(t->world);
     for (size_t i = 0; i < t->nsizes; i++) {
         double calls;
@@ -147,7 +150,7 @@ static void measure_all(tune_t *t)
             break;
         bench_shuffle(&random, order, t->count);
         for (int i = 0; i < t->count; i++) {
-            set_value(t->setting->name, value_of(t, order[i]));
+            set_value(t->setting, value_of(t, order[i]));
             reopen(t->world);
             for (size_t k = 0; k < t->nsizes; k++)
                 place(t, order[i], round)[k] = time_size(t, k);
@@ -178,7 +181,9 @@ static double mean_ratio(const tune_t *t, int who, const int64_t *rounds, double
         bench_sort(room, (size_t)t->rounds);
         medians[k] = bench_quantile(room, (size_t)t->rounds, 0.5);
     }
-    return geometric_mean(medians, t->nsizes) * (t->effort->spoil && who > 1 ? 1e-6 : 1.0);
+    if (who < 2 || t->effort->spoil == 0)
+        return geometric_mean(medians, t->nsizes);
+    return geometric_mean(medians, t->nsizes) * (t->effort->spoil > 0 ? 1e-6 : 1e6);
 }
 
 /* As bench_bootstrap, but all sizes of a round are drawn together. */
@@ -274,16 +279,18 @@ tune_result_t tune_measure(bench_world_t *world, const tune_setting_t *setting,
     while (setting->values[t.count - 2] != NULL)
         t.count++;
     t.us = bench_allocate((size_t)t.count * (size_t)effort->rounds * t.nsizes, sizeof(double));
-    t.buffers = (tune_buffers_t){ get_buffer(&t), get_buffer(&t) };
+    t.buffers = (tune_buffers_t){ get_buffer(&t), setting->in_place ? NULL : get_buffer(&t) };
     count_calls(&t);
     measure_all(&t);
     memset(&result, 0, sizeof(result));
+    result.name = setting->name;
+    result.in_file = 1;
     result.count = t.count;
     result.rounds = t.rounds;
     for (int who = 0; who < t.count; who++)
         judge(&t, who, &result.of[who]);
     result.winner = find_winner(&result);
-    set_value(setting->name, result.of[result.winner].value);
+    set_value(setting, result.of[result.winner].value);
     bench_barrier(world); /* other ranks may still read this memory */
     free(t.buffers.send);
     free(t.buffers.recv);

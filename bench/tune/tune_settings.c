@@ -12,23 +12,27 @@
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
 
-static int run_direct(const bench_world_t *world, const tune_buffers_t *buffers, size_t bytes)
+static int run_direct(const bench_world_t *world, const tune_setting_t *setting,
+                      const tune_buffers_t *buffers, size_t bytes)
 {
     tutti_status_t status = tutti_allreduce(buffers->send, buffers->recv, bytes / sizeof(float),
                                             TUTTI_FLOAT32, TUTTI_SUM, world->comm);
 
+    (void)setting;
     return bench_check(world, status, "tutti_allreduce");
 }
 
 /* Tensors of uneven sizes, like the gradients of a network's layers; in place, and all submitted at
    the same time. */
-static int run_tensors(const bench_world_t *world, const tune_buffers_t *buffers, size_t bytes)
+static int run_tensors(const bench_world_t *world, const tune_setting_t *setting,
+                       const tune_buffers_t *buffers, size_t bytes)
 {
     static const size_t sixteenths[] = { 8, 6, 1, 1 };
     tutti_request_t *requests[TUNE_TENSORS];
     float *tensor = buffers->send;
     char name[48];
 
+    (void)setting;
     for (size_t i = 0; i < TUNE_TENSORS; i++) {
         size_t count = bytes / (TUNE_TENSORS / 4) / 16 * sixteenths[i % 4] / sizeof(float);
         tutti_status_t status;
@@ -45,19 +49,19 @@ static int run_tensors(const bench_world_t *world, const tune_buffers_t *buffers
 
 /* clang-format off */
 const tune_setting_t tune_settings[] = {
-    { "TUTTI_ONESHOT_BYTES",
-      { "4K", "8K", "16K", "64K", "128K", "256K", NULL },
-      { 6 * KIB, 12 * KIB, 24 * KIB, 48 * KIB, 96 * KIB, 192 * KIB, 0 },
-      1, run_direct, 0 },
-    { "TUTTI_NODE_CHUNK_BYTES",
-      { "64K", "128K", "512K", "1M", "2M", NULL },
-      { 256 * KIB, MIB, 4 * MIB, 16 * MIB, 0 },
-      0, run_direct, 0 },
-    { "TUTTI_FUSION_BYTES",
-      { "256K", "512K", "2M", "4M", "16M", NULL },
-      { 256 * KIB, 2 * MIB, 16 * MIB, 0 },
-      0, run_tensors, 1 },
-    { NULL, { NULL }, { 0 }, 0, NULL, 0 },
+    { .name = "TUTTI_ONESHOT_BYTES",
+      .values = { "4K", "8K", "16K", "64K", "128K", "256K", NULL },
+      .sizes = { 6 * KIB, 12 * KIB, 24 * KIB, 48 * KIB, 96 * KIB, 192 * KIB, 0 },
+      .by_ranks = 1, .run = run_direct },
+    { .name = "TUTTI_NODE_CHUNK_BYTES",
+      .values = { "64K", "128K", "512K", "1M", "2M", NULL },
+      .sizes = { 256 * KIB, MIB, 4 * MIB, 16 * MIB, 0 },
+      .run = run_direct },
+    { .name = "TUTTI_FUSION_BYTES",
+      .values = { "256K", "512K", "2M", "4M", "16M", NULL },
+      .sizes = { 256 * KIB, 2 * MIB, 16 * MIB, 0 },
+      .run = run_tensors, .in_place = 1 },
+    { .name = NULL },
 };
 /* clang-format on */
 

@@ -120,7 +120,8 @@ early_script_tests += %reldir%/bench/bench_device.sh %reldir%/bench/bench_family
 script_tests += %reldir%/bench/bench_allreduce.sh %reldir%/bench/bench_cluster.sh \
     %reldir%/bench/bench_disturb.sh %reldir%/bench/bench_gradients.sh \
     %reldir%/bench/bench_info.sh %reldir%/bench/bench_output.sh \
-    %reldir%/bench/bench_peers.sh %reldir%/bench/bench_sched.sh %reldir%/bench/bench_tune.sh
+    %reldir%/bench/bench_peers.sh %reldir%/bench/bench_sched.sh %reldir%/bench/bench_tune.sh \
+    %reldir%/bench/bench_tune_gradients.sh
 EXTRA_DIST += %reldir%/bench/bench_common.sh
 
 # Calls on device memory.

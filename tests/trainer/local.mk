@@ -101,6 +101,7 @@ script_tests += \
     %reldir%/badinput.sh \
     %reldir%/env.sh \
     %reldir%/hello.sh \
+    %reldir%/hidden.sh \
     %reldir%/interrupt.sh \
     %reldir%/lost.sh \
     %reldir%/output.sh \

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The search for the settings of the user's own gradients.
+ *
+ * Each setting is tuned with the winners of the settings before it. At the end all winners together
+ * take turns with the defaults once more, and so do those of them that the file can hold: the file
+ * is read without the variables. Settings that do not win there are not used.
+ *
+ * Only algorithms that add each element in the same order wherever it stands are candidates:
+ * otherwise the bits of a result would depend on the buckets.
+ */
+#include "tune/tune.h"
+
+#include "conf/tuned.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a row is tried. */
+enum {
+    ONE_HOST = 1,
+    HOSTS = 2
+};
+
+typedef struct {
+    tune_setting_t setting;
+    int where;   /* it is tried */
+    int in_file; /* of these, where a tuned file with it is used */
+} row_t;
+
+/* clang-format off */
+static const row_t rows[] = {
+    { { .name = "TUTTI_FUSION_BYTES",
+        .values = { "64K", "256K", "512K", "1M", "2M", "4M", "16M", "64M", NULL } },
+      ONE_HOST | HOSTS, ONE_HOST },
+    { { .name = "TUTTI_NODE_CHUNK_BYTES",
+        .values = { "64K", "128K", "512K", "1M", "2M", NULL } },
+      ONE_HOST, ONE_HOST },
+    { { .name = "TUTTI_CHUNK_BYTES",
+        .values = { "16K", "32K", "128K", "256K", NULL } },
+      HOSTS, HOSTS },
+    { { .name = "TUTTI_ALGORITHM",
+        .values = { "allreduce:recursive_doubling", "allreduce:halving_doubling",
+                    "allreduce:three_level/halving_doubling", NULL } },
+      ONE_HOST, 0 },
+    { { .name = "TUTTI_ALGORITHM",
+        .values = { "allreduce:hierarchical/recursive_doubling",
+                    "allreduce:hierarchical/halving_doubling", "allreduce:halving_doubling",
+                    NULL } },
+      HOSTS, 0 },
+};
+/* clang-format on */
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static const char of_file[] = "file", of_all[] = "all";
+
+void tune_search_clear(void)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        unsetenv(rows[i].setting.name);
+}
+
+/* Keep the settings of an older file that are not tuned here: they are in use in all turns. */
+static void keep(const char *path, tune_search_t *search)
+{
+    tutti__tuned_t old;
+    char why[256];
+    int closed;
+
+    if (path == NULL || !tutti__tuned_read(path, &old, &closed, why, sizeof(why)))
+        return;
+    for (size_t i = 0; i < old.count; i++) {
+        const tutti__tuned_entry_t *entry = &old.entry[i];
+        int is_tuned = 0;
+
+        for (size_t k = 0; k < search->count; k++)
+            is_tuned |= strcmp(search->results[k].name, entry->name) == 0;
+        if (is_tuned || strncmp(entry->name, "TUTTI_", 6) != 0 || search->nkept == TUNE_KEPT)
+            continue;
+        snprintf(search->kept[search->nkept].name, sizeof(search->kept->name), "%s", entry->name);
+        snprintf(search->kept[search->nkept++].value, sizeof(search->kept->value), "%s",
+                 entry->value);
+        setenv(entry->name, entry->value, 1);
+    }
+}
+
+/* The last turns: for each result's variable the winner's value, or the default. */
+static void set_winners(const tune_setting_t *setting, const char *value)
+{
+    const tune_search_t *search = setting->search;
+
+    for (size_t i = 0; i < search->count; i++) {
+        const tune_result_t *result = &search->results[i];
+
+        unsetenv(result->name);
+        if (value != NULL && result->winner > 0 && (value == of_all || result->in_file))
+            setenv(result->name, result->of[result->winner].value, 1);
+    }
+}
+
+/* The winners together, against the defaults. Winners that are not better become defaults. */
+static void confirm(bench_world_t *world, const tune_list_t *list, const tune_effort_t *effort,
+                    tune_search_t *search)
+{
+    tune_setting_t last = { .name = "all settings", .set = set_winners, .search = search };
+    tune_effort_t its_effort = *effort;
+    int nfile = 0, nall = 0, n = 0;
+
+    for (size_t i = 0; i < search->count; i++) {
+        nall += search->results[i].winner > 0;
+        nfile += search->results[i].winner > 0 && search->results[i].in_file;
+    }
+    if (nall == 0)
+        return;
+    if (nfile > 0)
+        last.values[n++] = of_file;
+    if (nall > nfile)
+        last.values[n++] = of_all;
+    tune_use_list(&last, list);
+    if (effort->spoil_end)
+        its_effort.spoil = -1;
+    search->last = tune_measure(world, &last, &its_effort);
+    search->has_last = 1;
+    for (size_t i = 0; i < search->count; i++) {
+        const char *won = search->last.of[search->last.winner].value;
+
+        if (won == NULL || (won == of_file && !search->results[i].in_file))
+            search->results[i].winner = 0;
+    }
+}
+
+void tune_use_list(tune_setting_t *setting, const tune_list_t *list)
+{
+    setting->list = list;
+    setting->sizes[0] = list->bytes;
+    setting->run = tune_list_run;
+    setting->in_place = 1;
+    setting->warm = TUNE_WARM;
+}
+
+void tune_search(bench_world_t *world, const tune_list_t *list, const tune_effort_t *effort,
+                 const char *path, tune_search_t *search)
+{
+    int here = tutti_host_count(world->comm) == 1 ? ONE_HOST : HOSTS;
+
+    for (size_t i = 0; i < ROWS; i++) {
+        if ((rows[i].where & here) == 0)
+            continue;
+        search->results[search->count].name = rows[i].setting.name;
+        search->results[search->count++].in_file = (rows[i].in_file & here) != 0;
+    }
+    if (world->rank == 0) /* whose settings are all ranks' */
+        keep(path, search);
+    for (size_t i = 0, k = 0; i < ROWS; i++) {
+        tune_setting_t setting = rows[i].setting;
+        int in_file = search->results[k].in_file;
+
+        if ((rows[i].where & here) == 0)
+            continue;
+        tune_use_list(&setting, list);
+        search->results[k] = tune_measure(world, &setting, effort);
+        search->results[k].in_file = in_file;
+        if (search->print != NULL)
+            search->print(&setting, &search->results[k], search->verbose_ranks);
+        k++;
+    }
+    confirm(world, list, effort, search);
+}

@@ -1,0 +1,114 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# bench/tutti_tune --gradients: refusals name file and line; a search on a small list ends with a
+# file that the library uses; settings that do not win together are not used; several hosts.
+set -u
+. "$srcdir/tests/multi/bench/bench_common.sh"
+
+bench=bench/tutti_tune
+list=$files/list
+out=$files/tuned
+unset TUTTI_TUNED TUTTI_FUSION_BYTES TUTTI_NODE_CHUNK_BYTES TUTTI_CHUNK_BYTES TUTTI_ALGORITHM
+cat >"$list" <<'END'
+# the backward pass of a small network
+4096
+layer2/weight 20000       # name and count
+300 float64
+layer1/weight 5000 bfloat16
+
+layer1/bias 7 int8
+END
+
+launch=
+ran $bench -h
+[ $status -eq 0 ] && grep -q -e '--gradients FILE' "$log" || wrong help
+refuses '--gradients: want the name' $bench --gradients ''
+refuses 'wants two ranks or more: mpirun' $bench --gradients "$list"
+
+[ -n "$mpirun" ] || finish
+launch="$mpirun -np 2"
+
+# bad LINE WHAT: in the third line of a list. Rank 0 alone prints it, and nothing is written.
+bad()
+{
+    printf '# bad\n10\n%s\n20\n' "$1" >"$files/bad"
+    refuses "^tutti_tune: $files/bad: line 3: $2" $launch $bench --gradients "$files/bad" -o "$out"
+    [ "$(grep -c '^tutti_tune:' "$log")" -eq 1 ] || wrong "$1: more than one line"
+    [ ! -e "$out" ] || wrong "$1: there is a file"
+}
+
+bad 'weight' 'weight is no count'
+if is_long "one of six bad lines"; then
+    bad 'a 0' '0 is no count'
+    bad 'a -5' '-5 is no count'
+    bad 'a 99999999999999999999' '99999999999999999999 is no count'
+    bad 'a 5 float31' 'float31 is no type'
+    bad 'a 5 float32 b' 'more than name, count and type'
+    bad "$(printf '%1100s' 5)" 'longer than'
+    printf 'a 5\nb 6\na 7\n' >"$files/bad"
+    refuses "$files/bad: line 3: a stands in an earlier line" $launch $bench --gradients "$files/bad"
+    printf '# nothing\n' >"$files/bad"
+    refuses "$files/bad: no gradient in it" $launch $bench --gradients "$files/bad"
+fi
+refuses "$files/none: No such file" $launch $bench --gradients "$files/none"
+
+# value NAME: the choice of the last run
+value()
+{
+    sed -n "s/^# $1, [0-9]* rounds: \([^ ]*\) takes .*/\1/p" "$log"
+}
+
+# search ARGUMENT...: one round, with candidates that win
+search()
+{
+    ran $launch $bench --gradients "$list" --quick --rounds 1 --spoil --seed 5 -o "$out" "$@"
+    [ $status -eq 0 ] || wrong "$*: status $status"
+}
+
+# holds TEXT WHAT: the lines of the file without comments
+holds()
+{
+    sed 's/ *#.*//; /^$/d' "$out" >"$files/held"
+    [ "$(cat "$files/held")" = "$1" ] || { cat "$out"; wrong "$2"; }
+}
+
+# The file has the winners, and other settings of the file before; the library uses it.
+printf 'tutti_tuned 1\nTUTTI_ONESHOT_BYTES 8K\nTUTTI_FUSION_BYTES 3M\n' >"$out"
+search
+fusion=$(value TUTTI_FUSION_BYTES)
+chunk=$(value TUTTI_NODE_CHUNK_BYTES)
+[ -n "$fusion" ] && [ -n "$chunk" ] && [ -n "$(value TUTTI_ALGORITHM)" ] || wrong 'nothing wins'
+[ "$(grep -cE "^all settings +(default|again|file|all) " "$log")" -eq 4 ] || wrong 'the last turns'
+holds "tutti_tuned 1
+TUTTI_FUSION_BYTES $fusion
+TUTTI_NODE_CHUNK_BYTES $chunk
+TUTTI_ONESHOT_BYTES 8K" 'the file'
+# An algorithm is printed if all settings together were the fastest.
+if [ "$(value 'all settings')" = all ]; then
+    grep -q "^export TUTTI_ALGORITHM=$(value TUTTI_ALGORITHM)\$" "$log" || wrong 'no export'
+else
+    ! grep -q '^export' "$log" || wrong 'an export'
+fi
+ran env TUTTI_LOG=info TUTTI_TUNED="$out" $launch bench/tutti_allreduce -m 4:64 -i 1 -x 0
+[ $status -eq 0 ] &&
+    grep -q "tuned settings of $out: TUTTI_FUSION_BYTES=$fusion, TUTTI_NODE_CHUNK_BYTES=$chunk" \
+        "$log" || wrong 'the library does not use the file'
+
+# If the winners are not better together, the defaults stay.
+search --spoil-end
+[ -n "$(value TUTTI_FUSION_BYTES)" ] && [ -z "$(value 'all settings')" ] &&
+    ! grep -q '^export' "$log" || wrong 'slow winners'
+holds 'tutti_tuned 1
+TUTTI_ONESHOT_BYTES 8K' 'slow winners are in the file'
+
+# On several hosts the file can hold other settings.
+rm -f "$out"
+launch="$mpirun -np 1 env TUTTI_HOST_ID=a $bench --gradients $list --quick --rounds 1 --spoil -o $out
+    : -np 1 env TUTTI_HOST_ID=b"
+search
+holds "tutti_tuned 1
+TUTTI_CHUNK_BYTES $(value TUTTI_CHUNK_BYTES)" 'the file of several hosts'
+[ -n "$(value TUTTI_FUSION_BYTES)" ] && [ -z "$(value TUTTI_NODE_CHUNK_BYTES)" ] ||
+    wrong 'other settings on several hosts'
+finish
