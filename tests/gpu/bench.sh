@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The bench programs on a real device: results from Tutti and NCCL are right, as in
-# multi/bench/bench_device.sh; and without a launcher.
+# multi/bench/bench_device.sh and bench_device_lists.sh; and without a launcher.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
 
-# On the pretend device the test suite runs that test by itself.
-[ "$device" = pretend ] || [ "$nccl" = 0 ] || expect sh "$srcdir/tests/multi/bench/bench_device.sh"
+# On the pretend device the test suite runs these tests by itself.
+if [ "$device" != pretend ] && [ "$nccl" = 1 ]; then
+    expect sh "$srcdir/tests/multi/bench/bench_device.sh"
+    expect sh "$srcdir/tests/multi/bench/bench_device_lists.sh"
+fi
 
 # right N HOSTS COMMAND...: all rows report right results.
 right()

@@ -116,13 +116,14 @@ EXTRA_DIST += %reldir%/ucx/ucx_module.c
 endif
 script_tests += %reldir%/ucx/ucx_module.sh %reldir%/ucx/ucx_hosts.sh
 
-early_script_tests += %reldir%/bench/bench_device.sh %reldir%/bench/bench_family.sh
+early_script_tests += %reldir%/bench/bench_device.sh %reldir%/bench/bench_device_lists.sh \
+    %reldir%/bench/bench_family.sh
 script_tests += %reldir%/bench/bench_allreduce.sh %reldir%/bench/bench_cluster.sh \
     %reldir%/bench/bench_disturb.sh %reldir%/bench/bench_gradients.sh \
     %reldir%/bench/bench_info.sh %reldir%/bench/bench_output.sh \
     %reldir%/bench/bench_peers.sh %reldir%/bench/bench_sched.sh %reldir%/bench/bench_tune.sh \
     %reldir%/bench/bench_tune_gradients.sh
-EXTRA_DIST += %reldir%/bench/bench_common.sh
+EXTRA_DIST += %reldir%/bench/bench_common.sh %reldir%/bench/bench_on_device.sh
 
 # Calls on device memory.
 rank_tests += %reldir%/device/device_choice

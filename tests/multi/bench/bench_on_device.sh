@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# For the tests of bench/ on device memory, which source it: sets device, TUTTI_TEST_DEVICE or the
+# pretend one, and devices, of which there are TUTTI_TEST_DEVICES: NCCL needs one for each rank.
+. "$srcdir/tests/multi/bench/bench_common.sh"
+
+unset TUTTI_DEVICE TUTTI_DEVICE_ID
+device=${TUTTI_TEST_DEVICE:-pretend}
+devices=${TUTTI_TEST_DEVICES:-1}
+[ "$device" = cuda ] || devices=3
+
+# job COMMAND...: ran, with the file that the pretend NCCL needs, new for each job.
+job()
+{
+    TUTTI_TEST_PRETEND=$files/nccl
+    export TUTTI_TEST_PRETEND
+    rm -f "$TUTTI_TEST_PRETEND"
+    ran "$@"
+}
+
+# spoiled WHAT COMMAND...: fails with WHAT in its output.
+spoiled()
+{
+    what=$1
+    shift
+    job "$@"
+    [ $status -ne 0 ] && grep -q -e "$what" "$log" || wrong "$*: status $status, or no '$what'"
+}
