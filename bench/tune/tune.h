@@ -22,7 +22,7 @@ enum {
     TUNE_SIZES = 8,       /* at most, message sizes of one setting */
     TUNE_TENSORS = 32,    /* submitted together, if fused buckets are tuned */
     TUNE_WARM = 8,        /* steps, after which the library has a plan for the user's tensors */
-    TUNE_LIST_MOST = 65536,
+    TUNE_LIST_MOST = 16384,
     TUNE_SETTINGS = 16, /* at most, tuned in one run */
     TUNE_KEPT = 32      /* as many as a file can hold */
 };
