@@ -72,6 +72,7 @@ typedef struct {
     uint64_t seed;
     /* For tests. 1: divide the candidates' times by a million; -1: multiply them */
     int spoil;
+    int quick;     /* --gradients tries two candidates of each setting */
     int spoil_end; /* spoil is -1 for the last turns of --gradients */
 } tune_effort_t;
 

@@ -39,7 +39,9 @@ bad()
 }
 
 bad 'weight' 'weight is no count'
-if is_long "one of seven bad lines"; then
+whole=
+if is_long "six of seven bad lines; several hosts"; then
+    whole=yes
     bad 'a 0' '0 is no count'
     bad 'a -5' '-5 is no count'
     bad 'a 99999999999999999999' '99999999999999999999 is no count'
@@ -103,6 +105,7 @@ search --spoil-end
 holds 'tutti_tuned 1
 TUTTI_ONESHOT_BYTES 8K' 'slow winners are in the file'
 
+[ -n "$whole" ] || finish
 # On several hosts the file can hold other settings.
 rm -f "$out"
 launch="$mpirun -np 1 env TUTTI_HOST_ID=a $bench --gradients $list --quick --rounds 1 --spoil -o $out
