@@ -89,6 +89,7 @@ static void take(int letter, char **argv, options_t *options)
         options->help = 1;
         break;
     case OPT_QUICK:
+        options->effort.quick = 1;
         options->effort.rounds = 3;
         options->effort.setting_ms = 1.0;
         break;

@@ -22,7 +22,7 @@ enum {
     TUNE_SIZES = 8,       /* at most, message sizes of one setting */
     TUNE_TENSORS = 32,    /* submitted together, if fused buckets are tuned */
     TUNE_WARM = 8,        /* steps, after which the library has a plan for the user's tensors */
-    TUNE_LIST_MOST = 65536,
+    TUNE_LIST_MOST = 16384,
     TUNE_SETTINGS = 16, /* at most, tuned in one run */
     TUNE_KEPT = 32      /* as many as a file can hold */
 };
@@ -72,6 +72,7 @@ typedef struct {
     uint64_t seed;
     /* For tests. 1: divide the candidates' times by a million; -1: multiply them */
     int spoil;
+    int quick;     /* --gradients tries two candidates of each setting */
     int spoil_end; /* spoil is -1 for the last turns of --gradients */
 } tune_effort_t;
 

@@ -17,7 +17,6 @@
 
 enum {
     MOST_WORDS = 3,
-    LINE_BYTES = 1024,
     PLACE_BYTES = 64 /* each tensor begins on a cache line */
 };
 
@@ -133,14 +132,23 @@ static int add(tune_list_t *list, const tune_tensor_t *tensor, char *why, size_t
     return 0;
 }
 
-static int take_line(char *text, unsigned line, tune_list_t *list, char *why, size_t room)
+static int is_text(const char *line, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (((unsigned char)line[i] < ' ' && strchr("\t\r\n", line[i]) == NULL) || line[i] == '\0')
+            return 0;
+    return 1;
+}
+
+static int take_line(char *text, size_t bytes, unsigned line, tune_list_t *list, char *why,
+                     size_t room)
 {
     char *words[MOST_WORDS + 1];
     tune_tensor_t tensor;
     size_t n;
 
-    if (strchr(text, '\n') == NULL && strlen(text) == LINE_BYTES - 1) {
-        snprintf(why, room, "longer than %d bytes", LINE_BYTES - 2);
+    if (!is_text(text, bytes)) {
+        snprintf(why, room, "not a text file");
         return -1;
     }
     n = split(text, words);
@@ -153,7 +161,9 @@ static int take_line(char *text, unsigned line, tune_list_t *list, char *why, si
 static int read_list(const char *path, tune_list_t *list)
 {
     FILE *file = fopen(path, "r");
-    char text[LINE_BYTES], why[200];
+    char *text = NULL, why[200];
+    size_t room = 0;
+    ssize_t bytes;
     unsigned line = 0;
     int failed = 0;
 
@@ -161,8 +171,8 @@ static int read_list(const char *path, tune_list_t *list)
         fprintf(stderr, "tutti_tune: %s: %s\n", path, strerror(errno));
         return -1;
     }
-    while (!failed && fgets(text, sizeof(text), file) != NULL) {
-        failed = take_line(text, ++line, list, why, sizeof(why)) != 0;
+    while (!failed && (bytes = getline(&text, &room, file)) >= 0) {
+        failed = take_line(text, (size_t)bytes, ++line, list, why, sizeof(why)) != 0;
         if (failed)
             fprintf(stderr, "tutti_tune: %s: line %u: %s\n", path, line, why);
     }
@@ -171,6 +181,7 @@ static int read_list(const char *path, tune_list_t *list)
                 ferror(file) ? strerror(errno) : "no gradient in it");
         failed = 1;
     }
+    free(text);
     fclose(file);
     return failed ? -1 : 0;
 }

@@ -158,6 +158,8 @@ void tune_search(bench_world_t *world, const tune_list_t *list, const tune_effor
 
         if ((rows[i].where & here) == 0)
             continue;
+        if (effort->quick)
+            setting.values[2] = NULL;
         tune_use_list(&setting, list);
         search->results[k] = tune_measure(world, &setting, effort);
         search->results[k].in_file = in_file;
