@@ -121,6 +121,8 @@ typedef struct {
     uint64_t bucket_bytes;            /* the largest bucket of several tensors in host memory.. */
     uint64_t device_bucket_bytes;     /* ..and in device memory */
     uint64_t plan_bytes;              /* the largest one of a plan; 0: nothing is learned */
+    uint64_t plan_part_bytes; /* a plan has at least TUTTI__PLAN_PARTS buckets, if they have so many
+                                 bytes each; 0: it may have fewer */
     const tutti__agree_ops_t *ops;
     void *owner;
 } tutti__agree_env_t;

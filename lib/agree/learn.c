@@ -173,18 +173,33 @@ static open_t *choose(open_t *open, const tutti__known_t *known, uint64_t bytes,
     return oldest;
 }
 
-/* Give each tensor a bucket. Buckets are numbered by their first tensors. Returns their number. */
-static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n, uint32_t size,
-                        uint64_t plan_bytes)
+/* The largest bucket: several in a small plan too, since one starts when its last tensor comes. */
+static uint64_t most_bytes(const tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n,
+                           const tutti__agree_env_t *env)
 {
+    uint64_t total = 0;
+
+    if (env->plan_part_bytes == 0)
+        return env->plan_bytes;
+    for (uint32_t i = 0; i < n; i++)
+        total += tutti__metadata_bytes(&learn->known[laid[i].tensor].metadata, env->size);
+    return TUTTI__MIN(env->plan_bytes,
+                      TUTTI__MAX(total / TUTTI__PLAN_PARTS, env->plan_part_bytes));
+}
+
+/* Give each tensor a bucket. Buckets are numbered by their first tensors. Returns their number. */
+static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n,
+                        const tutti__agree_env_t *env)
+{
+    uint64_t bucket_bytes = most_bytes(learn, laid, n, env);
     open_t open[OPEN_BUCKETS] = { { 0 } };
     uint32_t nbuckets = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         const tutti__known_t *known = &learn->known[laid[i].tensor];
-        uint64_t bytes = tutti__metadata_bytes(&known->metadata, size);
+        uint64_t bytes = tutti__metadata_bytes(&known->metadata, env->size);
         /* The first bucket is small, so that the communication begins early. */
-        uint64_t most = plan_bytes >> (nbuckets <= 1 ? 2 : 0);
+        uint64_t most = bucket_bytes >> (nbuckets <= 1 ? 2 : 0);
         open_t *its;
 
         if (known->after_wait)
@@ -253,8 +268,8 @@ static void order_tensors(const tutti__learn_t *learn, tutti__laid_t *laid, uint
 }
 
 /* Without memory there is no plan. */
-tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n, uint32_t size,
-                                    uint64_t plan_bytes)
+tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
+                                    const tutti__agree_env_t *env)
 {
     tutti__laid_t *laid = calloc(n, sizeof(*laid));
     uint32_t *number = calloc(n, sizeof(*number)), at = 0;
@@ -269,7 +284,7 @@ tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n, uin
             laid[at++] = (tutti__laid_t){ .position = learn->known[i].position, .tensor = i };
     assert(at == n);
     qsort(laid, n, sizeof(*laid), by_position);
-    order_buckets(laid, n, lay_out(learn, laid, n, size, plan_bytes), number);
+    order_buckets(laid, n, lay_out(learn, laid, n, env), number);
     order_tensors(learn, laid, n);
     free(number);
     return laid;

@@ -195,7 +195,7 @@ static void end_step(tutti__agree_t *a, int may_begin)
         tutti__agree_stop_plan(a, 0); /* the next plan has more tensors */
     else if (n > 0 && a->njoined == 0 && a->plan.state == TUTTI__PLAN_NONE && may_begin &&
              !are_announced(a)) {
-        laid = tutti__learn_lay_out(&a->learn, n, a->env.size, a->env.plan_bytes);
+        laid = tutti__learn_lay_out(&a->learn, n, &a->env);
         if (laid != NULL)
             send_plan(a, laid, n);
         free(laid);

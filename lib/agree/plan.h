@@ -99,10 +99,9 @@ void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
 int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);
 /* How many regular tensors there are; 0 if others are young. *ret_more: some are in no plan. */
 uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more);
-/* The n regular tensors in the order of their plan, to be freed. NULL: no memory. size: number of
-   ranks. */
-tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n, uint32_t size,
-                                    uint64_t plan_bytes);
+/* The n regular tensors in the order of their plan, to be freed. NULL: no memory. */
+tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
+                                    const tutti__agree_env_t *env);
 void tutti__learn_open(tutti__learn_t *learn);
 void tutti__learn_close(tutti__learn_t *learn);
 /* A plan has been stopped. */

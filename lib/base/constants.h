@@ -368,6 +368,11 @@
    latency. */
 #define TUTTI__PLAN_HOSTS_BYTES ((uint64_t)4 << 20)
 
+/* A plan between hosts has so many buckets, if they have so many bytes each. One bucket would hold
+   all its tensors back until the last one. Chosen: an eighth of the wire's time cannot be hidden. */
+#define TUTTI__PLAN_PARTS 8
+#define TUTTI__PLAN_PART_BYTES ((uint64_t)64 << 10)
+
 /* [steps] Equal steps that make a plan; the most of them, after plans that did not last. Chosen:
    early, but not after an accident. */
 #define TUTTI__PLAN_STEPS 3

@@ -310,6 +310,13 @@ static uint64_t plan_bytes(const tutti__engine_env_t *env)
     return env->shape->nhosts == 1 ? TUTTI__FUSE_HOST_BYTES : TUTTI__PLAN_HOSTS_BYTES;
 }
 
+static uint64_t plan_part_bytes(const tutti__engine_env_t *env)
+{
+    return env->shape->nhosts > 1 && env->conf->fusion_bytes == TUTTI__CONF_AUTO
+               ? TUTTI__PLAN_PART_BYTES
+               : 0;
+}
+
 /* The largest bucket in device memory. The processor's caches do not limit it. */
 static uint64_t device_bucket_bytes(const tutti__engine_env_t *env)
 {
@@ -344,6 +351,7 @@ tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env
         .bucket_bytes = bucket_bytes(env),
         .device_bucket_bytes = device_bucket_bytes(env),
         .plan_bytes = plan_bytes(env),
+        .plan_part_bytes = plan_part_bytes(env),
         .ops = &ops,
         .owner = a,
     };

@@ -30,7 +30,7 @@ if is_long "two of three placings for each program, 12 of 13 mismatches of calls
         check $places 4000000 collectives_check
     done
     for places in 2,2 3,1 1,1,1; do
-        over mpi check $places 700000 direct_check
+        over mpi check $places 600000 direct_check
     done
     for places in 2,2 3,1; do
         over mpi check $places 700000 messages_check misfits

@@ -246,6 +246,7 @@ void world_open(world_t *w)
             .bucket_bytes = BUCKET_BYTES,
             .device_bucket_bytes = BUCKET_BYTES,
             .plan_bytes = w->plan_bytes,
+            .plan_part_bytes = w->seed % 3 == 0 ? 60 : 0,
             .ops = &ops,
             .owner = me,
         };
