@@ -369,7 +369,7 @@
 #define TUTTI__PLAN_HOSTS_BYTES ((uint64_t)4 << 20)
 
 /* A plan between hosts has so many buckets, if they have so many bytes each. One bucket would hold
-   all its tensors back until the last one. Chosen: an eighth of the wire's time cannot be hidden. */
+   all tensors back until the last one. Chosen: only an eighth of the wire's time stays exposed. */
 #define TUTTI__PLAN_PARTS 8
 #define TUTTI__PLAN_PART_BYTES ((uint64_t)64 << 10)
 
