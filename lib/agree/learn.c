@@ -11,7 +11,8 @@
  * program whose steps differ costs little.
  *
  * Tensors of a bucket that follow each other in rank 0's memory are put into this order. The bucket
- * has no gaps then, and a rank with the same order in its memory need not pack it.
+ * has no gaps then, and a rank with the same order in its memory need not pack it. Where the
+ * program's order changes from step to step, the order of memory also makes the buckets.
  */
 #include "agree/plan.h"
 
@@ -68,7 +69,7 @@ static void restart(tutti__learn_t *learn)
 {
     tutti__tensor_names_clear(&learn->names);
     learn->step = 1;
-    learn->position = 0;
+    learn->position = learn->last = 0;
     learn->begun = 0;
 }
 
@@ -202,7 +203,7 @@ static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32
         uint64_t most = bucket_bytes >> (nbuckets <= 1 ? 2 : 0);
         open_t *its;
 
-        if (known->after_wait)
+        if (laid[i].after_wait)
             memset(open, 0, sizeof(open));
         its = choose(open, known, bytes, most);
         if (its->like == NULL)
@@ -232,7 +233,7 @@ static int by_place(const void *a, const void *b)
 {
     const tutti__laid_t *x = a, *y = b;
 
-    return x->place < y->place ? -1 : x->place > y->place;
+    return x->place != y->place ? (x->place < y->place ? -1 : 1) : by_position(a, b);
 }
 
 /* The n tensors of one bucket: if they follow each other in memory, bring them into this order. */
@@ -240,8 +241,6 @@ static void order_by_place(const tutti__learn_t *learn, tutti__laid_t *laid, uin
 {
     int are_adjacent = n > 1;
 
-    for (uint32_t i = 0; i < n; i++)
-        laid[i].place = learn->known[laid[i].tensor].place;
     qsort(laid, n, sizeof(*laid), by_place);
     for (uint32_t i = 0; i < n; i++) {
         const tutti__metadata_t *m = &learn->known[laid[i].tensor].metadata;
@@ -253,6 +252,30 @@ static void order_by_place(const tutti__learn_t *learn, tutti__laid_t *laid, uin
         laid[i].is_adjacent = (uint8_t)are_adjacent;
     if (!are_adjacent)
         qsort(laid, n, sizeof(*laid), by_bucket);
+}
+
+/* Does the order change from step to step? Only of tensors in memory, and not if the program waits
+   within a step. */
+static int has_no_order(const tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n)
+{
+    uint32_t moved = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const tutti__known_t *known = &learn->known[laid[i].tensor];
+
+        if (known->place == 0 || known->waits_inside)
+            return 0;
+        moved += known->has_moved;
+    }
+    return moved > n / 2;
+}
+
+/* Then the order of memory may make the buckets, since tensors may be adjacent there. */
+static void sort_by_place(tutti__laid_t *laid, uint32_t n)
+{
+    qsort(laid, n, sizeof(*laid), by_place);
+    for (uint32_t i = 0; i < n; i++)
+        laid[i].after_wait = 0;
 }
 
 static void order_tensors(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n)
@@ -272,7 +295,7 @@ tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
                                     const tutti__agree_env_t *env)
 {
     tutti__laid_t *laid = calloc(n, sizeof(*laid));
-    uint32_t *number = calloc(n, sizeof(*number)), at = 0;
+    uint32_t *number = calloc(n, sizeof(*number)), at = 0, nbuckets;
 
     if (laid == NULL || number == NULL) {
         free(laid);
@@ -281,10 +304,17 @@ tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
     }
     for (uint32_t i = 0; i < learn->names.n; i++)
         if (tutti__learn_is_regular(learn, &learn->known[i]))
-            laid[at++] = (tutti__laid_t){ .position = learn->known[i].position, .tensor = i };
+            laid[at++] = (tutti__laid_t){ .position = learn->known[i].position,
+                                          .tensor = i,
+                                          .place = learn->known[i].place,
+                                          .after_wait = learn->known[i].after_wait };
     assert(at == n);
     qsort(laid, n, sizeof(*laid), by_position);
-    order_buckets(laid, n, lay_out(learn, laid, n, env), number);
+    if (has_no_order(learn, laid, n))
+        sort_by_place(laid, n);
+    nbuckets = lay_out(learn, laid, n, env);
+    qsort(laid, n, sizeof(*laid), by_position);
+    order_buckets(laid, n, nbuckets, number);
     order_tensors(learn, laid, n);
     free(number);
     return laid;
@@ -302,7 +332,7 @@ int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t
 void tutti__learn_next_step(tutti__learn_t *learn)
 {
     learn->step++;
-    learn->position = 0;
+    learn->position = learn->last = 0;
 }
 
 void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
@@ -322,6 +352,11 @@ void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
     known->after_wait = (uint8_t)(learn->has_waited | (is_same && known->after_wait));
     known->metadata = *metadata;
     known->place = place;
+    known->waits_inside =
+        (learn->has_waited && learn->last != 0) || (is_same && known->waits_inside);
+    known->has_moved = is_same && known->before != learn->last;
+    known->before = learn->last;
+    learn->last = (uint32_t)(known - learn->known) + 1;
     known->last_step = learn->step;
     known->position = learn->position++;
     learn->has_waited = 0;

@@ -56,6 +56,9 @@ typedef struct {
     uint32_t position;  /* in the last step */
     uint32_t streak;    /* of steps up to the last step */
     uint8_t after_wait; /* in one of these steps a thread had begun to wait before it */
+    uint8_t waits_inside; /* likewise, and it was not the first tensor of the step */
+    uint8_t has_moved;    /* another tensor was before it than in the step before */
+    uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */
     uint8_t is_planned;
 } tutti__known_t;
 
@@ -65,6 +68,7 @@ typedef struct {
     tutti__known_t *known; /* [room] */
     uint32_t room;
     uint32_t step, position; /* now */
+    uint32_t last;           /* 1 + index of the last tensor of this step; 0: none yet */
     uint32_t need;           /* equal steps that make a plan */
     uint32_t begun;          /* the step in which the last plan began */
     int has_waited;          /* a thread has begun to wait since the last submission */
@@ -85,6 +89,7 @@ typedef struct {
     uint32_t position, tensor; /* index of the name */
     uint32_t bucket;
     uint64_t place;
+    uint8_t after_wait;  /* in a bucket of its own, or the first one of its bucket */
     uint8_t is_adjacent; /* see tutti__planned_t */
 } tutti__laid_t;
 

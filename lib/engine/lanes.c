@@ -233,7 +233,9 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
         moved = 1;
         if (status == TUTTI_OK)
             tutti__lane_end(lanes, lane);
-        else if (lane->running && lane->op.is_common && tutti__lane_is_planned(lanes, lane))
+        else if (lane->running && tutti__lane_is_planned(lanes, lane) &&
+                 (lane->op.is_common || status == TUTTI_ERR_SHUTDOWN))
+            /* After a departure nothing is agreed: the requests end, but other ranks' go on. */
             tutti__lane_give_back(lanes, lane);
         else if (lane->running && lane->op.is_common)
             tutti__lane_refuse(lanes, lane, status);

@@ -383,7 +383,8 @@ static void leaves_some(rank_t *self)
 }
 
 /* Tensors that follow each other in shared memory are reduced there, on the ranks where they do,
-   and nothing beside them is touched. Steps go through the memory from its end. */
+   and nothing beside them is touched. Steps go through the memory from its end; or, with an
+   argument, each in an order of its own. */
 static void adjacent(rank_t *self)
 {
     enum {
@@ -404,7 +405,8 @@ static void adjacent(rank_t *self)
     }
     for (int step = 0; step < 12; step++) {
         x[0][-1] = at[GUARD] = 77;
-        for (int t = N; t-- > 0;) {
+        for (int k = N; k-- > 0;) {
+            int t = self->arg != NULL ? (k * 5 + step * 4 + self->rank) % N : k;
             size_t count = (size_t)(1 + 7 * t);
             char name[16];
 
@@ -444,6 +446,9 @@ int main(void)
         RUN_JOB(failures, &job);
         job.fn = adjacent;
         RUN_JOB(failures, &job);
+        job.arg = &many;
+        RUN_JOB(failures, &job);
+        job.arg = NULL;
         job.fn = joins;
         RUN_JOB(failures, &job);
         /* Threads leave together. */
