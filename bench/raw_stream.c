@@ -7,10 +7,10 @@
  * writes and reads without blocking until all bytes have left and arrived. So its time is the least
  * that a library with one connection and one thread can reach, plus the time to add.
  *
- *     tests/hosts/cluster.sh run --pin --launcher env bench/raw_stream -m 256K:16M
+ *     tests/hosts/cluster.sh run --pin --hosts 2 --launcher env bench/raw_stream -m 256K:16M
  *
- * The processes find each other by RANK, MASTER_ADDR and MASTER_PORT; under mpirun by
- * OMPI_COMM_WORLD_RANK, and a MASTER_ADDR that is given. Rank 0 listens, and prints.
+ * The processes read RANK (under mpirun OMPI_COMM_WORLD_RANK), MASTER_ADDR (127.0.0.1 if not set)
+ * and MASTER_PORT (29500). Rank 0 listens, and prints.
  */
 #include <errno.h>
 #include <netdb.h>

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the coordinator learns from the order and the places of tensors; see learn.c. */
+#include "agree/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum {
+    N = 14,
+    COUNT = 16,
+    BYTES = COUNT * 4
+};
+
+static tutti__learn_t learn;
+
+/* Tensor t is at this place; 'L' and 'A' are other tensors. */
+static void submit(char name, uint64_t place)
+{
+    tutti__metadata_t m = {
+        .count = COUNT, .op = TUTTI_SUM, .kind = TUTTI_CALL_ALLREDUCE, .dtype = TUTTI_FLOAT32
+    };
+
+    if (tutti__learn_ends_step(&learn, &name, 1))
+        tutti__learn_next_step(&learn);
+    tutti__learn_note(&learn, &name, 1, &m, place);
+}
+
+static void submit_tensor(uint32_t t)
+{
+    submit((char)('a' + t), 4096 + t * BYTES);
+}
+
+/* A plan of the steps so far, in buckets of four tensors, the first two smaller; [*ret_n]. */
+static tutti__laid_t *plan(uint32_t *ret_n)
+{
+    tutti__agree_env_t env = { .size = 2, .plan_bytes = 4 * BYTES };
+    tutti__laid_t *laid;
+    int more;
+
+    *ret_n = tutti__learn_regular(&learn, &more);
+    laid = tutti__learn_lay_out(&learn, *ret_n, &env);
+    assert_non_null(laid);
+    return laid;
+}
+
+static char name_of(const tutti__laid_t *laid)
+{
+    return *tutti__tensor_names_text(&learn.names, laid->tensor);
+}
+
+static int open_learn(void **state)
+{
+    (void)state;
+    learn = (tutti__learn_t){ 0 };
+    tutti__learn_open(&learn);
+    return 0;
+}
+
+static int close_learn(void **state)
+{
+    (void)state;
+    tutti__learn_close(&learn);
+    return 0;
+}
+
+/* A backward pass goes through the memory from its end: its first buckets are those at the end, in
+   the order of memory. A tensor in some steps changes nothing. */
+static void check_backward(int has_other)
+{
+    tutti__laid_t *laid;
+    uint32_t n;
+
+    for (int step = 0; step < 6; step++) {
+        submit('L', 64);
+        if (has_other && step % 2 == 0)
+            submit('A', 128);
+        for (uint32_t t = N; t-- > 0;)
+            submit_tensor(t);
+    }
+    laid = plan(&n);
+    assert_int_equal(n, N + 1);
+    assert_int_equal(name_of(&laid[0]), 'L');
+    for (uint32_t i = 2; i < n; i++) {
+        assert_true(laid[i].bucket == laid[i - 1].bucket || laid[i].place < laid[i - 1].place);
+        assert_true(laid[i].bucket > laid[i - 1].bucket || laid[i].place > laid[i - 1].place);
+    }
+    assert_int_equal(name_of(&laid[n - 1]), 'b');
+    assert_true(laid[n - 1].is_adjacent);
+    free(laid);
+}
+
+static void test_backward(void **state)
+{
+    (void)state;
+    check_backward(0);
+}
+
+static void test_other_tensors(void **state)
+{
+    (void)state;
+    check_backward(1);
+}
+
+/* Steps in orders of their own; waits: the program waits for the first tensor. */
+static tutti__laid_t *plan_of_random_steps(int waits, uint32_t *ret_n)
+{
+    for (uint32_t step = 0; step < 6; step++) {
+        learn.has_waited = 1;
+        submit('L', 4096 + N * BYTES);
+        learn.has_waited = waits;
+        for (uint32_t i = 0; i < N; i++)
+            submit_tensor((i * (step % 2 ? 5 : 3) + step * 3) % N);
+    }
+    return plan(ret_n);
+}
+
+/* The buckets are made of adjacent tensors, and start when the last step would have had them. */
+static void test_random(void **state)
+{
+    uint32_t n, adjacent = 0;
+    tutti__laid_t *laid = plan_of_random_steps(0, &n);
+
+    (void)state;
+    for (uint32_t i = 0; i < n; i++)
+        adjacent += laid[i].is_adjacent;
+    assert_true(adjacent >= N - 2);
+    free(laid);
+}
+
+/* A bucket never has tensors from both sides of a wait. */
+static void test_waits(void **state)
+{
+    uint32_t n;
+    tutti__laid_t *laid = plan_of_random_steps(1, &n);
+
+    (void)state;
+    assert_int_equal(name_of(&laid[0]), 'L');
+    assert_true(laid[1].bucket > laid[0].bucket);
+    free(laid);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_backward, open_learn, close_learn),
+        cmocka_unit_test_setup_teardown(test_other_tensors, open_learn, close_learn),
+        cmocka_unit_test_setup_teardown(test_random, open_learn, close_learn),
+        cmocka_unit_test_setup_teardown(test_waits, open_learn, close_learn),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
