@@ -21,7 +21,7 @@ typedef enum {
     INFO_JSON
 } info_where_t;
 
-/* Without memory, the program ends with a message. */
+/* Out of memory: the program ends with a message. */
 info_t *info_new(void);
 void info_free(info_t *info);
 
@@ -44,18 +44,18 @@ const char *info_bytes(uint64_t bytes, char text[24]);
 /* "23.5G", rounded. */
 const char *info_about(uint64_t bytes, char text[24]);
 
-/* info_machine.c: this host, and its limits for this process. Returns the number of cores. */
+/* info_machine.c: this host, and the limits of this process. info_machine returns its cores. */
 unsigned info_machine(info_t *info, const char *processors);
 void info_limits(info_t *info);
 void info_kernel(info_t *info);
-/* A file's first line, without its end; "" if it cannot be read. */
+/* A file's first line without '\n'; "" if it cannot be read. format: of the path. */
 const char *info_read(char *text, size_t room, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* info_modules.c: each module in the folder, opened in a process of its own; and the modules that
    were not built or are missing. */
 void info_modules(info_t *info);
-/* In the module's process: print the report of the module in a file. Does not return. */
+/* In the module's process: print a report on the module `file`. Does not return. */
 void info_probe(const char *file) __attribute__((noreturn));
 
 #endif

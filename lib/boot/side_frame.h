@@ -2,7 +2,7 @@
 /*
  * Frames: messages on a stream of bytes.
  *
- *     | bytes of body (4) | kind (4) | body ... |     in host byte order, equal on all ranks
+ *     | length of body (4) | kind (4) | body ... |     in host byte order, equal on all ranks
  *
  * The parser takes pieces of any length, as a socket returns them. It trusts nothing: a length
  * beyond the limit is an error, and memory grows with the bytes received, not with those announced.

@@ -6,15 +6,15 @@
  *     rank r <-- answer {status, text, bytes}, all ranks' bytes --- rank 0
  *
  * An answer with a status other than TUTTI_OK is equal on all ranks and ends the meeting. So
- * all ranks receive the number of a rank that did not come. The others wait a little longer than
- * rank 0, so that they receive this answer.
+ * all ranks receive the number of a rank that did not come. Ranks other than 0 wait a little
+ * longer, so that they receive rank 0's answer.
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
- * a rank has ended, rank 0 sends that answer to all others at once, even before they ask. If an
+ * a rank has ended, rank 0's current or next step answers at once, before the others ask. If an
  * answer cannot be sent to a rank, that rank is lost. Rank 0 continues, and the next step reports
  * the loss to all.
  *
- * Runs on the calling thread; blocks until the deadline.
+ * Runs on the calling thread; waits until the deadline at most.
  */
 #include "boot/star.h"
 
@@ -128,7 +128,7 @@ static tutti_status_t send_answer(const star_t *star, uint32_t r, const answer_t
 }
 
 /* Rank 0: send the outcome to all ranks that have come. If a rank cannot receive it, that rank is
-   lost; the others have their answer, so this step has succeeded. */
+   lost; the others have their answer, so that does not change the outcome of this step. */
 static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void *data,
                                  size_t bytes, uint64_t deadline)
 {
@@ -158,8 +158,8 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
 
-/* Rank 0: a process has come as a rank that is there already. Its socket is empty, so the answer
-   fits. */
+/* Rank 0: a process claims to be a rank that has come already. Its send buffer is empty, so the
+   answer fits. */
 static void dismiss(int fd, tutti_status_t status)
 {
     answer_t answer = { .status = (int32_t)status };
@@ -245,7 +245,7 @@ static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t byte
     return TUTTI_OK;
 }
 
-/* Rank 0: receive all ranks' bytes. After its bytes a rank is watched until all bytes have come. */
+/* Rank 0: receive all ranks' bytes. A rank that has sent its bytes is watched until all have. */
 static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollfd *polls,
                              uint64_t deadline)
 {

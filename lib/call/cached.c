@@ -38,7 +38,7 @@ static int measure(const tutti__operation_t *op, const tutti__call_t *call, size
     }
 }
 
-/* The buffer that the node operation reads. */
+/* The buffer that src_shift counts from. */
 static uintptr_t source(const tutti__cached_t *cached, const tutti__call_t *call)
 {
     return (uintptr_t)(cached->send_bytes > 0 ? call->sendbuf : call->recvbuf);
