@@ -76,8 +76,8 @@ typedef struct {
 typedef struct {
     tutti__metadata_t metadata;
     uint32_t bucket; /* from 0, ascending */
-    /* 1: on rank 0 the tensors of this bucket follow each other in memory. Its ranks lay it out
-       without gaps, so that it need not be packed there. */
+    /* 1: on rank 0 the tensors of this bucket follow each other in memory. All ranks lay the bucket
+       out without gaps, so that rank 0 need not pack it. */
     uint8_t is_adjacent;
 } tutti__planned_t;
 

@@ -184,8 +184,7 @@ static uint64_t most_bytes(const tutti__learn_t *learn, const tutti__laid_t *lai
         return env->plan_bytes;
     for (uint32_t i = 0; i < n; i++)
         total += tutti__metadata_bytes(&learn->known[laid[i].tensor].metadata, env->size);
-    return TUTTI__MIN(env->plan_bytes,
-                      TUTTI__MAX(total / TUTTI__PLAN_PARTS, env->plan_part_bytes));
+    return TUTTI__MIN(env->plan_bytes, TUTTI__MAX(total / TUTTI__PLAN_PARTS, env->plan_part_bytes));
 }
 
 /* Give each tensor a bucket. Buckets are numbered by their first tensors. Returns their number. */
@@ -270,7 +269,7 @@ static int has_no_order(const tutti__learn_t *learn, const tutti__laid_t *laid, 
     return moved > n / 2;
 }
 
-/* Then the order of memory may make the buckets, since tensors may be adjacent there. */
+/* The order of memory makes the buckets, since tensors may be adjacent there. */
 static void sort_by_place(tutti__laid_t *laid, uint32_t n)
 {
     qsort(laid, n, sizeof(*laid), by_place);

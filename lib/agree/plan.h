@@ -53,9 +53,9 @@ typedef struct {
     tutti__metadata_t metadata;
     uint64_t place; /* address in the last step; 0: none, see tutti__agree_learn */
     uint32_t first_step, last_step;
-    uint32_t position;  /* in the last step */
-    uint32_t streak;    /* of steps up to the last step */
-    uint8_t after_wait; /* in one of these steps a thread had begun to wait before it */
+    uint32_t position;    /* in the last step */
+    uint32_t streak;      /* of steps up to the last step */
+    uint8_t after_wait;   /* in one of these steps a thread had begun to wait before it */
     uint8_t waits_inside; /* likewise, and it was not the first tensor of the step */
     uint8_t has_moved;    /* another tensor was before it than in the step before */
     uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */
@@ -89,7 +89,7 @@ typedef struct {
     uint32_t position, tensor; /* index of the name */
     uint32_t bucket;
     uint64_t place;
-    uint8_t after_wait;  /* in a bucket of its own, or the first one of its bucket */
+    uint8_t after_wait;  /* no bucket has it and a tensor before it */
     uint8_t is_adjacent; /* see tutti__planned_t */
 } tutti__laid_t;
 

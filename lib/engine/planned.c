@@ -5,7 +5,7 @@
  * agreement (lanes.c).
  *
  * This rank stops the plan
- *   if a tensor comes with other metadata, in a submission group, or as a message,
+ *   if a tensor has other metadata, is in a submission group, or is a message,
  *   if a thread waits for a request that waits here, while no other request comes,
  *   if this rank joins,
  *   if a bucket makes no progress for long: agreement names the rank that is late.
