@@ -33,6 +33,9 @@ builds=
 default="check asan tsan"
 cuda=--with-cuda-archs=75 # every later GPU takes it, too, and nvcc takes 2 seconds instead of 14
 asan_cuda=--without-cuda
+# -g1 is what a backtrace needs; -g takes longer to compile. Once CFLAGS are given, configure has no
+# levels of its own: these are its defaults.
+check_flags="CFLAGS=-g1 TUTTI_OPT_CFLAGS=-O2 TUTTI_OPT_KERNEL_CFLAGS=-O3"
 long=
 for argument; do
     case $argument in
@@ -180,7 +183,8 @@ if ! need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $TEST_PACKAGES || ! generate;
 fi
 for build in $builds; do
     case $build in
-    check) part check run_build check "check$long" --enable-werror --enable-debug $cuda ;;
+    check) part check run_build check "check$long" --enable-werror --enable-debug $cuda \
+        $check_flags ;;
     clang) command -v clang >/dev/null || { echo "== clang: there is none"; continue; }
         part clang run_build clang all-programs --enable-werror CC=clang CXX=clang++ ;;
     asan) [ -z "$long" ] && target=check-asan || target=check-long

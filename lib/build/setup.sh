@@ -18,6 +18,10 @@ if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 
+# Make starts libtool, a shell script, for every file. In dash each start takes 30 ms instead of 60:
+# the build of the tests takes 178 s of a processor instead of 205.
+[ ! -x /bin/dash ] || export CONFIG_SHELL=/bin/dash
+
 # alone NAME: waits until no other script of this name runs in this tree.
 alone() {
     mkdir -p build
