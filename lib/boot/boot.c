@@ -3,10 +3,10 @@
  * First contact: compare versions, exchange metadata, connect the side channel's tree.
  *
  * The first exchange is one block of HELLO_BYTES from every rank. Its size never changes, so
- * different versions of the library can report the difference to each other. After it all ranks
- * have the same data, apply the same rules and return the same error text. If a rank has failed
- * before (it has no socket, say), its block carries the error. Then the ranks connect the tree, and
- * a last agreement makes a failure of one rank a failure of all.
+ * different versions of the library can report the difference to each other. After the exchange all
+ * ranks have the same data, apply the same rules and return the same error text. If a rank has
+ * failed before (for example, it cannot open a socket), its block contains the error. Then the
+ * ranks connect the tree, and a last agreement makes a failure of one rank a failure of all.
  *
  * Runs on the thread that makes the communicator.
  */
@@ -312,15 +312,15 @@ uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot)
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
                                      void *ret_all)
 {
-    /* The previous step may have used up the whole deadline. */
+    /* The previous step may have used up the whole deadline, so this one has a little more time. */
     uint64_t until = boot->deadline + tutti__net_span(TUTTI__MIN(boot->timeout_ms / 8, 1000u));
     tutti_status_t still = boot->meeting ? tutti__boot_peers_still(boot) : TUTTI_OK, status;
 
-    /* Without the dead rank the exchange cannot complete. It is begun all the same, because the MPI
-       module must know that it was given up: see meet_mpi.c. */
+    /* Without the dead rank the exchange cannot complete. It is begun all the same, with a timeout
+       of 0, because the MPI module must register that it was given up: see meet_mpi.c. */
     status = boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
                                   still == TUTTI_OK ? (uint64_t)tutti__net_left_ms(until) : 0);
-    /* Again, for the text. */
+    /* The check is repeated, because its text must be the last error. */
     if (status != TUTTI_OK && still != TUTTI_OK && tutti__boot_peers_still(boot) == still)
         status = still;
     return status;

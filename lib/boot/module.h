@@ -89,8 +89,8 @@ tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_mod
 tutti_status_t tutti__module_ucx(const tutti__conf_t *conf, const tutti__ucx_module_t **ret_module);
 
 /*
- * Open the device that conf->device names, of "NAME.so". The module stays loaded. "auto": CUDA, but
- * only if the process has loaded it, so a program without CUDA loads nothing. Any thread.
+ * Open the device that conf->device names, from the file NAME.so. The module stays loaded. "auto":
+ * CUDA, but only if the process has loaded it, so a program without CUDA loads nothing. Any thread.
  *
  * ret_ops       NULL: no device, because of "none" or "auto"
  * ret_versions  static

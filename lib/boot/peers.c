@@ -6,9 +6,9 @@
  * whenever it waits at a socket (net.h), and before each exchange. A rank that is inside MPI when
  * another one dies waits for MPI's deadline.
  *
- * A rank that exists no more has died, because no rank leaves the set-up before all ranks have
- * begun its last exchange. A process that has died but was not waited for by its parent exists; the
- * launcher waits at once.
+ * If a rank's process does not exist any more, the rank has died: no rank leaves the set-up before
+ * all ranks have begun its last exchange. For kill() a dead process exists until its parent has
+ * waited for it; launchers wait at once.
  */
 #include "base/constants.h"
 #include "boot/boot_inside.h"

@@ -119,7 +119,7 @@ int tutti__conf_launcher_lacks_pmix(void)
            tutti__conf_text("PMIX_NAMESPACE") == NULL;
 }
 
-/* mpiexec's PMI_FD speaks PMI-1, which has no library that is everywhere. */
+/* PMI_FD of mpiexec is for PMI-1, for which no common library exists. */
 tutti__conf_pm_t tutti__conf_pm(void)
 {
     if (tutti__conf_int("PMIX_RANK") >= 0 && tutti__conf_text("PMIX_NAMESPACE") != NULL)

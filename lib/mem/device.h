@@ -134,10 +134,10 @@ typedef struct {
     /* ---- work ---- */
     /* Between any two kinds of memory; may block for host memory that is not pinned. */
     tutti_status_t (*copy)(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
-    /* All pieces in as few launches as possible: each from `from` elements to `to` elements, times
-       `scale` (in float32; in float64 if one of the two is FLOAT64), rounded to nearest even. from
-       == to and scale 1 copies bits, of any type; otherwise both must be floating point types. The
-       caller may reuse `pieces` after the return. */
+    /* Convert all pieces from type `from` to type `to`, times `scale` (in float32; in float64 if
+       one of the types is FLOAT64), rounded to nearest even, in as few launches as possible. If
+       from == to and scale is 1, bits are copied, of any type; otherwise both must be floating
+       point types. The caller may reuse `pieces` after the return. */
     tutti_status_t (*pack)(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
                            tutti_dtype_t to, double scale, tutti__dstream_t *stream);
     /* dst = src0 + src1 + ..., folded like tutti__reduce_find's kernel of SUM: in that order,
@@ -156,8 +156,8 @@ typedef struct {
        its calls return when they are complete, and may wait for other ranks. */
     tutti_status_t (*nccl_open)(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
                                 int is_blocking, tutti__nccl_t **ret_nccl);
-    /* 1: after an open or call the same thread must poll, before any other NCCL function, until the
-       result is not TUTTI__AGAIN, or the communicator is to be aborted. NCCL before 2.27. */
+    /* 1, for NCCL before 2.27: after an open or call the same thread must poll, before any other
+       NCCL function, until the result is not TUTTI__AGAIN, or the communicator is to be aborted. */
     int (*nccl_binds)(void);
     /* TUTTI_OK: the last call is queued; TUTTI__AGAIN: not yet; otherwise the first error since
        then. Must return OK before the next call on this communicator, and before anything else, an
@@ -186,8 +186,8 @@ typedef struct {
     /* All local ranks close it, after all of their work is done. Call it at most once. Waits for
        the other ranks, about 0.2 s at most. */
     void (*nccl_close)(tutti__nccl_t *nccl);
-    /* End its work on this rank, in any state; the other ranks end their own. Instead of close. It
-       may never return (node/nccl/abort.c). */
+    /* Called instead of close: ends the communicator's work on this rank, in any state. The other
+       ranks end their own. It may never return (node/nccl/abort.c). */
     void (*nccl_abort)(tutti__nccl_t *nccl);
 } tutti__device_ops_t;
 
