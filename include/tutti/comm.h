@@ -136,8 +136,8 @@ TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
  *
  * Communicators from tutti_comm_connect and their groups are not affected: they live until
  * tutti_comm_free, and other threads may use them meanwhile. While there are any, the unique ids
- * stay valid as well. So of two libraries in one process, of which one uses tutti_init and the
- * other tutti_comm_connect, neither ends the other's communicators.
+ * stay valid as well. So if one library in a process uses tutti_init and another library uses
+ * tutti_comm_connect, neither ends the other's communicators.
  *
  * TUTTI_ERR_INVALID_ARGUMENT: called inside a callback; nothing was ended. Since 0.1.
  */
@@ -250,7 +250,7 @@ TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
  * Is a communicator usable? Found out without a call that needs other ranks.
  *
  * comm        the communicator
- * ret_state   TUTTI_OK: usable; else it has ended, and this is the status of every call on it
+ * ret_state   TUTTI_OK: usable; otherwise it has ended, and every call on it returns this status
  * ret_text    [text_bytes] why it has ended, as tutti_last_error() would report it; "" if usable;
  *             cut to fit, with its end. NULL: not wanted
  * text_bytes  room in ret_text; 0: not wanted

@@ -79,9 +79,10 @@
  * Threads
  *     Any thread may call any function. A communicator takes one direct call at a time. While a
  *     thread is in tutti_init or tutti_finalize, other threads may only make the calls listed at
- *     tutti_finalize, and calls on communicators from tutti_comm_connect. Each communicator has one
- *     thread of the library's own, which sleeps when nothing is pending; there is another one while
- *     a log callback is set, and one while statistics go to a file or a port.
+ *     tutti_finalize, and calls on communicators from tutti_comm_connect. Each communicator, except
+ *     one of a single rank without a device, has a thread of the library's own, which sleeps when
+ *     nothing is pending; there is another one while a log callback is set, and one while
+ *     statistics go to a file or a port.
  *
  *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
  *     TUTTI_ERR_SHUTDOWN and free nothing. The child may call tutti_finalize, which forgets the

@@ -72,7 +72,7 @@ static void drop_announcements(tutti__agree_t *a, const char *name, size_t bytes
     tutti__tensor_free_if_empty(a, tensor);
 }
 
-/* 0: no memory. */
+/* Keep one tensor of the plan. 0: no memory. */
 static int keep(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *name)
 {
     tutti__plan_t *plan = &a->plan;
@@ -230,7 +230,7 @@ static void send_note(tutti__agree_t *a, int link, uint32_t kind, uint64_t bucke
             a->env.ops->send(a->env.owner, i, kind, &note, sizeof(note), 1);
 }
 
-/* All of the subtree have stopped; `buckets` were started, at most. */
+/* The plan is over. buckets: the most that any rank has started. */
 static void end(tutti__agree_t *a, uint64_t buckets)
 {
     send_note(a, -1, TUTTI__MSG_PLAN_END, buckets, 0);
@@ -248,7 +248,7 @@ static void settle(tutti__agree_t *a)
         end(a, a->plan.started);
 }
 
-/* From rank 0, or at rank 0. */
+/* Stop the plan on this rank: rank 0 has decided so. */
 static void stop(tutti__agree_t *a, int is_deviation)
 {
     tutti__plan_t *plan = &a->plan;
@@ -310,7 +310,7 @@ void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const 
         return;
     }
     memcpy(&note, body, sizeof(note));
-    /* A request to stop a plan that is over is late. */
+    /* A note about a plan that is over has arrived late. */
     if (note.number != a->plan.number)
         return;
     if (kind == TUTTI__MSG_PLAN_STOPPED)

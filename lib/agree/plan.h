@@ -55,14 +55,14 @@ typedef struct {
     uint32_t first_step, last_step;
     uint32_t position;    /* in the last step */
     uint32_t streak;      /* of steps up to the last step */
-    uint8_t after_wait;   /* in one of these steps a thread had begun to wait before it */
+    uint8_t after_wait;   /* in a step of the streak a thread had begun to wait before it */
     uint8_t waits_inside; /* likewise, and it was not the first tensor of the step */
-    uint8_t has_moved;    /* another tensor was before it than in the step before */
+    uint8_t has_moved;    /* the tensor before it was another one in the previous step */
     uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */
     uint8_t is_planned;
 } tutti__known_t;
 
-/* What the coordinator learns. */
+/* The state from which the coordinator learns plans. */
 typedef struct {
     tutti__tensor_names_t names;
     tutti__known_t *known; /* [room] */
@@ -94,7 +94,8 @@ typedef struct {
 } tutti__laid_t;
 
 /* learn.c */
-/* Does a submission of this name end the step? Then, after a plan was made: next_step. */
+/* Does a submission of this name end the step? If so, first make a plan, if there is one to make,
+   and then call tutti__learn_next_step. */
 int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t bytes);
 void tutti__learn_next_step(tutti__learn_t *learn);
 /* Rank 0's program submits a tensor. */
@@ -102,7 +103,8 @@ void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
                        const tutti__metadata_t *metadata, uint64_t place);
 /* Was the tensor equal in the last `need` steps? */
 int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);
-/* How many regular tensors there are; 0 if others are young. *ret_more: some are in no plan. */
+/* The number of regular tensors; 0 if other tensors may become regular soon. *ret_more: some are in
+   no plan. */
 uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more);
 /* The n regular tensors in the order of their plan, to be freed. NULL: no memory. */
 tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,

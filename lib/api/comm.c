@@ -408,7 +408,7 @@ void tutti__comm_close(tutti__comm_t *comm)
     tutti__parts_close(comm);
     assert(state->parts == NULL && (comm->engine == NULL || state->is_stopped));
     tutti__engine_close(comm->engine);
-    /* An error was logged; the part of the trace is left. */
+    /* If stopping the trace fails, the error is logged, and this rank's part of the trace stays. */
     if (tutti__comm_is_world(comm))
         (void)tutti_trace_stop();
     /* Only now: until here, callbacks may make calls, which return the cause of the failure. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator, as the checks and the information calls see it: everything here stays as it is
- * from the end of opening to the beginning of closing. comm_state.h has what changes.
+ * The constant part of a communicator, for checks and information calls: nothing here changes from
+ * the end of opening to the beginning of closing. comm_state.h has the rest.
  */
 #ifndef TUTTI__API_COMM_H
 #define TUTTI__API_COMM_H

@@ -69,7 +69,7 @@ typedef struct {
     uint32_t *members; /* [n] of this rank's group, as ranks of the parent */
     uint32_t n, me;    /* n 0: this rank is in no group */
     int meetings;      /* some group has more than one rank */
-    int door;          /* listening socket of the meeting point, or -1 */
+    int door;          /* the meeting point's listening socket, or -1 */
     uint32_t number;   /* of this call on the parent, equal on all ranks */
 } making_t;
 
@@ -275,7 +275,7 @@ static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
     const tutti__venue_t *place = &m->readies[m->members[0]].place;
     tutti_status_t status;
 
-    /* All ranks of the group are ready, so the first one has opened its door. */
+    /* All ranks of the group are ready, so the first one has opened its meeting point. */
     assert((m->door >= 0) == (m->n > 1 && m->me == 0));
     if (m->n == 1) {
         tutti__meet_self(ret_meet);

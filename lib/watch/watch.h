@@ -2,7 +2,7 @@
 /*
  * Deaths, departures and deadlines of ranks. Only this room ends a communicator.
  *
- * Deaths. A neighbour in the tree of links (links.c) notices a death: a connection closes, or a
+ * Deaths. A neighbour in the tree of links (links.c) detects a death: a connection closes, or a
  * process ends. It reports the death up and down the tree, so each rank receives the report even if
  * its own data path is blocked.
  *
@@ -99,7 +99,7 @@ int tutti__watch_departed(tutti__watch_t *watch);
    more. */
 int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank);
 
-/* Has this peer stopped to run buckets, on this machine? */
+/* Does this peer run no more buckets? Known only for ranks of this machine. */
 int tutti__watch_is_idle(const tutti__watch_t *watch, uint32_t rank);
 
 /* Owner: this rank runs no more buckets, since a rank has left. */
@@ -148,8 +148,8 @@ typedef struct {
 int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t since_ns,
                       uint64_t now_ns, uint64_t limit_ns);
 
-/* Has an interval of TUTTI_STALL_WARNING since `since_ns` ended after `before_ns`, until `now_ns`?
-   Then a warning is due. */
+/* Intervals of TUTTI_STALL_WARNING follow each other from `since_ns` on. Is a warning due, because
+   one of them has ended between `before_ns` and `now_ns`? */
 int tutti__late_is_due(const tutti__watch_t *watch, uint64_t since_ns, uint64_t before_ns,
                        uint64_t now_ns);
 

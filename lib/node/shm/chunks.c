@@ -6,8 +6,8 @@
  * own part, in one fused pass over all ranks' data in rank order. So the results have the same bits
  * on all ranks and do not depend on how the data is cut.
  *
- * A chunk covers the same elements of every block in src and in dst. So it may be written in place
- * after it was copied IN, and OUT comes after that.
+ * A chunk covers the same elements of every block in src and in dst, and OUT writes a chunk only
+ * after IN has copied it. So an operation may be in place.
  */
 #include "node/shm/shm.h"
 
@@ -178,8 +178,8 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
 /*
  * reduce_to for results that go back (shm.h), block by block. Meanwhile the lines of the next block
  * in the slot are fetched for writing; also by the root of a reduce, which only reads them. There
- * is only one block for a user's operation, which takes longer than memory, and for data that
- * outgrows the caches, where only memory limits the time.
+ * is only one block for a user's operation, because its function takes longer than the memory
+ * accesses, and for data that outgrows the caches, where only memory limits the time.
  *
  * Float32 sums; time relative to results in the owner's slot, or to a reduce by the root alone:
  *

@@ -62,7 +62,7 @@ struct tutti__mpi_xport {
     uint32_t credits;
     uint32_t rank, size;
     uint32_t *world;  /* [size] ranks in the meeting */
-    uint32_t *number; /* [size] for messages to each rank */
+    uint32_t *number; /* [size] each rank's number of this transport, for messages to it */
     tutti__chan_t *chans[TUTTI__LANES];
     int keeps; /* messages of direct ends were abandoned */
 };
