@@ -146,10 +146,10 @@ void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, c
                           size_t bytes);
 
 /* Learn a plan. Call this before each submission in phase 0 that is in no submission group; it has
-   an effect at the coordinator only. place: the address of a tensor that is reduced in place,
-   without factors; otherwise 0. may_begin: no bucket of an earlier plan is in flight on this
-   rank. */
-void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes,
+   an effect at the coordinator only. hash: tutti__hash_name of the name. place: the address of a
+   tensor that is reduced in place, without factors; otherwise 0. may_begin: no bucket of an earlier
+   plan is in flight on this rank. */
+void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes, uint64_t hash,
                         const tutti__metadata_t *metadata, uint64_t place, int may_begin);
 /* A thread of this rank has begun to wait for a tensor. */
 void tutti__agree_waited(tutti__agree_t *agree);

@@ -75,13 +75,14 @@ static void restart(tutti__learn_t *learn)
     learn->begun = 0;
 }
 
-/* The entry of a name; NULL: no memory, so nothing is learned. *ret_is_new: it was not known. */
-static tutti__known_t *entry(tutti__learn_t *learn, const char *name, size_t bytes, int *ret_is_new)
+tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size_t bytes,
+                                   uint64_t hash, const tutti__metadata_t *metadata)
 {
-    uint64_t hash = tutti__hash(name, bytes);
-    int64_t i = tutti__tensor_names_find(&learn->names, name, bytes, hash);
+    int64_t i;
 
-    *ret_is_new = i < 0;
+    if (!can_be_planned(metadata))
+        return NULL;
+    i = tutti__tensor_names_find(&learn->names, name, bytes, hash);
     if (i >= 0)
         return &learn->known[i];
     if (learn->names.n == TUTTI__PLAN_NAMES_MOST)
@@ -324,32 +325,19 @@ tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
 
 /* ---- steps ---- */
 
-int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t bytes)
-{
-    int64_t i = tutti__tensor_names_find(&learn->names, name, bytes, tutti__hash(name, bytes));
-
-    return i >= 0 && learn->known[i].last_step == learn->step;
-}
-
 void tutti__learn_next_step(tutti__learn_t *learn)
 {
     learn->step++;
     learn->position = learn->last = 0;
 }
 
-void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
+void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
                        const tutti__metadata_t *metadata, uint64_t place)
 {
-    int is_new, is_same;
-    tutti__known_t *known;
+    /* A new entry has a count of 0. */
+    int is_same =
+        known->last_step + 1 == learn->step && !tutti__metadata_differ(&known->metadata, metadata);
 
-    if (!can_be_planned(metadata))
-        return;
-    known = entry(learn, name, bytes, &is_new);
-    if (known == NULL)
-        return;
-    is_same = !is_new && known->last_step + 1 == learn->step &&
-              !tutti__metadata_differ(&known->metadata, metadata);
     known->streak = is_same ? known->streak + 1 : 1;
     known->after_wait = (uint8_t)(learn->has_waited | (is_same && known->after_wait));
     known->metadata = *metadata;

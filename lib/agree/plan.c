@@ -53,7 +53,7 @@ void tutti__plan_clear(tutti__plan_t *plan)
 int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes)
 {
     return plan->state != TUTTI__PLAN_NONE &&
-           tutti__tensor_names_find(&plan->names, name, bytes, tutti__hash(name, bytes)) >= 0;
+           tutti__tensor_names_find(&plan->names, name, bytes, tutti__hash_name(name, bytes)) >= 0;
 }
 
 /* ---- PLAN ---- */
@@ -76,7 +76,7 @@ static void drop_announcements(tutti__agree_t *a, const char *name, size_t bytes
 static int keep(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *name)
 {
     tutti__plan_t *plan = &a->plan;
-    uint64_t hash = tutti__hash(name, msg->name_bytes);
+    uint64_t hash = tutti__hash_name(name, msg->name_bytes);
     uint32_t room = plan->room ? 2 * plan->room : 64;
     tutti__planned_t *tensor = plan->tensor;
 
@@ -203,14 +203,19 @@ static void end_step(tutti__agree_t *a, int may_begin)
     tutti__learn_next_step(&a->learn);
 }
 
-void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes,
+void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes, uint64_t hash,
                         const tutti__metadata_t *metadata, uint64_t place, int may_begin)
 {
+    tutti__known_t *known;
+
     if (a->env.parent >= 0 || a->env.size == 1 || a->env.plan_bytes == 0 || a->departed || a->ended)
         return;
-    if (tutti__learn_ends_step(&a->learn, name, bytes))
+    known = tutti__learn_entry(&a->learn, name, bytes, hash, metadata);
+    if (known == NULL)
+        return;
+    if (known->last_step == a->learn.step)
         end_step(a, may_begin);
-    tutti__learn_note(&a->learn, name, bytes, metadata, place);
+    tutti__learn_note(&a->learn, known, metadata, place);
 }
 
 void tutti__agree_waited(tutti__agree_t *a)
@@ -329,7 +334,7 @@ int64_t tutti__agree_find_planned(const tutti__agree_t *a, const char *name, siz
 {
     if (TUTTI__LIKELY(a->plan.state == TUTTI__PLAN_NONE))
         return -1;
-    return tutti__tensor_names_find(&a->plan.names, name, bytes, tutti__hash(name, bytes));
+    return tutti__tensor_names_find(&a->plan.names, name, bytes, tutti__hash_name(name, bytes));
 }
 
 void tutti__agree_get_plan(const tutti__agree_t *a, tutti__agree_plan_t *ret_plan)

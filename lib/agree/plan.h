@@ -94,12 +94,14 @@ typedef struct {
 } tutti__laid_t;
 
 /* learn.c */
-/* Does a submission of this name end the step? If so, first make a plan, if there is one to make,
-   and then call tutti__learn_next_step. */
-int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t bytes);
+/* The entry of a name; NULL: such a call cannot be planned, or there is no memory. hash:
+   tutti__hash_name. If the entry's last step is the present one, the submission ends the step:
+   first make a plan, if there is one to make, and then call tutti__learn_next_step. */
+tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size_t bytes,
+                                   uint64_t hash, const tutti__metadata_t *metadata);
 void tutti__learn_next_step(tutti__learn_t *learn);
-/* Rank 0's program submits a tensor. */
-void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
+/* Rank 0's program submits the tensor of an entry. */
+void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
                        const tutti__metadata_t *metadata, uint64_t place);
 /* Was the tensor equal in the last `need` steps? */
 int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);

@@ -33,7 +33,7 @@ static tutti__tensor_t **place(tutti__agree_t *a, const char *name, size_t bytes
 tutti__tensor_t *tutti__tensor_find(tutti__agree_t *a, const char *name, size_t bytes,
                                     uint8_t phase)
 {
-    return *place(a, name, bytes, tutti__hash(name, bytes), phase);
+    return *place(a, name, bytes, tutti__hash_name(name, bytes), phase);
 }
 
 static void no_memory(tutti__agree_t *a)
@@ -43,7 +43,7 @@ static void no_memory(tutti__agree_t *a)
 
 tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t bytes, uint8_t phase)
 {
-    uint64_t hash = tutti__hash(name, bytes);
+    uint64_t hash = tutti__hash_name(name, bytes);
     tutti__tensor_t **at = place(a, name, bytes, hash, phase), *tensor = *at;
 
     if (tensor != NULL)

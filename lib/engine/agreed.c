@@ -40,7 +40,7 @@ static void learn(tutti__agreement_t *a, tutti__request_t *request,
         tutti__agree_waited(a->agree);
     a->waits = request->waits;
     if (request->group.size == 0 && request->phase == 0)
-        tutti__agree_learn(a->agree, request->name, request->name_bytes, metadata,
+        tutti__agree_learn(a->agree, request->name, request->name_bytes, request->hash, metadata,
                            place_of(request), a->lanes->planned == 0);
 }
 

@@ -259,7 +259,7 @@ tutti__request_t *tutti__pending_find(tutti__pending_t *pending, const char *nam
     tutti__request_t *r;
 
     tutti__mutex_lock(&pending->lock);
-    r = find(&pending->names, name, name_bytes, tutti__hash(name, name_bytes));
+    r = find(&pending->names, name, name_bytes, tutti__hash_name(name, name_bytes));
     tutti__mutex_unlock(&pending->lock);
     return r;
 }

@@ -83,7 +83,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
     } else {
         memcpy(r->name, entry->name, bytes + 1);
         r->name_bytes = (uint8_t)bytes;
-        r->hash = tutti__hash(r->name, bytes);
+        r->hash = tutti__hash_name(r->name, bytes);
     }
     r->timeout_ms = entry->timeout_ms;
     r->call = entry->call;
