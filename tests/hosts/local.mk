@@ -28,6 +28,10 @@ test_programs += %reldir%/idle_check
 tests_hosts_idle_check_SOURCES = %reldir%/idle_check.c %reldir%/checks.h
 tests_hosts_idle_check_LDADD = libtutti.la
 
+test_programs += %reldir%/faults_check
+tests_hosts_faults_check_SOURCES = %reldir%/faults_check.c %reldir%/checks.h
+tests_hosts_faults_check_LDADD = libtutti.la
+
 # Without the library: parts of cluster.sh and cluster_check.sh.
 test_programs += %reldir%/cluster_relay %reldir%/cluster_wire
 tests_hosts_cluster_relay_LDADD =
@@ -54,6 +58,7 @@ script_tests += \
     %reldir%/cluster_ucx.sh \
     %reldir%/collectives.sh \
     %reldir%/direct_check.sh \
+    %reldir%/faults.sh \
     %reldir%/groups.sh \
     %reldir%/hosts.sh \
     %reldir%/late.sh \

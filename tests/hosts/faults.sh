@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A rank is killed, is stopped, exits without tutti_finalize, or calls tutti_abort: while the others
+# wait for a tensor that it has not submitted, in a learned plan, while large tensors are in flight,
+# while nothing is pending, and while the others finalize. 2, 4 and 8 ranks, on one host, on two
+# pretended hosts and on two hosts of a cluster (cluster.sh). The other ranks report the right error
+# in time. (No file is in /dev/shm: arenas are memfd.)
+set -u
+. "$(dirname "$0")/../long.sh"
+
+cluster=$(dirname "$0")/cluster.sh
+"$cluster" check --launcher env || exit
+# A deadline of TUTTI_TIMEOUT ends only the jobs with a stopped rank.
+export TUTTI_LOG=error
+errors=0
+cases=0
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+
+# run PLACE RANKS FAULT PHASE VICTIM
+run()
+{
+    per_host=$2
+    hosts=1
+    id='""'
+    timeout=60
+    [ "$1" = one ] || per_host=$(($2 / 2))
+    [ "$1" != pretended ] || id='$((RANK * 2 / WORLD_SIZE))'
+    [ "$1" != cluster ] || hosts=2
+    [ "$3" != stop ] || timeout=8
+    rm -f "$folder"/*
+    timeout --kill-after=5 100 "$cluster" run --launcher env -np "$2" --hosts $hosts \
+        --per-host $(($2 / hosts)) -- sh -c "TUTTI_HOST_ID=$id TUTTI_TIMEOUT=$timeout \
+        exec tests/hosts/faults_check $folder $3 $4 $5 $per_host" \
+        >"$folder/log" 2>&1
+    cases=$((cases + 1))
+    lines=$(cat "$folder"/rank* 2>/dev/null | wc -l)
+    if [ "$lines" -ne $(($2 - 1)) ]; then
+        echo "FAILED: $1, $2 ranks, rank $5: $3, $4: $lines of $(($2 - 1)) ranks passed"
+        cat "$folder"/*
+        errors=$((errors + 1))
+    fi
+    cat "$folder"/rank* 2>/dev/null | sort -rn | head -n 1 | sed "s/^/$3 $1 $4 /" >>"$folder.times"
+}
+
+n=0
+step=29
+! is_long "28 of 29 cases" || step=1
+: >"$folder.times"
+for place in one pretended cluster; do
+    for ranks in 2 4 8; do
+        for phase in agreeing planned flight idle finalizing; do
+            for fault in kill stop exit abort; do
+                n=$((n + 1))
+                [ $((n % step)) -ne 0 ] || run $place $ranks $fault $phase $((n % ranks))
+            done
+        done
+    done
+done
+echo "$cases cases; the slowest rank of each fault:"
+for fault in kill stop exit abort; do
+    grep "^$fault " "$folder.times" | sort -rnk 4 | head -n 1
+done
+rm -f "$folder.times"
+test $errors -eq 0
