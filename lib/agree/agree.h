@@ -171,7 +171,7 @@ void tutti__agree_clear(tutti__agree_t *agree);
 /* ---- questions ---- */
 
 /* The index of a tensor in the plan, or -1. A rank that has a plan, or is receiving one, does not
-   announce the tensors of the plan; messages and submission groups it announces. */
+   announce the tensors of the plan. It still announces messages and submission groups. */
 int64_t tutti__agree_find_planned(const tutti__agree_t *agree, const char *name, size_t bytes);
 
 /* A plan; valid until plan_end or clear. */

@@ -140,7 +140,8 @@ typedef struct {
     const tutti__known_t *like; /* its first tensor */
 } open_t;
 
-/* Types and operations that may alternate in a program without cutting the buckets of another. */
+/* Buckets that are open at the same time. So tensors of up to this many types and operations may
+   alternate, and each tensor still joins the open bucket of its own type and operation. */
 #define OPEN_BUCKETS 4
 
 static int by_position(const void *a, const void *b)
@@ -334,7 +335,7 @@ void tutti__learn_next_step(tutti__learn_t *learn)
 void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
                        const tutti__metadata_t *metadata, uint64_t place)
 {
-    /* A new entry has a count of 0. */
+    /* A new entry has count 0, so its metadata differ from those of every call. */
     int is_same =
         known->last_step + 1 == learn->step && !tutti__metadata_differ(&known->metadata, metadata);
 

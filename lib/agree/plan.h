@@ -20,7 +20,7 @@ typedef struct {
 
 /* PLAN_STOP, PLAN_STOPPED, PLAN_END */
 typedef struct {
-    uint64_t buckets; /* STOPPED: the most that a rank of the subtree has started; END: of all */
+    uint64_t buckets; /* the most that a rank has started. STOPPED: of the subtree; END: of all */
     uint32_t number;  /* of the plan */
     uint32_t is_deviation;
 } tutti__plan_note_t;
@@ -54,9 +54,9 @@ typedef struct {
     uint64_t place; /* address in the last step; 0: none, see tutti__agree_learn */
     uint32_t first_step, last_step;
     uint32_t position;    /* in the last step */
-    uint32_t streak;      /* of steps up to the last step */
-    uint8_t after_wait;   /* in a step of the streak a thread had begun to wait before it */
-    uint8_t waits_inside; /* likewise, and it was not the first tensor of the step */
+    uint32_t streak;      /* number of consecutive steps with an equal call, up to last_step */
+    uint8_t after_wait;   /* in such a step, a thread began to wait just before this submission */
+    uint8_t waits_inside; /* likewise, and the tensor was not the first one of the step */
     uint8_t has_moved;    /* the tensor before it was another one in the previous step */
     uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */
     uint8_t is_planned;
@@ -77,7 +77,8 @@ typedef struct {
 /* plan.c */
 tutti_status_t tutti__plan_open(tutti__plan_t *plan, uint32_t nlinks);
 void tutti__plan_close(tutti__plan_t *plan);
-/* Is the tensor of this plain announcement in a plan? Then the announcement does not count. */
+/* Is this name in the plan? Then its announcement is void, unless it is for a message or a
+   submission group. */
 int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes);
 void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const void *body,
                          size_t bytes);
@@ -89,7 +90,7 @@ typedef struct {
     uint32_t position, tensor; /* index of the name */
     uint32_t bucket;
     uint64_t place;
-    uint8_t after_wait;  /* no bucket has it and a tensor before it */
+    uint8_t after_wait;  /* a new bucket begins here: no bucket has this and an earlier tensor */
     uint8_t is_adjacent; /* see tutti__planned_t */
 } tutti__laid_t;
 

@@ -5,7 +5,8 @@
  * Most announcements of a tensor are merged into one. The announcements of messages and of
  * submission groups are kept one per rank, as participants: the coordinator determines which ranks
  * a message concerns, and a submission group is served or rejected as a whole. An inner rank passes
- * participants on at once; it keeps them to record that the rank has announced this name.
+ * each participant on at once. It also keeps the participant, to record which rank has announced
+ * the name.
  */
 #include "agree/tensors.h"
 

@@ -43,8 +43,9 @@ struct tutti__comm {
     tutti__stats_t *stats; /* NULL: there was no memory for them */
 
     /* A world and its groups. tutti_comm_split and tutti_comm_create make groups of the world and
-       of other groups. A group shares only the world's MPI. A communicator from tutti_comm_connect
-       is a world as well, with a name and without MPI. */
+       of other groups. A group shares the world's MPI and device; its transports, engine and
+       watch are its own. A communicator from tutti_comm_connect is a world as well, with a name and
+       without MPI. */
     tutti__comm_t *world;    /* itself, if this is a world */
     tutti__comm_name_t name; /* of a connected communicator; "" in its groups */
     uint32_t *world_rank;    /* [size] ranks in the world; NULL: the same */

@@ -28,8 +28,9 @@
 
 /* ---- the number of these communicators in the process ---- */
 
-/* Those that exist or are being made. The upper half is the fork generation: a child begins at 0,
-   without a lock that a fork may have found taken. */
+/* The number of connected communicators that exist or are being made. The upper half is the fork
+   generation, so a child begins at 0. A lock would not do: at the fork another thread may hold it,
+   and then it stays locked in the child. */
 static _Atomic uint64_t users;
 
 static uint32_t users_of(uint64_t word)

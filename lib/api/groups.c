@@ -6,8 +6,8 @@
  *
  *      1. all ranks exchange their arguments   each rank checks all of them, and computes the
  *                                              groups, with the same result on all ranks
- *      2. all ranks exchange whether they      the first rank of each group has opened a meeting
- *         can take part                        point; the others have enough file descriptors
+ *      2. all ranks exchange whether they      all ranks have enough file descriptors; the first
+ *         can take part                        rank of each group has opened a meeting point
  *      3. the ranks of each group meet, and open a communicator as in tutti_init
  *      4. all ranks exchange their status      all ranks of a group have a communicator, or none
  *
@@ -190,7 +190,7 @@ static void note(ready_t *ready, tutti_status_t status, int own)
              status == TUTTI_OK ? "" : tutti_last_error());
 }
 
-/* note() while the group is opened: the text numbers the ranks of the group. */
+/* note() while the group is opened: the rank numbers in the text are those of the group. */
 static void note_opening(making_t *m, tutti_status_t status, int own)
 {
     note(&m->ready, status, own);

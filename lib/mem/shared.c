@@ -252,8 +252,8 @@ static tutti_status_t check_available(uint64_t bytes)
 }
 
 /*
- * Make huge pages for all whole ones in [offset, offset + bytes), which has no pages yet. fallocate
- * later reserves small pages where this fails, and reports errors.
+ * Make a huge page for each aligned 2 MiB inside [offset, offset + bytes), which has no pages yet.
+ * Where this fails, fallocate later reserves small pages, and reports errors.
  *
  * The first access to each 2 MiB (MADV_POPULATE_WRITE) allocates a huge page if shmem_enabled
  * allows huge pages on request. Otherwise it allocates a small page. MADV_COLLAPSE then makes a
@@ -375,7 +375,7 @@ tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr)
     if (bytes == 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%p is not shared memory that was allocated",
                            ptr);
-    /* Otherwise the range stays taken for ever, because the next user would find old data. */
+    /* If this fails, the range stays taken for ever, because its next user would find old data. */
     if (punch(arena->fd, offset, bytes) != 0)
         return tutti__fail_errno("cannot give %" PRIu64 " bytes of shared memory back", bytes);
     give(arena, offset);

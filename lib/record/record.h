@@ -136,7 +136,7 @@ typedef struct {
 
     /* Set before the recorder can be found. */
     uint32_t rank, size, world_rank, first; /* first: the world rank of rank 0 */
-    uint32_t number;                        /* of this process's recorders so far */
+    uint32_t number;                        /* recorders that this process has opened before */
     uint32_t ordinal; /* distinguishes this process's recorders with the same first rank and size:
                          one more than the highest of those that are open */
     int is_world;

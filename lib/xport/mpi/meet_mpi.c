@@ -4,9 +4,9 @@
  * blocks on it.
  *
  * Called while a communicator is made, on the thread that makes it. Set-up consists of non-blocking
- * calls that are tested until the deadline. meet() has no deadline, so the first allgather makes
- * the duplicate. A collective that has started cannot be cancelled: it is kept for ever, with its
- * memory, and MPI is not finalized at exit.
+ * calls that are tested until the deadline. tutti__mpi_meet takes no timeout, so the first
+ * allgather makes the duplicate. MPI cannot cancel a collective: if one is not complete at the
+ * deadline, its memory is kept for ever, and MPI is not finalized at exit.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -70,9 +70,8 @@ static void give_up(tutti__mpi_meet_t *meet, void *memory)
     tutti__mpi_give_up();
 }
 
-/* Duplicate the communicator; from then on MPI returns errors. An error of the duplication itself
-   goes to the application's error handler, by default an abort, because it is the application's
-   communicator. */
+/* Duplicate the communicator. Calls on the duplicate return errors. An error of the duplication
+   itself goes to the error handler of the application's communicator, which aborts by default. */
 static tutti_status_t duplicate(tutti__mpi_meet_t *meet, uint64_t timeout_ms)
 {
     struct {

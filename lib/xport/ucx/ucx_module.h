@@ -66,7 +66,8 @@ struct tutti__chan {
     tutti__word_t done;   /* as in a slot */
     ucs_status_t result;
 
-    /* Receiver: `posted` slots from `head` on are posted or lent, in order. */
+    /* Receiver: `posted` slots from `head` on have a posted receive, or a message that was not
+       released yet, in order. */
     void *requests;       /* memory of the end's requests */
     unsigned char *bytes; /* [credits x stride] */
     tutti__ucx_slot_t *slot;

@@ -223,13 +223,13 @@ static void test_wrong_order_is_caught(void **state)
 
     (void)state;
     if (child == 0) {
-        tutti__mutex_t engine = TUTTI__MUTEX_INIT(TUTTI__LOCK_ENGINE);
+        tutti__mutex_t queue = TUTTI__MUTEX_INIT(TUTTI__LOCK_ENGINE_QUEUE);
         tutti__mutex_t arena = TUTTI__MUTEX_INIT(TUTTI__LOCK_ARENA);
 
         signal(SIGABRT, SIG_DFL);
         close(STDERR_FILENO);
         tutti__mutex_lock(&arena);
-        tutti__mutex_lock(&engine);
+        tutti__mutex_lock(&queue);
         _exit(0);
     }
     assert_int_equal(waitpid(child, &how, 0), child);
