@@ -2,8 +2,9 @@
 /*
  * Buckets and rejections.
  *
- * The coordinator puts agreed tensors into buckets in the order in which they became ready, and
- * sends the buckets down the tree. So all ranks run the same buckets in the same order.
+ * The coordinator puts agreed tensors into buckets, those of a high priority first, otherwise in the
+ * order in which they became ready. It sends the buckets down the tree, so all ranks run the same
+ * buckets in the same order.
  *
  * There is no timer. The owner asks for a bucket whenever it has room for one, so tensors collect
  * while earlier buckets are in flight, and a lone tensor leaves at once.
@@ -18,15 +19,20 @@
 
 /* ---- the coordinator ---- */
 
+/* Behind all tensors of the same priority and of higher ones. */
 void tutti__buckets_ready(tutti__agree_t *a, tutti__tensor_t *tensor)
 {
+    tutti__tensor_t **at = a->ready_last != NULL ? &a->ready_last->next : &a->ready_first;
+    unsigned priority = tensor->msg.metadata.priority;
+
     assert(a->env.parent < 0);
-    tensor->next = NULL;
-    if (a->ready_last != NULL)
-        a->ready_last->next = tensor;
-    else
-        a->ready_first = tensor;
-    a->ready_last = tensor;
+    if (TUTTI__UNLIKELY(priority > 0))
+        for (at = &a->ready_first; *at != NULL && (*at)->msg.metadata.priority >= priority;)
+            at = &(*at)->next;
+    tensor->next = *at;
+    *at = tensor;
+    if (tensor->next == NULL)
+        a->ready_last = tensor;
 }
 
 static void take_ready(tutti__agree_t *a, tutti__tensor_t **at, tutti__tensor_t *before)

@@ -58,10 +58,11 @@ void tutti__learn_again(tutti__learn_t *learn, int is_deviation)
 /* ---- what is learned ---- */
 
 /* May the call be part of a plan? It must touch no buffer before all ranks have the same call, and
-   its counts must be equal on all ranks. */
+   its counts must be equal on all ranks. Buckets of a plan start in their order, so a call with a
+   priority is agreed on. */
 static int can_be_planned(const tutti__metadata_t *m)
 {
-    return !m->on_device && m->count > 0 && m->phase == 0 &&
+    return !m->on_device && m->count > 0 && m->phase == 0 && m->priority == 0 &&
            (m->kind == TUTTI_CALL_ALLREDUCE || m->kind == TUTTI_CALL_REDUCE_SCATTER ||
             m->kind == TUTTI_CALL_ALLGATHER);
 }

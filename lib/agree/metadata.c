@@ -66,7 +66,7 @@ int tutti__metadata_fuse(const tutti__metadata_t *a, const tutti__metadata_t *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
            a->count > 0 && b->count > 0 && can_fuse(a) && a->on_device == b->on_device &&
-           (!a->on_device || one_scale(a, b));
+           a->priority == b->priority && (!a->on_device || one_scale(a, b));
 }
 
 size_t tutti__metadata_bytes(const tutti__metadata_t *metadata, uint32_t size)

@@ -232,6 +232,7 @@ void tutti__tensor_merge(tutti__tensor_t *into, const tutti__announce_msg_t *fro
 {
     tutti__announce_msg_t *msg = &into->msg;
     uint32_t nranks = msg->nranks + from->nranks;
+    unsigned priority = msg->nranks == 0 ? 0 : msg->metadata.priority;
 
     if (msg->nranks == 0 || (from->conflict && !msg->conflict)) {
         uint8_t name_bytes = from->name_bytes;
@@ -251,5 +252,6 @@ void tutti__tensor_merge(tutti__tensor_t *into, const tutti__announce_msg_t *fro
             msg->metadata = from->metadata;
         msg->metadata.unsure = unsure;
     }
+    msg->metadata.priority = TUTTI__MAX(priority, from->metadata.priority) & UINT8_MAX;
     msg->nranks = nranks;
 }

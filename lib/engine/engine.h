@@ -67,6 +67,7 @@ typedef struct {
     const char *name; /* NULL: matched by order, see nameless.h */
     tutti__call_t call;
     uint32_t timeout_ms;       /* the request's own deadline; 0: none */
+    uint8_t priority;          /* in agreement; 0: none */
     int counts_later;          /* recvcounts is NULL, and the engine determines it */
     tutti_callback_t callback; /* or NULL */
     void *callback_arg;

@@ -5,7 +5,7 @@
  * agreement (lanes.c).
  *
  * This rank stops the plan
- *   if a tensor has other metadata, is in a submission group, or is a message,
+ *   if a tensor has other metadata or a priority, is in a submission group, or is a message,
  *   if a thread waits for a request that waits here, while no other request comes,
  *   if this rank joins,
  *   if a bucket makes no progress for long: agreement names the rank that is late.
@@ -131,7 +131,7 @@ int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
         hold(p, request);
         return 1;
     }
-    if (tutti__metadata_differ(&p->plan.tensor[i].metadata, metadata)) {
+    if (metadata->priority > 0 || tutti__metadata_differ(&p->plan.tensor[i].metadata, metadata)) {
         give_up(p, TUTTI__PLAN_DEVIATION);
         hold(p, request);
         return 1;

@@ -27,6 +27,7 @@ struct tutti__request {
     tutti_callback_t callback;
     void *callback_arg;
     uint8_t callback_info;  /* see tutti__entry_t */
+    uint8_t priority;       /* likewise */
     tutti__devent_t *ready; /* pool event behind that work, until the request is done; or NULL */
     uint64_t since_ns;      /* its submission */
     uint64_t learned_ns;    /* since_ns, once a plan has been learned from this submission */

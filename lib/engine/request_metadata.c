@@ -76,7 +76,10 @@ static inline tutti__metadata_t metadata_of_call(const tutti__call_t *call, uint
 
 tutti__metadata_t tutti__request_metadata(const tutti__request_t *request, uint32_t size)
 {
-    return metadata_of_call(&request->call, request->phase, size);
+    tutti__metadata_t m = metadata_of_call(&request->call, request->phase, size);
+
+    m.priority = request->priority;
+    return m;
 }
 
 void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes)
