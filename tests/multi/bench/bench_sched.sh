@@ -29,7 +29,9 @@ expect 0 '^allreduce:hierarchical .*/recursive_doubling' --list
 expect 0 '^allreduce:hierarchical .*/recursive_doubling' list
 expect 2 '^usage: '
 expect 2 'but not: dance$' dance -n 2
-expect 2 '^usage: ' --dance
+expect 2 '^tutti_sched: --dance: unknown option; see --help$' --dance
+expect 2 '^tutti_sched: -q: unknown option; see --help$' -q
+expect 2 '^tutti_sched: -n: wants a value; see --help$' print allreduce:ring -n
 expect 2 '^usage: ' list everything
 expect 2 '^usage: ' print -n 2
 expect 2 '^tutti_sched: -n must say how many ranks' print allreduce:ring
