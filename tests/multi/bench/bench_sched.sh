@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/tutti_sched: it proves what it prints; broken schedules are refused with the reason.
+# bench/tutti_sched: it proves what it prints; broken schedules are refused with the reason. The
+# programs without ranks refuse wrong options alike.
 set -u
 
 tool=bench/tutti_sched
@@ -57,6 +58,15 @@ expect 0 '^ring: rank 1 of 3, blocks 3' print allreduce:ring -n 3
 expect 0 'stream 1' print allreduce:hierarchical/ring -n 4 --hosts 2,2
 expect 0 '^node: rank 2 of 3' print allgather:node -n 3 --rank 2
 [ "$(grep -c rank "$log")" -eq 1 ] || { echo "--rank prints others"; errors=$((errors + 1)); }
+
+for tool in bench/tutti_exec bench/tutti_kernels bench/tutti_pack bench/tutti_report; do
+    name=${tool#bench/}
+    expect 2 "^$name: --dance: unknown option; see --help\$" --dance
+    expect 2 "^$name: -q: unknown option; see --help\$" -q
+done
+expect 2 '^tutti_report: --trace: wants a value; see --help$' --trace
+expect 2 '^tutti_report: --json=3: takes no value; see --help$' --json=3
+tool=bench/tutti_sched
 
 # print and check agree
 for call in "allreduce:ring -n 5" "allreduce:ring -n 5 --in-place" \
