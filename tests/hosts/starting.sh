@@ -51,7 +51,7 @@ done
 # them. Each survivor ends with an error that names the victim, wherever it waits: in MPI's exchanges,
 # or at a socket. Not inside MPI_Init: see docs/failures.md.
 stride=1
-is_long "most of these places" || stride=9
+is_long "most of these places" || stride=16
 places=0
 for victim in 0 1 2; do
     place=1
