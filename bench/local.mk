@@ -96,7 +96,7 @@ inside_programs =
 
 # Looks at schedules, inside the library.
 inside_programs += %reldir%/tutti_sched
-bench_tutti_sched_SOURCES = %reldir%/tutti_sched.c %reldir%/schedules/read_text.c %reldir%/schedules/read_text.h
+bench_tutti_sched_SOURCES = %reldir%/tutti_sched.c %reldir%/harness/refuse.h %reldir%/schedules/read_text.c %reldir%/schedules/read_text.h
 bench_tutti_sched_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/bench
 bench_tutti_sched_LDADD = libtutti_all.la
 
@@ -128,13 +128,13 @@ bench_tutti_reduce_scatter_LDADD = $(BENCH_LIBS)
 
 # Calls the reduce room directly, which libtutti.la does not export.
 inside_programs += %reldir%/tutti_kernels
-bench_tutti_kernels_SOURCES = %reldir%/tutti_kernels.c
-bench_tutti_kernels_CPPFLAGS = $(LIB_CPPFLAGS)
+bench_tutti_kernels_SOURCES = %reldir%/tutti_kernels.c %reldir%/harness/refuse.h
+bench_tutti_kernels_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/bench
 bench_tutti_kernels_LDADD = libtutti_all.la
 
 # Calls the exec, coll and xport rooms directly.
 inside_programs += %reldir%/tutti_exec
-bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/schedules/exec_world.c %reldir%/schedules/exec_world.h \
+bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/harness/refuse.h %reldir%/schedules/exec_world.c %reldir%/schedules/exec_world.h \
     %reldir%/schedules/read_text.c %reldir%/schedules/read_text.h
 bench_tutti_exec_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/bench
 bench_tutti_exec_LDADD = libtutti_all.la

@@ -6,9 +6,9 @@
  *
  * It needs no library: a dump is text, which lib/record/dump.c describes.
  */
+#include "harness/refuse.h"
 #include "report/report.h"
 
-#include <getopt.h>
 #include <string.h>
 
 enum {
@@ -62,13 +62,14 @@ int main(int argc, char **argv)
     const char *trace = NULL;
     int json = 0, status = 0, option;
 
-    while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1) {
         if (option == 'h') {
             fputs(usage, stdout);
             return 0;
         }
         if (option != OPT_JSON && option != OPT_TRACE)
-            return 2;
+            bench_refuse_option("tutti_report", option, argv, long_options);
         if (option == OPT_TRACE)
             trace = optarg;
         else

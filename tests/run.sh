@@ -45,8 +45,12 @@ for argument; do
         default="check clang asan tsan dist install debian python"
         ;;
     check | clang | asan | tsan | dist | install | debian | python) builds="$builds $argument" ;;
-    *)
+    -h | --help)
         sed -n '4,/^set/s/^#$\|^# //p' "$0"
+        exit 0
+        ;;
+    *)
+        echo "run.sh: $argument: unknown argument; see --help" >&2
         exit 2
         ;;
     esac
