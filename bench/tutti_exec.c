@@ -211,7 +211,7 @@ static double block(timer_t_ *timer, world_t *w, void (*what)(world_t *w))
             what(w);
         calls += more;
         end = now_ns();
-        /* Double the calls: so the clock is read rarely, and the block is not much too long. */
+        /* Double the number of calls: the clock is read rarely, and the block is not too long. */
         more = calls;
     } while ((end - begin) * 2 < timer->block_ns);
     timer->count = (instructions(timer->counter) - counted) / (double)calls;
@@ -321,7 +321,7 @@ static void run_one(const item_t *item, uint32_t n, const options_t *options)
 
 /* ---- building ---- */
 
-/* The slowest of a few ranks. */
+/* The time to build a schedule: of the slowest of a few ranks. */
 static double build_ns(const source_t *source, const host_t *host, uint32_t *ret_ops)
 {
     const tutti__algorithm_t *algorithm = source->algorithm;

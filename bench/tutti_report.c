@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Explains why a job hangs or has failed: reads the dumps of the flight recorders of all ranks, and
- * says in a paragraph which rank is the culprit, what the other ranks wait for, and what the
+ * reports in a paragraph which rank is the culprit, what the other ranks wait for, and what the
  * culprit does instead.
  *
- * It needs no library: a dump is text, which lib/record/dump.c describes.
+ * It does not link the library: a dump is text, which lib/record/dump.c describes.
  */
 #include "harness/refuse.h"
 #include "report/report.h"

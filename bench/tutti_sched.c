@@ -7,8 +7,8 @@
  *      tutti_sched check mine.txt allreduce -n 4
  *
  * No schedule runs, and no other rank is needed: algorithms are pure functions, and the checker
- * simulates all ranks symbolically. lib/sched/text.c has the grammar of the text. Not installed,
- * because it uses the library's inside.
+ * simulates all ranks symbolically. lib/sched/text.c has the grammar of the text. The program
+ * contains the library's code, because it calls functions that the library does not export.
  */
 #include "harness/refuse.h"
 #include "schedules/read_text.h"
