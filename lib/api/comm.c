@@ -17,9 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-tutti__handles_t tutti__comms = { .kind = TUTTI__HANDLE_COMM,
-                                  .what = "communicator",
-                                  .ended = "was freed, by tutti_comm_free or tutti_finalize" };
+tutti__handles_t tutti__comms = TUTTI__HANDLES_INIT(
+    TUTTI__HANDLE_COMM, "communicator", "was freed, by tutti_comm_free or tutti_finalize");
 
 tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle)
 {

@@ -72,11 +72,11 @@ tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle);
 /* 1: *ret_comm is the handle's communicator; a parent process may have made it. */
 static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm_t **ret_comm)
 {
-    void *found;
+    const tutti__slot_t *slot = tutti__handle_find(&tutti__comms, handle);
 
-    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__comms, handle, &found)))
+    if (slot == NULL)
         return 0;
-    *ret_comm = found;
+    *ret_comm = tutti__handle_object(slot);
     return 1;
 }
 
@@ -84,13 +84,13 @@ static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm
    parent. On failure, *ret_comm is NULL if no communicator was found. */
 static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__comm_t **ret_comm)
 {
-    void *found;
+    const tutti__slot_t *slot = tutti__handle_find(&tutti__comms, handle);
 
-    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__comms, handle, &found))) {
+    if (slot == NULL) {
         *ret_comm = NULL;
         return tutti__comm_wrong(handle);
     }
-    *ret_comm = found;
+    *ret_comm = tutti__handle_object(slot);
     return tutti__fork_check((*ret_comm)->generation);
 }
 

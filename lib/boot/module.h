@@ -17,7 +17,7 @@
 /* Declared here, because xport/xport.h is above this room. */
 typedef struct tutti__xport tutti__xport_t;
 
-#define TUTTI__MODULE_ABI 5
+#define TUTTI__MODULE_ABI 6
 
 /* The services of the core for modules. */
 typedef struct {
@@ -26,6 +26,8 @@ typedef struct {
     tutti_status_t (*fail)(tutti_status_t status, const char *text);
     int (*log_on)(tutti__log_level_t level);
     void (*log)(tutti__log_level_t level, const char *text);
+    /* While a communicator is made: an error if this rank can see that another rank has ended. */
+    tutti_status_t (*still)(void);
 } tutti__core_t;
 
 /* Some ranks of a meeting, which have a transport of their own. */

@@ -220,5 +220,9 @@ tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
             snprintf(ret_text, text_bytes, "%s=%d", sizes_only[i], tutti__conf_int(sizes_only[i]));
             return TUTTI__CONF_PERHAPS_ALONE;
         }
+    if (rank > 0 && size < 0) {
+        snprintf(ret_text, text_bytes, "RANK=%d", rank);
+        return TUTTI__CONF_PERHAPS_ALONE;
+    }
     return TUTTI__CONF_ALONE;
 }

@@ -95,13 +95,13 @@ tutti_status_t tutti__request_wrong(const tutti_request_t *handle);
 static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
                                                tutti__request_t **ret_request)
 {
-    void *found;
+    const tutti__slot_t *slot = tutti__handle_find(&tutti__requests, handle);
 
-    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__requests, handle, &found))) {
+    if (slot == NULL) {
         *ret_request = NULL;
         return tutti__request_wrong(handle);
     }
-    *ret_request = found;
+    *ret_request = tutti__handle_object(slot);
     return TUTTI_OK;
 }
 

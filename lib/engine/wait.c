@@ -27,11 +27,10 @@
 /* Entry i of the list, if a call may wait for it; otherwise NULL. */
 static const tutti__request_t *entry(const tutti__waiter_t *w, size_t i)
 {
-    void *found;
+    const tutti__slot_t *slot = tutti__handle_find(&tutti__requests, w->list[i]);
+    const tutti__request_t *found = slot == NULL ? NULL : tutti__handle_object(slot);
 
-    if (w->list[i] == NULL || !tutti__handle_find(&tutti__requests, w->list[i], &found))
-        return NULL;
-    return tutti__request_is_active(found) ? found : NULL;
+    return found != NULL && tutti__request_is_active(found) ? found : NULL;
 }
 
 /* `one`, or the first entry of the list that a call may wait for, or NULL. */

@@ -167,6 +167,11 @@ void tutti__mpi_give_up(void)
     tutti__store_release(&mpi.failed, 1);
 }
 
+tutti_status_t tutti__mpi_still(void)
+{
+    return mpi.core->still();
+}
+
 int tutti__mpi_most_tag(void)
 {
     return mpi.most_tag;

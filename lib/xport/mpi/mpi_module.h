@@ -88,6 +88,7 @@ void tutti__mpi_count_meets(int change);
 /* Never free this memory: MPI may still use it. Leak checkers find it in a list. */
 void tutti__mpi_keep(void *memory);
 void tutti__mpi_give_up(void);
+tutti_status_t tutti__mpi_still(void); /* the core's check for ranks that have ended */
 
 tutti_status_t tutti__mpi_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 /* For an MPI call that returned `code`: "mpi: <what>: <MPI's own text>". */

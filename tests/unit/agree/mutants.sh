@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Plants the bugs of mutants.txt in lib/agree, one at a time, and makes sure that test_orders or
-# test_plans finds each of them. A line of mutants.txt: file @ text that is in it once @ what
-# replaces the text.
+# Plants the bugs of mutants.txt in lib/agree, one at a time, and checks that test_orders or
+# test_plans finds each of them. A line of mutants.txt: file @ text that is in it once @ replacement
+# of the text.
 set -eu
 . "$srcdir/tests/long.sh"
 
