@@ -54,10 +54,10 @@ static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
 }
 
 /*
- * Equal on all ranks with equal calls. NOT_AT_ALL for calls with factors; operations that do not
- * commute, since a host's ranks need not be neighbours; collectives with an algorithm of the
- * user's. If association is fixed, only allreduce: the trees of the other reductions differ from
- * this one, and bits must not depend on the size.
+ * Equal on all ranks with equal calls. NOT_AT_ALL for calls with factors, or with a wire format,
+ * which frames do not have; operations that do not commute, since a host's ranks need not be
+ * neighbours; collectives with an algorithm of the user's. If association is fixed, only allreduce:
+ * the trees of the other reductions differ from this one, and bits must not depend on the size.
  */
 static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env,
                          const tutti__call_t *call)
@@ -67,8 +67,8 @@ static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env
     int reduces = tutti__call_reduces(call->kind);
     size_t bytes;
 
-    if (call->on_device || call->count > most || call->prescale != 1 || call->postscale != 1 ||
-        env->cache->override[0] != '\0')
+    if (call->on_device || call->wire != 0 || call->count > most || call->prescale != 1 ||
+        call->postscale != 1 || env->cache->override[0] != '\0')
         return NOT_AT_ALL;
     if (reduces &&
         (tutti__call_keeps_order(call) ||
