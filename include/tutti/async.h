@@ -113,6 +113,15 @@ typedef struct {
  * after the deadline of a wait: all its requests end with TUTTI_ERR_TIMEOUT. This needs no thread
  * that waits; without one, the library finds it out within half a second. tutti_wait with
  * timeout_ms < 0 uses this deadline instead of the communicator's.
+ *
+ * With a wire format (wire), the data of an allreduce, reduce, reduce_scatter or reduce_scatterv of
+ * TUTTI_FLOAT32 with TUTTI_SUM or TUTTI_AVG go from one host to another in a narrower type. The
+ * sums are computed in float32, but their operands between hosts, and the result, are rounded to
+ * the narrower type. All ranks get the same bits. docs/performance.md has the largest error. Other
+ * calls with this option are TUTTI_ERR_INVALID_ARGUMENT. It has no effect on one host, on device
+ * memory, on calls without a name of up to 4096 bytes, and with a schedule of the user's
+ * (TUTTI_ALGORITHM). A sum that the type cannot hold becomes infinite (above 65504 in float16), or
+ * NaN (above 448 in float8_e4m3).
  */
 typedef struct {
     size_t size; /* sizeof(tutti_async_options_t) */
@@ -123,11 +132,15 @@ typedef struct {
     int callback_info;          /* 1: the callback's arg points to a tutti_callback_info_t */
     int timeout_ms;             /* the request's own deadline, in milliseconds from its start; 0:
                                    none, see above */
+    tutti_dtype_t wire;         /* between hosts, see above: TUTTI_FLOAT32, TUTTI_BFLOAT16,
+                                   TUTTI_FLOAT16, TUTTI_FLOAT8_E4M3; 0: as TUTTI_WIRE. Equal on
+                                   all ranks */
+    int reserved_end;           /* 0 */
 } tutti_async_options_t;
 
 #define TUTTI_ASYNC_OPTIONS_INIT                                                                   \
     {                                                                                              \
-        sizeof(tutti_async_options_t), NULL, NULL, 0, 0, 0, 0                                      \
+        sizeof(tutti_async_options_t), NULL, NULL, 0, 0, 0, 0, (tutti_dtype_t)0, 0                 \
     }
 
 /*

@@ -2,9 +2,9 @@
 /*
  * Buckets and rejections.
  *
- * The coordinator puts agreed tensors into buckets, those of a high priority first, otherwise in the
- * order in which they became ready. It sends the buckets down the tree, so all ranks run the same
- * buckets in the same order.
+ * The coordinator puts agreed tensors into buckets: those of a high priority first, otherwise in
+ * the order in which they became ready. It sends the buckets down the tree, so all ranks run the
+ * same buckets in the same order.
  *
  * There is no timer. The owner asks for a bucket whenever it has room for one, so tensors collect
  * while earlier buckets are in flight, and a lone tensor leaves at once.

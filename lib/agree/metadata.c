@@ -37,7 +37,8 @@ int tutti__metadata_needs_counts(const tutti__metadata_t *metadata)
 int tutti__metadata_differ(const tutti__metadata_t *a, const tutti__metadata_t *b)
 {
     if (a->kind != b->kind || a->dtype != b->dtype || a->op != b->op || a->root != b->root ||
-        a->prescale != b->prescale || a->postscale != b->postscale || a->on_device != b->on_device)
+        a->prescale != b->prescale || a->postscale != b->postscale ||
+        a->on_device != b->on_device || a->wire != b->wire)
         return 1;
     if (tutti__metadata_has_no_counts(a) || tutti__metadata_has_no_counts(b))
         return 0;
@@ -65,8 +66,9 @@ static int one_scale(const tutti__metadata_t *a, const tutti__metadata_t *b)
 int tutti__metadata_fuse(const tutti__metadata_t *a, const tutti__metadata_t *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
-           a->count > 0 && b->count > 0 && can_fuse(a) && a->on_device == b->on_device &&
-           a->priority == b->priority && (!a->on_device || one_scale(a, b));
+           a->wire == b->wire && a->count > 0 && b->count > 0 && can_fuse(a) &&
+           a->on_device == b->on_device && a->priority == b->priority &&
+           (!a->on_device || one_scale(a, b));
 }
 
 size_t tutti__metadata_bytes(const tutti__metadata_t *metadata, uint32_t size)
@@ -114,6 +116,7 @@ static tutti__description_t describe(const tutti__metadata_t *m, const tutti__gr
         .recvcounts = is_message ? 0 : (uint32_t)m->more,
         .prescale = double_of(m->prescale),
         .postscale = double_of(m->postscale),
+        .wire = (tutti_dtype_t)m->wire,
         .group_size = group->size,
         .group_hash = (uint32_t)group->hash,
     };

@@ -27,6 +27,7 @@ typedef struct {
                                are of ranks that do, or 0 */
     unsigned on_device : 1; /* the buffers are device memory. 0 in calls of which a rank may have
                                no element, and so no buffer */
+    unsigned wire : 5;      /* the type between hosts; 0: dtype */
     unsigned priority : 8;  /* the highest of the ranks'; not compared */
 } tutti__metadata_t;
 

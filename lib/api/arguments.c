@@ -218,7 +218,63 @@ static tutti_status_t check_all(const tutti__comm_t *comm, const tutti__call_t *
     return status;
 }
 
-tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int counts_later)
+/* ---- wire formats ---- */
+
+static int is_wire(tutti_dtype_t dtype)
+{
+    return dtype == TUTTI_FLOAT32 || dtype == TUTTI_BFLOAT16 || dtype == TUTTI_FLOAT16 ||
+           dtype == TUTTI_FLOAT8_E4M3;
+}
+
+/* Can messages of this call be of another type than its data? */
+static int can_narrow(const tutti__call_t *call)
+{
+    return (call->kind == TUTTI_CALL_ALLREDUCE || call->kind == TUTTI_CALL_REDUCE ||
+            call->kind == TUTTI_CALL_REDUCE_SCATTER || call->kind == TUTTI_CALL_REDUCE_SCATTERV) &&
+           call->dtype == TUTTI_FLOAT32 && (call->op == TUTTI_SUM || call->op == TUTTI_AVG);
+}
+
+/* Does a call without a name keep its type between hosts? Equal on all ranks with equal calls. Not
+   with TUTTI_DETERMINISTIC=strict: bits must not depend on the size. */
+static int is_small(const tutti__comm_t *comm, const tutti__call_t *call)
+{
+    uint32_t size = comm->topo->size;
+    size_t count = call->kind == TUTTI_CALL_REDUCE_SCATTER ? call->count * size : call->count;
+
+    for (uint32_t r = 0; call->kind == TUTTI_CALL_REDUCE_SCATTERV && r < size; r++)
+        count += call->recvcounts[r];
+    return !comm->conf.shared.strict && count <= TUTTI__WIRE_LEAST_BYTES / sizeof(float);
+}
+
+/* Check the option, and set call->wire to the format, or 0. */
+static tutti_status_t choose_wire(const tutti__comm_t *comm, tutti__call_t *call, int is_named)
+{
+    static const tutti_dtype_t set[] = { [TUTTI__CONF_WIRE_FLOAT32] = TUTTI_FLOAT32,
+                                         [TUTTI__CONF_WIRE_BFLOAT16] = TUTTI_BFLOAT16,
+                                         [TUTTI__CONF_WIRE_FLOAT16] = TUTTI_FLOAT16,
+                                         [TUTTI__CONF_WIRE_FLOAT8_E4M3] = TUTTI_FLOAT8_E4M3 };
+
+    if (TUTTI__UNLIKELY(call->wire != 0)) {
+        if (!is_wire(call->wire))
+            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                               "options->wire is %s; it is float32, bfloat16, float16 or "
+                               "float8_e4m3",
+                               tutti__dtype_name(call->wire));
+        if (!can_narrow(call))
+            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                               "options->wire is for sums and averages of float32, not for %s",
+                               tutti__call_name(call->kind));
+    } else if (can_narrow(call)) {
+        call->wire = set[comm->conf.shared.wire];
+    }
+    if (call->on_device || call->wire == call->dtype ||
+        (!is_named && call->wire != 0 && is_small(comm, call)))
+        call->wire = (tutti_dtype_t)0;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int is_named,
+                                 int counts_later)
 {
     tutti_status_t status = TUTTI_OK;
 
@@ -231,5 +287,7 @@ tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call,
     if (status == TUTTI_OK && TUTTI__UNLIKELY(comm->exec.device != NULL || comm->lone.ops != NULL))
         status = tutti__device_check(comm, call, !(counts_later && call->recvcounts == NULL),
                                      &call->on_device);
+    if (status == TUTTI_OK && TUTTI__UNLIKELY(call->wire != 0 || comm->conf.shared.wire != 0))
+        status = choose_wire(comm, call, is_named);
     return status;
 }

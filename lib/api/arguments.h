@@ -7,14 +7,18 @@
 #include "call/call.h"
 
 /*
- * Check a call. Root and peers may be any int, cast. Sets call->on_device.
+ * Check a call. Root and peers may be any int, cast. Sets call->on_device, and call->wire from the
+ * caller's option, which it has before, and the setting.
  *
+ * is_named      an asynchronous call with a name. Others keep their type between hosts if they are
+ *               small
  * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then the receiving side is
  *               not checked
  *
  * INVALID_ARGUMENT or UNSUPPORTED, naming argument and value; NO_MEMORY for sorting many parts.
  */
-tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int counts_later);
+tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int is_named,
+                                 int counts_later);
 
 /* Check only counts, displacements and buffers of a call that tutti__call_check has accepted. */
 tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,

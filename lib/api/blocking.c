@@ -134,7 +134,7 @@ static inline tutti_status_t make(tutti__comm_t *comm, const tutti__call_t *call
 /* Check a call and make it, if no cached form fits. */
 static inline tutti_status_t make_checked(tutti__comm_t *comm, tutti__call_t *call, int in_stream)
 {
-    tutti_status_t status = tutti__call_check(comm, call, 0);
+    tutti_status_t status = tutti__call_check(comm, call, 0, 0);
 
     if (status == TUTTI_OK && in_stream)
         status = tutti__device_check_stream(comm, call, call->stream);

@@ -32,7 +32,7 @@ static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
 {
     tutti__entry_t entry = { .name = DIRECT_NAME };
-    tutti_status_t status = tutti__call_check(comm, call, 0);
+    tutti_status_t status = tutti__call_check(comm, call, 0, 0);
 
     if (status == TUTTI_OK)
         status = tutti__device_check_stream(comm, call, call->stream);

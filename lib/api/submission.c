@@ -17,19 +17,32 @@
 enum {
     OPTIONS_V0 = 40,
     OPTIONS_V1 = 48,
+    OPTIONS_V2 = 56,
     CALL_V0 = 112
 };
 TUTTI__GROWN_VERSION(tutti_async_options_t, postscale, OPTIONS_V0);
 TUTTI__GROWN_VERSION(tutti_async_options_t, timeout_ms, OPTIONS_V1);
-TUTTI__GROWN_TODAY(tutti_async_options_t, OPTIONS_V1);
+TUTTI__GROWN_VERSION(tutti_async_options_t, reserved_end, OPTIONS_V2);
+TUTTI__GROWN_TODAY(tutti_async_options_t, OPTIONS_V2);
 TUTTI__GROWN_VERSION(tutti_call_t, options, CALL_V0);
 TUTTI__GROWN_TODAY(tutti_call_t, CALL_V0);
 
-static const size_t options_sizes[] = { OPTIONS_V0, OPTIONS_V1 };
+static const size_t options_sizes[] = { OPTIONS_V0, OPTIONS_V1, OPTIONS_V2 };
 static const size_t call_sizes[] = { CALL_V0 };
 static const tutti__grown_t options_grown =
     TUTTI__GROWN("options", "TUTTI_ASYNC_OPTIONS_INIT", options_sizes);
 static const tutti__grown_t call_grown = TUTTI__GROWN("call", "TUTTI_CALL_INIT", call_sizes);
+
+static tutti_status_t check_options(const tutti_async_options_t *options)
+{
+    if (options->timeout_ms < 0 || (options->callback_info != 0 && options->callback_info != 1))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->%s is %d",
+                           options->timeout_ms < 0 ? "timeout_ms" : "callback_info",
+                           options->timeout_ms < 0 ? options->timeout_ms : options->callback_info);
+    if (options->reserved_end != 0)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->reserved_end is not 0");
+    return TUTTI_OK;
+}
 
 static tutti_status_t read_options(const tutti_async_options_t *user, tutti__entry_t *entry)
 {
@@ -41,12 +54,10 @@ static tutti_status_t read_options(const tutti_async_options_t *user, tutti__ent
     if (user == NULL)
         return TUTTI_OK;
     status = tutti__grown_read(&options_grown, user, &options);
+    if (status == TUTTI_OK)
+        status = check_options(&options);
     if (status != TUTTI_OK)
         return status;
-    if (options.timeout_ms < 0 || (options.callback_info != 0 && options.callback_info != 1))
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->%s is %d",
-                           options.timeout_ms < 0 ? "timeout_ms" : "callback_info",
-                           options.timeout_ms < 0 ? options.timeout_ms : options.callback_info);
     entry->callback = options.callback;
     entry->callback_arg = options.callback_arg;
     entry->callback_info = options.callback_info;
@@ -55,6 +66,7 @@ static tutti_status_t read_options(const tutti_async_options_t *user, tutti__ent
         call->prescale = options.prescale;
     if (options.postscale != 0)
         call->postscale = options.postscale;
+    call->wire = options.wire;
     if ((call->prescale != 1 || call->postscale != 1) && !tutti__call_reduces(call->kind))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "options->prescale and postscale are for reductions, not for %s",
@@ -104,7 +116,9 @@ static tutti_status_t check_entry(const tutti__comm_t *comm, tutti__entry_t *ent
         status = check_later(&entry->call, &entry->counts_later);
     if (status == TUTTI_OK)
         status = check_name(entry);
-    return status == TUTTI_OK ? tutti__call_check(comm, &entry->call, entry->counts_later) : status;
+    if (status != TUTTI_OK)
+        return status;
+    return tutti__call_check(comm, &entry->call, entry->name != NULL, entry->counts_later);
 }
 
 static tutti_status_t check_ret(const void *ret_request)

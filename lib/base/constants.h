@@ -568,6 +568,11 @@
    calls, if a slot is so long. Measured: docs/decisions.md, two hosts with one and two ranks. */
 #define TUTTI__RIDE_BYTES 65536
 
+/* [bytes] A direct call, or one without a name, of up to this size has no wire format. Chosen:
+   4 KiB take 33 us at 1 Gbit/s, no longer than a message; a loss or a norm of a few numbers stays
+   exact. */
+#define TUTTI__WIRE_LEAST_BYTES 4096u
+
 /* ---- amounts: places ---- */
 
 /* [ranks] Largest group of ranks under one L3 cache or NUMA node. Chosen: a rank that waits for

@@ -64,6 +64,8 @@ static void put_call(text_t *text, const tutti__description_t *call)
             call->has & TUTTI__HAS_HOST_ROOT ? " on this host" : "");
     if ((call->has & TUTTI__HAS_SCALES) && (call->prescale != 1 || call->postscale != 1))
         put(text, ", scaled by %.17g and %.17g", call->prescale, call->postscale);
+    if (call->wire != 0)
+        put(text, ", as %s between hosts", tutti__dtype_name(call->wire));
     if (call->has & TUTTI__HAS_DEVICE)
         put(text, ", in device memory");
     if (call->group_size > 0)
@@ -82,9 +84,15 @@ void tutti__describe_both(char *buffer, size_t bytes, uint32_t rank,
                           const tutti__description_t *other)
 {
     text_t text = { buffer, bytes };
+    tutti__description_t a = *call, b = *other;
 
+    /* Of two reductions, the text has both formats or none. */
+    if (a.wire != b.wire && a.has & b.has & TUTTI__HAS_OP) {
+        a.wire = a.wire != 0 ? a.wire : a.dtype;
+        b.wire = b.wire != 0 ? b.wire : b.dtype;
+    }
     put(&text, "rank %u has ", rank);
-    put_call(&text, call);
+    put_call(&text, &a);
     put(&text, "; rank %u has ", other_rank);
-    put_call(&text, other);
+    put_call(&text, &b);
 }

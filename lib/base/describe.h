@@ -31,6 +31,7 @@ typedef struct {
     uint64_t count, received;
     uint32_t recvcounts; /* a hash of them; 0: none */
     double prescale, postscale;
+    tutti_dtype_t wire;              /* between hosts; 0: dtype */
     uint32_t group_size, group_hash; /* of the submission group; size 0: none */
 } tutti__description_t;
 

@@ -24,7 +24,8 @@ typedef struct {
     size_t recvcount;
     const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
     double prescale, postscale; /* 1: none. Reductions only */
-    int on_device;              /* all of its buffers are device memory */
+    tutti_dtype_t wire; /* as exec->wire; 0: none. Before the checks: as the caller's option */
+    int on_device;      /* all of its buffers are device memory */
     /* Direct calls on device memory: the stream of the call. Asynchronous calls: see
        tutti__entry_t. */
     int has_stream;

@@ -352,6 +352,7 @@ static inline void set_plain(const tutti__call_t *call, const tutti__call_kind_t
     exec->queued = 0;
     exec->then = NULL;
     exec->frame = NULL;
+    exec->wire = call->wire;
 }
 
 tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uint32_t size,

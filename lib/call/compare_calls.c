@@ -12,7 +12,7 @@
 
 /* A head's words. */
 enum {
-    WHAT,     /* kind, type, memory, operation, root; or OWN and a tag */
+    WHAT,     /* kind, type, memory, operation, root, wire format; or OWN and a tag */
     COUNT,    /* 0 if the counts differ between ranks */
     PRESCALE, /* as bits */
     POSTSCALE,
@@ -26,6 +26,8 @@ static_assert(HEAD == TUTTI__EXCHANGE_HEAD, "the exchange has room for a head");
 #define OWN 0x80u
 /* A call on device memory; above all types. */
 #define ON_DEVICE 0x8000u
+/* In WHAT; ranks have at most this many bits. */
+#define ROOT_BITS 24
 
 void tutti__compare_free(tutti__compare_t *cmp)
 {
@@ -86,7 +88,7 @@ static void make_head(const tutti__call_t *call, uint32_t size, uint64_t *head)
     head[WHAT] = (uint64_t)call->kind | (uint64_t)call->dtype << 8 |
                  (tutti__call_device_tag(call) != 0 ? ON_DEVICE : 0) |
                  (tutti__call_reduces(call->kind) ? (uint64_t)call->op << 16 : 0) |
-                 (uint64_t)call->root << 32;
+                 (uint64_t)call->root << 32 | (uint64_t)call->wire << (32 + ROOT_BITS);
     head[COUNT] = has_one_count(call->kind) ? call->count : 0;
     head[PRESCALE] = bits_of(call->prescale);
     head[POSTSCALE] = bits_of(call->postscale);
@@ -113,7 +115,8 @@ static tutti__description_t describe(const uint64_t *words)
         .has = words[WHAT] & ON_DEVICE ? TUTTI__HAS_DEVICE : 0,
         .dtype = (tutti_dtype_t)(words[WHAT] >> 8 & 0x7f),
         .op = (tutti_op_t)(words[WHAT] >> 16 & 0xffff),
-        .root = (uint32_t)(words[WHAT] >> 32),
+        .root = (uint32_t)(words[WHAT] >> 32) & ((1u << ROOT_BITS) - 1),
+        .wire = (tutti_dtype_t)(words[WHAT] >> (32 + ROOT_BITS)),
         .count = words[COUNT],
     };
 

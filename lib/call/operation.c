@@ -127,6 +127,9 @@ tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t
 {
     tutti_status_t status;
 
+    /* Of a schedule from a file it is not known where its sums are finished. */
+    if (op->env->shape->nhosts == 1 || sched->is_read)
+        op->exec.wire = (tutti_dtype_t)0;
     if (op->with->tag != 0) {
         op->exec.tag = op->with->tag;
         op->exec.signature = op->with->signature;

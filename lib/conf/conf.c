@@ -120,6 +120,10 @@ static const row_t rows[] = {
       "Time of a small message from one host to another, in nanoseconds, for the choice of\n"
       "    algorithms. 0: 2000 if all hosts have cards for RDMA, otherwise 10000.",
       0, 1000000000, NULL },
+    { "TUTTI_WIRE", CONF_CHOICE, AT(shared.wire), "float32",
+      "Type in which sums and averages of float32 in host memory go from one host to another. A\n"
+      "    narrower type than float32 takes less time, and rounds the result.",
+      0, 0, "float32|bfloat16|float16|float8_e4m3" },
     { "TUTTI_CHECK", CONF_CHOICE, AT(shared.check), "0",
       "1: run the checker on each schedule when it is built.",
       0, 0, "0|1" },

@@ -16,6 +16,14 @@
 #define TUTTI__CONF_TEXT 256
 #define TUTTI__CONF_LONG_TEXT 2048
 
+/* TUTTI_WIRE: the type in which float32 goes to other hosts. */
+typedef enum {
+    TUTTI__CONF_WIRE_FLOAT32,
+    TUTTI__CONF_WIRE_BFLOAT16,
+    TUTTI__CONF_WIRE_FLOAT16,
+    TUTTI__CONF_WIRE_FLOAT8_E4M3
+} tutti__conf_wire_t;
+
 /* A number's value if the library chooses it. */
 #define TUTTI__CONF_AUTO UINT64_MAX
 
@@ -44,6 +52,7 @@ typedef struct {
     uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: streams wait for work of the host */
     uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
     uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by class */
+    uint64_t wire;                /* TUTTI_WIRE: tutti__conf_wire_t */
     char dump[160];               /* TUTTI_DUMP: where dumps go; "": nowhere */
     char trace[160];              /* TUTTI_TRACE: the file of a trace; "": none */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */

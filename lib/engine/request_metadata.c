@@ -41,6 +41,7 @@ static inline tutti__metadata_t metadata_of_call(const tutti__call_t *call, uint
         .postscale = bits_of(call->postscale),
         .kind = (uint8_t)call->kind,
         .dtype = (uint8_t)call->dtype,
+        .wire = (unsigned)call->wire & 31,
         .phase = phase,
         .on_device = call->on_device != 0,
     };

@@ -102,8 +102,8 @@ static int is_placing(const tutti__run_t *run, tutti__end_t *end)
 {
     end->ahead = 0;
     end->left = 0;
-    end->is_placing =
-        run->device == NULL && end->least_placed > 0 && run->message >= end->least_placed;
+    end->is_placing = run->device == NULL && run->wire == 0 && end->least_placed > 0 &&
+                      run->message >= end->least_placed;
     return end->is_placing;
 }
 

@@ -2,8 +2,8 @@
 /*
  * The executor: operations and streams. See exec.h, and sched.h for the meaning of the operations.
  * start.c and ends.c have the steps before the first operation, place.c receives into their place,
- * sends.c SENDs that are not complete, framed.c messages with the identity of the call, on_device.c
- * operations on device memory.
+ * sends.c SENDs that are not complete, framed.c messages with the identity of the call, wire.c
+ * messages in a wire format, on_device.c operations on device memory.
  *
  * The start has looked up everything that an operation needs: the place of each block, in bytes,
  * and both ends of its channel. So an operation is a table look-up, a clamp, and the work of the
@@ -337,12 +337,20 @@ void tutti__run_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__
     st->pc++;
 }
 
+static tutti_status_t do_detour(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                tutti__hint_t *hint)
+{
+    if (run->frame != NULL)
+        return tutti__run_framed(run, st, op, hint);
+    return run->wire != 0 ? tutti__run_wired(run, st, op, hint)
+                          : tutti__run_direct(run, st, op, hint);
+}
+
 static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                                    tutti__hint_t *hint)
 {
     if (TUTTI__UNLIKELY(run->detours) && op->kind <= TUTTI__REDUCE)
-        return run->frame != NULL ? tutti__run_framed(run, st, op, hint)
-                                  : tutti__run_direct(run, st, op, hint);
+        return do_detour(run, st, op, hint);
     switch (op->kind) {
     case TUTTI__SEND:
         return do_send(run, st, op, hint);

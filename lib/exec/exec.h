@@ -33,7 +33,7 @@ typedef struct {
     size_t slot_bytes;                  /* the setting; transports may have longer slots */
     const tutti__exec_device_t *device; /* NULL: no device */
     tutti__record_t *record;            /* for the trace; NULL: chunks are not traced */
-    const uint32_t *host_of;            /* [size] likewise */
+    const uint32_t *host_of;            /* [size] for the trace and for wire formats */
 } tutti__exec_env_t;
 
 /* The head of a framed message; its data follow. See framed.c. */
@@ -76,6 +76,9 @@ typedef struct {
        those of the frame's data, in and out are the frame. For schedules in place that only send
        and receive one block. */
     tutti__frame_t *frame;
+    /* The type of messages to other hosts, narrower than float32 (see wire.c); 0: dtype. For sums
+       and averages of float32 in host memory, by schedules in which no node operation finishes. */
+    tutti_dtype_t wire;
 } tutti__exec_call_t;
 
 /* A block of a buffer in the current call, in bytes. */
@@ -141,8 +144,9 @@ typedef struct {
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;
     int meeting;                        /* the host's ranks meet; no operation has begun */
-    int detours;                        /* messages are direct, or framed */
+    int detours;                        /* messages are direct, or framed, or in a wire format */
     tutti__frame_t *frame;              /* the call's; NULL: messages are not framed */
+    tutti_dtype_t wire;                 /* the call's; 0: none */
     uint32_t moves;                     /* changes with each progress; wraps */
     const tutti__exec_device_t *device; /* NULL: the call is on host memory */
     /* with a device only: */
@@ -173,6 +177,8 @@ typedef struct {
     size_t blocks_room;
     char *scratch;
     size_t scratch_bytes;
+    char *packed; /* with a wire format: the message of each end, in slot_bytes */
+    size_t packed_bytes;
 } tutti__run_t;
 
 void tutti__run_init(tutti__run_t *run, const tutti__exec_env_t *env, uint32_t lane);

@@ -97,6 +97,12 @@ static inline tutti_status_t tutti__run_may_write(tutti__run_t *run, const tutti
 tutti_status_t tutti__run_framed(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                                  tutti__hint_t *hint);
 
+/* ---- wire.c: messages in a wire format ---- */
+
+/* Execute SEND to REDUCE of a run with a wire format. */
+tutti_status_t tutti__run_wired(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                tutti__hint_t *hint);
+
 /* ---- on_device.c: calls on device memory ---- */
 
 #define TUTTI__LEAST_CHUNK ((size_t)64) /* bytes; a power of two */

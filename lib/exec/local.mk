@@ -12,4 +12,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/on_device.c \
     %reldir%/place.c \
     %reldir%/sends.c \
-    %reldir%/start.c
+    %reldir%/start.c \
+    %reldir%/wire.c

@@ -28,6 +28,7 @@ void tutti__run_fini(tutti__run_t *run)
 {
     for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++)
         free(run->stream[s].gather);
+    free(run->packed);
     free(run->scratch);
     free(run->blocks);
     free(run->ends);
@@ -208,6 +209,19 @@ static tutti_status_t find_layout(tutti__run_t *run, const tutti__sched_t *sched
 
 /* ---- memory ---- */
 
+/* Memory for each end's message. */
+static tutti_status_t get_packed(tutti__run_t *run, size_t bytes)
+{
+    if (run->packed_bytes >= bytes)
+        return TUTTI_OK;
+    free(run->packed);
+    run->packed = malloc(bytes);
+    run->packed_bytes = run->packed == NULL ? 0 : bytes;
+    if (run->packed == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes for messages", bytes);
+    return TUTTI_OK;
+}
+
 static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
 {
     size_t scratch = sched->scratch_blocks * run->chunk;
@@ -226,6 +240,8 @@ static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
         if (run->stream[s].gather == NULL)
             return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes to gather", run->slot_bytes);
     }
+    if (run->wire != 0)
+        return get_packed(run, sched->nchans * run->slot_bytes);
     return TUTTI_OK;
 }
 
@@ -296,6 +312,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     run->device = NULL;
     run->direct = 0;
     run->frame = call->frame;
+    run->wire = call->wire;
     if (TUTTI__UNLIKELY(call->on_device)) {
         run->device = run->env->device;
         run->untouched = 1;
@@ -304,7 +321,8 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
         if (status != TUTTI_OK)
             return status;
     }
-    run->detours = run->direct != 0 || run->frame != NULL;
+    assert(run->wire == 0 || (run->device == NULL && call->dtype == TUTTI_FLOAT32));
+    run->detours = run->direct != 0 || run->frame != NULL || run->wire != 0;
     status = find_layout(run, sched, call);
     if (status == TUTTI_OK)
         status = get_memory(run, sched);

@@ -171,6 +171,16 @@ void tutti__reduce_scale(void *dst, const void *src, size_t count, tutti_dtype_t
     kernels()->scale[dtype](dst, src, count, factor);
 }
 
+void tutti__reduce_widen(float *dst, const void *src, size_t count, tutti_dtype_t dtype)
+{
+    kernels()->widen[dtype](dst, src, 0, count);
+}
+
+void tutti__reduce_narrow(void *dst, const float *src, size_t count, tutti_dtype_t dtype)
+{
+    kernels()->narrow[dtype](dst, 0, count, src);
+}
+
 int tutti__reduce_force(const char *isa)
 {
     for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++)

@@ -177,4 +177,16 @@ const tutti__kernels_t PASTE(tutti__kernels_, TUTTI__ISA) = {
         [TUTTI_FLOAT8_E4M3] = e4m3_scale_all,
         [TUTTI_FLOAT8_E5M2] = e5m2_scale_all,
     },
+    .widen = {
+        [TUTTI_FLOAT16] = f16_widen,
+        [TUTTI_BFLOAT16] = bf16_widen,
+        [TUTTI_FLOAT8_E4M3] = e4m3_widen,
+        [TUTTI_FLOAT8_E5M2] = e5m2_widen,
+    },
+    .narrow = {
+        [TUTTI_FLOAT16] = f16_round,
+        [TUTTI_BFLOAT16] = bf16_round,
+        [TUTTI_FLOAT8_E4M3] = e4m3_round,
+        [TUTTI_FLOAT8_E5M2] = e5m2_round,
+    },
 };

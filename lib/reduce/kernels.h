@@ -12,12 +12,17 @@
 #define TUTTI__KERNEL_OPS (TUTTI_MAXLOC + 1)
 
 typedef void (*tutti__scale_fn_t)(void *dst, const void *src, size_t count, double factor);
+/* From element `begin` of `from` to `to`, and from `from` to element `begin` of `to`. */
+typedef void (*tutti__widen_fn_t)(float *to, const void *from, size_t begin, size_t count);
+typedef void (*tutti__narrow_fn_t)(void *to, size_t begin, size_t count, const float *from);
 
 typedef struct {
     const char *isa;
     tutti__reduce_fn_t fold[TUTTI__KERNEL_DTYPES][TUTTI__KERNEL_OPS]; /* NULL: not served */
     tutti__reduce_all_fn_t all_sum[TUTTI__KERNEL_DTYPES]; /* SUM, AVG; NULL: not served */
     tutti__scale_fn_t scale[TUTTI__KERNEL_DTYPES];
+    tutti__widen_fn_t widen[TUTTI__KERNEL_DTYPES]; /* to float32; NULL: not narrower than it */
+    tutti__narrow_fn_t narrow[TUTTI__KERNEL_DTYPES];
 } tutti__kernels_t;
 
 extern const tutti__kernels_t tutti__kernels_scalar;

@@ -133,6 +133,12 @@ int tutti__reduce_scales(tutti_dtype_t dtype);
 void tutti__reduce_scale(void *dst, const void *src, size_t count, tutti_dtype_t dtype,
                          double factor);
 
+/* Conversions from and to float32, rounded to nearest even; arrays at any address, which do not
+   overlap. dtype: FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2. A number that is too large becomes
+   an infinity; in FLOAT8_E4M3, which has none, a NaN. */
+void tutti__reduce_widen(float *dst, const void *src, size_t count, tutti_dtype_t dtype);
+void tutti__reduce_narrow(void *dst, const float *src, size_t count, tutti_dtype_t dtype);
+
 /* Force an instruction set: "scalar" (no vector instructions), "sse2" or "neon" (in every processor
    of the architecture), "avx2", "avx512", or "auto". 0 if this machine does not have it. */
 int tutti__reduce_force(const char *isa);

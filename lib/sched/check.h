@@ -50,6 +50,8 @@ typedef struct {
                       REDUCE_SCATTER also in the blocks of all ranks */
     unsigned sizes; /* allowed `sizes` of the schedules: bits 1 << tutti__sizes_t; 0: any */
     int in_place;
+    int wire; /* float32 goes to other hosts in a narrower type (exec/wire.c): values are told apart
+                 by how they are rounded. Reductions */
     /* Slots per channel. 0: none. Then a SEND only starts, and its message stays in the sender's
        blocks until the receiver has reached its operation; an operation that overwrites these
        blocks waits for that, and so does the next SEND of the channel. */

@@ -11,6 +11,11 @@
  * its range of ranks, and two values may be combined only if their ranges are neighbours in the
  * right order.
  *
+ * With a wire format, a message is rounded on its way to another host, the operands of an addition
+ * outside of node operations are rounded, and a finished sum is. So additions with and without
+ * rounding give different trees, and a value that was received in the wire format and is not
+ * finished is narrowed: it equals the value that was sent only where both are rounded.
+ *
  * A sum is rounded to its type where it is stored. If a later copy divided an average, it would be
  * rounded a second time, with other bits than on ranks that divide while they add. So the operation
  * that makes the last addition must finish the sum. In a scan a copy may finish the sum: a scan has
@@ -72,6 +77,25 @@ int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stre
 {
     into->tree = mix(mix(~into->tree) ^ right->tree);
     return join(run, stream, into, right);
+}
+
+void tutti__value_narrow(tutti__value_t *value)
+{
+    if (!(value->state & TUTTI__VALUE_FINISHED))
+        value->state |= TUTTI__VALUE_NARROWED;
+}
+
+void tutti__value_rounded(tutti__value_t *into)
+{
+    into->tree = mix(into->tree ^ 0xb16);
+    into->state &= ~(uint32_t)TUTTI__VALUE_NARROWED;
+}
+
+void tutti__value_unrounded(tutti__value_t *value)
+{
+    if (value->state & TUTTI__VALUE_NARROWED)
+        value->tree = mix(value->tree ^ 0xf32);
+    value->state &= ~(uint32_t)TUTTI__VALUE_NARROWED;
 }
 
 int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,

@@ -65,6 +65,7 @@ static int fold(tutti__check_run_t *run, const tutti__check_host_t *host, uint32
 
         if (!tutti__cells_read(run, stream, op->sbuf, blk, 1, trip, &value))
             return 0;
+        tutti__value_unrounded(&value);
         if (i == 0)
             *ret_value = value;
         else if (i == 1)
@@ -74,8 +75,12 @@ static int fold(tutti__check_run_t *run, const tutti__check_host_t *host, uint32
         if (!ok)
             return 0;
     }
-    return !(op->flags & TUTTI__FINISH) ||
-           tutti__value_finish(run, member(run, host, 0), ret_value, host->nranks > 1);
+    if (!(op->flags & TUTTI__FINISH))
+        return 1;
+    if (run->check->wire)
+        return tutti__check_blame(run, member(run, host, 0),
+                                  "finishes a sum, and does not round it to the wire format");
+    return tutti__value_finish(run, member(run, host, 0), ret_value, host->nranks > 1);
 }
 
 static int write_all(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t blk,

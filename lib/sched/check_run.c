@@ -171,13 +171,36 @@ static int reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                   tutti__value_t *into, const tutti__value_t *arrives)
 {
     tutti__value_t left = *arrives;
+    int is_left = tutti__check_op(stream)->flags & TUTTI__LEFT;
 
-    if (!(tutti__check_op(stream)->flags & TUTTI__LEFT))
-        return tutti__value_reduce(run, stream, into, arrives);
-    if (!tutti__value_reduce(run, stream, &left, into))
+    if (!tutti__value_reduce(run, stream, is_left ? &left : into, is_left ? into : arrives))
         return 0;
-    *into = left;
+    if (is_left)
+        *into = left;
+    if (run->check->wire)
+        tutti__value_rounded(into);
     return 1;
+}
+
+/* Does the current operation's message come from another host? */
+static int is_far(const tutti__check_run_t *run, const tutti__check_stream_t *stream)
+{
+    const uint32_t *host_of = run->check->host_of;
+    uint32_t peer = stream->sched->chans[tutti__check_op(stream)->chan].peer;
+
+    return host_of == NULL || host_of[peer] != host_of[stream->rank];
+}
+
+/* The values that a RECV makes of a message in the wire format. */
+static const tutti__value_t *widen(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                                   const tutti__value_t *message)
+{
+    uint32_t nblk = tutti__check_op(stream)->nblk;
+
+    memcpy(run->received, message, nblk * sizeof(*message));
+    for (uint32_t i = 0; i < nblk; i++)
+        tutti__value_narrow(&run->received[i]);
+    return run->received;
 }
 
 /* The value that an operation makes of a message; NULL after an error. */
@@ -189,7 +212,7 @@ static const tutti__value_t *take_message(tutti__check_run_t *run,
     tutti__value_t *values = run->received;
 
     if (op->kind == TUTTI__RECV)
-        return message;
+        return run->check->wire && is_far(run, stream) ? widen(run, stream, message) : message;
     if (!tutti__cells_read(run, stream, op->sbuf, op->sblk, op->nblk, stream->begin, values))
         return NULL;
     for (uint32_t i = 0; i < op->nblk; i++) {

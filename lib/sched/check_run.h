@@ -33,7 +33,8 @@ typedef struct {
 enum {
     TUTTI__VALUE_WRITTEN = 1,
     TUTTI__VALUE_FINISHED = 2,
-    TUTTI__VALUE_SUM = 4 /* of several contributions: rounded when it is stored */
+    TUTTI__VALUE_SUM = 4,     /* of several contributions: rounded when it is stored */
+    TUTTI__VALUE_NARROWED = 8 /* received in a wire format, and not finished */
 };
 
 /* The last accesses to a cell, as clocks of its rank's streams; 0: never. */
@@ -174,6 +175,12 @@ int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *st
 /* The third and later operands of one fused pass: other bits than a pass for each of them. */
 int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                       tutti__value_t *into, const tutti__value_t *right);
+/* `value` in a wire format: where it differs from the value that was sent. */
+void tutti__value_narrow(tutti__value_t *value);
+/* *into is the sum of two operands that were rounded to the wire format. */
+void tutti__value_rounded(tutti__value_t *into);
+/* A narrowed value as the operand of a node operation, which does not round it again. */
+void tutti__value_unrounded(tutti__value_t *value);
 /* adds: the operation also adds to the value. If not, it may finish only values
    without additions. */
 int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,

@@ -17,67 +17,76 @@ from ._world import Communicator, current
 
 def allreduce_async(name: Optional[str], array: Any, op: OpLike = "sum", out: Any = None,
                     comm: Optional[Communicator] = None, prescale: float = 1.0,
-                    postscale: float = 1.0, timeout: Optional[float] = None) -> Request:
+                    postscale: float = 1.0, timeout: Optional[float] = None,
+                    wire: Optional[str] = None) -> Request:
     """Start an allreduce() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
                 requests raise TimeoutError. None: only a wait has a deadline
+    wire        the type in which float32 goes from one host to another: "float32", "bfloat16",
+                "float16" or "float8_e4m3", the same on all ranks. None: as TUTTI_WIRE says
     all others  as in allreduce()
     """
     comm = current(comm)
     made = _calls.allreduce(comm, array, op, out)
-    return start(name, made, comm, options(prescale, postscale, timeout))
+    return start(name, made, comm, options(prescale, postscale, timeout, wire))
 
 
 def reduce_async(name: Optional[str], array: Any, op: OpLike = "sum", root: int = 0,
                  out: Any = None, comm: Optional[Communicator] = None, prescale: float = 1.0,
-                 postscale: float = 1.0, timeout: Optional[float] = None) -> Request:
+                 postscale: float = 1.0, timeout: Optional[float] = None,
+                 wire: Optional[str] = None) -> Request:
     """Start a reduce() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
                 requests raise TimeoutError. None: only a wait has a deadline
-    all others  as in reduce(); prescale and postscale as in allreduce()
+    all others  as in reduce(); prescale and postscale as in allreduce(), wire as in
+                allreduce_async()
     """
     comm = current(comm)
     made = _calls.reduce(comm, array, op, root, out)
-    return start(name, made, comm, options(prescale, postscale, timeout))
+    return start(name, made, comm, options(prescale, postscale, timeout, wire))
 
 
 def reduce_scatter_async(name: Optional[str], array: Any, op: OpLike = "sum", out: Any = None,
                          comm: Optional[Communicator] = None, prescale: float = 1.0,
-                         postscale: float = 1.0, timeout: Optional[float] = None) -> Request:
+                         postscale: float = 1.0, timeout: Optional[float] = None,
+                         wire: Optional[str] = None) -> Request:
     """Start a reduce_scatter() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
                 requests raise TimeoutError. None: only a wait has a deadline
-    all others  as in reduce_scatter(); prescale and postscale as in allreduce()
+    all others  as in reduce_scatter(); prescale and postscale as in allreduce(), wire as in
+                allreduce_async()
     """
     comm = current(comm)
     made = _calls.reduce_scatter(comm, array, op, out)
-    return start(name, made, comm, options(prescale, postscale, timeout))
+    return start(name, made, comm, options(prescale, postscale, timeout, wire))
 
 
 def reduce_scatterv_async(name: Optional[str], array: Any, counts: Counts = None,
                           op: OpLike = "sum", out: Any = None, comm: Optional[Communicator] = None,
                           prescale: float = 1.0, postscale: float = 1.0,
-                          timeout: Optional[float] = None) -> Request:
+                          timeout: Optional[float] = None,
+                          wire: Optional[str] = None) -> Request:
     """Start a reduce_scatterv() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
                 requests raise TimeoutError. None: only a wait has a deadline
-    all others  as in reduce_scatterv(); prescale and postscale as in allreduce()
+    all others  as in reduce_scatterv(); prescale and postscale as in allreduce(), wire as in
+                allreduce_async()
     """
     comm = current(comm)
     made = _calls.reduce_scatterv(comm, array, counts, op, out)
-    return start(name, made, comm, options(prescale, postscale, timeout))
+    return start(name, made, comm, options(prescale, postscale, timeout, wire))
 
 
 def broadcast_async(name: Optional[str], array: Any, root: int = 0,

@@ -2,7 +2,7 @@
 """Starts asynchronous calls: one, several as a group, or one again and again. Calls in CUDA
 streams."""
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import _calls, _lib
 from ._calls import Prepared
@@ -24,14 +24,14 @@ class Call:
 
     def __init__(self, kind: str, name: Optional[str] = None, *args: Any,
                  prescale: float = 1.0, postscale: float = 1.0, timeout: Optional[float] = None,
-                 **kwargs: Any) -> None:
+                 wire: Optional[str] = None, **kwargs: Any) -> None:
         if kind not in _lib.CALL_KINDS:
             raise ValueError("Call: kind is %r; it must be one of %s"
                              % (kind, ", ".join(_lib.CALL_KINDS)))
         self.kind = kind
         self.name = name
         self._arguments = (args, kwargs)
-        self._options = options(prescale, postscale, timeout)
+        self._options = options(prescale, postscale, timeout, wire)
 
     def prepare(self, comm: Communicator) -> Tuple[Prepared, _lib.Call]:
         """For the package's own use: check the arguments."""
@@ -41,14 +41,23 @@ class Call:
         return made, made.structure(name=_encoded(self.name), options=pointer)
 
 
-def options(prescale: float, postscale: float, timeout: Optional[float]) -> \
-        Optional[_lib.AsyncOptions]:
+_WIRES: Dict[Optional[str], int] = {
+    None: 0, "float32": _lib.FLOAT32, "bfloat16": _lib.BFLOAT16, "float16": _lib.FLOAT16,
+    "float8_e4m3": _lib.FLOAT8_E4M3,
+}
+
+
+def options(prescale: float, postscale: float, timeout: Optional[float],
+            wire: Optional[str] = None) -> Optional[_lib.AsyncOptions]:
     """The library's options, or None if all are defaults."""
-    if prescale == 1.0 and postscale == 1.0 and timeout is None:
+    if prescale == 1.0 and postscale == 1.0 and timeout is None and wire is None:
         return None
+    if wire not in _WIRES:
+        raise ValueError("wire is %r; it must be one of %s"
+                         % (wire, ", ".join(name for name in _WIRES if name is not None)))
     return _lib.AsyncOptions(prescale=_calls.factor("prescale", prescale),
                              postscale=_calls.factor("postscale", postscale),
-                             timeout_ms=option_ms(timeout))
+                             timeout_ms=option_ms(timeout), wire=_WIRES[wire])
 
 
 def _encoded(name: Optional[str]) -> Optional[bytes]:

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The transport between hosts changes no bits, whatever the length of its messages.
+# The transport between hosts changes no bits, whatever the length of its messages and with a wire
+# format.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -26,6 +27,9 @@ same()
 }
 
 same 2 1
+exact=$first
+TUTTI_WIRE=bfloat16 same 2 1
+[ "$first" != "$exact" ] || wrong "TUTTI_WIRE=bfloat16 changes no bits"
 # 700000 elements are 1700 messages of 8 KiB a call. On a busy machine five ranks take minutes.
 if is_long "more placings and lengths, and 700000 elements in short messages"; then
     TUTTI_CHUNK_BYTES=8K same 2 1 2

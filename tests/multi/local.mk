@@ -16,6 +16,12 @@ tsan_tests += %reldir%/requests/plans
 tsan_quick += %reldir%/requests/plans
 asan_quick += %reldir%/requests/plans
 
+# Wire formats.
+rank_tests += %reldir%/requests/wire
+tsan_tests += %reldir%/requests/wire
+asan_quick += %reldir%/requests/wire
+%C%_requests_wire_LDADD = $(LDADD) -lm
+
 # Calls without a name, and deadlines of requests.
 rank_tests += %reldir%/requests/nameless
 early_rank_tests += %reldir%/requests/overdue

@@ -200,6 +200,22 @@ class Asynchronous(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "prescale"):
             tutti.allreduce_async("f", x, prescale=0.0)
 
+    def test_wire(self) -> None:
+        """On one host a format changes nothing, but it is checked and compared."""
+        x = np.full(2000, np.float32(4097))
+        for wire in ("float32", "bfloat16", "float16", "float8_e4m3"):
+            seen = tutti.allreduce_async("w", x, wire=wire).wait()
+            self.assertEqual(seen.tolist(), [4097.0 * self.size] * 2000)
+        seen = tutti.submit([tutti.Call("allreduce", "w", x, wire="bfloat16")])[0].wait()
+        self.assertEqual(seen.tolist(), [4097.0 * self.size] * 2000)
+        with self.assertRaisesRegex(ValueError, "wire is 'int8'; it must be one of float32, "):
+            tutti.allreduce_async("w", x, wire="int8")
+        with self.assertRaisesRegex(ValueError, "options->wire is for sums and averages"):
+            tutti.allreduce_async("w", x, op="max", wire="float16")
+        if self.size > 1:
+            with self.assertRaisesRegex(tutti.MismatchError, "as bfloat16 between hosts"):
+                tutti.allreduce_async("w", x, wire="bfloat16" if self.rank else "float16").wait()
+
     def test_any(self) -> None:
         requests = [tutti.allreduce_async("n%d" % i, np.full(2, float(i))) for i in range(5)]
         left = dict(enumerate(requests))

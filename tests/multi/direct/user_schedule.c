@@ -199,8 +199,22 @@ static void in_groups(rank_t *self)
     async_allreduce(&part, 10000);
 }
 
+/* It is not known where they finish, so they have no wire format. */
+static void with_wire_format(rank_t *self)
+{
+    for (size_t count = 10; count < 100000; count *= 10)
+        async_allreduce(self, count);
+}
+
+static void on_the_wire(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.wire = TUTTI__CONF_WIRE_FLOAT8_E4M3;
+}
+
 static int run_by_hand(int size, int threads)
 {
+    static const char *const hosts[] = { "ab", "abb", "aabb" };
     job_t job = { .size = size, .threads = threads, .settings = small_pieces, .fn = by_hand };
     char path[128], text[1024];
     int failures = 0;
@@ -219,6 +233,11 @@ static int run_by_hand(int size, int threads)
     job.fn = in_groups;
     if (size == 4)
         RUN_JOB(failures, &job);
+    snprintf(text, sizeof(text), "allreduce:@%s", path);
+    job.hosts = hosts[size - 2];
+    job.settings = on_the_wire;
+    job.fn = with_wire_format;
+    RUN_JOB(failures, &job);
     return failures;
 }
 

@@ -44,8 +44,10 @@ static tutti_call_t base(const char *name, tutti_call_kind_t kind)
 
 static misfit_t misfit(int i, const rank_t *self)
 {
-    static const tutti_async_options_t scaled = { sizeof(scaled), NULL, NULL, 0.5, 0, 0, 0 };
-    static const tutti_async_options_t less = { sizeof(less), NULL, NULL, 0.5, 0.25, 0, 0 };
+    static const tutti_async_options_t scaled = { .size = sizeof(scaled), .prescale = 0.5 };
+    static const tutti_async_options_t less = { .size = sizeof(less),
+                                                .prescale = 0.5,
+                                                .postscale = 0.25 };
     misfit_t m = { "kind", "an allreduce", "a broadcast", base("kind", TUTTI_CALL_ALLREDUCE),
                    base("kind", TUTTI_CALL_ALLREDUCE) };
 

@@ -437,7 +437,7 @@ static size_t some[16], others[16];
 
 static misfit_t misfit(int i, int size)
 {
-    static const tutti_async_options_t scaled = { sizeof(scaled), NULL, NULL, 0.5, 0, 0, 0 };
+    static const tutti_async_options_t scaled = { .size = sizeof(scaled), .prescale = 0.5 };
     tutti_call_t call = call_of(TUTTI_CALL_ALLREDUCE, data, 8);
     misfit_t m = { call, call, "allreduce", NULL };
 

@@ -37,7 +37,7 @@ static tutti__announce_msg_t announce(uint32_t rank, tutti__metadata_t metadata)
 /* Each field is compared. */
 static void test_differ(void **state)
 {
-    tutti__metadata_t a = allreduce(8), b[] = { a, a, a, a, a, a, a, a, a };
+    tutti__metadata_t a = allreduce(8), b[] = { a, a, a, a, a, a, a, a, a, a };
 
     (void)state;
     assert_false(tutti__metadata_differ(&a, &a));
@@ -50,11 +50,13 @@ static void test_differ(void **state)
     b[6].dtype = TUTTI_INT32;
     b[7].more = 77;
     b[8].on_device = 1;
-    for (size_t i = 0; i < 9; i++)
+    b[9].wire = TUTTI_BFLOAT16;
+    for (size_t i = 0; i < 10; i++)
         assert_true(tutti__metadata_differ(&a, &b[i]));
 }
 
-/* Tensors packed by one launch have one scale; in host memory each has its own. */
+/* Tensors packed by one launch have one scale; in host memory each has its own. A bucket has one
+   wire format. */
 static void test_fuse(void **state)
 {
     tutti__metadata_t a = allreduce(8), b = allreduce(9), c = allreduce(9);
@@ -63,6 +65,9 @@ static void test_fuse(void **state)
     c.prescale = bits(2);
     assert_true(tutti__metadata_fuse(&a, &b));
     assert_true(tutti__metadata_fuse(&a, &c));
+    b.wire = TUTTI_BFLOAT16;
+    assert_false(tutti__metadata_fuse(&a, &b));
+    b.wire = 0;
     a.on_device = 1;
     assert_false(tutti__metadata_fuse(&a, &b));
     b.on_device = c.on_device = 1;

@@ -48,10 +48,11 @@ static void prove(const set_t *set, uint32_t credits, uint32_t trips)
 
     done.proofs++;
     if (set_check(set, credits, trips, why, sizeof(why)) != TUTTI_OK)
-        fail_msg("%s %s%s%s on %s, radix %u, root %u, in place %d, credits %u, trips %u: %s",
+        fail_msg("%s %s%s%s on %s, radix %u, root %u, in place %d%s, credits %u, trips %u: %s",
                  tutti__collective_name(set->algorithm->collective), set->algorithm->name,
                  set->sub != NULL ? "/" : "", set->sub != NULL ? set->sub : "", set->shape->name,
-                 set->radix, set->root, set->in_place, credits, trips, why);
+                 set->radix, set->root, set->in_place, set->wire ? ", wire format" : "", credits,
+                 trips, why);
 }
 
 static int is_heavy(const set_t *set)
@@ -63,6 +64,19 @@ static int is_heavy(const set_t *set)
             blocks += set->scheds[r]->ops[i].nblk;
     }
     return blocks > MANY_BLOCKS;
+}
+
+/* Ranks get the same bits with a wire format as well. */
+static void prove_wire(const set_t *set)
+{
+    tutti__collective_t collective = set->algorithm->collective;
+    set_t wired = *set;
+
+    wired.wire = 1;
+    if (set->shape->shape.nhosts > 1 &&
+        (collective == TUTTI__ALLREDUCE || collective == TUTTI__ROOT_REDUCE ||
+         collective == TUTTI__REDUCE_SCATTER))
+        prove(&wired, 1, 2);
 }
 
 static void prove_trips(const set_t *set)
@@ -78,6 +92,7 @@ static void prove_trips(const set_t *set)
     }
     prove(set, 0, 1);
     prove(set, 0, 3);
+    prove_wire(set);
     for (uint32_t c = 1; c <= 4; c *= 2) {
         prove(set, c, 1);
         prove(set, c, 2);

@@ -169,5 +169,6 @@ tutti_status_t set_check(const set_t *set, uint32_t credits, uint32_t trips, cha
 
     check.credits = credits;
     check.trips = trips;
+    check.wire = set->wire;
     return tutti__sched_check(&check, why, why_bytes);
 }

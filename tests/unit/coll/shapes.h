@@ -32,6 +32,7 @@ typedef struct {
     const char *sub;
     uint32_t radix, root;
     int in_place;
+    int wire;                /* with a wire format: for set_check */
     tutti__sched_t **scheds; /* [size] */
     int on_device;
 } set_t;

@@ -474,7 +474,7 @@ static void test_help(void **state)
     assert_int_equal(count(text, "set up by these environment variables"), 1);
     assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
-    assert_int_equal(count(text, "\nTUTTI_"), 42);
+    assert_int_equal(count(text, "\nTUTTI_"), 43);
     assert_int_equal(count(text, "`tutti_sched list`"), 1);
 }
 

@@ -19,6 +19,10 @@ typedef struct {
     tutti_op_t op;
     uint32_t nranks, seed;
     int rough; /* FLOAT32, BFLOAT16 */
+    /* FLOAT32, rough: a sum goes through this many roundings to a type; 0: none. Then numbers are
+       at most 16. unit: the relative error of one; least: the absolute error of a tiny number. */
+    uint32_t roundings;
+    double unit, least;
 } data_t;
 
 /* Element i of rank r's input, stored at element i of `array`. */

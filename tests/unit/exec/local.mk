@@ -5,7 +5,8 @@ unit_tests += \
     %reldir%/test_calls \
     %reldir%/test_maps \
     %reldir%/test_schedules \
-    %reldir%/test_sends
+    %reldir%/test_sends \
+    %reldir%/test_wire
 early_unit_tests += \
     %reldir%/test_device \
     %reldir%/test_direct \
@@ -34,4 +35,5 @@ check_PROGRAMS += %reldir%/device_share
 %C%_test_exec_SOURCES = %reldir%/test_exec.c %reldir%/model.c %reldir%/model.h $(team)
 %C%_test_maps_SOURCES = %reldir%/test_maps.c $(hand) $(team)
 %C%_test_schedules_SOURCES = %reldir%/test_schedules.c $(hand) $(team)
+%C%_test_wire_SOURCES = %reldir%/test_wire.c %reldir%/model.c %reldir%/model.h $(team)
 %C%_test_sends_SOURCES = %reldir%/test_sends.c $(team)

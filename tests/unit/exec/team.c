@@ -28,6 +28,7 @@ void team_open(team_t *team, uint32_t n, const uint32_t *host_of, size_t slot_by
                                             .size = n,
                                             .xport = team->table[r],
                                             .node = team->node[r],
+                                            .host_of = team->world.host_of,
                                             .slot_bytes = slot_bytes };
         /* A rank has no channel to itself. */
         team->table[r][r] = NULL;

@@ -86,7 +86,7 @@ static void life_close(life_t *life)
 static void once(life_t *life, tutti__sched_t *const *scheds, size_t count)
 {
     uint32_t n = life->team.world.n, turn = life->turn++;
-    data_t data = { TUTTI_FLOAT32, TUTTI_AVG, n, turn, 0 };
+    data_t data = { .dtype = TUTTI_FLOAT32, .op = TUTTI_AVG, .nranks = n, .seed = turn };
     tutti__exec_call_t calls[WORLD_RANKS] = { { 0 } };
 
     for (uint32_t r = 0; r < n; r++) {

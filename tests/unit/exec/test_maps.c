@@ -174,7 +174,10 @@ static void test_tables(void **state)
             team_open(&team, n, NULL, i % 2 == 0 ? 64 : 4096, 2, i / 2);
             crew_open(&crew, &team, (uint32_t)i);
             for (uint32_t turn = 0; turn < 8 * ORDERS; turn++) {
-                data_t data = { TUTTI_INT64, turn % 3 == 0 ? TUTTI_AVG : TUTTI_SUM, n, turn, 0 };
+                data_t data = { .dtype = TUTTI_INT64,
+                                .op = turn % 3 == 0 ? TUTTI_AVG : TUTTI_SUM,
+                                .nranks = n,
+                                .seed = turn };
 
                 number_fill(maps, &data, turn % 2);
                 if (maps->call[0].count == 0)

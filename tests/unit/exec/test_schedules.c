@@ -35,7 +35,7 @@ static void sum_fill(sum_t *sum, tutti_dtype_t dtype, tutti_op_t op, uint32_t n,
                      uint32_t seed)
 {
     assert_true(count <= MOST);
-    sum->data = (data_t){ dtype, op, n, seed, 0 };
+    sum->data = (data_t){ .dtype = dtype, .op = op, .nranks = n, .seed = seed };
     sum->count = count;
     for (uint32_t r = 0; r < n; r++) {
         memset(sum->out[r], 0xee, sizeof(sum->out[r]));

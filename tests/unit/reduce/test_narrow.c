@@ -115,6 +115,40 @@ static void test_all_codes(void **state)
             check_all_codes(narrow[t]);
 }
 
+/* Conversions: each code to float32, and float32 with any bits to a code. */
+static void check_conversions(tutti_dtype_t dtype)
+{
+    static unsigned char all[65536 * 2], seen[65536 * 2];
+    static float wide[65536];
+    uint64_t codes = codes_of(dtype);
+
+    for (uint64_t c = 0; c < codes; c++)
+        put(all, c, dtype, c);
+    tutti__reduce_widen(wide, all, codes, dtype);
+    for (uint64_t c = 0; c < codes; c++)
+        if (isnan(wide[c]) ? !isnan(decode(c, dtype)) : (double)wide[c] != decode(c, dtype))
+            fail_msg("%s: type %d, code %#llx became %g", tutti__reduce_isa(), (int)dtype,
+                     (unsigned long long)c, (double)wide[c]);
+    for (uint32_t i = 0; i < 65535; i++) {
+        uint32_t bits = i << 16 | i * 40503u % 65536;
+
+        memcpy(&wide[i], &bits, sizeof(bits));
+    }
+    tutti__reduce_narrow(seen, wide, 65535, dtype); /* no multiple of a vector */
+    for (size_t i = 0; i < 65535; i++)
+        if (get(seen, i, dtype) != encode((double)wide[i], dtype))
+            fail_msg("%s: type %d, %a became %#llx", tutti__reduce_isa(), (int)dtype,
+                     (double)wide[i], (unsigned long long)get(seen, i, dtype));
+}
+
+static void test_conversions(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < ISAS; k++)
+        for (size_t t = 0; tutti__reduce_force(isas[k]) && t < LENGTH(narrow); t++)
+            check_conversions(narrow[t]);
+}
+
 /*
  * All pairs of float8, in double: sums and products of two are exact in it, or so far apart that
  * the nearest code is the larger operand; so there is one rounding. AVG is divided in float32.
@@ -242,11 +276,9 @@ static void test_flushing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_codes),
-        cmocka_unit_test(test_all_codes),
-        cmocka_unit_test(test_all_pairs_of_float8),
-        cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_flushing),
+        cmocka_unit_test(test_known_codes), cmocka_unit_test(test_all_codes),
+        cmocka_unit_test(test_conversions), cmocka_unit_test(test_all_pairs_of_float8),
+        cmocka_unit_test(test_rounding),    cmocka_unit_test(test_flushing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,12 +236,89 @@ static void test_values(void **state)
     bad(&fused, 1, 2, "another association");
 }
 
+/* ---- wire formats ---- */
+
+/* Ranks 0 and 1, of one host, add their data by a node operation, which does not round; rank 2 adds
+   their messages, which does. */
+static void put_node_and_messages(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    if (rank < 2) {
+        tutti__build_send(b, 2, in, 1);
+        tutti__build_node(b, TUTTI__NODE_ALLREDUCE, in, scratch, 1, 1, 0);
+        tutti__build_finish(b);
+        tutti__build_recv_reduce(b, 2, 0, scratch, out, 1);
+    } else {
+        tutti__build_send(b, 0, in, 1);
+        tutti__build_send(b, 1, in, 1);
+        tutti__build_recv(b, 0, 0, scratch, 1);
+        tutti__build_recv_reduce(b, 1, 0, scratch, scratch, 1);
+        tutti__build_finish(b);
+        tutti__build_reduce(b, in, scratch, 1);
+        tutti__build_copy(b, scratch, out, 1);
+    }
+    tutti__build_end_loop(b);
+}
+
+/* Rank 2's data go to rank 0, and the host of rank 0 finishes the sum. */
+static void put_node_finishes(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    if (rank == 2)
+        tutti__build_send(b, 0, in, 1);
+    if (rank == 0)
+        tutti__build_recv_reduce(b, 2, 0, in, scratch, 1);
+    if (rank == 1)
+        tutti__build_copy(b, in, scratch, 1);
+    if (rank < 2) {
+        tutti__build_finish(b);
+        tutti__build_node(b, TUTTI__NODE_ALLREDUCE, scratch, out, 1, 1, 0);
+    }
+    if (rank == 1)
+        tutti__build_send(b, 2, out, 1);
+    if (rank == 2)
+        tutti__build_recv(b, 1, 0, out, 1);
+    tutti__build_end_loop(b);
+}
+
+/* Good without a wire format; with one, the checker reports `text`. */
+static void only_wide(void (*put)(tutti__build_t *b, uint32_t rank), const char *text)
+{
+    const small_t small = { TUTTI__EXPECT_ALLREDUCE, 3, put };
+    static const uint32_t host_of[] = { 0, 0, 1 }, local_of[] = { 0, 1, 0 };
+    tutti__sched_t *scheds[MOST_RANKS];
+    tutti__check_t all = { .expect = TUTTI__EXPECT_ALLREDUCE,
+                           .size = 3,
+                           .scheds = scheds,
+                           .host_of = host_of,
+                           .local_of = local_of,
+                           .nhosts = 2,
+                           .credits = 1,
+                           .trips = 2 };
+
+    small_build(&small, scheds);
+    if (tutti__sched_check(&all, why, sizeof(why)) != TUTTI_OK)
+        fail_msg("%s", why);
+    all.wire = 1;
+    assert_int_equal(tutti__sched_check(&all, why, sizeof(why)), TUTTI_ERR_INTERNAL);
+    if (strstr(why, text) == NULL)
+        fail_msg("expected \"%s\", got: %s", text, why);
+    small_free(&small, scheds);
+}
+
+static void test_wire(void **state)
+{
+    (void)state;
+    only_wide(put_node_and_messages, "OUT[0] of rank 2, chunk 0, has another association");
+    only_wide(put_node_finishes, "finishes a sum, and does not round it to the wire format");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_association),    cmocka_unit_test(test_finish),
         cmocka_unit_test(test_finish_on_copy), cmocka_unit_test(test_finish_on_lonely_host),
-        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_values),         cmocka_unit_test(test_wire),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

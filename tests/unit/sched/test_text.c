@@ -57,7 +57,12 @@ static void go_there_and_back(const tutti__algorithm_t *algorithm, const shape_t
                               const char *sub, int in_place, int on_device)
 {
     uint32_t size = shape->shape.size;
-    set_t set = { algorithm, shape, sub, 0, size - 1, in_place, NULL, on_device };
+    set_t set = { .algorithm = algorithm,
+                  .shape = shape,
+                  .sub = sub,
+                  .root = size - 1,
+                  .in_place = in_place,
+                  .on_device = on_device };
     tutti__sched_t **again = calloc(size, sizeof(*again));
     char *text;
 
