@@ -122,6 +122,11 @@ typedef struct {
  * memory, on calls without a name of up to 4096 bytes, and with a schedule of the user's
  * (TUTTI_ALGORITHM). A sum that the type cannot hold becomes infinite (above 65504 in float16), or
  * NaN (above 448 in float8_e4m3).
+ *
+ * Among calls that all ranks have submitted and that have not begun, those with the highest
+ * priority begin first, in a bucket of their own. If ranks give a call different priorities, the
+ * highest counts. A call with a priority is not part of a learned plan, so it is agreed on each
+ * time, and overtakes the plan's buckets, too. Without a name, calls have no priority.
  */
 typedef struct {
     size_t size; /* sizeof(tutti_async_options_t) */
@@ -135,7 +140,7 @@ typedef struct {
     tutti_dtype_t wire;         /* between hosts, see above: TUTTI_FLOAT32, TUTTI_BFLOAT16,
                                    TUTTI_FLOAT16, TUTTI_FLOAT8_E4M3; 0: as TUTTI_WIRE. Equal on
                                    all ranks */
-    int reserved_end;           /* 0 */
+    int priority;               /* 0 to 255, see above */
 } tutti_async_options_t;
 
 #define TUTTI_ASYNC_OPTIONS_INIT                                                                   \

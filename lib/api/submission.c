@@ -22,7 +22,7 @@ enum {
 };
 TUTTI__GROWN_VERSION(tutti_async_options_t, postscale, OPTIONS_V0);
 TUTTI__GROWN_VERSION(tutti_async_options_t, timeout_ms, OPTIONS_V1);
-TUTTI__GROWN_VERSION(tutti_async_options_t, reserved_end, OPTIONS_V2);
+TUTTI__GROWN_VERSION(tutti_async_options_t, priority, OPTIONS_V2);
 TUTTI__GROWN_TODAY(tutti_async_options_t, OPTIONS_V2);
 TUTTI__GROWN_VERSION(tutti_call_t, options, CALL_V0);
 TUTTI__GROWN_TODAY(tutti_call_t, CALL_V0);
@@ -39,8 +39,10 @@ static tutti_status_t check_options(const tutti_async_options_t *options)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->%s is %d",
                            options->timeout_ms < 0 ? "timeout_ms" : "callback_info",
                            options->timeout_ms < 0 ? options->timeout_ms : options->callback_info);
-    if (options->reserved_end != 0)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->reserved_end is not 0");
+    if (options->priority < 0 || options->priority > UINT8_MAX)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "options->priority is %d; it is a number from 0 to %d",
+                           options->priority, UINT8_MAX);
     return TUTTI_OK;
 }
 
@@ -62,6 +64,7 @@ static tutti_status_t read_options(const tutti_async_options_t *user, tutti__ent
     entry->callback_arg = options.callback_arg;
     entry->callback_info = options.callback_info;
     entry->timeout_ms = (uint32_t)options.timeout_ms;
+    entry->priority = (uint8_t)options.priority;
     if (options.prescale != 0)
         call->prescale = options.prescale;
     if (options.postscale != 0)

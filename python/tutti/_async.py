@@ -18,7 +18,7 @@ from ._world import Communicator, current
 def allreduce_async(name: Optional[str], array: Any, op: OpLike = "sum", out: Any = None,
                     comm: Optional[Communicator] = None, prescale: float = 1.0,
                     postscale: float = 1.0, timeout: Optional[float] = None,
-                    wire: Optional[str] = None) -> Request:
+                    wire: Optional[str] = None, priority: int = 0) -> Request:
     """Start an allreduce() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
@@ -27,11 +27,12 @@ def allreduce_async(name: Optional[str], array: Any, op: OpLike = "sum", out: An
                 requests raise TimeoutError. None: only a wait has a deadline
     wire        the type in which float32 goes from one host to another: "float32", "bfloat16",
                 "float16" or "float8_e4m3", the same on all ranks. None: as TUTTI_WIRE says
+    priority    0 to 255: calls of a high priority overtake others that wait
     all others  as in allreduce()
     """
     comm = current(comm)
     made = _calls.allreduce(comm, array, op, out)
-    return start(name, made, comm, options(prescale, postscale, timeout, wire))
+    return start(name, made, comm, options(prescale, postscale, timeout, wire, priority))
 
 
 def reduce_async(name: Optional[str], array: Any, op: OpLike = "sum", root: int = 0,

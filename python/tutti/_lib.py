@@ -207,7 +207,7 @@ class AsyncOptions(_Sized):
 
     _fields_ = [("size", c_size_t), ("callback", CALLBACK), ("callback_arg", c_void_p),
                 ("prescale", c_double), ("postscale", c_double), ("callback_info", c_int),
-                ("timeout_ms", c_int), ("wire", c_int), ("reserved_end", c_int)]
+                ("timeout_ms", c_int), ("wire", c_int), ("priority", c_int)]
 
 
 class StatsCount(ctypes.Structure):

@@ -16,6 +16,7 @@ class Call:
 
     kind                 the name of the collective: "allreduce", "broadcast", ...
     name                 the name of the call, as in the asynchronous function of that kind
+    priority             0 to 255: calls of a high priority overtake others that wait
     *args, **kwargs      the parameters of the direct function of that kind, except comm
 
         tutti.Call("allreduce", "weights", grad, op="avg", out=grad)
@@ -24,14 +25,14 @@ class Call:
 
     def __init__(self, kind: str, name: Optional[str] = None, *args: Any,
                  prescale: float = 1.0, postscale: float = 1.0, timeout: Optional[float] = None,
-                 wire: Optional[str] = None, **kwargs: Any) -> None:
+                 wire: Optional[str] = None, priority: int = 0, **kwargs: Any) -> None:
         if kind not in _lib.CALL_KINDS:
             raise ValueError("Call: kind is %r; it must be one of %s"
                              % (kind, ", ".join(_lib.CALL_KINDS)))
         self.kind = kind
         self.name = name
         self._arguments = (args, kwargs)
-        self._options = options(prescale, postscale, timeout, wire)
+        self._options = options(prescale, postscale, timeout, wire, priority)
 
     def prepare(self, comm: Communicator) -> Tuple[Prepared, _lib.Call]:
         """For the package's own use: check the arguments."""
@@ -48,16 +49,18 @@ _WIRES: Dict[Optional[str], int] = {
 
 
 def options(prescale: float, postscale: float, timeout: Optional[float],
-            wire: Optional[str] = None) -> Optional[_lib.AsyncOptions]:
+            wire: Optional[str] = None, priority: int = 0) -> Optional[_lib.AsyncOptions]:
     """The library's options, or None if all are defaults."""
-    if prescale == 1.0 and postscale == 1.0 and timeout is None and wire is None:
+    if prescale == 1.0 and postscale == 1.0 and timeout is None and wire is None and \
+            priority == 0:
         return None
     if wire not in _WIRES:
         raise ValueError("wire is %r; it must be one of %s"
                          % (wire, ", ".join(name for name in _WIRES if name is not None)))
     return _lib.AsyncOptions(prescale=_calls.factor("prescale", prescale),
                              postscale=_calls.factor("postscale", postscale),
-                             timeout_ms=option_ms(timeout), wire=_WIRES[wire])
+                             timeout_ms=option_ms(timeout), wire=_WIRES[wire],
+                             priority=priority)
 
 
 def _encoded(name: Optional[str]) -> Optional[bytes]:

@@ -47,7 +47,7 @@ OFFSET(tutti_async_options_t, postscale, 3 * sizeof(size_t) + 8);
 OFFSET(tutti_async_options_t, callback_info, 3 * sizeof(size_t) + 16);
 OFFSET(tutti_async_options_t, timeout_ms, 3 * sizeof(size_t) + 20);
 OFFSET(tutti_async_options_t, wire, 3 * sizeof(size_t) + 24);
-OFFSET(tutti_async_options_t, reserved_end, 3 * sizeof(size_t) + 28);
+OFFSET(tutti_async_options_t, priority, 3 * sizeof(size_t) + 28);
 
 SIZE(tutti_callback_info_t, 4 * sizeof(size_t));
 OFFSET(tutti_callback_info_t, size, 0);

@@ -171,6 +171,11 @@ static void async_options(void)
     CHECK_OK(START(&newer.known));
     CHECK_OK(tutti_wait(request, -1));
     o.size = sizeof(o);
+    o.priority = -1;
+    CHECK_ERROR(START(&o), TUTTI_ERR_INVALID_ARGUMENT, "options->priority is -1");
+    o.priority = 256;
+    CHECK_ERROR(START(&o), TUTTI_ERR_INVALID_ARGUMENT, "options->priority is 256");
+    o.priority = 255;
     CHECK_OK(START(&o));
     CHECK_OK(tutti_wait(request, -1));
 #undef START

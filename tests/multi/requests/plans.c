@@ -24,6 +24,7 @@ typedef struct {
     int late;    /* the rank that submits it after it has waited for the others; or -1 */
     int wrong;   /* the rank that submits another count; or -1 */
     int grouped; /* in one submission with the next tensor */
+    int urgent;  /* ranks below this one give it a priority */
     int is_gathered;
 } tensor_t;
 
@@ -99,12 +100,16 @@ static tutti_call_t call_of(const program_t *p, const tensor_t *tensor, int t)
 
 static void submit(program_t *p, const tensor_t *tensor, int t, int step)
 {
+    tutti_async_options_t urgent = TUTTI_ASYNC_OPTIONS_INIT;
     tutti_call_t calls[2];
     int n = tensor->grouped ? 2 : 1;
 
+    urgent.priority = 1 + p->self->rank;
     for (int k = 0; k < n; k++) {
         fill(p, &tensor[k], t + k, step);
         calls[k] = call_of(p, &tensor[k], t + k);
+        if (tensor[k].urgent > p->self->rank)
+            calls[k].options = &urgent;
     }
     CHECK_OK(tutti_submit(calls, (size_t)n, p->self->comm, &p->request[t]));
 }
@@ -178,7 +183,7 @@ static void deviate(program_t *p, tensor_t *tensor, int n)
     int t = (int)random_below(&p->common, (unsigned)n);
     int r = (int)random_below(&p->common, (unsigned)p->self->size);
 
-    switch (random_below(&p->common, 7)) {
+    switch (random_below(&p->common, 8)) {
     case 0:
         tensor[t].is_out = 1;
         break;
@@ -200,6 +205,9 @@ static void deviate(program_t *p, tensor_t *tensor, int n)
     case 5:
         tensor[t].is_gathered = 1;
         p->x[t] = p->apart[t];
+        break;
+    case 6:
+        tensor[t].urgent = r + 1;
         break;
     default:
         snprintf(tensor[t].name, sizeof(tensor[t].name), "extra %d",
