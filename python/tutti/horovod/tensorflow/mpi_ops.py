@@ -57,7 +57,8 @@ def _sparse_allreduce(slices: Any, name: Optional[str], op: int, process_set: Pr
         if op == Adasum:
             arrays.check_op(op)
         raise ValueError("an allreduce of IndexedSlices takes op=Average and op=Sum, not %r" % (op,))
-    values, indices = _allgather([slices.values, slices.indices], name, process_set, True)
+    parts = [tf.convert_to_tensor(part) for part in (slices.values, slices.indices)]
+    values, indices = _allgather(parts, name, process_set, True)
     if op == Average:
         values = values / tf.cast(process_set.size(), values.dtype)
     return tf.IndexedSlices(values, indices, slices.dense_shape)

@@ -14,8 +14,8 @@ from ..functions import broadcast_variables
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
-    """Gives model and optimizer of all ranks the values of a rank, before the first batch; after it
-    if the model is not built before. States of random generators stay the rank's own.
+    """Gives model and optimizer of all ranks the values of a rank: before the first batch, or after
+    it if the model is built then. States of random generators stay each rank's own.
 
     root_rank  a rank of the job
     device     not used
@@ -34,8 +34,10 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         broadcast_variables(variables, self.root_rank)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        optimizer = self.model.optimizer
-        if not self._done and self.model.built and (optimizer is None or optimizer.built):
+        if not self._done and self.model.built:
+            optimizer = self.model.optimizer
+            if optimizer is not None and not optimizer.built:
+                optimizer.build(self.model.trainable_variables)
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
