@@ -275,7 +275,7 @@ class Gradients(unittest.TestCase):
             wanted[[0, 1 + r % 3]] += r + 1
         for call in (gradients, tf.function(gradients)):
             sparse, one = call(op=hvd.Sum)
-            self.assertIsInstance(sparse, tf.IndexedSlices) if self.size > 1 else None
+            self.assertIsInstance(sparse, tf.IndexedSlices)
             np.testing.assert_array_equal(tf.convert_to_tensor(sparse), wanted)
             self.assertEqual(one.numpy(), self.size)
             plain, _ = call(op=hvd.Sum, sparse_as_dense=True)

@@ -56,7 +56,8 @@ def _sparse_allreduce(slices: Any, name: Optional[str], op: int, process_set: Pr
     if op not in (Average, Sum):
         if op == Adasum:
             arrays.check_op(op)
-        raise ValueError("an allreduce of IndexedSlices takes op=Average and op=Sum, not %r" % (op,))
+        raise ValueError("an allreduce of IndexedSlices takes op=Average and op=Sum, not %r"
+                         % (op,))
     parts = [tf.convert_to_tensor(part) for part in (slices.values, slices.indices)]
     values, indices = _allgather(parts, name, process_set, True)
     if op == Average:
