@@ -7,8 +7,8 @@
 # usage: cluster.sh [OPTION...] [-- FLAG...]
 #
 #     --places LIST     1,1/2,2: two hosts with one rank each, two with two; with slashes
-#     --rates LIST      none/1gbit: of each host's link, as tc has it; none is as fast as it goes
-#     --delay TIME      from host to host, such as 1ms; none
+#     --rates LIST      none/1gbit: rates of each host's link, in tc's units; none: no limit
+#     --delay TIME      none; from host to host, such as 1ms
 #     --settings LIST   tcp,ucx: Open MPI's own TCP, and UCX over TCP
 #     --sizes MIN:MAX   8:16M
 #     --program NAME    tutti_allreduce; or a path
@@ -83,7 +83,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# flags_of SETTING: of mpirun. Without pml_ucx_tls, UCX is refused where there is no InfiniBand.
+# flags_of SETTING: prints mpirun's flags. Without pml_ucx_tls, Open MPI refuses UCX on a machine
+# without InfiniBand.
 flags_of() {
     case $1 in
     tcp) echo "--mca pml ob1" ;;
@@ -92,7 +93,7 @@ flags_of() {
     esac
 }
 
-# The line that says most of why.
+# why: prints the line of the log that best explains a failure.
 why() {
     for text in "$program: " rror '[a-z]'; do
         grep -m 1 -e "$text" "$work/log" && return
@@ -128,7 +129,7 @@ for pass in $(seq "$passes"); do
     done <"$work/order"
 done
 
-# table NAME: of one cluster, from $work/NAME_SETTING.PASS
+# table NAME: prints the table of one cluster, from $work/NAME_SETTING.PASS
 table() {
     names=
     for setting in $(echo "$settings" | tr , ' '); do

@@ -14,10 +14,10 @@
 #     EXTRA_bench_installed_tutti_x_DEPENDENCIES = $(bench_tutti_x_OBJECTS)
 #     bench_installed_tutti_x_LDFLAGS = $(LIB_LDFLAGS)
 #
-# HAVE_MPI is defined where there is an MPI to compare with, HAVE_UCC where there is a UCC too,
-# HAVE_JANSSON where JSON can be written and read.
+# HAVE_MPI is defined if there is an MPI to compare with, HAVE_UCC if there is also a UCC,
+# HAVE_JANSSON if JSON can be written and read.
 
-# What all of the family are made of.
+# The common code of the programs that measure a collective.
 noinst_LTLIBRARIES += %reldir%/libbench.la
 bench_libbench_la_SOURCES = \
     %reldir%/harness/allreduce.c \
@@ -55,7 +55,7 @@ bench_libbench_la_SOURCES = \
 bench_libbench_la_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
 
 BENCH_CPPFLAGS = -D_GNU_SOURCE -Ibench -I$(top_srcdir)/bench -I$(top_srcdir)/include
-# A device's table and module are the library's own headers.
+# The interfaces of a device's table and module are in internal headers of the library.
 BENCH_DEVICE_CPPFLAGS = -I$(top_srcdir)/lib $(HWLOC_CFLAGS)
 BENCH_LIBS = bench/libbench.la libtutti.la -lm -ldl
 if HAVE_MPI
@@ -71,8 +71,9 @@ BENCH_CPPFLAGS += -DHAVE_JANSSON=1 $(JANSSON_CFLAGS)
 BENCH_LIBS += $(JANSSON_LIBS)
 endif
 
-# The commit that figures belong to; it changes without any source, so it is asked for each time.
-# A tarball inside another project's repository must not take that one's.
+# The commit that is printed with the figures. It can change without a change of a source, so each
+# make asks git. A release archive that lies inside another project's repository must not report
+# that project's commit.
 CLEANFILES += %reldir%/commit.h
 %reldir%/commit.h: bench-commit
 	@$(MKDIR_P) %D%
@@ -90,13 +91,13 @@ $(bench_facts_object): %reldir%/commit.h
 EXTRA_DIST += %reldir%/README.md %reldir%/cluster.sh %reldir%/peers.sh
 EXTRA_DIST += %reldir%/python
 
-# These contain the library's code, since they call what it does not export, and so they are
-# installed as they are.
+# These programs contain the library's code, because they call functions that it does not export.
+# So they are installed without a second link.
 inside_programs =
 
-# Looks at schedules, inside the library.
+# Prints and checks schedules.
 inside_programs += %reldir%/tutti_sched
-bench_tutti_sched_SOURCES = %reldir%/tutti_sched.c %reldir%/schedules/read_text.c %reldir%/schedules/read_text.h
+bench_tutti_sched_SOURCES = %reldir%/tutti_sched.c %reldir%/harness/refuse.h %reldir%/schedules/read_text.c %reldir%/schedules/read_text.h
 bench_tutti_sched_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/bench
 bench_tutti_sched_LDADD = libtutti_all.la
 
@@ -128,18 +129,19 @@ bench_tutti_reduce_scatter_LDADD = $(BENCH_LIBS)
 
 # Calls the reduce room directly, which libtutti.la does not export.
 inside_programs += %reldir%/tutti_kernels
-bench_tutti_kernels_SOURCES = %reldir%/tutti_kernels.c
-bench_tutti_kernels_CPPFLAGS = $(LIB_CPPFLAGS)
+bench_tutti_kernels_SOURCES = %reldir%/tutti_kernels.c %reldir%/harness/refuse.h
+bench_tutti_kernels_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/bench
 bench_tutti_kernels_LDADD = libtutti_all.la
 
 # Calls the exec, coll and xport rooms directly.
 inside_programs += %reldir%/tutti_exec
-bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/schedules/exec_world.c %reldir%/schedules/exec_world.h \
+bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/harness/refuse.h %reldir%/schedules/exec_world.c %reldir%/schedules/exec_world.h \
     %reldir%/schedules/read_text.c %reldir%/schedules/read_text.h
 bench_tutti_exec_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/bench
 bench_tutti_exec_LDADD = libtutti_all.la
 
-# The limit of a link between two hosts. It uses no library, is not installed, and has no page.
+# The limit of a link between two hosts. It does not use the library, is not installed, and has no
+# manual page.
 check_PROGRAMS += %reldir%/raw_stream
 bench_raw_stream_SOURCES = %reldir%/raw_stream.c
 bench_raw_stream_CPPFLAGS = -D_GNU_SOURCE
@@ -179,7 +181,7 @@ bench_tutti_info_SOURCES = \
 bench_tutti_info_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include -I$(top_srcdir)/lib -I$(top_srcdir)/bench
 bench_tutti_info_LDADD = libtutti.la
 
-# Reads dumps, and needs no library.
+# Reads dumps. Does not link the library.
 noinst_PROGRAMS += %reldir%/tutti_report
 bench_tutti_report_SOURCES = \
     %reldir%/report/judge.c \
@@ -192,7 +194,7 @@ bench_tutti_report_SOURCES = \
 bench_tutti_report_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/bench -I$(top_srcdir)/lib -I$(top_srcdir)/include
 bench_tutti_report_LDADD =
 
-# Finds this machine's settings. Where the library reads them is the library's own code.
+# Finds this machine's settings. The code that finds and reads the tuned file is the library's.
 noinst_PROGRAMS += %reldir%/tutti_tune
 bench_tutti_tune_SOURCES = \
     %reldir%/tune/tune.h \
@@ -207,8 +209,8 @@ bench_tutti_tune_SOURCES = \
 bench_tutti_tune_CPPFLAGS = $(BENCH_CPPFLAGS) -I$(top_srcdir)/lib
 bench_tutti_tune_LDADD = $(BENCH_LIBS)
 
-# The programs in bench/ find the library in the build folder. Those that link it and are installed
-# are linked again, of the same objects, to find the installed library.
+# The programs in bench/ find the library in the build folder. The installed programs that link the
+# library are linked once more, from the same objects, so that they find the installed library.
 if TOOLS
 bin_PROGRAMS += $(inside_programs) \
     %reldir%/installed/tutti_allgather \

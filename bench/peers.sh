@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Tutti next to Open MPI, MPICH and UCC under each of their settings: how many times Tutti's time
-# do they take, and which comes nearest? Start it in the build folder, where bench/ has the
-# programs.
+# Compares Tutti with Open MPI, MPICH and UCC under each of their settings. Prints the quotient of
+# their time and Tutti's, and which setting is the fastest. Start it in the build folder, where
+# bench/ has the programs.
 #
 # usage: peers.sh [OPTION...] [-- FLAG...]
 #
 #     -n RANKS          2
-#     --settings LIST   with commas; a+b is both at once; all that there are
+#     --settings LIST   all; separated by commas, a+b is both at once
 #     --sizes MIN:MAX   8:64M
 #     --program NAME    tutti_allreduce; or a path
 #     --mpich DIR       a build folder with MPICH: its settings too, as mpich and mpich-...
@@ -105,7 +105,7 @@ trap 'exit 1' INT TERM
 
 collective=$(echo "${program##*/}" | sed 's/^tutti_//')
 
-# What chooses among Open MPI's algorithms of the collective that this program measures.
+# Open MPI's parameter that chooses the algorithm of the measured collective.
 case $collective in
 allreduce_async) parameter=coll_libnbc_iallreduce_algorithm ;;
 broadcast) parameter=coll_tuned_bcast_algorithm ;;
@@ -116,8 +116,8 @@ case $parameter in
 coll_tuned_*) dynamic="--mca coll_tuned_use_dynamic_rules 1 " ;;
 esac
 
-# "NUMBER:NAME" of each. The library is asked, since they differ from version to version; 0 is its
-# own choice.
+# "NUMBER:NAME" of each algorithm. ompi_info lists them, because they differ between versions. 0 is
+# Open MPI's own choice.
 info=ompi_info
 case ${mpirun%% *} in
 */*) info=${mpirun%% *} && info=${info%/*}/ompi_info ;;
@@ -130,7 +130,7 @@ if [ $kind = openmpi ]; then
         echo "# Left out: the algorithms: $info does not tell those of $parameter" >"$work/out"
 fi
 
-# UCC and MPICH cannot be asked: these stand in UCC 1.3 and in MPICH 4.0.
+# UCC and MPICH have no program that lists their algorithms. These are in UCC 1.3 and MPICH 4.0.
 ucc=
 mpichs="default ucx-cma glibc"
 case $collective in
@@ -152,7 +152,7 @@ esac
 offered="$offered $ucc"
 [ -z "$mpich" ] || offered="$offered $(echo " $mpichs" | sed 's/ / mpich-/g; s/-default//')"
 
-# with VARIABLE VALUE: for the launcher of $of.
+# with VARIABLE VALUE: prints the flag that sets a variable, for the launcher of $of.
 with() {
     case $of in
     openmpi) echo "-x $1=$2" ;;
@@ -160,7 +160,7 @@ with() {
     esac
 }
 
-# flags_of PART: of the launcher of $of.
+# flags_of PART: prints the flags for a part of a setting, for the launcher of $of.
 flags_of() {
     case $of:$1 in
     *:default) ;;
@@ -171,18 +171,18 @@ flags_of() {
     *:ucc-*)
         echo "$(with UCX_TLS self,posix,cma) $(with UCC_TL_UCP_TUNE "$collective:@${1#ucc-}:inf")"
         ;;
-    # Without pml_ucx_tls, UCX is refused where there is no InfiniBand.
+    # Without pml_ucx_tls, Open MPI refuses UCX on a machine without InfiniBand.
     openmpi:ucx-cma) echo "--mca pml ucx --mca pml_ucx_tls any $(with UCX_TLS self,posix,cma)" ;;
     openmpi:ucx-posix) echo "--mca pml ucx --mca pml_ucx_tls any $(with UCX_TLS self,posix)" ;;
     openmpi:yield) echo "--mca mpi_yield_when_idle 1" ;;
     openmpi:*) echo "$dynamic--mca $parameter $(echo "$algorithms" | sed -n "s/:$1\$//p")" ;;
-    # Its own shared memory has no copies from process to process.
+    # MPICH's own shared memory cannot copy directly from process to process.
     mpich:ucx-cma) echo "$(with MPIR_CVAR_NOLOCAL 1) $(with UCX_TLS self,posix,cma)" ;;
     mpich:*) with MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM "$1" ;;
     esac
 }
 
-# Is it one of --mpich?
+# elsewhere PART: is this a setting of --mpich?
 elsewhere() {
     [ -n "$mpich" ] || return
     case $1 in
@@ -191,7 +191,7 @@ elsewhere() {
     esac
 }
 
-# command_of SETTING, whose parts are known.
+# command_of SETTING: prints the command of a setting whose parts are valid.
 command_of() {
     if elsewhere "$1"; then
         of=mpich
@@ -242,8 +242,8 @@ if [ -n "$list" ]; then
     exit
 fi
 
-# run SETTING PASS FLAG...: writes $work/SETTING.PASS. Fails if the setting did not run, or not as
-# it says: without a transport that it asks for, UCX takes another.
+# run SETTING PASS FLAG...: writes $work/SETTING.PASS. Fails if the setting did not run, or ran with
+# another transport: UCX replaces a transport that it does not have.
 run() {
     setting=$1
     pass=$2
@@ -253,7 +253,7 @@ run() {
         ! grep -q 'is not available' "$work/log"
 }
 
-# The line that says most of why.
+# why: prints the line of the log that best explains a failure.
 why() {
     for text in 'is not available' 'MPI_ERR_[A-Z_]*:' 'cannot be' 'was not found' '--peer' 'rror' \
         '[a-z]'; do

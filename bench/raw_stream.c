@@ -4,8 +4,8 @@
  *
  * An allreduce of n bytes over two ranks sends n bytes each way, whatever its algorithm. This
  * program moves the same bytes between two processes and does nothing else: one thread each, which
- * writes and reads without blocking until all bytes have left and arrived. So its time is the least
- * that a library with one connection and one thread can reach, plus the time to add.
+ * writes and reads without blocking until all bytes have left and arrived. A library with one
+ * connection and one thread cannot be faster than this time plus the time of the additions.
  *
  *     tests/hosts/cluster.sh run --pin --hosts 2 --launcher env bench/raw_stream -m 256K:16M
  *
@@ -69,7 +69,7 @@ static int try_connect(const struct addrinfo *to)
     return -1;
 }
 
-/* The listener may not be there yet. */
+/* Repeats the attempt, because rank 0 may not listen yet. */
 static int connect_to(const char *host, const char *port)
 {
     const struct addrinfo want = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };

@@ -9,6 +9,7 @@
  *
  * Needs neither ranks nor MPI: it calls the rooms directly, so it links libtutti_all.la.
  */
+#include "harness/refuse.h"
 #include "schedules/exec_world.h"
 #include "schedules/read_text.h"
 
@@ -17,7 +18,6 @@
 #include "coll/files.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,7 +211,7 @@ static double block(timer_t_ *timer, world_t *w, void (*what)(world_t *w))
             what(w);
         calls += more;
         end = now_ns();
-        /* Double the calls: so the clock is read rarely, and the block is not much too long. */
+        /* Double the number of calls: the clock is read rarely, and the block is not too long. */
         more = calls;
     } while ((end - begin) * 2 < timer->block_ns);
     timer->count = (instructions(timer->counter) - counted) / (double)calls;
@@ -321,7 +321,7 @@ static void run_one(const item_t *item, uint32_t n, const options_t *options)
 
 /* ---- building ---- */
 
-/* The slowest of a few ranks. */
+/* The time to build a schedule: of the slowest of a few ranks. */
 static double build_ns(const source_t *source, const host_t *host, uint32_t *ret_ops)
 {
     const tutti__algorithm_t *algorithm = source->algorithm;
@@ -594,9 +594,9 @@ static void parse_one(options_t *options, int flag)
     case 'v':
         say_version("tutti_exec of Tutti ", "\n");
         exit(0);
-    default:
-        fputs(usage, flag == 'h' ? stdout : stderr);
-        exit(flag == 'h' ? 0 : 2);
+    default: /* -h */
+        fputs(usage, stdout);
+        exit(0);
     }
 }
 
@@ -614,10 +614,14 @@ static void parse(options_t *options, int argc, char **argv)
                             .world = { 1, conf.shared.chunk_bytes, (uint32_t)conf.shared.credits },
                             .rounds = 21,
                             .block_us = 2000 };
-    while ((flag = getopt_long(argc, argv, "a:p:t:k:r:b:hv", long_options, NULL)) != -1)
+    opterr = 0;
+    while ((flag = getopt_long(argc, argv, ":a:p:t:k:r:b:hv", long_options, NULL)) != -1) {
+        if (flag == '?' || flag == ':')
+            bench_refuse_option("tutti_exec", flag, argv, long_options);
         parse_one(options, flag);
+    }
     if (optind < argc)
-        refuse("an argument", argv[optind], "an option, see --help");
+        bench_refuse_argument("tutti_exec", argv[optind]);
     ranks_were_said = options->nranks > 0;
     if (options->nitems == 0)
         each_word(options, some, add_algorithm);

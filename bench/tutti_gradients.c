@@ -221,7 +221,7 @@ static int measure_all(main_t *run)
     return ok;
 }
 
-/* On rank 0, before MPI has ended, because it needs MPI's version. */
+/* On rank 0, before MPI has ended, because this function needs MPI's version. */
 static int end_output(main_t *run)
 {
     int ok = 1;

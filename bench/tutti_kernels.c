@@ -10,11 +10,12 @@
  */
 #include <tutti/tutti.h>
 
+#include "harness/refuse.h"
+
 #include "base/names.h"
 #include "reduce/reduce.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,7 +215,8 @@ static void parse(int argc, char **argv, options_t *options)
     for (size_t i = 0; i < MAX_ISAS; i++)
         if (tutti__reduce_force(all_isas[i]))
             options->isas[options->nisas++] = all_isas[i];
-    while ((option = getopt_long(argc, argv, "T:o:I:m:k:lr:b:S:hv", long_options, NULL)) != -1)
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":T:o:I:m:k:lr:b:S:hv", long_options, NULL)) != -1)
         switch (option) {
         case 'T':
             choose("-T", optarg, options->dtypes, DTYPES, dtype_name);
@@ -253,13 +255,14 @@ static void parse(int argc, char **argv, options_t *options)
             fputs(usage, stdout);
             exit(0);
         case 'v':
-            printf("tutti_kernels of Tutti %x\n", tutti_version());
+            printf("tutti_kernels of Tutti %u.%u.%u\n", tutti_version() >> 16,
+                   tutti_version() >> 8 & 255, tutti_version() & 255);
             exit(0);
         default:
-            exit(2); /* getopt has printed the error */
+            bench_refuse_option("tutti_kernels", option, argv, long_options);
         }
     if (optind < argc)
-        refuse("argument", argv[optind]);
+        bench_refuse_argument("tutti_kernels", argv[optind]);
 }
 
 /* ---- measuring ---- */

@@ -14,9 +14,9 @@
  * all contestants have one block, in a random order; ratios are computed in each round.
  */
 #include "harness/device.h"
+#include "harness/refuse.h"
 #include "gradients/gradients.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -160,7 +160,7 @@ static void take(int letter, char **argv, options_t *options)
         fputs(usage, stdout);
         exit(0);
     default:
-        refuse(argv[optind - 1]);
+        bench_refuse_option("tutti_pack", letter, argv, long_options);
     }
 }
 
@@ -178,10 +178,10 @@ static options_t parse(int argc, char **argv)
     int letter;
 
     opterr = 0;
-    while ((letter = getopt_long(argc, argv, "+d:T:i:ch", long_options, NULL)) != -1)
+    while ((letter = getopt_long(argc, argv, "+:d:T:i:ch", long_options, NULL)) != -1)
         take(letter, argv, &options);
     if (optind < argc)
-        refuse(argv[optind]);
+        bench_refuse_argument("tutti_pack", argv[optind]);
     if (options.spoil && !options.validate)
         refuse("--spoil without -c");
     if (options.fusion_bytes < options.type->bytes)

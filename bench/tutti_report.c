@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Explains why a job hangs or has failed: reads the dumps of the flight recorders of all ranks, and
- * says in a paragraph which rank is the culprit, what the other ranks wait for, and what the
+ * reports in a paragraph which rank is the culprit, what the other ranks wait for, and what the
  * culprit does instead.
  *
- * It needs no library: a dump is text, which lib/record/dump.c describes.
+ * It does not link the library: a dump is text, which lib/record/dump.c describes.
  */
+#include "harness/refuse.h"
 #include "report/report.h"
 
-#include <getopt.h>
 #include <string.h>
 
 enum {
@@ -62,13 +62,14 @@ int main(int argc, char **argv)
     const char *trace = NULL;
     int json = 0, status = 0, option;
 
-    while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1) {
         if (option == 'h') {
             fputs(usage, stdout);
             return 0;
         }
         if (option != OPT_JSON && option != OPT_TRACE)
-            return 2;
+            bench_refuse_option("tutti_report", option, argv, long_options);
         if (option == OPT_TRACE)
             trace = optarg;
         else

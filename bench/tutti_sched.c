@@ -7,16 +7,16 @@
  *      tutti_sched check mine.txt allreduce -n 4
  *
  * No schedule runs, and no other rank is needed: algorithms are pure functions, and the checker
- * simulates all ranks symbolically. lib/sched/text.c has the grammar of the text. Not installed,
- * because it uses the library's inside.
+ * simulates all ranks symbolically. lib/sched/text.c has the grammar of the text. The program
+ * contains the library's code, because it calls functions that the library does not export.
  */
+#include "harness/refuse.h"
 #include "schedules/read_text.h"
 
 #include "coll/files.h"
 #include "coll/prove.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -354,7 +354,8 @@ int main(int argc, char **argv)
     static job_t job;
     int option;
 
-    while ((option = getopt_long(argc, argv, "n:lh", long_options, NULL)) != -1) {
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":n:lh", long_options, NULL)) != -1) {
         if (option == 'h' || option == 'l') {
             if (option == 'h')
                 fputs(usage, stdout);
@@ -362,10 +363,8 @@ int main(int argc, char **argv)
                 list();
             return 0;
         }
-        if (option == '?') {
-            fputs(usage, stderr);
-            return 2;
-        }
+        if (option == '?' || option == ':')
+            bench_refuse_option("tutti_sched", option, argv, long_options);
         if (!take_option(&job, option, optarg))
             return 2;
     }

@@ -316,7 +316,7 @@ static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error
 {
     const bool trained = train_run(trainer, error);
 
-    /* another rank may have received the signal, or gnuplot, which has failed because of it */
+    /* the error may be that another rank was interrupted, or that the signal has ended gnuplot */
     if (!trained &&
         (train_interrupt_signal() != 0 || strcmp(error->text, TRAIN_INTERRUPTED) == 0)) {
         report_interrupt(trainer);

@@ -26,11 +26,13 @@ noinst_PROGRAMS += %reldir%/example_train
 endif
 endif
 
-# The loops between the matrix products want the vectoriser, as the library's kernels do. Without the
-# last two, GCC would keep scalar what could set errno or raise a trap; no result changes.
+# The loops between the matrix products need the vectoriser, like the library's kernels. Without the
+# last two flags, GCC does not vectorise operations that could set errno or raise a trap. The flags
+# change no result.
 TRAIN_CFLAGS = $(TUTTI_KERNEL_CFLAGS) -fno-math-errno -fno-trapping-math
 
-# All but the device. train_parallel.c is compiled with TRAIN_NO_TUTTI_CUDA for a test.
+# All sources but train_cuda.c. Tests link the first list with a device on the host, and compile
+# it with TRAIN_NO_TUTTI_CUDA.
 train_own_sources = \
     %reldir%/example_train.c \
     %reldir%/train_parallel.c %reldir%/train_parallel.h
@@ -57,8 +59,8 @@ train_shared_sources = \
 %canon_reldir%_example_train_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
 %canon_reldir%_example_train_LDADD = libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm -ldl
 
-# The kernels: code for all architectures in one file, and that an array of bytes in a C source,
-# aligned as the driver wants it. Without nvcc there is no --device cuda.
+# The kernels: nvcc compiles them for all architectures into one file. The file becomes an array of
+# bytes in a C source, aligned as the driver requires. Without nvcc there is no --device cuda.
 train_kernels_sources = %reldir%/train_kernels.cu %reldir%/train_kernels.inc
 train_nvccflags = -O3 -std=c++17 -fmad=false -Xfatbin -compress-all
 

@@ -141,13 +141,15 @@ static int write_parts(FILE *file, const train_checkpoint_t *checkpoint)
     }
     fwrite(&sum, sizeof(sum), 1, file);
 
-    /* on the disk before the rename, or a power failure could leave an empty file of that name */
+    /* the data must be on the disk before the rename: otherwise a power failure could leave an
+       empty file under the final name */
     if (fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0)
         return errno != 0 ? errno : EIO;
     return 0;
 }
 
-/* Write a rename to the disk. On file systems that cannot do this, there is no more safety. */
+/* Write a rename to the disk. On a file system that cannot do this, the rename is not safe from a
+   power failure. */
 static int sync_folder(const char *path)
 {
     char folder[PATH_BYTES] = ".";

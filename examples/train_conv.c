@@ -15,8 +15,8 @@
  * Unfolding makes nine numbers of one. So the processor unfolds a group of a few images at a time,
  * whose columns stay in the cache until the matrix product has read them. For the backward pass,
  * only the pooled output is kept, and one byte per number: which of the four pixels was the
- * largest. The backward pass unfolds again instead of keeping 141 KB of columns per image. Only if
- * all images are one group, as on a GPU, are the columns still there.
+ * largest. The backward pass unfolds again instead of keeping 141 KB of columns per image. If all
+ * images are one group, as on a GPU, the columns still exist, and are not computed again.
  *
  * Pooling before bias and ReLU gives the same numbers as after them, with a quarter of the work. If
  * the number of rows or columns is odd, pooling ignores the last.

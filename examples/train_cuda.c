@@ -194,7 +194,7 @@ static bool sync(train_device_t *device, train_error_t *error)
                          "cudaStreamSynchronize", error);
 }
 
-/* The source is not pinned, so on return CUDA has copied it, at least within the host. */
+/* The source is not pinned, so on return CUDA has copied it, at least into memory of its own. */
 static bool put(train_device_t *device, void *memory, const void *from, size_t bytes,
                 train_error_t *error)
 {
@@ -230,8 +230,8 @@ static bool launch(train_device_t *device, unsigned kernel, const void *args, ui
                         "cuLaunchKernel", error);
 }
 
-/* cuBLAS stores matrices by columns, the trainer by rows: so it sees them transposed: c' = b'
-   a'. */
+/* cuBLAS stores matrices by columns, the trainer by rows. So a matrix of the trainer is its
+   transpose for cuBLAS, which computes c' = b' a'. */
 static bool product(train_device_t *device, train_precision_t precision, const train_product_t *p,
                     train_error_t *error)
 {

@@ -293,8 +293,8 @@ void train_options_print_help(FILE *out)
             "FILE with\nother content is never overwritten.\n\n"
             "--device cuda uses the GPU with the rank's number on its host, modulo the number "
             "of GPUs.\nWith fp16 the loss is multiplied by a scale, 65536 at first. If the "
-            "gradients of a step\noverflow, the step is skipped and the scale halved; after "
-            "1000 steps without overflow, it is\ndoubled.\n");
+            "gradients of a step\noverflow, the step is skipped, and the scale is halved, except "
+            "after the first overflow. After\n1000 steps without overflow the scale is doubled.\n");
 }
 
 void train_options_value(const train_options_t *options, const char *name, char *ret_text,

@@ -7,8 +7,8 @@
  *          +---- unique id ------+             and calls tutti_init
  *
  * The id contains the ranks' meeting point and a secret. Here it is sent through a pipe; a file or
- * a socket serves as well. All ranks must be on this machine: between machines Tutti needs MPI, and
- * without it tutti_init refuses ranks of another machine.
+ * a socket serves as well. This program starts all ranks on one machine. Ranks on several machines
+ * can meet in the same way; between them Tutti then needs UCX (docs/hosts.md).
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 EXTRA_DIST += %reldir%/pyproject.toml %reldir%/tutti_build.py %reldir%/tutti
 
-# Whole folders are copied, with what Python and the tests have left there.
+# EXTRA_DIST copies whole folders. This removes the files that Python and the tests have left there.
 dist-hook: dist-python
 dist-python:
 	cd "$(distdir)" && find python tests/python \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The build backend (PEP 517, PEP 660) of the package: called by pip, needs no other package.
 
-`pip install ./python` makes a wheel of the Python files; libtutti is then looked for on the machine
-that uses it. `pip install ./python --config-settings build-library=1` also builds the library of
+`pip install ./python` makes a wheel of the Python files only; the package then uses a libtutti that
+is installed. `pip install ./python --config-settings build-library=1` also builds the library of
 the source tree that python/ is in, and puts it into the wheel: tutti/lib/libtutti.so.0, and its
 modules in tutti/lib/tutti/.
 

@@ -6,9 +6,9 @@
 # Tests on a real device have twice the limit, since they start CUDA and NCCL again and again, which
 # takes seconds, and run one at a time.
 #
-# At most twice as many tests run at a time as there are processors, however many `make -j` starts:
-# for TEST_SECONDS's sake not all at once. Those in TEST_WAITS do not count: they mostly sleep, so the
-# processors are free for the others. Waiting for a place does not count as time.
+# At most twice as many tests run at a time as there are processors, even if `make -j` starts more:
+# otherwise tests would exceed TEST_SECONDS. Tests in TEST_WAITS do not count, because they mostly
+# sleep. The time limit begins when the test has a place.
 set -u
 
 seconds=300

@@ -2,7 +2,8 @@
 #
 # For test scripts, what long.h is for programs; sourced by them.
 
-# is_long WHAT: is the test to run whole? If not, says that WHAT is left out. A test asks once.
+# is_long WHAT: must the test run in its long form? If not, prints that WHAT is left out. A test
+# calls it once.
 is_long()
 {
     [ -n "${TUTTI_TEST_LONG:-}" ] && return

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs the tests, on a fresh Debian 12 too: installs what is missing, builds below build/, and tests.
+# Installs missing packages (Debian 12), builds below build/, and runs the tests.
 #
-#            by default, about ten minutes      with --long, over an hour: before an issue is resolved
+#            by default, about ten minutes      with --long, over an hour: before a change is merged
 #     check  GCC, warnings are errors:          the same, all tests long
 #            all tests, quick
 #     asan   AddressSanitizer, Undefined-       all tests, long
@@ -18,12 +18,12 @@
 # usage: tests/run.sh [--long] [BUILD...]. tests/local.mk says what quick and long are, and lists
 # asan_quick and tsan_quick.
 #
-# Where there is a GPU, and nvcc to build the CUDA module with, check and `--long asan` have it in
-# their tests, too: tests/gpu.
+# If there is a GPU, and nvcc to build the CUDA module, check and `--long asan` also run the tests
+# for a GPU (tests/gpu).
 #
 # The last line counts the tests of all builds; before it are the names of those that were skipped,
-# the ten that took longest, and the time of each build. TUTTI_PACKAGES=as-is installs nothing;
-# TUTTI_TEST_GPU=required makes failures of tests for a GPU that find none, or no NCCL.
+# the ten that took longest, and the time of each build. With TUTTI_PACKAGES=as-is it installs
+# nothing. With TUTTI_TEST_GPU=required, the tests for a GPU fail if there is no GPU or no NCCL.
 set -u
 
 top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
@@ -45,8 +45,12 @@ for argument; do
         default="check clang asan tsan dist install debian python"
         ;;
     check | clang | asan | tsan | dist | install | debian | python) builds="$builds $argument" ;;
-    *)
+    -h | --help)
         sed -n '4,/^set/s/^#$\|^# //p' "$0"
+        exit 0
+        ;;
+    *)
+        echo "run.sh: $argument: unknown argument; see --help" >&2
         exit 2
         ;;
     esac

@@ -14,7 +14,7 @@
  * transformer have the same number of tokens). Computations without parameters, such as attention
  * scores, are ignored. An embedding has cost 0: its gradient is a sum of rows.
  *
- * "1000x1K" is a model, too: 1000 tensors of 1 KiB and of the same cost.
+ * "1000x1K" is also a model: 1000 tensors of 1 KiB, all of the same cost.
  */
 #include "gradients/gradients.h"
 
@@ -33,7 +33,7 @@ const char *gradients_model(size_t index)
     return index < GRADIENTS_MODELS ? models[index] : NULL;
 }
 
-/* `ready` is the cost of its own layer until finish(). */
+/* Until finish(), `ready` holds the cost of the gradient's own layer. */
 static void add(gradients_t *list, size_t count, double positions, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -154,8 +154,9 @@ static void list_gpt2(gradients_t *list)
         add_dense(list, 4 * width, width, layer, i, "mlp.c_proj");
     }
     add(list, width, 1.0, "transformer.ln_f.weight");
-    /* The backward pass begins with the head, a product with all of wte. The gradient of wte is
-       ready only at the very end, when the embedding's part has been added. */
+    /* The backward pass begins with the head, a product with the whole token embedding (wte). The
+       gradient of wte is complete at the end of the pass, when the embedding's own part has been
+       added. */
     add(list, width, 1.0 + (double)words, "transformer.ln_f.bias");
 }
 

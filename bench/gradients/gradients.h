@@ -111,7 +111,7 @@ typedef struct {
     void (*open)(gradients_run_t *run);  /* before its first iteration; all ranks */
     void (*close)(gradients_run_t *run); /* all ranks */
     void (*ready)(gradients_run_t *run); /* before each iteration and its barrier; not timed */
-    int is_tutti;                        /* no peer */
+    int is_tutti;                        /* not a peer */
     int is_usual;                        /* runs without --peer */
     int takes_any_order;                 /* the ranks' orders of submission may differ */
     int calls_from_thread;               /* needs MPI_THREAD_SERIALIZED */
@@ -157,16 +157,17 @@ int gradients_nccl_fused(const gradients_run_t *run, uint64_t start_ns);
 /* gradients_measure.c. All ranks; free with bench_row_free. */
 bench_row_t gradients_measure(bench_t *bench, const gradients_options_t *options,
                               const char *model);
-/* One iteration. _ready: its order, what is not timed, and a barrier. Ends the job on an error. */
+/* One iteration. _order: makes the order of submission. _ready: the untimed preparation, and a
+   barrier. _run: makes the step, and ends the job on an error. */
 void gradients_order(gradients_run_t *run, int who);
 void gradients_ready(gradients_run_t *run, int who);
 void gradients_run(gradients_run_t *run, int who, uint64_t start_ns);
 
-/* gradients_check.c: untimed iterations. 1 if all gradients of all ranks are right; if all ranks
-   have the same bits in several orders of submission. */
+/* gradients_check.c: untimed iterations. _right: 1 if all gradients of all ranks are right. _same:
+   1 if all ranks have the same bits in several orders of submission. */
 int gradients_right(gradients_run_t *run, int who);
 int gradients_same(gradients_run_t *run, int who);
-/* From now on all gradients are 0. */
+/* Set all gradients to 0. */
 void gradients_clear(gradients_run_t *run);
 
 #endif

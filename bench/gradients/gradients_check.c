@@ -49,8 +49,9 @@ static void spoil(const gradients_run_t *run)
         run->mirror[last] ^= 0x40;
 }
 
-/* The sum of which this is the average. Sums are whole numbers; an average is rounded twice: the
-   factor, and the product. Anything further away is wrong, and stays as it is. */
+/* The sum from which `average` was computed. Sums are whole numbers. An average is rounded twice:
+   in the factor, and in the product. If a sum differs more than that from a whole number, it is
+   wrong, and is returned unrounded. */
 static double sum_of(double average, int ranks, double rounding)
 {
     double sum = average * ranks;
@@ -131,8 +132,8 @@ static uint64_t hash_all(const gradients_run_t *run)
     return hash;
 }
 
-/* The data's sums need rounding. The orders also differ between ranks, if the contestant allows
-   it. */
+/* Uses data whose sums need rounding. The orders of submission also differ between ranks, if the
+   contestant allows it. */
 int gradients_same(gradients_run_t *run, int who)
 {
     const bench_world_t *world = &run->bench->world;

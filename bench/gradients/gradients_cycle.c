@@ -9,15 +9,16 @@
  *          fuse                pack agreed tensors, MPI_Allreduce (SUM) in place, scale and unpack
  *          mark as done        wake the program's thread when no tensor is left
  *
- * It is faster than the original: a tensor is its bit, without a name to look up and without a lock
- * or an object per tensor; scaling and unpacking are one pass; a tensor that is alone in a filling
- * is not copied; the thread's timer slack is 1 ns.
+ * It is faster than the original: a tensor is one bit, so there is no name to look up, and no lock
+ * or object per tensor; scaling and unpacking are one pass; a tensor that is alone in the fusion
+ * buffer is not copied; the thread's timer slack is 1 ns.
  *
  * The original's loop never stops. Here the thread is parked outside this contestant's iterations,
- * so that it does not disturb the others, and one thread at a time calls MPI: the program's thread
- * before it submits and after all tensors are done, which is the same moment in the cycles of all
- * ranks. A program submits at any time of the cycle. So each iteration draws the time at which the
- * thread's next cycle begins, the same on all ranks.
+ * so that it does not disturb the other contestants. Only one thread at a time calls MPI: the
+ * program's thread before it submits and after all tensors are done, otherwise the cycle's thread.
+ * All ranks have all tensors done in the same cycle. A real program submits at any time of a cycle.
+ * So each iteration draws the time at which the thread's next cycle begins; all ranks draw the same
+ * time.
  */
 #include "gradients/gradients.h"
 #include "harness/peers.h"
@@ -42,7 +43,7 @@ struct gradients_cycle {
     size_t words; /* of a bit vector */
     pthread_t thread;
 
-    pthread_mutex_t lock; /* of the next five */
+    pthread_mutex_t lock; /* protects the next five fields */
     pthread_cond_t wake, done;
     uint64_t next_ns; /* begin of the next cycle; the thread's own while it is armed */
     int is_armed;     /* the thread's cycles run */
@@ -53,10 +54,10 @@ struct gradients_cycle {
     /* Tensors of this iteration that are not done. Release pairs with the acquire in wait_spin. */
     atomic_size_t left;
 
-    /* The thread's. */
+    /* Only the cycle's thread uses these. */
     uint64_t *mine;   /* [words] collected, and not agreed yet */
     uint64_t *agreed; /* [words] in this cycle */
-    int *list;        /* [tensors] the same as numbers */
+    int *list;        /* [tensors] the numbers of the tensors in `agreed` */
 };
 
 static const gradient_t *tensor(const gradients_cycle_t *c, size_t i)
@@ -104,7 +105,7 @@ static void reduce(const gradients_cycle_t *c, void *data, size_t bytes)
         bench_stop(&c->run->bench->world);
 }
 
-/* Agreed tensors [from, to) fit into the fusion buffer together. */
+/* Reduces the agreed tensors [from, to), which fit into the fusion buffer together. */
 static void reduce_filling(const gradients_cycle_t *c, size_t from, size_t to)
 {
     char *at = c->run->fusion;
@@ -189,7 +190,8 @@ static uint64_t sleep_until(uint64_t next_ns)
     return bench_now_ns();
 }
 
-/* Returns when an iteration is about to begin, with the begin of its next cycle; 0: the end. */
+/* Waits until an iteration is about to begin. Returns the begin of the next cycle; 0: the thread
+   must end. */
 static uint64_t park(gradients_cycle_t *c)
 {
     uint64_t next_ns;
@@ -207,13 +209,13 @@ static void *work(void *arg)
     gradients_cycle_t *c = arg;
     uint64_t next_ns;
 
-    prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul); /* the default, 50 us, would be late by so much */
+    prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul); /* by default a sleep may end 50 us late */
     while ((next_ns = park(c)) != 0) {
         size_t left = c->run->gradients.n;
 
         while (left > 0) {
             next_ns = sleep_until(next_ns) + c->run->options->cycle_ns;
-            /* Before that the program's thread may be in the harness's barrier. */
+            /* Before has_begun is set, the program's thread may call MPI: the harness's barrier. */
             if (atomic_load_explicit(&c->has_begun, memory_order_acquire))
                 left = one_cycle(c, left);
         }
@@ -255,7 +257,7 @@ int gradients_cycle(const gradients_run_t *run, uint64_t start_ns)
     return 0;
 }
 
-/* The phase of the cycle is the same on all ranks, since their draws are. */
+/* All ranks draw the same phase of the cycle. */
 void gradients_cycle_ready(gradients_run_t *run)
 {
     gradients_cycle_t *c = run->cycle;

@@ -203,7 +203,7 @@ static void take_align(bench_options_t *common)
             optarg);
 }
 
-/* Flags that other programs do not have. 0: it is none of them. */
+/* Takes a flag with a value that other programs do not have. Returns 0 for other flags. */
 static int take_own(int letter, gradients_options_t *options, bench_options_t *common)
 {
     const uint64_t many = UINT64_C(1) << 20;
@@ -247,7 +247,7 @@ static int take_own(int letter, gradients_options_t *options, bench_options_t *c
     }
 }
 
-/* 0: it has a value, or is not known. */
+/* Takes a flag without a value. Returns 0 for other flags. */
 static int take_switch(int letter, gradients_options_t *options, bench_options_t *common)
 {
     const struct {

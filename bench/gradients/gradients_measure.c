@@ -25,7 +25,8 @@ void gradients_run(gradients_run_t *run, int who, uint64_t start_ns)
     bench_stop(&run->bench->world);
 }
 
-/* That of the backward pass; with --random a new one of this rank, if the contestant allows it. */
+/* The order of the backward pass; with --random a new random order of this rank, if the contestant
+   allows it. */
 void gradients_order(gradients_run_t *run, int who)
 {
     if (run->options->random && gradients_way(run->bench->contestants[who])->takes_any_order) {
@@ -71,7 +72,7 @@ static void time_block(gradients_run_t *run, int who, const bench_trip_t *trip, 
         ret_us[i] = time_one(run, who);
 }
 
-/* All rounds. Sums in place of other data than zeros would overflow. */
+/* All rounds. The data are zeros, because repeated sums in place of other data would overflow. */
 static void time_rounds(gradients_run_t *run, bench_trip_t *trip)
 {
     bench_t *bench = run->bench;
@@ -106,7 +107,7 @@ static void measure(gradients_run_t *run, bench_trip_t *trip)
     }
 }
 
-/* Open all contestants, in the order of the list. The reverse of it closes them. */
+/* Open all contestants in the order of the list. They are closed in the reverse order. */
 static void open_contestants(gradients_run_t *run)
 {
     for (int who = 0; who < run->bench->count; who++) {

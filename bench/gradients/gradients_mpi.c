@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The peers that call MPI from the program's thread: an allreduce for each gradient, or a fusion
- * buffer that is packed by hand. Their order is the same on all ranks.
+ * buffer that is packed by hand. The order of the gradients is the same on all ranks.
  */
 #include "gradients/gradients.h"
 #include "harness/peers.h"
@@ -21,8 +21,8 @@ int gradients_mpi_sum(const gradients_run_t *run, void *data, size_t bytes)
     return -1;
 }
 
-/* Compilers do not make vector instructions of a plain loop at -O2. Gradients may begin at any byte
-   (--align), hence memcpy. */
+/* Vectors are written out, because compilers do not vectorise a plain loop at -O2. memcpy loads and
+   stores them, because gradients may begin at any byte (--align). */
 #define SCALE(type, lanes)                                                                         \
     do {                                                                                           \
         typedef type wide_t __attribute__((vector_size(lanes * sizeof(type))));                    \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tutti-start: a persistent request for each gradient, made once. An iteration starts all of them
- * by one call. The names are those of `tutti`, so both contestants are the same to the engine's
- * agreement.
+ * by one call. The tensors have the same names as those of the contestant `tutti`, so the engine's
+ * agreement treats both contestants alike.
  */
 #include "gradients/gradients.h"
 

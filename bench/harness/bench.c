@@ -111,7 +111,7 @@ static int wants_mpi(const bench_t *bench)
     return has_peer(bench, "mpi") || has_peer(bench, "naive") || has_peer(bench, "ucc");
 }
 
-/* Does MPI not support device memory? Only a running MPI can tell. */
+/* Does MPI not support device memory? Only a running MPI can report this. */
 static int mpi_cannot(const bench_t *bench)
 {
     if (bench->world.device == NULL || !has_peer(bench, "mpi") ||
@@ -178,7 +178,7 @@ static void put_row(run_t *run, bench_row_t row)
     run->rows[run->nrows++] = row;
 }
 
-/* On rank 0, after MPI has ended, because it starts gnuplot. */
+/* On rank 0, after MPI has ended, because this function starts gnuplot. */
 static int end_output(run_t *run)
 {
     const bench_options_t *options = &run->bench.options;
@@ -196,7 +196,7 @@ static int end_output(run_t *run)
     return ok;
 }
 
-/* On rank 0, before MPI has ended, because it needs MPI's version. */
+/* On rank 0, before MPI has ended, because this function needs MPI's version. */
 static int judge(const run_t *run)
 {
     const bench_options_t *options = &run->bench.options;

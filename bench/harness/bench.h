@@ -84,15 +84,15 @@ typedef void (*bench_put_t)(void *data, const bench_type_t *type, size_t first, 
 typedef struct {
     bench_extent_t send, recv; /* send BENCH_NOTHING: recvbuf is the only buffer */
     bench_in_place_t in_place; /* the form that -l selects */
-    int sums;                  /* repeated in place, the values would overflow */
+    int sums;                  /* repeated calls in place would overflow */
     int same_everywhere;       /* all ranks get the same bits */
     /* For n ranks. Bus bandwidth = factor * size / time. */
     double (*bus_factor)(int ranks);
     /* The least number of bytes that all ranks together read and write, per byte of the size
        column. */
     double (*traffic)(int ranks, int in_place);
-    /* fill: fill the buffers with data that can be checked. The other: the number of wrong elements
-       after the call. Both take a call on host memory: bench_host_call. */
+    /* fill: fill the buffers with data that can be checked. count_wrong: the number of wrong
+       elements after the call. Both take a call on host memory (bench_host_call). */
     void (*fill)(const bench_call_t *call, bench_put_t put);
     size_t (*count_wrong)(const bench_call_t *call);
 } bench_collective_t;
@@ -201,7 +201,8 @@ void bench_stop(const bench_world_t *world) __attribute__((noreturn));
 void bench_die(const bench_world_t *world, const char *what) __attribute__((noreturn));
 /* 0 for TUTTI_OK; otherwise -1, and the cause on stderr. */
 int bench_check(const bench_world_t *world, tutti_status_t status, const char *what);
-/* The same; after TUTTI_OK it also waits for the request, and checks the status of the wait. */
+/* The same for an asynchronous call: after TUTTI_OK, also waits for the request, and checks the
+   status of the wait. */
 int bench_check_wait(const bench_world_t *world, tutti_status_t status, tutti_request_t *request,
                      const char *what);
 /* "Open MPI v4.1.4" or "none". */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Data of calls, and checks whether results are right, and whether all ranks have the same bits.
+ * Fills the buffers of calls, and checks whether results are right and whether all ranks have the
+ * same bits.
  */
 #include "harness/bench.h"
 

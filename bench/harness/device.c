@@ -76,7 +76,9 @@ static void module_path(const char *kind, char *path, size_t bytes)
 
 static void open_module(const bench_world_t *world, const char *kind, bench_device_t *device)
 {
-    static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_words, log_on, log_line };
+    static const tutti__core_t core = {
+        .abi = TUTTI__MODULE_ABI, .fail = keep_words, .log_on = log_on, .log = log_line
+    };
     const tutti__device_module_t *module = NULL;
     char path[4200];
     void *handle;

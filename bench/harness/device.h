@@ -45,7 +45,7 @@ void bench_device_free(const bench_world_t *world, void *memory);
 /* Copies between host and device, in either direction; complete at return. */
 void bench_device_copy(const bench_world_t *world, void *dst, const void *src, size_t bytes);
 
-/* ---- after ops and number are set, in tests to those of a pretended device ---- */
+/* ---- called after `ops` and `number` are set; tests set those of a pretended device ---- */
 
 void bench_device_start(const bench_world_t *world, bench_device_t *device);
 void bench_device_stop(bench_device_t *device);

@@ -36,14 +36,14 @@ static void *target(const bench_parse_t *parse, const bench_flag_t *flag)
     return (char *)parse->options + flag->offset;
 }
 
-/* int */
+/* For a field of type int. */
 static void take_switch(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     (void)text;
     *(int *)target(parse, flag) = 1;
 }
 
-/* int64_t, or uint64_t: the highest bit of either is not used. */
+/* For a field of type int64_t or uint64_t. The highest bit is not used in either. */
 static void take_number(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     uint64_t number = 0;
@@ -56,7 +56,7 @@ static void take_number(bench_parse_t *parse, const bench_flag_t *flag, const ch
     memcpy(target(parse, flag), &number, sizeof(number));
 }
 
-/* const char * */
+/* For a field of type const char *. */
 static void take_text(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     if (text[0] == '\0')
@@ -183,7 +183,7 @@ static void take_level(bench_parse_t *parse, const bench_flag_t *flag, const cha
                    bench_flag_shown(flag), text);
 }
 
-/* double, percent */
+/* For a field of type double: percent. */
 static void take_percent(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     char *end;

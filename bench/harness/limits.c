@@ -21,7 +21,7 @@
 
 enum {
     BLOCKS = 101,
-    TRIPS = 20, /* of a block */
+    TRIPS = 20, /* round trips of a block */
     SPINS = 2000,
     COPY_BYTES = 1 << 20,   /* least bytes of a block */
     DEVICE_BYTES = 1 << 28, /* a device's block ends after this many bytes, or copies */
@@ -81,7 +81,8 @@ static void answer(court_t *court)
     }
 }
 
-/* A page that all ranks of this host map, by a name that is removed again. NULL: failed. */
+/* Map a page that all ranks of this host share. Its name is removed before the return. NULL:
+   failed. */
 static court_t *open_court(const bench_t *bench)
 {
     uint64_t number = bench_same(&bench->world, (uint64_t)getpid() ^ bench->options.seed << 20);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * --peer nccl: NCCL's collective on the same device memory, in a communicator of all ranks, on the
- * harness's stream. Its time ends when an event behind the call has completed, since Tutti's direct
- * call also returns with a complete result.
+ * harness's stream. Its time ends when an event after the call has completed, because Tutti's
+ * direct call also returns with a complete result.
  */
 #include "harness/device.h"
 #include "harness/peers.h"
@@ -158,7 +158,7 @@ int bench_nccl_reduce_scatter(const bench_call_t *call)
     return 0;
 }
 
-/* As in NCCL's manual: a group of messages to and from each rank, with itself as well. */
+/* As in NCCL's manual: a group of messages to and from each rank, including this rank. */
 int bench_nccl_alltoall(const bench_call_t *call)
 {
     const bench_world_t *world = call->world;

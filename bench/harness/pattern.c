@@ -4,8 +4,8 @@
  *
  * Element i of rank r is a small integer that depends on i mod 251 and on r. Sums over ranks are
  * integers that the type represents exactly, so any order of addition gives the same bits, and a
- * comparison needs no tolerance. 251 is a prime, so two blocks have different data, and a check
- * finds exchanged blocks: their sizes are usually powers of two, or equal shares.
+ * comparison needs no tolerance. 251 is a prime, and the sizes of blocks are usually powers of two
+ * or equal shares. So two blocks have different data, and a check finds exchanged blocks.
  */
 #include "harness/pattern.h"
 
@@ -26,7 +26,7 @@ static const bench_type_t types[] = {
     { "bfloat16", NULL, TUTTI_BFLOAT16, 2, 1 << 8 },
 };
 
-/* OSU's names for some of them. */
+/* OSU's names of some types. */
 static const struct {
     const char *osu;
     const char *name;

@@ -18,7 +18,7 @@ uint64_t bench_draw(uint64_t *state, uint64_t below);
 /* 0 to count - 1 in a random order. */
 void bench_shuffle(uint64_t *state, int *order, int count);
 
-/* Zeroed memory; without memory the program ends. */
+/* Zeroed memory. If there is not enough memory, the program ends. */
 void *bench_allocate(size_t count, size_t bytes);
 
 void bench_sort(double *values, size_t count);

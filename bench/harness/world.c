@@ -31,7 +31,7 @@ static void say(const bench_world_t *world, const char *what)
 static const int mpi_levels[] = { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
                                   MPI_THREAD_MULTIPLE };
 
-/* Started by mpirun, mpiexec or srun? */
+/* Has mpirun, mpiexec or srun started this process? */
 static int launched(void)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK" };

@@ -3,7 +3,7 @@
 
     python bench/python/compare_horovod.py --peer PYTHON [--python PYTHON] [--ranks 2] [--rounds 5]
 
-    --peer    an interpreter with Horovod, as docs/horovod.md says how to make one
+    --peer    an interpreter with Horovod; docs/horovod.md describes how to build it
     --python  an interpreter with tutti and torch; by default this one
 
 Each round runs Tutti, Horovod with its cycle time of 1 ms, and Horovod with 0.1 ms. Prints for each

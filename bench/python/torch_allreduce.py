@@ -54,7 +54,7 @@ class Gradients(nn.Module):
 
 
 def rounds(name: str, calls: List[Tuple[str, Any, Callable[[], Any]]], times: int) -> None:
-    """The backends in turn, so that both see the same machine."""
+    """Time the backends in turn, so that the machine's load affects both alike."""
     wall = {backend: [] for backend, _, _ in calls}
     cpu = {backend: [] for backend, _, _ in calls}
     for _ in range(10):

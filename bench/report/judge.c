@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is to blame? The dumps of one communicator's ranks, side by side.
+ * Finds the culprit: compares the dumps of one communicator's ranks.
  *
- * A tensor that is pending and in no bucket waits for the ranks that do not have it. A bucket in
- * flight, and a direct call, wait for a rank, which may itself wait for another one: the chain ends
- * at the culprit. A rank without a dump is one if the others wait for it.
+ * A tensor that is pending and in no bucket waits for the ranks that have not submitted it. A
+ * bucket in flight, and a direct call, wait for a rank, which may itself wait for another rank: the
+ * chain ends at the culprit. A rank without a dump is a culprit if the other ranks wait for it.
  */
 #include "report/report.h"
 
@@ -93,7 +93,7 @@ static int judge_tensors(judged_t *judged)
 
 /* ---- chains of ranks that wait for each other ---- */
 
-/* The lane of a rank that has waited longest. */
+/* Of a rank's lanes, the lane that has waited longest. */
 static const lane_t *oldest_lane(const part_t *part)
 {
     const lane_t *oldest = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reading dumps of lib/record/dump.c: one JSON object a line, whose keys and order that file
- * defines. So a key is found as text: inside a string its quotes would be escaped.
+ * defines. So a key can be searched as text: quotes inside a string are escaped.
  */
 #include "report/report.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tutti_report: dumps of the flight recorders of all ranks, and what they say together. */
+/* tutti_report: dumps of all ranks' flight recorders, and the verdict on each communicator. */
 #ifndef TUTTI_BENCH_REPORT_H
 #define TUTTI_BENCH_REPORT_H
 
@@ -64,7 +64,7 @@ typedef enum {
     VERDICT_NO_DUMP, /* ranks left no dump, and the others wait */
     VERDICT_TENSOR,  /* a tensor that some ranks have not submitted */
     VERDICT_ORDER,   /* the ranks wait for different tensors */
-    VERDICT_BUCKET,  /* a bucket in flight does not go on */
+    VERDICT_BUCKET,  /* a bucket in flight makes no progress */
     VERDICT_DIRECT,  /* a direct call that some ranks do not make */
     VERDICTS
 } verdict_t;
@@ -72,7 +72,7 @@ typedef enum {
 typedef struct {
     const part_t **part; /* [size]: by rank; NULL: no dump */
     int64_t size, now_ns;
-    const part_t *any; /* one of them, of a failed rank if there is one */
+    const part_t *any; /* one of the parts, of a failed rank if there is one */
     verdict_t verdict;
     int *culprit;  /* [size] */
     int *waiting;  /* [size] */
@@ -82,7 +82,8 @@ typedef struct {
     int64_t since_ns; /* of the wait, on the common clock; 0: none */
 } judged_t;
 
-/* judge.c: judge the communicator of dumps->parts[at]. 0: an earlier part is of the same. */
+/* judge.c: judge the communicator of dumps->parts[at]. 0: an earlier part belongs to the same
+   communicator. */
 int judge(const dumps_t *dumps, size_t at, judged_t *ret_judged);
 void free_judged(judged_t *judged);
 

@@ -91,7 +91,7 @@ typedef struct {
     int winner; /* 0: the default stays */
     int64_t rounds;
     const char *name; /* the setting's */
-    int in_file;      /* the file can hold it, and is used for such jobs */
+    int in_file;      /* the file can hold the setting, and the library reads it in such jobs */
 } tune_result_t;
 
 /* Collective; the same result on all ranks. Sets the setting's variable to the winner's value. */
@@ -100,7 +100,7 @@ tune_result_t tune_measure(bench_world_t *world, const tune_setting_t *setting,
 
 /* ---- the file: tune_file.c ---- */
 
-/* What was found, and the settings that an older file had besides. */
+/* The results, and the other settings of an older file. */
 struct tune_search {
     tune_result_t results[TUNE_SETTINGS];
     size_t count;

@@ -2,9 +2,10 @@
 /*
  * The search for the settings of the user's own gradients.
  *
- * Each setting is tuned with the winners of the settings before it. At the end all winners together
- * take turns with the defaults once more, and so do those of them that the file can hold: the file
- * is read without the variables. Settings that do not win there are not used.
+ * Each setting is tuned with the winners of the settings before it. At the end there is one more
+ * comparison with the defaults. It has two candidates: all winners together, and only those winners
+ * that the file can hold, because later jobs read the file without the variables. Settings that do
+ * not win there are not used.
  *
  * Only algorithms that add each element in the same order wherever it stands are candidates:
  * otherwise the bits of a result would depend on the buckets.
@@ -24,8 +25,8 @@ enum {
 
 typedef struct {
     tune_setting_t setting;
-    int where;   /* it is tried */
-    int in_file; /* of these, where a tuned file with it is used */
+    int where;   /* jobs in which it is tried */
+    int in_file; /* a part of `where`: jobs that use a tuned file with this setting */
 } row_t;
 
 /* clang-format off */
@@ -150,7 +151,7 @@ void tune_search(bench_world_t *world, const tune_list_t *list, const tune_effor
         search->results[search->count].name = rows[i].setting.name;
         search->results[search->count++].in_file = (rows[i].in_file & here) != 0;
     }
-    if (world->rank == 0) /* whose settings are all ranks' */
+    if (world->rank == 0) /* all ranks use rank 0's settings */
         keep(path, search);
     for (size_t i = 0, k = 0; i < ROWS; i++) {
         tune_setting_t setting = rows[i].setting;

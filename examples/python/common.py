@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the examples share: data, a model, and the loop of one epoch."""
+"""Shared by the examples: data, a model, and the loop of one epoch."""
 
 import gzip
 import os
@@ -48,7 +48,7 @@ def batches(data: Batch, size: int, epoch: int, rank: int, ranks: int) -> Iterat
 
 
 def make_model() -> nn.Sequential:
-    """The same on all ranks."""
+    """A model with the same parameters on all ranks."""
     torch.manual_seed(1)
     return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(),
                          nn.Linear(128, 10))
@@ -72,5 +72,5 @@ def train_epoch(net: Any, optimizer: Any, data: Batch, epoch: int, rank: int, ra
 
 
 def backend() -> str:
-    """The first argument, or tutti."""
+    """The name of the backend: the first argument, or tutti."""
     return sys.argv[1] if len(sys.argv) > 1 else "tutti"

@@ -5,8 +5,8 @@
     python -m tutti.horovod -np 2 examples/python/horovod_mnist.py
     horovodrun -np 2 python examples/python/horovod_mnist.py             the same over Horovod
 
-One epoch over 40000 images reaches 81 % of the test images. The ranks share each batch of 128, so
-losses and accuracy are those of one process, up to rounding.
+After one epoch over 40000 images the model recognizes 81 % of the test images. The ranks share each
+batch of 128, so losses and accuracy are those of one process, up to rounding.
 """
 
 import argparse

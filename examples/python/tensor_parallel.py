@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Tensor parallel training: the first layer is divided by columns, the second by rows. All ranks
-see the same data.
+use the same data.
 
     torchrun --nproc-per-node 2 tensor_parallel.py [tutti|gloo]
 """

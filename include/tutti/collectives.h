@@ -61,9 +61,9 @@
  * sendbuf, recvbuf  `count` elements each; equal pointers reduce in place
  * count             elements, not bytes; equal on all ranks
  * op                applied in the same order for all ranks, so all ranks get the same bits. With
- *                   TUTTI_DETERMINISTIC=strict an element's result does not depend on the call's
- *                   size and fusion either, among calls of one kind: tutti_reduce may round
- *                   differently
+ *                   TUTTI_DETERMINISTIC=strict, an element's result is also independent of the
+ *                   call's size and of fusion. This holds for calls of one kind: tutti_reduce may
+ *                   round differently
  *
  * Fastest with memory from tutti_mem_alloc. Since 0.1.
  */

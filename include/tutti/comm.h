@@ -31,10 +31,10 @@ typedef struct {
  * the meeting.
  *
  * An id is valid for one tutti_init or tutti_comm_connect on all ranks; a second one with it fails.
- * Each id takes a thread and a socket until this process calls tutti_finalize, or ends. While the
- * process has communicators from tutti_comm_connect, or makes one, tutti_finalize leaves the ids
- * valid until the last of these communicators is freed; or, if the process has called tutti_init or
- * made another id in the meantime, until the next tutti_finalize.
+ * Each id takes a thread and a socket until this process calls tutti_finalize, or ends. If the
+ * process has communicators from tutti_comm_connect, or is making one, tutti_finalize leaves the
+ * ids valid until the last of these communicators is freed. If the process calls tutti_init or
+ * makes another id before that, the ids stay valid until the next tutti_finalize.
  *
  * TUTTI_INTERFACE chooses the network interface. Any thread, but not during tutti_finalize.
  * Since 0.1.
@@ -85,8 +85,8 @@ typedef struct {
     int rank, nranks;                   /* of this process, for unique_id and store; otherwise 0 */
     int timeout_ms;   /* milliseconds, instead of TUTTI_TIMEOUT, for this communicator and its
                          groups: the deadline of the meeting, of direct calls, and of waits with the
-                         library's own deadline. 0: TUTTI_TIMEOUT. After the meeting, rank 0's
-                         counts on all ranks. It does not limit MPI_Init */
+                         library's own deadline. 0: TUTTI_TIMEOUT. After the meeting, all
+                         ranks use rank 0's value. It does not limit MPI_Init */
     int reserved_end; /* 0 */
 } tutti_options_t;
 
@@ -136,8 +136,8 @@ TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
  *
  * Communicators from tutti_comm_connect and their groups are not affected: they live until
  * tutti_comm_free, and other threads may use them meanwhile. While there are any, the unique ids
- * stay valid as well. So of two libraries in one process, of which one uses tutti_init and the
- * other tutti_comm_connect, neither ends the other's communicators.
+ * stay valid as well. So if one library in a process uses tutti_init and another library uses
+ * tutti_comm_connect, neither ends the other's communicators.
  *
  * TUTTI_ERR_INVALID_ARGUMENT: called inside a callback; nothing was ended. Since 0.1.
  */
@@ -181,10 +181,11 @@ TUTTI_API tutti_comm_t *tutti_world(void);
  * It never uses MPI: between hosts it needs the module for UCX. Settings are those of the
  * environment of its rank 0; TUTTI_BOOT does not apply. Otherwise as a communicator from
  * tutti_comm_split; it may be split as well, and its groups end with it. On each rank it has a
- * thread (none with nranks 1) and about ten open files (14 with 4 ranks on a host). Its device is
- * the calling thread's current one, unless TUTTI_DEVICE_ID is set: make it current before. On
- * device memory, calls in flight on two such communicators at the same time need one order on all
- * ranks, as NCCL requires; the library orders the calls of a communicator and its groups only.
+ * thread (none with nranks 1 and no device) and about ten open files (14 with 4 ranks on a host).
+ * Its device is the calling thread's current one, unless TUTTI_DEVICE_ID is set: make it current
+ * before. On device memory, calls in flight on two such communicators at the same time need one
+ * order on all ranks, as NCCL requires; the library orders the calls of a communicator and its
+ * groups only.
  *
  * After fork(), the child may call it, for ranks of its own.
  *
@@ -205,8 +206,9 @@ TUTTI_API tutti_status_t tutti_comm_connect(const tutti_options_t *options,
  * Collective over `comm`, as a direct call. The new communicator is independent of `comm`. Other
  * threads may use it at the same time. It may be split, and may be freed before or after `comm`. A
  * failure of one does not end the other, unless a common rank is lost. On each rank it has a
- * thread and about ten open files (12 with 4 ranks on a host). Its settings are those of the
- * world's rank 0. Messages number the ranks as in the communicator of the failed call.
+ * thread (none with one rank and no device) and about ten open files (12 with 4 ranks on a host).
+ * Its settings are those of the world's rank 0. Messages number the ranks as in the communicator of
+ * the failed call.
  *
  * If the call fails on a rank, it fails on all ranks of its color. An invalid argument on one rank
  * is TUTTI_ERR_INVALID_ARGUMENT on all ranks of `comm`, which stays usable.
@@ -250,7 +252,7 @@ TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
  * Is a communicator usable? Found out without a call that needs other ranks.
  *
  * comm        the communicator
- * ret_state   TUTTI_OK: usable; else it has ended, and this is the status of every call on it
+ * ret_state   TUTTI_OK: usable; otherwise it has ended, and every call on it returns this status
  * ret_text    [text_bytes] why it has ended, as tutti_last_error() would report it; "" if usable;
  *             cut to fit, with its end. NULL: not wanted
  * text_bytes  room in ret_text; 0: not wanted

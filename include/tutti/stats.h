@@ -45,8 +45,9 @@ typedef struct {
  * An operation counts when it has ended without an error. Its bytes are the size of the larger one
  * of the buffers that a rank may pass: count elements for allreduce, reduce, broadcast, scans and
  * messages; count elements of each rank for reduce_scatter, allgather, gather, scatter and
- * alltoall; all recvcounts, otherwise all sendcounts, for the v forms, as far as this rank has
- * them; 0 for a barrier.
+ * alltoall; 0 for a barrier. For the v forms they are the sum of recvcounts, or of sendcounts if
+ * the call has no recvcounts. In gatherv and scatterv a rank that is not the root counts its own
+ * part.
  *
  * Exposed and hidden communication
  *   exposed_ns    time in which at least one thread of the program was inside a direct call, or
@@ -67,8 +68,8 @@ typedef struct {
     uint64_t requests; /* asynchronous calls that were submitted, and starts of persistent ones */
     uint64_t failed;   /* requests that have ended with an error */
     uint64_t ordered;  /* collectives without a name that ran in their order, without agreement */
-    /* Buckets that have ended: tensors that the ranks agreed on and that one call served, and their
-       bytes. Both count this rank's own tensors. */
+    /* Buckets that have ended. A bucket is the tensors that the ranks agreed on and that one call
+       served. bucket_tensors and bucket_bytes count this rank's own tensors only. */
     uint64_t buckets;
     uint64_t bucket_tensors;
     uint64_t bucket_bytes;
@@ -116,8 +117,8 @@ typedef struct {
     uint64_t ns;        /* [times] of direct calls, whole; of buckets, from their start. A bucket in
                            device memory: until its work is queued there */
     char algorithm[40]; /* as in TUTTI_ALGORITHM: "ring". Others: "message": a direct message;
-                           "ride": the data were in the messages that compare the call; "none": no
-                           elements */
+                           "ride": a small call between hosts, whose data travelled with the
+                           comparison of the ranks' arguments; "none": no elements */
     char transport[16]; /* "mpi" or "ucx", if messages went to other hosts that way; otherwise
                            "nccl" on device memory and "shm" in host memory; "none": one rank */
 } tutti_stats_part_t;

@@ -67,8 +67,8 @@
  * Handles
  *     A tutti_comm_t * or tutti_request_t * is a number that the library checks, not an address: do
  *     not dereference it. If a communicator or request was freed, every call that takes it returns
- *     TUTTI_ERR_INVALID_ARGUMENT, and tutti_last_error() names the reason; so does every other
- *     pointer that is not a handle of the library. Functions that return no status, such as
+ *     TUTTI_ERR_INVALID_ARGUMENT, and tutti_last_error() names the reason. The same holds for any
+ *     other pointer that is not a handle of the library. Functions that return no status, such as
  *     tutti_rank, return the same as for NULL. tutti_finalize makes the world and its groups
  *     invalid, also after another tutti_init. (A freed handle becomes valid again only after 2^24
  *     requests, or communicators, in its slot.)
@@ -79,9 +79,10 @@
  * Threads
  *     Any thread may call any function. A communicator takes one direct call at a time. While a
  *     thread is in tutti_init or tutti_finalize, other threads may only make the calls listed at
- *     tutti_finalize, and calls on communicators from tutti_comm_connect. Each communicator has one
- *     thread of the library's own, which sleeps when nothing is pending; there is another one while
- *     a log callback is set, and one while statistics go to a file or a port.
+ *     tutti_finalize, and calls on communicators from tutti_comm_connect. Each communicator, except
+ *     one of a single rank without a device, has a thread of the library's own, which sleeps when
+ *     nothing is pending; there is another one while a log callback is set, and one while
+ *     statistics go to a file or a port.
  *
  *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
  *     TUTTI_ERR_SHUTDOWN and free nothing. The child may call tutti_finalize, which forgets the
@@ -92,8 +93,8 @@
  *     `size` is the sizeof of the header that the program was built with. Later versions add fields
  *     at the end, and 0 is the default of each. So a program runs with a newer library: fields
  *     beyond `size` read as 0. It also runs with an older library, as long as all bytes that this
- *     library does not know are 0. A size that no version had, or another byte there, is
- *     TUTTI_ERR_ABI. All entries of an array have one size.
+ *     library does not know are 0. TUTTI_ERR_ABI: no version had this size, or one of
+ *     these unknown bytes is not 0. All entries of an array have one size.
  *
  * Settings
  *     Environment variables TUTTI_*, read by tutti_init and tutti_comm_connect; TUTTI_HELP=1 prints

@@ -59,7 +59,7 @@ typedef struct {
     uint8_t is_mine; /* the tensor concerns this rank */
     uint8_t counts;  /* the ranks exchange their counts first */
     uint8_t last;    /* the bucket is complete */
-    /* While ranks have joined: what the other ranks submitted. Otherwise NULL. */
+    /* While ranks have joined: the metadata of the other ranks' calls. Otherwise NULL. */
     const tutti__metadata_t *metadata;
 } tutti__agreed_t;
 
@@ -86,7 +86,7 @@ typedef struct {
     /* Queue a message. urgent: wake the neighbour even if nothing is pending there. */
     void (*send)(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes,
                  int urgent);
-    /* 0: the communicator has ended. */
+    /* Serve the tensor. Returns 0 if the communicator has ended. */
     int (*serve)(void *owner, const tutti__agreed_t *tensor);
     void (*reject)(void *owner, const tutti__rejected_t *tensor);
     /* All ranks have joined, `last_rank` last. */
@@ -121,8 +121,8 @@ typedef struct {
     uint64_t bucket_bytes;            /* the largest bucket of several tensors in host memory.. */
     uint64_t device_bucket_bytes;     /* ..and in device memory */
     uint64_t plan_bytes;              /* the largest one of a plan; 0: nothing is learned */
-    uint64_t plan_part_bytes; /* a plan has at least TUTTI__PLAN_PARTS buckets, if they have so many
-                                 bytes each; 0: it may have fewer */
+    uint64_t plan_part_bytes; /* a plan has at least TUTTI__PLAN_PARTS buckets, unless each would
+                                 have fewer bytes than this; 0: it may have fewer buckets */
     const tutti__agree_ops_t *ops;
     void *owner;
 } tutti__agree_env_t;
@@ -145,19 +145,20 @@ void tutti__agree_join(tutti__agree_t *agree);
 void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes);
 
-/* The coordinator, before each plain submission of this rank; nothing elsewhere: learn a plan.
-   place: the address of a tensor that is reduced in place, without factors; otherwise 0. may_begin:
-   no bucket of an earlier plan is in flight on this rank. */
-void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes,
+/* Learn a plan. Call this before each submission in phase 0 that is in no submission group; it has
+   an effect at the coordinator only. hash: tutti__hash_name of the name. place: the address of a
+   tensor that is reduced in place, without factors; otherwise 0. may_begin: no bucket of an earlier
+   plan is in flight on this rank. */
+void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes, uint64_t hash,
                         const tutti__metadata_t *metadata, uint64_t place, int may_begin);
 /* A thread of this rank has begun to wait for a tensor. */
 void tutti__agree_waited(tutti__agree_t *agree);
-/* This rank's program has left the plan, or some rank does not go on. Later calls of a plan do
-   nothing. */
+/* Stop the plan, or ask rank 0 to stop it. is_deviation: this rank's program has deviated from the
+   plan; 0: the plan makes no progress. Further calls for the same plan do nothing. */
 void tutti__agree_stop_plan(tutti__agree_t *agree, int is_deviation);
 
-/* The coordinator, in each step; nothing elsewhere. late: reject conflicts whose time is over.
-   bucket: send one bucket of agreed tensors; 0: there are none. */
+/* The coordinator calls these in each step; on other ranks they do nothing. late: reject conflicts
+   whose grace period is over. bucket: send one bucket of agreed tensors; 0: there are none. */
 void tutti__agree_late(tutti__agree_t *agree);
 int tutti__agree_bucket(tutti__agree_t *agree);
 
@@ -169,8 +170,8 @@ void tutti__agree_clear(tutti__agree_t *agree);
 
 /* ---- questions ---- */
 
-/* The index of a tensor in the plan, or -1. The rank that has a plan, or receives one, announces no
-   plain call of such a name. */
+/* The index of a tensor in the plan, or -1. A rank that has a plan, or is receiving one, does not
+   announce the tensors of the plan. It still announces messages and submission groups. */
 int64_t tutti__agree_find_planned(const tutti__agree_t *agree, const char *name, size_t bytes);
 
 /* A plan; valid until plan_end or clear. */
@@ -183,8 +184,8 @@ typedef struct {
 
 /* In the callback `plan` and later. */
 void tutti__agree_get_plan(const tutti__agree_t *agree, tutti__agree_plan_t *ret_plan);
-/* Is the plan being stopped, and has a child not answered? Then its rank. *ret_certain 0: perhaps a
-   rank behind it has not. */
+/* Is the plan being stopped, and has a child not answered? *ret_rank: the child. *ret_certain 0:
+   perhaps not the child is late, but a rank behind it. */
 int tutti__agree_unstopped(const tutti__agree_t *agree, uint32_t *ret_rank, int *ret_certain);
 
 /* Has this rank joined? */

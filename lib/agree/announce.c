@@ -3,9 +3,10 @@
  * Agreement: announcements, from this rank and from its subtree.
  *
  * Each inner rank keeps a table of tensors by name. When all ranks of its subtree have announced a
- * tensor, it passes on one merged announcement. At rank 0, the coordinator, the tensor is agreed
- * then: decide.c and buckets.c continue. A conflict is found by the first rank that merges the two
- * announcements, and goes up as a pair of ranks.
+ * tensor, it passes on one merged announcement. When all ranks have announced a tensor, rank 0, the
+ * coordinator, decides on it (decide.c), and puts agreed tensors into buckets (buckets.c). The
+ * first rank that merges two different announcements finds the conflict, and passes it up as a pair
+ * of ranks.
  *
  * A message, or a call of a submission group, is not merged but passed on at once, so the
  * coordinator sees each rank's. It also counts as an announcement of its name: if another rank uses

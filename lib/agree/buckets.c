@@ -39,7 +39,8 @@ static void take_ready(tutti__agree_t *a, tutti__tensor_t **at, tutti__tensor_t 
     tensor->next = NULL;
 }
 
-/* Which ranks a message concerns, from *at on; at most TUTTI__MEMBERS. 0: all, or no more. */
+/* The ranks that the tensor concerns, if it is a message: the next ones from rank *at on, at most
+   TUTTI__MEMBERS. 0: no further ranks, or the tensor concerns all ranks. */
 static uint32_t next_members(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint32_t *at,
                              uint32_t *ret_members)
 {
@@ -91,7 +92,8 @@ static uint64_t most_bytes(const tutti__agree_t *a, const tutti__metadata_t *met
     return metadata->on_device ? a->env.device_bucket_bytes : a->env.bucket_bytes;
 }
 
-/* Take from the list the tensors of one bucket: the first, and later ones that fit to it. */
+/* Take from the list the tensors of one bucket: the first, and later ones that can be fused with
+   it. */
 static tutti__tensor_t *take_bucket(tutti__agree_t *a)
 {
     tutti__tensor_t *first = a->ready_first, **end = &first->next, **at = &a->ready_first;
@@ -108,7 +110,7 @@ static tutti__tensor_t *take_bucket(tutti__agree_t *a)
             continue;
         }
         total += tutti__metadata_bytes(&t->msg.metadata, a->env.size);
-        /* A tensor never overtakes an earlier one that would fit to the same bucket. */
+        /* A tensor never overtakes an earlier one that can be fused with it. */
         if (total > most_bytes(a, &first->msg.metadata))
             break;
         take_ready(a, at, before);
@@ -148,7 +150,7 @@ void tutti__buckets_reject(tutti__agree_t *a, const tutti__tensor_t *tensor, tut
     };
     size_t bytes = sizeof(msg);
 
-    /* The tensor goes with the first message. */
+    /* Each of the messages has the name and the text; only the members differ. */
     memcpy(body + bytes, tensor->name, msg.name_bytes);
     bytes += msg.name_bytes;
     memcpy(body + bytes, text, msg.text_bytes);

@@ -2,17 +2,18 @@
 /*
  * The coordinator learns a plan from what rank 0's program submits.
  *
- * A step ends when a name comes again. Tensors that were equal in the last `need` steps become a
- * plan, if no other tensor is new: it would soon be part of the plan, too. Tensors that come
- * irregularly stay outside. Their order is that of the last step, which is the program's own.
+ * A step ends when a name is submitted again. Tensors that were equal in the last `need` steps
+ * become a plan, unless there is a new tensor, which would soon be part of the plan. Tensors that
+ * are submitted irregularly stay outside. The plan has the order of the last step, which is the
+ * program's own order.
  *
- * A bucket never contains tensors from before and after a wait of the program: the program may wait
- * for the bucket there. A plan that is stopped because a rank deviated soon makes `need` grow, so a
- * program whose steps differ costs little.
+ * A bucket never contains tensors from both sides of a wait of the program, because this wait may
+ * be for the bucket. If a plan is stopped soon after its begin, because a rank deviated, `need`
+ * doubles. So a program whose steps differ costs little.
  *
  * Tensors of a bucket that follow each other in rank 0's memory are put into this order. The bucket
- * has no gaps then, and a rank with the same order in its memory need not pack it. Where the
- * program's order changes from step to step, the order of memory also makes the buckets.
+ * has no gaps then, and a rank with the same order in its memory need not pack it. If the program's
+ * order changes from step to step, the tensors are also put into buckets in the order of memory.
  */
 #include "agree/plan.h"
 
@@ -56,7 +57,8 @@ void tutti__learn_again(tutti__learn_t *learn, int is_deviation)
 
 /* ---- what is learned ---- */
 
-/* Calls that touch no buffer before all ranks have the same call, and whose counts are equal. */
+/* May the call be part of a plan? It must touch no buffer before all ranks have the same call, and
+   its counts must be equal on all ranks. */
 static int can_be_planned(const tutti__metadata_t *m)
 {
     return !m->on_device && m->count > 0 && m->phase == 0 &&
@@ -73,13 +75,14 @@ static void restart(tutti__learn_t *learn)
     learn->begun = 0;
 }
 
-/* The entry of a name; NULL: no memory, so nothing is learned. *ret_is_new: it was not known. */
-static tutti__known_t *entry(tutti__learn_t *learn, const char *name, size_t bytes, int *ret_is_new)
+tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size_t bytes,
+                                   uint64_t hash, const tutti__metadata_t *metadata)
 {
-    uint64_t hash = tutti__hash(name, bytes);
-    int64_t i = tutti__tensor_names_find(&learn->names, name, bytes, hash);
+    int64_t i;
 
-    *ret_is_new = i < 0;
+    if (!can_be_planned(metadata))
+        return NULL;
+    i = tutti__tensor_names_find(&learn->names, name, bytes, hash);
     if (i >= 0)
         return &learn->known[i];
     if (learn->names.n == TUTTI__PLAN_NAMES_MOST)
@@ -105,7 +108,7 @@ int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *k
     return known->last_step == learn->step && known->streak >= learn->need;
 }
 
-/* May it become regular soon? */
+/* May the tensor become regular soon? */
 static int is_young(const tutti__learn_t *learn, const tutti__known_t *known)
 {
     return known->last_step == learn->step && known->streak < learn->need &&
@@ -137,7 +140,8 @@ typedef struct {
     const tutti__known_t *like; /* its first tensor */
 } open_t;
 
-/* Types and operations that may alternate in a program without cutting the buckets of another. */
+/* Buckets that are open at the same time. So tensors of up to this many types and operations may
+   alternate, and each tensor still joins the open bucket of its own type and operation. */
 #define OPEN_BUCKETS 4
 
 static int by_position(const void *a, const void *b)
@@ -174,7 +178,8 @@ static open_t *choose(open_t *open, const tutti__known_t *known, uint64_t bytes,
     return oldest;
 }
 
-/* The largest bucket: several in a small plan too, since one starts when its last tensor comes. */
+/* The largest bucket, in bytes. A small plan has several buckets as well, because a bucket starts
+   only when its last tensor is submitted. */
 static uint64_t most_bytes(const tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n,
                            const tutti__agree_env_t *env)
 {
@@ -213,7 +218,7 @@ static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32
     return nbuckets;
 }
 
-/* Buckets start in the order in which their last tensors come. */
+/* Buckets start in the order in which their last tensors are submitted. */
 static void order_buckets(tutti__laid_t *laid, uint32_t n, uint32_t nbuckets, uint32_t *number)
 {
     uint32_t next = nbuckets;
@@ -253,8 +258,8 @@ static void order_by_place(const tutti__learn_t *learn, tutti__laid_t *laid, uin
         qsort(laid, n, sizeof(*laid), by_bucket);
 }
 
-/* Does the order change from step to step? Only of tensors in memory, and not if the program waits
-   within a step. */
+/* Does the order change from step to step, for more than half of the tensors? Always 0 if a tensor
+   has no place in memory, or if the program waits within a step. */
 static int has_no_order(const tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n)
 {
     uint32_t moved = 0;
@@ -269,7 +274,7 @@ static int has_no_order(const tutti__learn_t *learn, const tutti__laid_t *laid, 
     return moved > n / 2;
 }
 
-/* The order of memory makes the buckets, since tensors may be adjacent there. */
+/* Sort the tensors by memory, so that a bucket has tensors that are adjacent there. */
 static void sort_by_place(tutti__laid_t *laid, uint32_t n)
 {
     qsort(laid, n, sizeof(*laid), by_place);
@@ -321,32 +326,19 @@ tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
 
 /* ---- steps ---- */
 
-int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t bytes)
-{
-    int64_t i = tutti__tensor_names_find(&learn->names, name, bytes, tutti__hash(name, bytes));
-
-    return i >= 0 && learn->known[i].last_step == learn->step;
-}
-
 void tutti__learn_next_step(tutti__learn_t *learn)
 {
     learn->step++;
     learn->position = learn->last = 0;
 }
 
-void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
+void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
                        const tutti__metadata_t *metadata, uint64_t place)
 {
-    int is_new, is_same;
-    tutti__known_t *known;
+    /* A new entry has count 0, so its metadata differ from those of every call. */
+    int is_same =
+        known->last_step + 1 == learn->step && !tutti__metadata_differ(&known->metadata, metadata);
 
-    if (!can_be_planned(metadata))
-        return;
-    known = entry(learn, name, bytes, &is_new);
-    if (known == NULL)
-        return;
-    is_same = !is_new && known->last_step + 1 == learn->step &&
-              !tutti__metadata_differ(&known->metadata, metadata);
     known->streak = is_same ? known->streak + 1 : 1;
     known->after_wait = (uint8_t)(learn->has_waited | (is_same && known->after_wait));
     known->metadata = *metadata;

@@ -104,8 +104,8 @@ static void list(const tutti__agree_t *a, char *text, const absent_t *absent)
 }
 
 /* In its second phase (see call/exchange.h) a tensor waits for buffers. An absent rank has taken
-   part in the first phase. It may have had its buffer from the beginning, so not only a missing
-   tutti_request_receive keeps it away. */
+   part in the first phase. It may have had its buffer from the beginning, so a missing
+   tutti_request_receive is not the only possible reason. */
 static void put_absent(const tutti__agree_t *a, char *text, size_t bytes, const absent_t *absent,
                        const tutti__tensor_t *tensor)
 {
@@ -121,8 +121,8 @@ static void put_absent(const tutti__agree_t *a, char *text, size_t bytes, const 
                  many ? "have announced only their" : "has announced only its");
 }
 
-/* A message that was announced, and the first rank that it names and that has not announced its
-   part. */
+/* Write an announced message, and the first rank that the message names and that has not announced
+   its part. */
 static int put_message(const tutti__agree_t *a, const tutti__tensor_t *tensor, char *text,
                        size_t bytes)
 {

@@ -22,7 +22,7 @@ typedef struct {
     size_t text_bytes, text_room;
 } tutti__tensor_names_t;
 
-/* The index of a name, or -1. hash: tutti__hash of it. */
+/* The index of a name, or -1. hash: tutti__hash_name of it. */
 int64_t tutti__tensor_names_find(const tutti__tensor_names_t *names, const char *name, size_t bytes,
                                  uint64_t hash);
 /* Add a name that the table does not have; returns its index. -1: no memory, nothing was added. */

@@ -53,7 +53,7 @@ void tutti__plan_clear(tutti__plan_t *plan)
 int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes)
 {
     return plan->state != TUTTI__PLAN_NONE &&
-           tutti__tensor_names_find(&plan->names, name, bytes, tutti__hash(name, bytes)) >= 0;
+           tutti__tensor_names_find(&plan->names, name, bytes, tutti__hash_name(name, bytes)) >= 0;
 }
 
 /* ---- PLAN ---- */
@@ -72,11 +72,11 @@ static void drop_announcements(tutti__agree_t *a, const char *name, size_t bytes
     tutti__tensor_free_if_empty(a, tensor);
 }
 
-/* 0: no memory. */
+/* Keep one tensor of the plan. 0: no memory. */
 static int keep(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *name)
 {
     tutti__plan_t *plan = &a->plan;
-    uint64_t hash = tutti__hash(name, msg->name_bytes);
+    uint64_t hash = tutti__hash_name(name, msg->name_bytes);
     uint32_t room = plan->room ? 2 * plan->room : 64;
     tutti__planned_t *tensor = plan->tensor;
 
@@ -203,14 +203,19 @@ static void end_step(tutti__agree_t *a, int may_begin)
     tutti__learn_next_step(&a->learn);
 }
 
-void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes,
+void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes, uint64_t hash,
                         const tutti__metadata_t *metadata, uint64_t place, int may_begin)
 {
+    tutti__known_t *known;
+
     if (a->env.parent >= 0 || a->env.size == 1 || a->env.plan_bytes == 0 || a->departed || a->ended)
         return;
-    if (tutti__learn_ends_step(&a->learn, name, bytes))
+    known = tutti__learn_entry(&a->learn, name, bytes, hash, metadata);
+    if (known == NULL)
+        return;
+    if (known->last_step == a->learn.step)
         end_step(a, may_begin);
-    tutti__learn_note(&a->learn, name, bytes, metadata, place);
+    tutti__learn_note(&a->learn, known, metadata, place);
 }
 
 void tutti__agree_waited(tutti__agree_t *a)
@@ -230,7 +235,7 @@ static void send_note(tutti__agree_t *a, int link, uint32_t kind, uint64_t bucke
             a->env.ops->send(a->env.owner, i, kind, &note, sizeof(note), 1);
 }
 
-/* All of the subtree have stopped; `buckets` were started, at most. */
+/* The plan is over. buckets: the most that any rank has started. */
 static void end(tutti__agree_t *a, uint64_t buckets)
 {
     send_note(a, -1, TUTTI__MSG_PLAN_END, buckets, 0);
@@ -248,7 +253,7 @@ static void settle(tutti__agree_t *a)
         end(a, a->plan.started);
 }
 
-/* From rank 0, or at rank 0. */
+/* Stop the plan on this rank: rank 0 has decided so. */
 static void stop(tutti__agree_t *a, int is_deviation)
 {
     tutti__plan_t *plan = &a->plan;
@@ -310,7 +315,7 @@ void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const 
         return;
     }
     memcpy(&note, body, sizeof(note));
-    /* A request to stop a plan that is over is late. */
+    /* A note about a plan that is over has arrived late. */
     if (note.number != a->plan.number)
         return;
     if (kind == TUTTI__MSG_PLAN_STOPPED)
@@ -329,7 +334,7 @@ int64_t tutti__agree_find_planned(const tutti__agree_t *a, const char *name, siz
 {
     if (TUTTI__LIKELY(a->plan.state == TUTTI__PLAN_NONE))
         return -1;
-    return tutti__tensor_names_find(&a->plan.names, name, bytes, tutti__hash(name, bytes));
+    return tutti__tensor_names_find(&a->plan.names, name, bytes, tutti__hash_name(name, bytes));
 }
 
 void tutti__agree_get_plan(const tutti__agree_t *a, tutti__agree_plan_t *ret_plan)

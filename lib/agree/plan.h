@@ -20,7 +20,7 @@ typedef struct {
 
 /* PLAN_STOP, PLAN_STOPPED, PLAN_END */
 typedef struct {
-    uint64_t buckets; /* STOPPED: the most that a rank of the subtree has started; END: of all */
+    uint64_t buckets; /* the most that a rank has started. STOPPED: of the subtree; END: of all */
     uint32_t number;  /* of the plan */
     uint32_t is_deviation;
 } tutti__plan_note_t;
@@ -54,15 +54,15 @@ typedef struct {
     uint64_t place; /* address in the last step; 0: none, see tutti__agree_learn */
     uint32_t first_step, last_step;
     uint32_t position;    /* in the last step */
-    uint32_t streak;      /* of steps up to the last step */
-    uint8_t after_wait;   /* in one of these steps a thread had begun to wait before it */
-    uint8_t waits_inside; /* likewise, and it was not the first tensor of the step */
-    uint8_t has_moved;    /* another tensor was before it than in the step before */
+    uint32_t streak;      /* number of consecutive steps with an equal call, up to last_step */
+    uint8_t after_wait;   /* in such a step, a thread began to wait just before this submission */
+    uint8_t waits_inside; /* likewise, and the tensor was not the first one of the step */
+    uint8_t has_moved;    /* the tensor before it was another one in the previous step */
     uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */
     uint8_t is_planned;
 } tutti__known_t;
 
-/* What the coordinator learns. */
+/* The state from which the coordinator learns plans. */
 typedef struct {
     tutti__tensor_names_t names;
     tutti__known_t *known; /* [room] */
@@ -77,7 +77,8 @@ typedef struct {
 /* plan.c */
 tutti_status_t tutti__plan_open(tutti__plan_t *plan, uint32_t nlinks);
 void tutti__plan_close(tutti__plan_t *plan);
-/* Is the tensor of this plain announcement in a plan? Then the announcement does not count. */
+/* Is this name in the plan? Then its announcement is void, unless it is for a message or a
+   submission group. */
 int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes);
 void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const void *body,
                          size_t bytes);
@@ -89,20 +90,24 @@ typedef struct {
     uint32_t position, tensor; /* index of the name */
     uint32_t bucket;
     uint64_t place;
-    uint8_t after_wait;  /* no bucket has it and a tensor before it */
+    uint8_t after_wait;  /* a new bucket begins here: no bucket has this and an earlier tensor */
     uint8_t is_adjacent; /* see tutti__planned_t */
 } tutti__laid_t;
 
 /* learn.c */
-/* Does a submission of this name end the step? Then, after a plan was made: next_step. */
-int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t bytes);
+/* The entry of a name; NULL: such a call cannot be planned, or there is no memory. hash:
+   tutti__hash_name. If the entry's last step is the present one, the submission ends the step:
+   first make a plan, if there is one to make, and then call tutti__learn_next_step. */
+tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size_t bytes,
+                                   uint64_t hash, const tutti__metadata_t *metadata);
 void tutti__learn_next_step(tutti__learn_t *learn);
-/* Rank 0's program submits a tensor. */
-void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
+/* Rank 0's program submits the tensor of an entry. */
+void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
                        const tutti__metadata_t *metadata, uint64_t place);
 /* Was the tensor equal in the last `need` steps? */
 int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);
-/* How many regular tensors there are; 0 if others are young. *ret_more: some are in no plan. */
+/* The number of regular tensors; 0 if other tensors may become regular soon. *ret_more: some are in
+   no plan. */
 uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more);
 /* The n regular tensors in the order of their plan, to be freed. NULL: no memory. */
 tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,

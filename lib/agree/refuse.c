@@ -3,8 +3,8 @@
  * The coordinator: rejecting a tensor together with the submission groups that contain it.
  *
  * If one call of a submission group is rejected, all of them are, on all ranks. If ranks have put
- * the same names into different groups, all of these groups are rejected. A rank receives one
- * rejection per name, so a rejection never meets a later submission of the name.
+ * the same names into different groups, all of these groups are rejected. A rank receives only one
+ * rejection of a submission, so no old rejection can arrive after it has submitted the name again.
  */
 #include "agree/tensors.h"
 

@@ -5,7 +5,8 @@
  * Most announcements of a tensor are merged into one. The announcements of messages and of
  * submission groups are kept one per rank, as participants: the coordinator determines which ranks
  * a message concerns, and a submission group is served or rejected as a whole. An inner rank passes
- * participants on at once; it keeps them to record that the rank has announced this name.
+ * each participant on at once. It also keeps the participant, to record which rank has announced
+ * the name.
  */
 #include "agree/tensors.h"
 
@@ -33,7 +34,7 @@ static tutti__tensor_t **place(tutti__agree_t *a, const char *name, size_t bytes
 tutti__tensor_t *tutti__tensor_find(tutti__agree_t *a, const char *name, size_t bytes,
                                     uint8_t phase)
 {
-    return *place(a, name, bytes, tutti__hash(name, bytes), phase);
+    return *place(a, name, bytes, tutti__hash_name(name, bytes), phase);
 }
 
 static void no_memory(tutti__agree_t *a)
@@ -43,7 +44,7 @@ static void no_memory(tutti__agree_t *a)
 
 tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t bytes, uint8_t phase)
 {
-    uint64_t hash = tutti__hash(name, bytes);
+    uint64_t hash = tutti__hash_name(name, bytes);
     tutti__tensor_t **at = place(a, name, bytes, hash, phase), *tensor = *at;
 
     if (tensor != NULL)

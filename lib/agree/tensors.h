@@ -117,7 +117,7 @@ tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t b
                                    uint8_t phase);
 void tutti__tensor_take_out(tutti__agree_t *a, tutti__tensor_t *tensor);
 void tutti__tensor_free(tutti__agree_t *a, tutti__tensor_t *tensor);
-/* If no rank's announcement is left of it. */
+/* Free the tensor if no announcement of it is left. */
 void tutti__tensor_free_if_empty(tutti__agree_t *a, tutti__tensor_t *tensor);
 /* Free it and every submission group that contains it. */
 void tutti__tensor_drop(tutti__agree_t *a, tutti__tensor_t *tensor);
@@ -171,7 +171,8 @@ void tutti__joins_add(tutti__agree_t *a, uint32_t rank);
 void tutti__joins_done(tutti__agree_t *a, uint32_t last_rank);
 /* The coordinator: NULL, or why this call is not served while ranks have joined. */
 const char *tutti__joins_refuse(const tutti__agree_t *a, const tutti__metadata_t *metadata);
-/* announce.c: has every rank announced it? 1: that changed the table. */
+/* announce.c: if every rank of the subtree has announced the tensor, pass it on or decide on it. 1:
+   this changed the table. */
 int tutti__agree_settle(tutti__agree_t *a, tutti__tensor_t *tensor);
 
 #endif

@@ -141,7 +141,7 @@ static inline tutti_status_t make_checked(tutti__comm_t *comm, tutti__call_t *ca
     return status == TUTTI_OK ? make(comm, call) : status;
 }
 
-/* With measured times. */
+/* Make a call, and measure its time. */
 static tutti_status_t make_timed(tutti__comm_t *comm, tutti__call_t *call, int in_stream)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);

@@ -14,7 +14,8 @@
 
 #include <stdlib.h>
 
-/* [rounds] Chosen: the bounds of the best of some rounds vary little; they take a millisecond. */
+/* [rounds] Chosen: with several rounds the narrowest bounds vary little; all rounds take a
+   millisecond. */
 enum {
     ROUNDS = 8
 };

@@ -17,9 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-tutti__handles_t tutti__comms = { .kind = TUTTI__HANDLE_COMM,
-                                  .what = "communicator",
-                                  .ended = "was freed, by tutti_comm_free or tutti_finalize" };
+tutti__handles_t tutti__comms = TUTTI__HANDLES_INIT(
+    TUTTI__HANDLE_COMM, "communicator", "was freed, by tutti_comm_free or tutti_finalize");
 
 tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle)
 {
@@ -111,7 +110,8 @@ static void prepare_caches(tutti__comm_t *comm, tutti__association_t association
     state->device_cache.device_scope = tutti__device_scope(&comm->device);
 }
 
-/* A process prints the tables of the communicators in which it is rank 0 of their world. */
+/* With TUTTI_STATS=1, rank 0 of a world prints the world's table, and the table of each group to
+   which it belongs. */
 static void open_stats(tutti__comm_t *comm)
 {
     const tutti__topo_t *topo = comm->topo;
@@ -349,8 +349,9 @@ tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__com
 
 /* ---- closing ---- */
 
-/* Wait for calls that are queued in streams, until they are done, the communicator ends or
-   TUTTI_TIMEOUT has passed. Before the engine is closed, which detects deaths. */
+/* Wait until the calls that are queued in streams are done, the communicator has ended, or
+   TUTTI_TIMEOUT has passed. Call this while the engine still runs, because the engine detects
+   deaths. */
 static void end_queued(tutti__comm_t *comm)
 {
     uint64_t limit = tutti__now_ns() + comm->conf.shared.timeout_ms * 1000000u;
@@ -401,14 +402,15 @@ void tutti__comm_close(tutti__comm_t *comm)
 
     if (comm == NULL)
         return;
-    /* A callback may use any communicator of the process. So all are stopped before one is freed,
-       and the groups' handles end before, so that a callback that goes on using a group ends. */
+    /* A callback may use any communicator of the process. So the groups and the world are all
+       stopped before the first of them is freed. The handles of the groups end even earlier: a
+       callback that keeps using a group gets errors, and can return. */
     tutti__parts_stop(comm);
     tutti__comm_stop(comm);
     tutti__parts_close(comm);
     assert(state->parts == NULL && (comm->engine == NULL || state->is_stopped));
     tutti__engine_close(comm->engine);
-    /* An error was logged; the part of the trace is left. */
+    /* If stopping the trace fails, the error is logged, and this rank's part of the trace stays. */
     if (tutti__comm_is_world(comm))
         (void)tutti_trace_stop();
     /* Only now: until here, callbacks may make calls, which return the cause of the failure. */

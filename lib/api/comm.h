@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator, as the checks and the information calls see it: everything here stays as it is
- * from the end of opening to the beginning of closing. comm_state.h has what changes.
+ * The constant part of a communicator, for checks and information calls: nothing here changes from
+ * the end of opening to the beginning of closing. comm_state.h has the rest.
  */
 #ifndef TUTTI__API_COMM_H
 #define TUTTI__API_COMM_H
@@ -43,8 +43,9 @@ struct tutti__comm {
     tutti__stats_t *stats; /* NULL: there was no memory for them */
 
     /* A world and its groups. tutti_comm_split and tutti_comm_create make groups of the world and
-       of other groups. A group shares only the world's MPI. A communicator from tutti_comm_connect
-       is a world as well, with a name and without MPI. */
+       of other groups. A group shares the world's MPI and device; its transports, engine and
+       watch are its own. A communicator from tutti_comm_connect is a world as well, with a name and
+       without MPI. */
     tutti__comm_t *world;    /* itself, if this is a world */
     tutti__comm_name_t name; /* of a connected communicator; "" in its groups */
     uint32_t *world_rank;    /* [size] ranks in the world; NULL: the same */
@@ -71,11 +72,11 @@ tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle);
 /* 1: *ret_comm is the handle's communicator; a parent process may have made it. */
 static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm_t **ret_comm)
 {
-    void *found;
+    const tutti__slot_t *slot = tutti__handle_find(&tutti__comms, handle);
 
-    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__comms, handle, &found)))
+    if (slot == NULL)
         return 0;
-    *ret_comm = found;
+    *ret_comm = tutti__handle_object(slot);
     return 1;
 }
 
@@ -83,13 +84,13 @@ static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm
    parent. On failure, *ret_comm is NULL if no communicator was found. */
 static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__comm_t **ret_comm)
 {
-    void *found;
+    const tutti__slot_t *slot = tutti__handle_find(&tutti__comms, handle);
 
-    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__comms, handle, &found))) {
+    if (slot == NULL) {
         *ret_comm = NULL;
         return tutti__comm_wrong(handle);
     }
-    *ret_comm = found;
+    *ret_comm = tutti__handle_object(slot);
     return tutti__fork_check((*ret_comm)->generation);
 }
 

@@ -3,9 +3,9 @@
  * The schedule files that TUTTI_ALGORITHM names. See coll/files.h.
  *
  * As with all shared settings, rank 0's files are used: rank 0 reads them once, when the world is
- * made, and sends their texts. A group takes the texts of its world, since the files may have
- * changed, and proves the schedules for its own ranks. So does a communicator from
- * tutti_comm_connect, which reads the files again.
+ * made, and sends their texts. A group takes the texts of its world, because the files may have
+ * changed, and proves the schedules for its own ranks. For a communicator from tutti_comm_connect
+ * its own rank 0 reads the files.
  */
 #include "api/comm_state.h"
 

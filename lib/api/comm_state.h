@@ -20,8 +20,8 @@ struct tutti__comm_state {
     tutti__operation_t op;
     tutti__pairs_t pairs;
     tutti__cached_t cached;
-    /* Set once: as stats->is_timed. Then `timed` is the cached form, and `cached` keeps nothing. So
-       calls without measured times do not look at the flag. */
+    /* Set once, to stats->is_timed. If it is set, the cached form of a call (call/cached.h) is kept
+       in `timed`, and `cached` stays empty. So a call that fits `cached` does not read the flag. */
     int is_timed;
     tutti__cached_t timed;
     tutti__stats_entry_t *counted;      /* the entry of the last call that was not in cached form */

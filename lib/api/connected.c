@@ -2,8 +2,8 @@
 /*
  * tutti_comm_connect: a communicator without a parent, of ranks that meet by a store or unique id.
  *
- * Several front ends may live in one process (a c10d backend beside a Horovod module, or beside a
- * program that calls tutti_init), and none knows of the others. So such a communicator needs no
+ * Several front ends may be in one process (a c10d backend beside a Horovod module, or beside a
+ * program that calls tutti_init), independently of each other. So such a communicator needs no
  * world, does not change tutti_world, and outlives tutti_finalize. In this file and below, it is a
  * world of its own: comm->world == comm, and it owns the groups that tutti_comm_split makes of it.
  *
@@ -28,8 +28,9 @@
 
 /* ---- the number of these communicators in the process ---- */
 
-/* Those that exist or are being made. The upper half is the fork generation: a child begins at 0,
-   without a lock that a fork may have found taken. */
+/* The number of connected communicators that exist or are being made. The upper half is the fork
+   generation, so a child begins at 0. A lock would not do: at the fork another thread may hold it,
+   and then it stays locked in the child. */
 static _Atomic uint64_t users;
 
 static uint32_t users_of(uint64_t word)
@@ -92,8 +93,8 @@ static void leave(void)
 
 /* ---- making one ---- */
 
-/* The name in messages: the store's prefix is the only one that the program has given. Of a long
-   prefix the end, which differs most likely from that of others. */
+/* The name in messages is the store's prefix: the program has given no other name. A long prefix is
+   cut at its beginning, because two prefixes differ most likely at their ends. */
 static void make_name(const tutti_options_t *options, tutti__comm_name_t *ret_name)
 {
     const char *prefix = options->store != NULL ? options->store->prefix : NULL;

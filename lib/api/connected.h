@@ -11,7 +11,8 @@ void tutti__connect_free(tutti__comm_t *comm);
 /* tutti_finalize: end the unique ids of this process; or, while the process has such communicators
    or makes one, when the last of them is freed. */
 void tutti__connect_end_ids(void);
-/* There will be another tutti_finalize, or there are new ids: until then the ids stay. */
+/* For tutti_init and tutti_unique_id_create: the ids stay valid at least until the next
+   tutti_finalize, even if the last of such communicators is freed before. */
 void tutti__connect_keep_ids(void);
 
 #endif

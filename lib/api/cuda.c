@@ -21,8 +21,8 @@ static tutti__dstream_t *stream_of(struct CUstream_st *stream)
     return (tutti__dstream_t *)(void *)stream;
 }
 
-/* Is the call made as a request for which the stream waits? The result is equal on all ranks.
-   Messages are not: they involve two ranks only, and go through host memory. */
+/* Is the call made as a request for which the stream waits? Messages are not made so: they involve
+   two ranks only, and go through host memory. The result is equal on all ranks. */
 static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return comm->conf.shared.stream_wait &&

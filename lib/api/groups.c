@@ -6,8 +6,8 @@
  *
  *      1. all ranks exchange their arguments   each rank checks all of them, and computes the
  *                                              groups, with the same result on all ranks
- *      2. all ranks exchange whether they      the first rank of each group has opened a meeting
- *         can take part                        point; the others have enough file descriptors
+ *      2. all ranks exchange whether they      all ranks have enough file descriptors; the first
+ *         can take part                        rank of each group has opened a meeting point
  *      3. the ranks of each group meet, and open a communicator as in tutti_init
  *      4. all ranks exchange their status      all ranks of a group have a communicator, or none
  *
@@ -69,7 +69,7 @@ typedef struct {
     uint32_t *members; /* [n] of this rank's group, as ranks of the parent */
     uint32_t n, me;    /* n 0: this rank is in no group */
     int meetings;      /* some group has more than one rank */
-    int door;          /* listening socket of the meeting point, or -1 */
+    int door;          /* the meeting point's listening socket, or -1 */
     uint32_t number;   /* of this call on the parent, equal on all ranks */
 } making_t;
 
@@ -190,7 +190,7 @@ static void note(ready_t *ready, tutti_status_t status, int own)
              status == TUTTI_OK ? "" : tutti_last_error());
 }
 
-/* note() while the group is opened: the text numbers the ranks of the group. */
+/* note() while the group is opened: the rank numbers in the text are those of the group. */
 static void note_opening(making_t *m, tutti_status_t status, int own)
 {
     note(&m->ready, status, own);
@@ -275,7 +275,7 @@ static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
     const tutti__venue_t *place = &m->readies[m->members[0]].place;
     tutti_status_t status;
 
-    /* All ranks of the group are ready, so the first one has opened its door. */
+    /* All ranks of the group are ready, so the first one has opened its meeting point. */
     assert((m->door >= 0) == (m->n > 1 && m->me == 0));
     if (m->n == 1) {
         tutti__meet_self(ret_meet);

@@ -20,7 +20,8 @@ void tutti__parts_add(tutti__comm_t *comm)
     tutti__mutex_unlock(&world->parts_lock);
 }
 
-/* Take a group out of its world's list; NULL: the first. NULL: it is not in the list. */
+/* Take `part` out of its world's list, or the first group if `part` is NULL. Returns NULL if the
+   list does not have it. */
 static tutti__comm_state_t *take(tutti__comm_state_t *world, const tutti__comm_state_t *part)
 {
     tutti__comm_state_t **at = &world->parts, *taken;

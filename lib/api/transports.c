@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a user can do to have UCX. */
+/* For error texts: how a user gets UCX. */
 #define GET_UCX "install libtutti0-ucx on each host (that is tutti/ucx.so, with libucx0)"
 
 static tutti_status_t cannot_reach(const tutti__comm_t *comm, uint32_t rank)
@@ -146,7 +146,7 @@ static tutti_status_t open_mpi(tutti__comm_t *comm, tutti__xport_t **ret_xport)
                                     ret_xport);
 }
 
-/* MPI sends this rank's device memory, which UCX here does not. */
+/* Can MPI send this rank's device memory? The UCX module cannot. */
 static int mpi_takes_device(const tutti__comm_t *comm, tutti__xport_t *mpi)
 {
     const tutti__device_ops_t *device;
@@ -158,7 +158,7 @@ static int mpi_takes_device(const tutti__comm_t *comm, tutti__xport_t *mpi)
            mpi->ops->takes_device(mpi, device->name);
 }
 
-/* Does a rank's device decide for MPI? Collective. */
+/* Must MPI be taken, because it can send the device memory of a rank? Collective. */
 static tutti_status_t ask_devices(tutti__comm_t *comm, tutti__xport_t *mpi, int *ret_takes_mpi)
 {
     uint32_t size = comm->topo->size;
@@ -176,8 +176,8 @@ static tutti_status_t ask_devices(tutti__comm_t *comm, tutti__xport_t *mpi, int 
     return status;
 }
 
-/* UCX and MPI are both there, perhaps: *ret_ucx is UCX's transport if it is chosen, otherwise
-   NULL. `mpi` is used for the choice only. */
+/* Choose between UCX and `mpi`, which is open. *ret_ucx: UCX's transport if UCX is chosen; NULL if
+   MPI is chosen, or UCX cannot be opened. `mpi` is used for the choice only. */
 static tutti_status_t choose_ucx(tutti__comm_t *comm, tutti__xport_t *mpi, tutti__xport_t **ret_ucx)
 {
     tutti__xport_t *ucx = NULL;

@@ -17,7 +17,7 @@
 static tutti__mutex_t world_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_WORLD);
 static tutti_comm_t *_Atomic world;
 
-/* With unique_id or store: settings that would contradict. */
+/* Refuse settings that contradict unique_id or store. */
 static tutti_status_t check_told(const tutti_options_t *options, const tutti__conf_t *conf)
 {
     tutti_status_t status = tutti__options_check_ranks(options);

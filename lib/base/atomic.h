@@ -2,9 +2,9 @@
 /*
  * Atomic words that several threads or processes share, in private or in shared memory.
  *
- * All protocols over shared memory (node/shm, xport/shm, the engine's mailboxes) use only these
- * functions. So the interleaving test can run their real code: with TUTTI_INTERLEAVE, each access
- * first lets the test's scheduler switch to another rank.
+ * All protocols over shared memory (node/shm, xport/shm) use only these functions. So the
+ * interleaving test can run their real code: with TUTTI_INTERLEAVE, each access first lets the
+ * test's scheduler switch to another rank.
  */
 #ifndef TUTTI__BASE_ATOMIC_H
 #define TUTTI__BASE_ATOMIC_H

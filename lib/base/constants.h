@@ -24,16 +24,16 @@
 
 /* ---- waiting: direct calls ---- */
 
-/* [polls] One look at a word: about a microsecond. Derived: a poll takes some 20 ns with its pause
-   (Zen 5). */
+/* [polls] One look, the unit of the next constants, is so many polls of one word: about a
+   microsecond. Derived: a poll takes some 20 ns with its pause (Zen 5). */
 #define TUTTI__CLOSE_LOOKS 50
 
 /* [looks] Looks before a waiting rank yields, if each rank has a processor: about 1.5 ms. Chosen:
    long compared with a wake-up, which takes 38 us (Zen 5). */
 #define TUTTI__SPIN_LOOKS 1500
 
-/* [yields] Yields before it sleeps. Chosen: each rank that shares the processor runs once per
-   call. */
+/* [yields] Yields after these looks, before the rank sleeps. Chosen: in each yield, every other
+   thread of the processor runs once. */
 #define TUTTI__YIELD_LOOKS 100
 
 /*
@@ -61,8 +61,9 @@
 /*
  * The same in a call between hosts, where over MPI no message wakes the sleeper: FAR_SLEEP_US in
  * the first FAR_EARLY_US of the wait, then a 16th of the time waited, at most FAR_SLEEP_MOST_US. So
- * a late message costs a 16th of its time. Where a message wakes the sleeper, only the first of
- * these times is used, unless shared memory is awaited as well.
+ * a late message costs a 16th of its time. Where a message wakes the sleeper, a direct call sleeps
+ * for FAR_SLEEP_US in the first FAR_EARLY_US, and then for the times of SLEEP above, unless it
+ * waits for shared memory as well.
  * Measured: 2 s in a barrier of two hosts, Zen 5: some 570 polls, 13 to 17 ms of a processor; with
  * UCX's descriptor 4 ms. Tried: at most 2 ms; 25 ms over UCX, 32 over Open MPI's TCP.
  */
@@ -85,11 +86,11 @@
 #define TUTTI__YIELD_STEPS 100
 
 /* The sleep between two polls of requests of several communicators, which have no common word.
-   Chosen: for rare callers. */
+   Chosen: such waits are rare. */
 #define TUTTI__MIXED_NAP_US 100
 
-/* [yields, naps] A thread that must have the engine's token: yields, and then naps of this length.
-   Chosen: no thread keeps the token for long. */
+/* [yields; naps] A thread that must have the engine's token yields so often, and then takes naps of
+   this length, until the token is free. Chosen: no thread keeps the token for long. */
 #define TUTTI__TOKEN_YIELDS 100
 #define TUTTI__TOKEN_NAP_US 50
 
@@ -99,12 +100,13 @@
    socket within SIDE_EVERY steps; to park the thread instead takes two switches per wake-up. */
 #define TUTTI__BUSY_NAP_US 50
 
-/* [polls] Before a doorbell is rung: about 300 ns, in which the peer may come from its submission
-   to its wait. Chosen: a ring costs a microsecond here and 38 us there. */
+/* [polls] Polls of the peer's `sleeping` before its doorbell is rung: about 300 ns. Within this
+   time the peer may pass from its submission to its wait. Chosen: a ring costs this rank a
+   microsecond, and the peer 38 us. */
 #define TUTTI__RING_LOOKS 15
 
-/* The sleep between two polls while only polling advances something in flight: on a device, or over
-   MPI beside another thread that works. Chosen: no caller waits for this thread. */
+/* The sleep between two polls while work in flight advances only when polled: work on a device, or
+   messages over MPI while another thread has the token. Chosen: no caller waits for this thread. */
 #define TUTTI__POLL_SLEEP_US 50
 
 /* The longest sleep between two checks of deadlines and stalls. Chosen: TUTTI_TIMEOUT is in
@@ -117,8 +119,8 @@
 
 /* ---- waiting: devices ---- */
 
-/* The nap of a thread that waits until a device's work has ended, at the end of a communicator.
-   Chosen: rare. */
+/* The nap of a thread that waits until a device's work has ended: at the end of a communicator, and
+   after an error. Chosen: rare. */
 #define TUTTI__DRAIN_NAP_US 50
 #define TUTTI__QUIESCE_NAP_US 20
 
@@ -170,11 +172,12 @@
 #define TUTTI__REACH_PAUSE_MS 10u
 #define TUTTI__REACH_PAUSE_MOST_MS 250u
 
-/* How often a rank looks whether the launcher's exchange of rank 0's place has ended. Chosen: the
-   exchange takes milliseconds, or waits for ranks that have not started. */
+/* How often a rank checks whether the launcher's exchange of rank 0's address has ended. Chosen:
+   the exchange takes milliseconds, or waits for ranks that have not started. */
 #define TUTTI__PM_PAUSE_MS 1u
 
-/* The same for a Unix socket, whose listener has a full queue. Chosen: it accepts within a
+/* The pause between two attempts to connect to a Unix socket whose listener has a full queue, or
+   does not exist yet: it doubles, up to the second value. Chosen: a listener accepts within a
    millisecond, unless the machine is overloaded. */
 #define TUTTI__UNIX_PAUSE_MS 1u
 #define TUTTI__UNIX_PAUSE_MOST_MS 20u
@@ -183,9 +186,9 @@
    processes release it, and a loop without a nap would take a core. */
 #define TUTTI__RESOURCE_NAP_MS 1u
 
-/* The nap of a gate that only refuses, while it has no descriptor for a guest, and after each
-   GATE_STRANGERS connections. Chosen: a flood of strangers must not take a processor of the job;
-   the second one still serves 3200 guests a second. */
+/* The naps of a gate (boot/gate.h) that only refuses: NO_FILE while it has no descriptor for a
+   guest, REST after at most GATE_STRANGERS connections. Chosen: a flood of connections must not
+   take a processor of the job; with the second nap the gate still serves 3200 guests a second. */
 #define TUTTI__GATE_NO_FILE_MS 100u
 #define TUTTI__GATE_REST_MS 20u
 
@@ -195,17 +198,17 @@
    sixteen jobs may run on a host. */
 #define TUTTI__JOB_PORTS 16u
 
-/* Rank 0 waits for its port, which it tries after each pause. Chosen: the rank 0 of a restarted job
-   may still have it. */
+/* How long rank 0 tries to listen at its port, and the pause between two tries. Chosen: if the job
+   was restarted, the earlier rank 0 may still have the port. */
 #define TUTTI__JOB_PORT_MS 5000u
 #define TUTTI__JOB_PORT_PAUSE_MS 100u
 
-/* A rank that another job has refused tries again, as the port may belong to an earlier job.
-   Chosen: as JOB_PORT_MS. */
+/* How long a rank tries again after a gate of another job has refused it: that may be an earlier
+   job, which is about to leave the port. Chosen: as JOB_PORT_MS. */
 #define TUTTI__JOB_OTHER_MS 5000u
 
-/* A rank that a gate has greeted tries again after no process listens any more. Chosen: longer than
-   a retry of the connection; a user waits for this error. */
+/* A gate has greeted a rank, and now no process listens at the port: how long the rank tries again.
+   Chosen: longer than a retry of the connection; a user waits for this error. */
 #define TUTTI__JOB_GONE_MS 3000u
 
 /* An address is tried for REACH_FIRST_MS in the first round, doubled in each further round, up to
@@ -238,9 +241,9 @@
    can; rank 0 once, other ranks twice. Chosen: a peer finds its own timeout up to TICK_MS later. */
 #define TUTTI__CULPRIT_MS 500u
 
-/* Work queued in a CUDA stream: how much longer than a call's its deadline is, and how much longer
-   than that a rank without a culprit waits. Chosen: direct calls and waiters have the same deadline
-   and report it with more details, after CULPRIT_MS twice. */
+/* Work queued in a CUDA stream: its deadline is later than a call's by GRACE. If the rank cannot
+   name the culprit, it waits for UNSURE more. Chosen: direct calls and waiters have the earlier
+   deadline, and report it with more details, after CULPRIT_MS twice at most. */
 #define TUTTI__QUEUED_GRACE_NS 1500000000u
 #define TUTTI__QUEUED_UNSURE_NS 1000000000u
 
@@ -249,8 +252,8 @@
    within milliseconds, and a program that is wrong learns of it at once. */
 #define TUTTI__CONFLICT_NS 100000000u
 
-/* A rank that is no neighbour has ended: how long its death is not reported, because its last
-   messages come through the tree. Chosen: messages cross the tree in milliseconds. */
+/* If a rank that is no neighbour ends, its death is reported only after this time, because its last
+   messages arrive through the tree. Chosen: messages cross the tree in milliseconds. */
 #define TUTTI__SIDE_DEATH_MS 100u
 
 /* A strict gate that failed: how long it waits for ranks that have not come, to tell them why.
@@ -268,9 +271,9 @@
 /* The interval at which the store is read meanwhile. Chosen: a store may be a server. */
 #define TUTTI__REASON_POLL_MS 50u
 
-/* How long a message may take after its first byte: between two steps of set-up, and of a rank that
-   the id's maker introduces. Chosen: a stopped rank must not stop the others; the second wait is in
-   a thread that no rank waits for. */
+/* How long sending or receiving one message of set-up may take: STAR between rank 0 and another
+   rank, ID at the maker of a unique id. Chosen: a stopped rank must not stop the others; the second
+   wait is in a thread that no rank waits for. */
 #define TUTTI__STAR_MESSAGE_MS 1000u
 #define TUTTI__ID_MESSAGE_MS 10000u
 
@@ -292,7 +295,8 @@
 #define TUTTI__QUIESCE_NS 1000000000u
 
 /* A lane whose communicator has ended: how long its MPI messages may still arrive before their
-   requests are abandoned. Chosen: they were in flight; a rank without an error sends no more. */
+   requests are abandoned. Chosen: messages in flight need less; a peer that has received the error
+   does not send the others. */
 #define TUTTI__MPI_GIVE_UP_NS 100000000u
 
 /* The same for UCX, before an endpoint is forced to close. Chosen: as MPI_GIVE_UP_NS. */
@@ -312,7 +316,7 @@
 #define TUTTI__NCCL_ABORT_NS 3000000000u
 
 /* How long closing NCCL's communicator waits for the other ranks of the host. Chosen: as FLUSH_MS.
-   What is left is checked whenever another communicator is opened or closed. */
+   A close that has not ended is checked again whenever another communicator is opened or closed. */
 #define TUTTI__NCCL_CLOSE_US 200000
 
 /* ---- checks ---- */
@@ -331,9 +335,9 @@
    stall, and each of them asks all ranks for dumps. */
 #define TUTTI__STALL_DUMP_NS 1000000000u
 
-/* [polls] Polls of a group's head in vain, before the ranks of that group are polled for the late
-   one. Chosen: polling takes cache lines from ranks that are at work, but a rank that has left must
-   be found. */
+/* [polls] Polls of the announcement of a core group's leader. If it has not arrived after so many
+   polls, the ranks of the group are polled, to find the late one. Chosen: polling takes cache lines
+   from ranks that are at work, but a rank that has left must be found. */
 #define TUTTI__GROUP_LOOKS 40
 
 /* TCP between hosts, in seconds: probes begin after IDLE and follow at INTERVAL; after PROBES
@@ -373,15 +377,15 @@
 #define TUTTI__PLAN_PARTS 8
 #define TUTTI__PLAN_PART_BYTES ((uint64_t)64 << 10)
 
-/* [steps] Equal steps that make a plan; the most of them, after plans that did not last. Chosen:
-   early, but not after an accident. */
+/* [steps] Equal steps that make a plan. The number doubles after each plan that did not last, up to
+   the second value. Chosen: a plan begins early, but not after a coincidence. */
 #define TUTTI__PLAN_STEPS 3
 #define TUTTI__PLAN_STEPS_MOST 1024
 /* [names] More are not learned. Chosen: far more than a model has. */
 #define TUTTI__PLAN_NAMES_MOST 65536
-/* [ns] A thread waits for a tensor whose bucket is not complete, and this rank submits nothing:
-   after this time the plan stops. And if no thread is known to wait. Chosen: long against the
-   pauses between submissions of one step, short against a step. */
+/* [ns] A plan stops if a bucket has some of its tensors, and this rank has submitted none for this
+   time: WAIT while a thread waits for such a tensor, otherwise REST. Chosen: WAIT is long against
+   the pauses between submissions of one step, and short against a step. */
 #define TUTTI__PLAN_WAIT_NS 5000000
 #define TUTTI__PLAN_REST_NS 1000000000u
 
@@ -389,8 +393,8 @@
    model has tensors. Without: malloc takes 330 of 2100 instructions of a planned tensor. */
 #define TUTTI__SPARE_REQUESTS 4096
 
-/* [submissions] While a bucket of a plan is in flight, the engine takes a step at least after so
-   many submissions. Chosen: a step takes about as long as eight submissions. */
+/* [submissions] While a bucket of a plan is in flight, the engine takes a step after so many
+   submissions at the latest. Chosen: a step takes about as long as eight submissions. */
 #define TUTTI__PLAN_LOOKS 16
 
 /* The first memory of a lane for fused buckets; it doubles. Chosen: small, since each lane of each
@@ -409,8 +413,8 @@
    Chosen: more than a network has layers; a program that needs more pays for making them. */
 #define TUTTI__ENGINE_EVENTS 1024
 
-/* [names] Tensors and ranks that a warning or an error names; more are counted. Chosen: a line that
-   is still read. */
+/* [names] Tensors and ranks that a warning or an error names; more are counted. Chosen: users do
+   not read a longer line. */
 #define TUTTI__NAMED 8
 
 /* [slots] Most slots of a channel between devices. Chosen: as TUTTI_CREDITS' default. */
@@ -446,9 +450,9 @@
    are fetched. Measured: bench/tutti_allreduce, 2 ranks, Zen 5: table in node/shm/chunks.c. */
 #define TUTTI__SHM_BACK_BLOCK_BYTES 4096
 
-/* Blocks of a zero-copy reduction; the small ones if results exceed the caches, with prefetch so
-   far ahead, of all buffers together. Measured: bench/tutti_allreduce, 2 ranks, Zen 5: table in
-   node/shm/zero.c. */
+/* Block of a zero-copy reduction: BLOCK; SMALL if the results exceed the caches. In the second case
+   the data of all buffers are prefetched, AHEAD bytes in all before they are used. Measured:
+   bench/tutti_allreduce, 2 ranks, Zen 5: table in node/shm/zero.c. */
 #define TUTTI__SHM_ZERO_BLOCK_BYTES 8192
 #define TUTTI__SHM_ZERO_SMALL_BYTES 512
 #define TUTTI__SHM_ZERO_AHEAD_BYTES 16384
@@ -531,8 +535,8 @@
    checks deadlines. Chosen: more than a port scanner opens at a time. */
 #define TUTTI__GATE_STRANGERS 64u
 
-/* [tries] How often a gate without a free descriptor waits until tutti__net_files_left has returned
-   its own. Chosen: each wait is for one other thread. */
+/* [tries] How often a gate without a free descriptor waits until another thread, which is inside
+   tutti__net_files_left, has closed its trial descriptors. Chosen: each wait is for one thread. */
 #define TUTTI__GATE_TRIALS 8u
 
 /* [messages] Most messages that wait for the program's log callback. Chosen: a job's output of
@@ -543,7 +547,8 @@
 
 /* [parts, ranks] The first communicator's arenas take at most half of the addresses, each further
    one's this part of the rest. Derived: with 4 ranks, more than 400 communicators have 64 GiB each.
-   With RLIMIT_AS, peers' arenas must fit as well: they do up to SPAN_RANKS ranks. */
+   Under RLIMIT_AS an arena takes at most 1/SPAN_RANKS of the addresses left, so the arenas of so
+   many ranks fit. */
 #define TUTTI__SPAN_FURTHER 32
 #define TUTTI__SPAN_RANKS 16
 
@@ -559,19 +564,19 @@
    parallel. */
 #define TUTTI__POPULATE_MOST_BYTES ((uint64_t)64 << 20)
 
-/* [bytes] Largest data of a call between hosts that ride in the comparison of calls, if a slot is
-   so long. Measured: docs/decisions.md, two hosts with one and two ranks. */
+/* [bytes] Largest data of a call between hosts that are sent in the messages of the comparison of
+   calls, if a slot is so long. Measured: docs/decisions.md, two hosts with one and two ranks. */
 #define TUTTI__RIDE_BYTES 65536
 
 /* ---- amounts: places ---- */
 
 /* [ranks] Largest group of ranks under one L3 cache or NUMA node. Chosen: a rank that waits for
-   more lines waits too long; timed between caches on no machine yet. */
+   more lines waits too long. Not measured on a machine with several L3 caches. */
 #define TUTTI__TOPO_GROUP 16
 
 /* ---- costs: the model of coll/cost.c ---- */
 
-/* [Mbit/s] Of a link whose network card does not say its speed. Chosen: common today. */
+/* [Mbit/s] Of a link whose network card does not report its speed. Chosen: common today. */
 #define TUTTI__LINK_MBPS 10000u
 
 /* From the sender of a small message to its receiver, on another host. Estimated: TCP between
@@ -584,10 +589,11 @@
 #define TUTTI__COST_NEAR_NS 300u
 #define TUTTI__COST_NEAR_PS 100u
 
-/* The longest message where the shape does not say it. Chosen: TUTTI_CHUNK_BYTES' default. */
+/* The longest message where the shape has no length of a slot. Chosen: TUTTI_CHUNK_BYTES' default.
+ */
 #define TUTTI__COST_SLOT_BYTES 65536u
 
-/* Data of up to this size ride in the comparison of calls, whatever the model expects.
+/* Data of up to this size are sent with the comparison of calls, whatever the model expects.
    Chosen: below, the model is too coarse. */
 #define TUTTI__RIDE_LEAST_BYTES 2048u
 

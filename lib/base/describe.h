@@ -15,7 +15,7 @@ enum {
     TUTTI__HAS_IN_ALL = 4, /* the count is a total; the caller passed the count of one block */
     TUTTI__HAS_OP = 8,
     TUTTI__HAS_ROOT = 16,
-    TUTTI__HAS_HOST_ROOT = 32, /* its number among this host's ranks */
+    TUTTI__HAS_HOST_ROOT = 32, /* with ROOT: the root's number among this host's ranks */
     TUTTI__HAS_TO = 64,        /* to rank `root` */
     TUTTI__HAS_FROM = 128,     /* from rank `source`; with TO: `received` elements */
     TUTTI__HAS_SCALES = 256,

@@ -12,13 +12,19 @@
 
 #define GENERATION ((uint64_t)1 << 32)
 #define KIND_SHIFT 56
-#define KIND_MASK (((uint64_t)1 << KIND_SHIFT) - 1) /* all bits but the kind's */
-#define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS)
+#define KIND_MASK (((uint64_t)1 << KIND_SHIFT) - 1)          /* all bits but the kind's */
+#define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS) /* and slot 0, which is not taken */
 
-/* NULL: the slot's chunk does not exist yet. number: index + 1. */
-static inline const tutti__slot_t *slot_of(const tutti__handles_t *table, uint32_t number)
+_Static_assert((uint64_t)SLOTS << TUTTI__HANDLES_SHIFT <= GENERATION, "an index has 28 bits");
+
+static inline uint32_t index_of(uint64_t handle)
 {
-    uint32_t index = number - 1;
+    return (uint32_t)handle >> TUTTI__HANDLES_SHIFT;
+}
+
+/* NULL: the slot's chunk does not exist yet. */
+static inline const tutti__slot_t *slot_of(const tutti__handles_t *table, uint32_t index)
+{
     const tutti__slot_t *chunk = table->first;
 
     /* Acquire: pairs with the exchange in have_chunk. */
@@ -31,23 +37,22 @@ static inline const tutti__slot_t *slot_of(const tutti__handles_t *table, uint32
 }
 
 /* A slot whose chunk exists. */
-static inline tutti__slot_t *slot_at(tutti__handles_t *table, uint32_t number)
+static inline tutti__slot_t *slot_at(tutti__handles_t *table, uint32_t index)
 {
-    return (tutti__slot_t *)(uintptr_t)slot_of(table, number);
+    return (tutti__slot_t *)(uintptr_t)slot_of(table, index);
 }
 
-int tutti__handle_find_more(const tutti__handles_t *table, const void *handle, void **ret_object)
+const tutti__slot_t *tutti__handle_find_more(const tutti__handles_t *table, const void *handle)
 {
     uint64_t value = (uintptr_t)handle;
-    const tutti__slot_t *slot = slot_of(table, (uint32_t)value);
+    const tutti__slot_t *slot = slot_of(table, index_of(value));
 
     if (slot == NULL || atomic_load_explicit(&slot->handle, memory_order_acquire) != value)
-        return 0;
-    *ret_object = (void *)atomic_load_explicit(&slot->object, memory_order_relaxed);
-    return 1;
+        return NULL;
+    return slot;
 }
 
-/* ---- taking a slot: index + 1 ---- */
+/* ---- taking a slot: its index, or 0 ---- */
 
 static uint32_t take_free(tutti__handles_t *table)
 {
@@ -76,13 +81,13 @@ static int have_chunk(tutti__handles_t *table, uint32_t chunk)
     return 1;
 }
 
-/* A slot that was never used; 0: no slot is left, or no memory. */
+/* A slot that was never taken; 0: no slot is left, or no memory. */
 static uint32_t take_new(tutti__handles_t *table)
 {
     uint32_t used = atomic_load(&table->used);
 
     do {
-        if (used >= SLOTS || !have_chunk(table, used / TUTTI__HANDLES_CHUNK))
+        if (used + 1 >= SLOTS || !have_chunk(table, (used + 1) / TUTTI__HANDLES_CHUNK))
             return 0;
     } while (!atomic_compare_exchange_weak(&table->used, &used, used + 1));
     return used + 1;
@@ -92,19 +97,19 @@ static uint32_t take_new(tutti__handles_t *table)
 
 tutti_status_t tutti__handle_make_more(tutti__handles_t *table, void *object, void **ret_handle)
 {
-    uint32_t number = take_free(table);
+    uint32_t index = take_free(table);
     tutti__slot_t *slot;
     uint64_t handle;
 
-    if (number != 0) {
-        slot = slot_at(table, number);
+    if (index != 0) {
+        slot = slot_at(table, index);
         handle = ~atomic_load_explicit(&slot->handle, memory_order_relaxed);
     } else {
-        number = take_new(table);
-        if (number == 0)
+        index = take_new(table);
+        if (index == 0)
             return tutti__fail(TUTTI_ERR_NO_MEMORY, "a handle for one more %s", table->what);
-        slot = slot_at(table, number);
-        handle = (uint64_t)table->kind << KIND_SHIFT | number;
+        slot = slot_at(table, index);
+        handle = (uint64_t)table->kind << KIND_SHIFT | (uint64_t)index << TUTTI__HANDLES_SHIFT;
     }
     atomic_store_explicit(&slot->object, (uintptr_t)object, memory_order_relaxed);
     /* Release: pairs with the acquire in tutti__handle_find. */
@@ -116,12 +121,12 @@ tutti_status_t tutti__handle_make_more(tutti__handles_t *table, void *object, vo
 void tutti__handle_end(tutti__handles_t *table, const void *handle)
 {
     uint64_t value = (uintptr_t)handle, next, head;
-    uint32_t number = (uint32_t)value;
+    uint32_t index = index_of(value);
     tutti__slot_t *slot;
 
     if (handle == NULL)
         return;
-    slot = slot_at(table, number);
+    slot = slot_at(table, index);
     /* The generation wraps around within its bits. */
     next = ((value + GENERATION) & KIND_MASK) | (value & ~KIND_MASK);
     atomic_store_explicit(&slot->handle, ~next, memory_order_relaxed);
@@ -130,7 +135,7 @@ void tutti__handle_end(tutti__handles_t *table, const void *handle)
         atomic_store_explicit(&slot->object, (uint32_t)head, memory_order_relaxed);
         /* Release: pairs with the acquire in take_free. */
     } while (!atomic_compare_exchange_weak_explicit(&table->free, &head,
-                                                    (head & ~(uint64_t)UINT32_MAX) | number,
+                                                    (head & ~(uint64_t)UINT32_MAX) | index,
                                                     memory_order_release, memory_order_relaxed));
 }
 
@@ -139,13 +144,14 @@ void tutti__handle_end(tutti__handles_t *table, const void *handle)
 /* Was this value ever a valid handle of the table? */
 static int was_given(const tutti__handles_t *table, uint64_t value)
 {
-    uint32_t number = (uint32_t)value;
+    uint32_t index = index_of(value);
     uint64_t now;
 
-    if (value >> KIND_SHIFT != (uint64_t)table->kind || number == 0 ||
-        number > atomic_load(&table->used))
+    if (value >> KIND_SHIFT != (uint64_t)table->kind ||
+        (uint32_t)value != index << TUTTI__HANDLES_SHIFT || index == 0 ||
+        index > atomic_load(&table->used))
         return 0;
-    now = atomic_load(&slot_of(table, number)->handle);
+    now = atomic_load(&slot_of(table, index)->handle);
     return now >> KIND_SHIFT == (uint64_t)table->kind ? value <= now : value < ~now;
 }
 

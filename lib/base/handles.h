@@ -7,8 +7,11 @@
  * a handle without reading the object, which may have been freed. A freed communicator, a request
  * after its wait, or any other pointer is an error and not a crash.
  *
- *      63     56 55          32 31                    0
- *      |  kind  |  generation  |       index + 1       |     no pointer of a program has such bits
+ *      63     56 55          32 31            4 3  0
+ *      |  kind  |  generation  |     index     |  0  |     no pointer of a program has such bits
+ *
+ * The low 16 bits are the offset of the slot in its chunk, in bytes. So a look-up in the first
+ * chunk takes 8 instructions on x86-64. No handle has index 0, so NULL is no handle.
  *
  * A slot gets a new generation each time it is taken, so an ended handle becomes valid again only
  * after 2^24 objects in its slot. Slots are never freed or moved: the first slots are part of the
@@ -29,6 +32,7 @@
 /* Slots in the table itself, and in each chunk. */
 #define TUTTI__HANDLES_CHUNK 4096u
 #define TUTTI__HANDLES_CHUNKS 4096u
+#define TUTTI__HANDLES_SHIFT 4 /* of the index in a handle */
 /* Added to `free` for each slot that is taken. */
 #define TUTTI__HANDLES_TAKEN ((uint64_t)1 << 32)
 
@@ -43,19 +47,29 @@ typedef struct {
     /* The valid handle. In a free slot: the complement of the slot's next handle. The complement
        has the index of another slot, so no handle of this slot equals it. In an unused slot: 0. */
     _Atomic uint64_t handle;
-    _Atomic uintptr_t object; /* of a free slot: the next free one, as its index + 1; 0: none */
+    _Atomic uintptr_t object; /* of a free slot: the index of the next free one; 0: none */
 } tutti__slot_t;
 
-/* Static; all other fields begin as 0. */
+_Static_assert(sizeof(tutti__slot_t) == 1 << TUTTI__HANDLES_SHIFT, "an offset is no index");
+
+/* Static, begins as TUTTI__HANDLES_INIT. */
 typedef struct {
     tutti__slot_t first[TUTTI__HANDLES_CHUNK];
     tutti__handle_kind_t kind;
-    const char *what;      /* "communicator" */
-    const char *ended;     /* "was freed": the end of a handle, for error texts */
-    _Atomic uint64_t free; /* low half: index + 1 of the first free slot; high half: slots taken */
-    _Atomic uint32_t used; /* slots that were ever taken */
+    const char *what;  /* "communicator" */
+    const char *ended; /* "was freed": the end of a handle, for error texts */
+    _Atomic uint64_t
+        free; /* low half: index of the first free slot, or 0; high half: slots taken */
+    _Atomic uint32_t used; /* slots that were ever taken: 1 to `used` */
     _Atomic(tutti__slot_t *) more[TUTTI__HANDLES_CHUNKS]; /* from 1 on */
 } tutti__handles_t;
+
+/* Slot 0 is never taken. It holds a value of index 1, so a look-up of NULL does not find it. */
+#define TUTTI__HANDLES_INIT(kind_, what_, ended_)                                                  \
+    {                                                                                              \
+        .first = { { .handle = 1 << TUTTI__HANDLES_SHIFT } }, .kind = (kind_), .what = (what_),    \
+        .ended = (ended_)                                                                          \
+    }
 
 /* Make a handle invalid. NULL does nothing. Any thread. */
 void tutti__handle_end(tutti__handles_t *table, const void *handle);
@@ -66,25 +80,27 @@ tutti_status_t tutti__handle_wrong(const tutti__handles_t *table, const void *ha
 
 /* The slow paths: tutti__handle_find beyond the first chunk; tutti__handle_make if the first chunk
    has no free slot. */
-int tutti__handle_find_more(const tutti__handles_t *table, const void *handle, void **ret_object);
+const tutti__slot_t *tutti__handle_find_more(const tutti__handles_t *table, const void *handle);
 tutti_status_t tutti__handle_make_more(tutti__handles_t *table, void *object, void **ret_handle);
 
-/* 1: the handle is valid, and *ret_object is its object; 0: invalid. Any thread. */
-static inline int tutti__handle_find(const tutti__handles_t *table, const void *handle,
-                                     void **ret_object)
+/* The slot of a valid handle; NULL: the handle is invalid. Any thread. */
+static inline const tutti__slot_t *tutti__handle_find(const tutti__handles_t *table,
+                                                      const void *handle)
 {
     uint64_t value = (uintptr_t)handle;
-    uint32_t index = (uint32_t)value - 1;
-    const tutti__slot_t *slot;
+    const tutti__slot_t *slot =
+        &table->first[(value >> TUTTI__HANDLES_SHIFT) % TUTTI__HANDLES_CHUNK];
 
-    if (TUTTI__UNLIKELY(index >= TUTTI__HANDLES_CHUNK))
-        return tutti__handle_find_more(table, handle, ret_object);
-    slot = &table->first[index];
     /* Acquire: pairs with the release in tutti__handle_make. */
-    if (TUTTI__UNLIKELY(atomic_load_explicit(&slot->handle, memory_order_acquire) != value))
-        return 0;
-    *ret_object = (void *)atomic_load_explicit(&slot->object, memory_order_relaxed);
-    return 1;
+    if (TUTTI__LIKELY(atomic_load_explicit(&slot->handle, memory_order_acquire) == value))
+        return slot;
+    return tutti__handle_find_more(table, handle);
+}
+
+/* The object in the slot of a valid handle. */
+static inline void *tutti__handle_object(const tutti__slot_t *slot)
+{
+    return (void *)atomic_load_explicit(&slot->object, memory_order_relaxed);
 }
 
 /* Take this slot if it is still the first free slot; otherwise *head becomes the current head. If
@@ -106,10 +122,10 @@ static inline tutti_status_t tutti__handle_make(tutti__handles_t *table, void *o
 {
     /* Acquire: pairs with the release in tutti__handle_end. */
     uint64_t head = atomic_load_explicit(&table->free, memory_order_acquire), handle;
-    uint32_t index = (uint32_t)head - 1;
+    uint32_t index = (uint32_t)head;
     tutti__slot_t *slot;
 
-    if (TUTTI__UNLIKELY(index >= TUTTI__HANDLES_CHUNK))
+    if (TUTTI__UNLIKELY(index - 1 >= TUTTI__HANDLES_CHUNK - 1))
         return tutti__handle_make_more(table, object, ret_handle);
     slot = &table->first[index];
     if (TUTTI__UNLIKELY(!tutti__handle_take(table, slot, &head)))

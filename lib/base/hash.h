@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * FNV-1a, 64 bits: for names and signatures.
+ * FNV-1a, 64 bits: for signatures and everything that leaves the process.
  *
  * Small, byte-wise and the same on every machine, so ranks may compare hashes. Not for input of an
  * adversary.
@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define TUTTI__HASH_INIT 0xcbf29ce484222325u
 
@@ -26,6 +27,30 @@ static inline uint64_t tutti__hash_more(uint64_t hash, const void *data, size_t 
 static inline uint64_t tutti__hash(const void *data, size_t bytes)
 {
     return tutti__hash_more(TUTTI__HASH_INIT, data, bytes);
+}
+
+static inline uint64_t tutti__hash_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 32;
+}
+
+/* For tables of names in one process: eight bytes at a time, because each byte of FNV-1a waits for
+   the multiplication before it. */
+static inline uint64_t tutti__hash_name(const char *name, size_t bytes)
+{
+    uint64_t hash = tutti__hash_mix(0, bytes), word = 0;
+    size_t at = 0;
+
+    for (; at + sizeof(word) < bytes; at += sizeof(word)) {
+        memcpy(&word, name + at, sizeof(word));
+        hash = tutti__hash_mix(hash, word);
+    }
+    if (bytes >= sizeof(word))
+        memcpy(&word, name + bytes - sizeof(word), sizeof(word));
+    for (; bytes < sizeof(word) && at < bytes; at++)
+        word = word << 8 | (unsigned char)name[at];
+    return tutti__hash_mix(hash, word);
 }
 
 #endif

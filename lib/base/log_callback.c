@@ -73,7 +73,7 @@ struct queue {
 static queue_t *_Atomic the_queue;
 static _Thread_local int is_mine; /* the thread that calls the callback */
 
-/* This process's; NULL: none yet. */
+/* This process's queue; NULL: none yet. */
 static queue_t *find(void)
 {
     queue_t *queue = atomic_load_explicit(&the_queue, memory_order_acquire);

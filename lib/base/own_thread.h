@@ -5,9 +5,9 @@
 
 #include <pthread.h>
 
-/* Is the calling thread the library's? The program runs only callbacks on it. */
+/* 1: the calling thread belongs to the library. Of the program, only callbacks run on it. */
 int tutti__thread_is_own(void);
-/* From now on it is. */
+/* Mark the calling thread as the library's. */
 void tutti__thread_set_own(void);
 /* Start a thread of the library. It takes no signals: they belong to the program's threads.
    ret_thread: to join it; NULL: it is not joined, for a call that may never return. Returns 0 or an

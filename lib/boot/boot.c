@@ -3,10 +3,10 @@
  * First contact: compare versions, exchange metadata, connect the side channel's tree.
  *
  * The first exchange is one block of HELLO_BYTES from every rank. Its size never changes, so
- * different versions of the library can report the difference to each other. After it all ranks
- * have the same data, apply the same rules and return the same error text. If a rank has failed
- * before (it has no socket, say), its block carries the error. Then the ranks connect the tree, and
- * a last agreement makes a failure of one rank a failure of all.
+ * different versions of the library can report the difference to each other. After the exchange all
+ * ranks have the same data, apply the same rules and return the same error text. If a rank has
+ * failed before (for example, it cannot open a socket), its block contains the error. Then the
+ * ranks connect the tree, and a last agreement makes a failure of one rank a failure of all.
  *
  * Runs on the thread that makes the communicator.
  */
@@ -215,6 +215,16 @@ static void close_door(tutti__boot_t *boot)
         tutti__boot_shut_door(boot);
 }
 
+/* After the first exchange each rank knows the processes of its machine. */
+static void shut_marks(tutti__boot_t *boot)
+{
+    if (boot->meet.marks == NULL)
+        return;
+    tutti__net_watch_meeting(NULL, NULL);
+    tutti__marks_close(boot->meet.marks);
+    boot->meet.marks = NULL;
+}
+
 tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
                                 tutti__boot_t **ret_boot)
 {
@@ -222,6 +232,7 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
     tutti_status_t status;
 
     if (boot == NULL) {
+        tutti__marks_close(meet->marks);
         meet->close(meet->ctx);
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "first contact");
     }
@@ -233,7 +244,10 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
     boot->deadline = meet->deadline != 0 ? meet->deadline : tutti__net_deadline(boot->timeout_ms);
     if (meet->still != NULL)
         tutti__net_watch_meeting(meet->still, meet->ctx);
+    else if (meet->marks != NULL)
+        tutti__net_watch_meeting(tutti__marks_still, meet->marks);
     status = say_hello(boot, conf);
+    shut_marks(boot);
     if (status != TUTTI_OK)
         goto close_boot;
     if (meet->still == NULL) {
@@ -312,18 +326,11 @@ uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot)
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
                                      void *ret_all)
 {
-    /* The previous step may have used up the whole deadline. */
+    /* The previous step may have used up the whole deadline, so this one has a little more time. */
     uint64_t until = boot->deadline + tutti__net_span(TUTTI__MIN(boot->timeout_ms / 8, 1000u));
-    tutti_status_t still = boot->meeting ? tutti__boot_peers_still(boot) : TUTTI_OK, status;
 
-    /* Without the dead rank the exchange cannot complete. It is begun all the same, because the MPI
-       module must know that it was given up: see meet_mpi.c. */
-    status = boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
-                                  still == TUTTI_OK ? (uint64_t)tutti__net_left_ms(until) : 0);
-    /* Again, for the text. */
-    if (status != TUTTI_OK && still != TUTTI_OK && tutti__boot_peers_still(boot) == still)
-        status = still;
-    return status;
+    return boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
+                                (uint64_t)tutti__net_left_ms(until));
 }
 
 /* Can this error be the consequence of another rank's end? */

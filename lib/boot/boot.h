@@ -23,6 +23,7 @@
 #ifndef TUTTI__BOOT_BOOT_H
 #define TUTTI__BOOT_BOOT_H
 
+#include "boot/marks.h"
 #include "conf/conf.h"
 #include "topo/topo.h"
 
@@ -46,6 +47,9 @@ typedef struct {
     /* No further allgather will be called: release what only allgather needs. May be NULL. */
     void (*settle)(void *ctx);
     void (*close)(void *ctx);
+    tutti__marks_t
+        *marks; /* of its ranks, if `still` is NULL: tutti__boot_open uses and closes them;
+                              or NULL */
     const uint32_t *world_rank; /* [size] of a group: its ranks in the world, until the communicator
                                    ends; NULL: this is the world */
     const char *comm_name; /* of a communicator from tutti_comm_connect, also in its groups: its

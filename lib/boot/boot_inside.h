@@ -80,6 +80,10 @@ uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot);
 
 /* TUTTI_ERR_PEER_LOST: a rank of this machine has died. boot: a tutti__boot_t; see peers.c. */
 tutti_status_t tutti__boot_peers_still(void *boot);
+/* Has the process ended? A pid <= 0 has not. */
+int tutti__boot_has_ended(int pid);
+/* TUTTI_ERR_PEER_LOST, with the ranks that have dead[rank] 1; TUTTI_OK if there are none. */
+tutti_status_t tutti__boot_report_dead(const unsigned char *dead, uint32_t size);
 /* After a failed connection: wait a little for the end of a process of this machine. The kernel
    closes the sockets of a process before it reports the end. */
 void tutti__boot_await_death(tutti__boot_t *boot);

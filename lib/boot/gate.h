@@ -61,9 +61,9 @@ typedef struct {
     /* Called by an open gate when a rank is admitted, with the connections so far. May be NULL. */
     void (*came)(void *arg, uint32_t rank, const int *fds, uint32_t size);
     void *came_arg;
-    /* Two guests may confirm as the same rank. The later one expects the messages that follow an
-       admission: send it the status and the thread's last error as the first of these. May be
-       NULL. */
+    /* Two guests may confirm as the same rank. The later guest expects the messages that follow an
+       admission: this function sends it the status and the thread's last error as the first of
+       these messages. May be NULL. */
     void (*dismiss)(int fd, tutti_status_t status);
 } tutti__gate_t;
 

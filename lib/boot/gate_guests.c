@@ -58,7 +58,7 @@ static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_gue
     return TUTTI_OK;
 }
 
-/* Where the guest's next message goes. */
+/* The buffer for the guest's next message. */
 static char *find_room(tutti__gate_guest_t *guest, size_t *ret_bytes)
 {
     switch (guest->stage) {
@@ -111,7 +111,8 @@ static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 
 /* ---- admitting ---- */
 
-/* Detect that a guest's host has vanished while other ranks are awaited. */
+/* Set the options by which the kernel detects that a guest's host has vanished while other ranks
+   are awaited. */
 static tutti_status_t notice_lost_host(int fd)
 {
     int family;
@@ -157,7 +158,8 @@ static void log_refusal(tutti__gate_host_t *host, const char *why)
     TUTTI__LOG(level, "refused a connection: %s", why);
 }
 
-/* A gate with a pass speaks first. 0: the connection is of no use. */
+/* A gate with a pass sends its greeting before it receives anything. 0: the connection is of no
+   use. */
 static int greet(const tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     guest->stage = TUTTI__GATE_SENDS_KNOCK;

@@ -24,7 +24,7 @@ typedef struct {
     int is_greeted; /* a gate with a pass has greeted */
 } verdict_t;
 
-/* A text from a process that has proved nothing. */
+/* Replace unprintable characters: the text is from a process that has not proved its job. */
 static void clean(char *text)
 {
     for (; *text != '\0'; text++)
@@ -75,7 +75,7 @@ static tutti_status_t hear_answer(const tutti__gate_t *gate, const unsigned char
     return TUTTI_OK;
 }
 
-/* At a gate with a pass: hear the greeting, send the hello, make this connection's tokens. */
+/* At a gate with a pass: receive the greeting, send the hello, make this connection's tokens. */
 static tutti_status_t show_pass(const tutti__gate_t *gate, int fd, uint32_t host, uint64_t deadline,
                                 tutti__gate_token_t *ret_token, verdict_t *verdict)
 {

@@ -47,7 +47,8 @@ typedef struct server {
     int door, stop;
     uint64_t timeout_ms;
     _Atomic uint32_t rank; /* of this process in the meeting; set by tutti__meet_id */
-    /* The thread's, while ranks meet. A leak checker in a forked child finds them here. */
+    /* The ranks' connections, used by the thread while ranks meet. Stored here, so that a leak
+       checker in a forked child finds the memory. */
     int *fds;
     pthread_t thread;
 } server_t;

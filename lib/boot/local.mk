@@ -19,6 +19,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/id_wire.h \
     %reldir%/machine.c \
     %reldir%/machine.h \
+    %reldir%/marks.c \
+    %reldir%/marks.h \
     %reldir%/meet.c \
     %reldir%/meet.h \
     %reldir%/meet_id.c \

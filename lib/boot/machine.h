@@ -30,7 +30,7 @@
 /* State of a rank's communicator. It only increases. */
 enum {
     TUTTI__PAGE_OPEN = 0,
-    TUTTI__PAGE_IDLE,  /* a rank has left: no more buckets are run, but direct calls may be */
+    TUTTI__PAGE_IDLE,  /* a rank has left: no further buckets are run; direct calls may run */
     TUTTI__PAGE_ENDED, /* the communicator has ended because another rank has left */
     TUTTI__PAGE_LEFT   /* the owner has called finalize, or has freed the communicator */
 };
@@ -40,7 +40,8 @@ typedef struct {
     uint32_t layout;
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t sleeping; /* written by the owner */
     tutti__word_t end; /* TUTTI__PAGE_..., written by the owner */
-    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t waiters; /* futex sleepers, by all */
+    /* The number of threads that sleep on a word that the owner writes; written by all ranks. */
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t waiters;
 } tutti__status_page_t;
 
 typedef struct {
@@ -67,7 +68,8 @@ void tutti__machine_wake(const tutti__machine_t *machine, tutti__word_t *word);
 /* Ring a peer's doorbell if its engine sleeps. The caller has executed a fence after its stores. */
 void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index);
 
-/* The same if it does not sleep: its engine polls everything once. Any stores come first. */
+/* Ring it even if its engine does not sleep: the engine then polls everything once. The caller has
+   made its stores before. */
 void tutti__machine_ring_always(const tutti__machine_t *machine, uint32_t index);
 
 /* Sleep until *word is no longer `value`, for at most timeout_us. peer: index of its writer. */

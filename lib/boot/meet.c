@@ -34,16 +34,24 @@ static tutti_status_t meet_mpi(const tutti__conf_t *conf, const void *mpi_comm,
 {
     const tutti__mpi_module_t *module;
     tutti__starting_t *starting;
+    tutti__marks_t *marks;
     tutti_status_t status;
 
     status = tutti__module_mpi(conf, &module);
     if (status != TUTTI_OK)
         return status;
-    starting = tutti__module_mpi_runs() ? NULL : tutti__starting_begin(conf);
+    marks = tutti__marks_open();
+    starting = tutti__module_mpi_runs() ? NULL : tutti__starting_begin(conf, marks);
     status = module->meet(tutti__module_core(), mpi_comm, ret_meet);
     tutti__starting_end(starting);
     if (status == TUTTI_OK)
         *ret_module = module;
+    /* A communicator of the caller's may have its ranks in another order. */
+    if (status == TUTTI_OK && mpi_comm == NULL && ret_meet->size > 1 &&
+        tutti__marks_fit(marks, ret_meet->rank, ret_meet->size))
+        ret_meet->marks = marks;
+    else
+        tutti__marks_close(marks);
     return status;
 }
 
@@ -60,8 +68,8 @@ static tutti_status_t meet_local(const tutti__conf_t *conf, tutti__meet_t *ret_m
 static tutti_status_t incomplete(const tutti__conf_job_t *job)
 {
     return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                       "%s tell of %u ranks, but not how to meet them: not set: %s", job->source,
-                       job->size, job->missing);
+                       "there are %u ranks, by %s, but no way to meet them: not set: %s", job->size,
+                       job->source, job->missing);
 }
 
 /* TUTTI_BOOT=env: the variables, and no MPI. */

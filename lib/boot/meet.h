@@ -77,8 +77,9 @@ tutti_status_t tutti__store_check(const tutti_store_t *store);
 /* Meet by the variables of env:// or of a launcher; the job is complete. */
 tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                tutti__meet_t *ret_meet);
-/* Meet through the launcher's process manager, not TUTTI__CONF_NO_PM. job: what it must agree with,
-   or NULL. TUTTI_ERR_UNSUPPORTED if it cannot be used; then no other rank waits for this one. */
+/* Meet through the launcher's process manager; kind: not TUTTI__CONF_NO_PM. job: its size must be
+   that of the process manager; or NULL. TUTTI_ERR_UNSUPPORTED if the process manager cannot be
+   used; then no other rank waits for this one. */
 tutti_status_t tutti__meet_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
                               const tutti__conf_job_t *job, tutti__meet_t *ret_meet);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Meeting through the launcher's process manager (pm.h), without MPI: rank 0 leaves its addresses
- * and a random token there. The other ranks connect to it as by a unique id. See meet.h.
+ * and a random token there. The other ranks connect to rank 0 as by a unique id. See meet.h.
  *
  * Compared with the launcher's variables: rank 0 may be on any host, it listens at a free port, and
  * no other job has the token.
@@ -48,7 +48,7 @@ typedef struct {
     char error[TUTTI__ERROR_BYTES];
 } exchange_t;
 
-/* Of the thread that makes the world, of which there is one at a time. */
+/* Used by the thread that makes the world; there is one such thread at a time. */
 static struct {
     const tutti__pm_t *pm; /* connected */
     pid_t pid;             /* of the connected process; a fork is not connected */

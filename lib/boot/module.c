@@ -16,6 +16,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "boot/net.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -57,7 +58,8 @@ static void core_log(tutti__log_level_t level, const char *text)
 
 const tutti__core_t *tutti__module_core(void)
 {
-    static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, core_fail, tutti__log_on, core_log };
+    static const tutti__core_t core = { TUTTI__MODULE_ABI, 0,        core_fail,
+                                        tutti__log_on,     core_log, tutti__net_still };
 
     return &core;
 }

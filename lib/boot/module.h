@@ -17,7 +17,7 @@
 /* Declared here, because xport/xport.h is above this room. */
 typedef struct tutti__xport tutti__xport_t;
 
-#define TUTTI__MODULE_ABI 5
+#define TUTTI__MODULE_ABI 6
 
 /* The services of the core for modules. */
 typedef struct {
@@ -26,6 +26,8 @@ typedef struct {
     tutti_status_t (*fail)(tutti_status_t status, const char *text);
     int (*log_on)(tutti__log_level_t level);
     void (*log)(tutti__log_level_t level, const char *text);
+    /* While a communicator is made: an error if this rank can see that another rank has ended. */
+    tutti_status_t (*still)(void);
 } tutti__core_t;
 
 /* Some ranks of a meeting, which have a transport of their own. */
@@ -89,8 +91,8 @@ tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_mod
 tutti_status_t tutti__module_ucx(const tutti__conf_t *conf, const tutti__ucx_module_t **ret_module);
 
 /*
- * Open the device that conf->device names, of "NAME.so". The module stays loaded. "auto": CUDA, but
- * only if the process has loaded it, so a program without CUDA loads nothing. Any thread.
+ * Open the device that conf->device names, from the file NAME.so. The module stays loaded. "auto":
+ * CUDA, but only if the process has loaded it, so a program without CUDA loads nothing. Any thread.
  *
  * ret_ops       NULL: no device, because of "none" or "auto"
  * ret_versions  static

@@ -41,9 +41,9 @@ int tutti__net_left_ms(uint64_t deadline);
 void tutti__net_sleep_ms(unsigned ms);
 
 /*
- * The check of this thread's waits: it is called every 100 ms of waiting. If it returns another
- * status than TUTTI_OK, the wait ends with it. For meetings inside a job, whose ranks may die
- * meanwhile. NULL: none.
+ * Set the check of this thread's waits: a function that each wait calls every 100 ms. If it returns
+ * another status than TUTTI_OK, the wait ends with this status. For meetings inside a job, whose
+ * ranks may die meanwhile. NULL: no check.
  */
 typedef tutti_status_t tutti__net_check_t(void *arg);
 void tutti__net_watch(tutti__net_check_t *check, void *arg);
@@ -53,8 +53,9 @@ void tutti__net_watch_meeting(tutti__net_check_t *check, void *arg);
 tutti_status_t tutti__net_still(void);
 
 /*
- * Called at once when this thread finds an error during set-up, before its next collective step,
- * because other ranks may wait for a connection that will not come. NULL: none.
+ * Set the function that is called when this thread finds an error during set-up. It is called at
+ * once, before the thread's next collective step, because other ranks may wait for a connection
+ * that will not come. NULL: no function.
  */
 typedef void tutti__net_failed_t(void *arg, tutti_status_t status);
 void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg);

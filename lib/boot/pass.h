@@ -10,8 +10,8 @@
  * The tokens of knock and answer are codes (secret.h) of both numbers, the job, rank and size. So a
  * recorded connection cannot be repeated, and an answer proves the gate.
  *
- * The gate speaks first, so a guest sends nothing to a service that is no gate: at ports near
- * torchrun's MASTER_PORT other stores may listen.
+ * The gate sends the first message, so a guest sends nothing to a service that is no gate: at ports
+ * near torchrun's MASTER_PORT other stores may listen.
  *
  * The proof is for the start of a connection. What follows is neither encrypted nor signed, as all
  * messages between ranks.
@@ -44,12 +44,11 @@ tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_g
                                   const tutti__gate_hello_t *hello, uint32_t rank, uint32_t size,
                                   tutti__gate_token_t *ret_token);
 
-/* The guest: can it go on with this gate? TUTTI_ERR_ABI, or PEER_LOST: it is no gate of this
-   job. */
+/* Called by the guest: is this a gate of its job? TUTTI_ERR_ABI: another version; PEER_LOST: no. */
 tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
                                           const tutti__gate_greeting_t *greeting);
-/* The gate: does the hello have the gate's job? Called after the token has been compared.
-   INVALID_ARGUMENT, with a text for the guest. */
+/* Called by the gate, after the token has been compared: does the hello have the gate's job?
+   INVALID_ARGUMENT: no; the text is for the guest. */
 tutti_status_t tutti__pass_judge_hello(const tutti__pass_t *pass, const tutti__gate_hello_t *hello,
                                        uint32_t rank);
 

@@ -2,56 +2,53 @@
 /*
  * Deaths during a set-up whose way to meet does not report them: MPI's collectives wait for a dead
  * rank, and a rank that has not connected yet is no connection that could end. After the first
- * exchange each rank knows the processes of its machine, and checks whether they still exist:
- * whenever it waits at a socket (net.h), and before each exchange. A rank that is inside MPI when
- * another one dies waits for MPI's deadline.
+ * exchange each rank knows the processes of its machine, and checks whether they still exist
+ * whenever it waits at a socket (net.h) or for MPI (meet_mpi.c). Before the first exchange it knows
+ * them by their marks (marks.h).
  *
- * A rank that exists no more has died, because no rank leaves the set-up before all ranks have
- * begun its last exchange. A process that has died but was not waited for by its parent exists; the
- * launcher waits at once.
+ * If a rank's process does not exist any more, the rank has died: no rank leaves the set-up before
+ * all ranks have begun its last exchange. For kill() a dead process exists until its parent has
+ * waited for it; launchers wait at once.
  */
 #include "base/constants.h"
 #include "boot/boot_inside.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static int has_died(const tutti__boot_t *boot, uint32_t r)
+int tutti__boot_has_ended(int pid)
 {
-    const tutti__topo_t *topo = boot->topo;
-    int pid = boot->peers[r].pid;
-
-    return pid > 0 && topo->machine_of[r] == topo->machine_of[topo->rank] && kill(pid, 0) != 0 &&
-           errno == ESRCH;
+    return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
 
 /* A rank that has given up because of another one's death may have ended, too. So all are named. */
-static tutti_status_t report_dead(const tutti__boot_t *boot, uint32_t first)
+tutti_status_t tutti__boot_report_dead(const unsigned char *dead, uint32_t size)
 {
-    uint32_t size = boot->topo->size, ndead = 0;
-    unsigned char *dead = calloc(size, 1);
     char ranks[256];
 
-    for (uint32_t r = first; dead != NULL && r < size; r++)
-        ndead += dead[r] = (unsigned char)has_died(boot, r);
-    if (ndead > 1)
-        tutti__net_list_ranks(dead, size, ranks, sizeof(ranks));
-    else
-        snprintf(ranks, sizeof(ranks), "%s", tutti__boot_rank_name(boot, first));
-    free(dead);
+    if (memchr(dead, 1, size) == NULL)
+        return TUTTI_OK;
+    tutti__net_list_ranks(dead, size, ranks, sizeof(ranks));
     return tutti__fail(TUTTI_ERR_PEER_LOST, "%s ended while ranks met", ranks);
 }
 
 tutti_status_t tutti__boot_peers_still(void *arg)
 {
     const tutti__boot_t *boot = arg;
+    const tutti__topo_t *topo = boot->topo;
+    unsigned char *dead = topo != NULL ? calloc(topo->size, 1) : NULL;
+    tutti_status_t status;
 
-    for (uint32_t r = 0; boot->topo != NULL && r < boot->topo->size; r++)
-        if (has_died(boot, r))
-            return report_dead(boot, r);
-    return TUTTI_OK;
+    if (dead == NULL)
+        return TUTTI_OK;
+    for (uint32_t r = 0; r < topo->size; r++)
+        dead[r] = topo->machine_of[r] == topo->machine_of[topo->rank] &&
+                  tutti__boot_has_ended(boot->peers[r].pid);
+    status = tutti__boot_report_dead(dead, topo->size);
+    free(dead);
+    return status;
 }
 
 /* The kernel closes a process's sockets before it ends the process. */

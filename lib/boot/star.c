@@ -158,8 +158,8 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
 
-/* Rank 0: a process claims to be a rank that has come already. Its send buffer is empty, so the
-   answer fits. */
+/* Rank 0: a process claims to be a rank that has come already. The send buffer of the connection is
+   empty, so the answer fits. */
 static void dismiss(int fd, tutti_status_t status)
 {
     answer_t answer = { .status = (int32_t)status };

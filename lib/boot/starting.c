@@ -6,15 +6,13 @@
  * ended from outside. A thread warns after TUTTI_STALL_WARNING, or TUTTI_TIMEOUT if that is
  * shorter, and again after each further such interval.
  *
- * Each rank in MPI_Init has an abstract Unix socket, named after the job and the rank. With it the
- * ranks of a machine detect each other, and the lowest one warns. A rank in another network
- * namespace, or one whose application calls MPI_Init itself, is not detected.
+ * The ranks of a machine detect each other by their marks, and the lowest one warns. A rank whose
+ * application calls MPI_Init itself is not detected.
  *
  * Called by tutti_init, on its thread.
  */
 #include "boot/starting.h"
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/own_thread.h"
 #include "base/status.h"
@@ -24,80 +22,17 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 struct tutti__starting {
     pthread_t thread;
-    int end;  /* an eventfd: MPI_Init has returned */
-    int mark; /* the socket, or -1 */
-    uint64_t job;
+    int end; /* an eventfd: MPI_Init has returned */
+    tutti__marks_t *marks;
     uint64_t interval_ms;
     const char *launcher;
     int rank, size, local_size; /* from the launcher; size 0: unknown */
 };
-
-/* ---- the ranks in MPI_Init ---- */
-
-static uint64_t hash_of_job(void)
-{
-    char job[512];
-
-    tutti__conf_launcher_job(job, sizeof(job));
-    /* If the job has no name, its ranks are those with the same parent process. */
-    if (job[0] == '\0')
-        snprintf(job, sizeof(job), "%d", (int)getppid());
-    return tutti__hash(job, strlen(job));
-}
-
-static socklen_t address_of(const tutti__starting_t *starting, uint32_t rank,
-                            struct sockaddr_un *ret_addr)
-{
-    size_t room = sizeof(ret_addr->sun_path) - 1;
-    int n;
-
-    memset(ret_addr, 0, sizeof(*ret_addr));
-    ret_addr->sun_family = AF_UNIX;
-    n = snprintf(ret_addr->sun_path + 1, room, "tutti-mpi-init-%u-%016llx-%u", (unsigned)getuid(),
-                 (unsigned long long)starting->job, rank);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-}
-
-/* Without this socket the other ranks do not detect this rank, which is no error. */
-static int open_mark(const tutti__starting_t *starting)
-{
-    int fd = starting->rank < 0 ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_un addr;
-    socklen_t bytes;
-
-    if (fd < 0)
-        return -1;
-    bytes = address_of(starting, (uint32_t)starting->rank, &addr);
-    if (bind(fd, (struct sockaddr *)&addr, bytes) != 0)
-        TUTTI__LOG(TUTTI__LOG_DEBUG, "no mark of this rank for MPI_Init");
-    return fd;
-}
-
-/* Find the ranks of this machine that are in MPI_Init; returns how many. */
-static uint32_t find_ranks(const tutti__starting_t *starting, unsigned char *ret_here)
-{
-    uint32_t count = 0;
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    for (uint32_t r = 0; fd >= 0 && r < (uint32_t)starting->size; r++) {
-        struct sockaddr_un addr;
-        socklen_t bytes = address_of(starting, r, &addr);
-
-        ret_here[r] = connect(fd, (struct sockaddr *)&addr, bytes) == 0;
-        count += ret_here[r];
-    }
-    if (fd >= 0)
-        close(fd);
-    return count;
-}
 
 /* ---- warning ---- */
 
@@ -109,7 +44,7 @@ static void warn_of(const tutti__starting_t *starting, double s)
 
     if (here == NULL)
         return;
-    count = find_ranks(starting, here);
+    count = starting->marks == NULL ? 0 : tutti__marks_find(starting->marks, here);
     while (lowest < (uint32_t)starting->size && !here[lowest])
         lowest++;
     if (count == 0) {
@@ -150,7 +85,7 @@ static void *thread_main(void *arg)
 
 /* ---- begin and end ---- */
 
-tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf)
+tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf, tutti__marks_t *marks)
 {
     uint64_t stall_ms = conf->shared.stall_ms, timeout_ms = conf->shared.timeout_ms;
     tutti__starting_t *starting = stall_ms == 0 ? NULL : calloc(1, sizeof(*starting));
@@ -162,15 +97,12 @@ tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf)
     starting->size = tutti__conf_launcher_size(&starting->launcher);
     starting->rank = tutti__conf_launcher_rank();
     starting->local_size = tutti__conf_launcher_local_size();
-    starting->job = hash_of_job();
-    starting->mark = open_mark(starting);
+    starting->marks = marks;
     starting->end = eventfd(0, EFD_CLOEXEC);
     if (starting->end >= 0 && tutti__thread_launch(thread_main, starting, &starting->thread) == 0)
         return starting;
     if (starting->end >= 0)
         close(starting->end);
-    if (starting->mark >= 0)
-        close(starting->mark);
     free(starting);
     return NULL;
 }
@@ -182,7 +114,5 @@ void tutti__starting_end(tutti__starting_t *starting)
     eventfd_write(starting->end, 1);
     pthread_join(starting->thread, NULL);
     close(starting->end);
-    if (starting->mark >= 0)
-        close(starting->mark);
     free(starting);
 }

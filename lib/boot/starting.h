@@ -3,12 +3,14 @@
 #ifndef TUTTI__BOOT_STARTING_H
 #define TUTTI__BOOT_STARTING_H
 
+#include "boot/marks.h"
 #include "conf/conf.h"
 
 typedef struct tutti__starting tutti__starting_t;
 
-/* Call before and after MPI_Init. NULL: no warnings are wanted, or possible. */
-tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf);
+/* Call before and after MPI_Init. marks: used by the warnings until _end; NULL: none. Returns NULL
+   if no warnings are wanted, or possible. */
+tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf, tutti__marks_t *marks);
 void tutti__starting_end(tutti__starting_t *starting);
 
 #endif

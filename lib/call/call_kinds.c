@@ -96,7 +96,7 @@ uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call
     uint64_t hash = mix(exec->tag, (uint64_t)exec->root << 32 | (uint64_t)exec->op << 8 |
                                        (uint64_t)exec->dtype);
 
-    /* A rank that has only its own counts cannot sign for the counts of others. */
+    /* If each rank has only its own counts, they are not part of the signature. */
     if (exec->in_table == NULL)
         hash = mix(hash, exec->count);
     if (exec->in_table == NULL && exec->table != NULL)

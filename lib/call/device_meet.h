@@ -27,7 +27,7 @@ tutti_status_t tutti__meet_prepare(const tutti__device_setup_t *setup, int makes
 int tutti__meet_is_shared(const tutti__meet_facts_t *facts, const uint32_t *place, uint32_t size,
                           char ret_words[TUTTI__MEET_WORDS]);
 
-/* What all nodes of NCCL are opened with. facts: [size] */
+/* The arguments with which all nodes of NCCL are opened. facts: [size] */
 tutti__nccl_open_t tutti__meet_with(const tutti__device_setup_t *setup,
                                     const tutti__meet_facts_t *facts);
 

@@ -191,7 +191,8 @@ static tutti_status_t pack(tutti__operation_t *op, tutti__devent_t **ret_ready)
     return status == TUTTI_OK ? ops->record(lane->done, lane->up) : status;
 }
 
-/* The run, or the copy back, has ended. is_queued: only on the host. */
+/* The run, or the copy back, has ended. is_queued: its work is queued on the device, and may not be
+   complete. */
 static tutti_status_t unpack(tutti__operation_t *op, int is_queued)
 {
     tutti_status_t status;
@@ -257,7 +258,7 @@ static tutti_status_t find_in_host(tutti__operation_t *op, const tutti__sched_t 
     return status == TUTTI_OK && !empty ? tutti__operation_find(op, &plain, ret_sched) : status;
 }
 
-/* May a thread of the library's own run it? */
+/* May a thread of the library's own run the schedule? */
 static int thread_may(const tutti__operation_t *op, const tutti__sched_t *sched)
 {
     return !tutti__run_forbidden(op->env->exec, sched, 1);
@@ -282,7 +283,8 @@ static tutti_status_t find_on_device(tutti__operation_t *op, int *ret_empty)
     if (status != TUTTI_OK || *ret_empty)
         return status;
     status = tutti__own_find(op->env->device_cache, &op->want, op->in_place, &sched, &common);
-    /* If no memory can serve the call, the schedules for host memory report it again. */
+    /* After a common error the call is staged. If host memory cannot serve it either, the choice of
+       that schedule reports the error. */
     if (status != TUTTI_OK)
         return common ? TUTTI_OK : status;
     if (sched->on_device && (sched->scope == TUTTI__SCOPE_HOST || suits(op, device->all_node)))
@@ -522,7 +524,7 @@ static tutti_status_t end_copies(tutti__operation_t *op)
     }
 }
 
-/* The own part is kept: two visits, before and after the copies. */
+/* Keep the own part. The first step begins the copies, the later ones wait for them. */
 static tutti_status_t step_keep(tutti__operation_t *op)
 {
     tutti_status_t status;

@@ -3,8 +3,8 @@
  * Opening and closing a communicator's device: the choice of the device, NCCL among the ranks of
  * each host and of all hosts, and the resources of the lanes (exec/exec_device.h).
  *
- * Collective. No communicator of the process hands over requests to streams meanwhile: the caller
- * sees to that.
+ * Collective. The caller ensures that meanwhile no communicator of the process hands over requests
+ * to streams.
  */
 #ifndef TUTTI__CALL_DEVICE_SETUP_H
 #define TUTTI__CALL_DEVICE_SETUP_H
@@ -21,7 +21,7 @@ typedef struct {
     uint32_t lacks;                 /* a rank of the world without a device */
 } tutti__lone_device_t;
 
-/* What the device of a communicator is opened with. */
+/* The arguments for opening the device of a communicator. */
 typedef struct {
     const tutti__conf_t *conf;
     const tutti__shape_t *shape;
@@ -31,7 +31,7 @@ typedef struct {
     tutti__node_t *node;               /* in host memory */
     tutti__xport_t **xport;            /* [size] */
     const tutti__exec_device_t *world; /* of a group's world; NULL: this is a world */
-    tutti__exec_device_t *device;      /* what is opened; zeroed */
+    tutti__exec_device_t *device;      /* to be opened; zeroed */
     tutti__lone_device_t *lone;        /* set by a world; a group has its world's */
     int32_t *statuses;                 /* inside: [size], of the last exchange */
 } tutti__device_setup_t;

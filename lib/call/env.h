@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the operations of one user share: the direct calls of a communicator, or its engine. */
+/* The environment that the operations of one user share. A user is the direct calls of a
+   communicator, or one kind of lanes of its engine (agreed, ordered, planned). */
 #ifndef TUTTI__CALL_ENV_H
 #define TUTTI__CALL_ENV_H
 
@@ -17,8 +18,8 @@ typedef struct {
     tutti__boot_t *boot; /* for the names of ranks */
     tutti__cache_t *cache, *device_cache;
     int is_agreed; /* 1: all ranks have agreed on each call; 0: the operation compares the calls */
-    int is_bucket; /* 1: of the engine, so a rank that is idle after a departure takes part in no
-                      further one */
+    int is_bucket; /* 1: the operations are agreed or planned buckets. A rank that is idle after a
+                      departure takes part in no further bucket */
 } tutti__call_env_t;
 
 #endif

@@ -3,7 +3,7 @@
  * The exchange of counts, for calls whose ranks know only their own: gatherv, scatterv, alltoallv,
  * and allgatherv without recvcounts.
  *
- *      alltoall    each rank sends each peer the number of elements that it has for it, and
+ *      alltoall    each rank sends each peer the number of elements that it has for this peer, and
  *                  compares the received numbers with those that it expects
  *      allgather   each rank reports the first difference that it has found, so all ranks name the
  *                  same one

@@ -201,7 +201,7 @@ static inline tutti_status_t pack(tutti__operation_t *op)
     return TUTTI_OK;
 }
 
-/* A direct message compares in its own way. */
+/* A direct message has a comparison of its own: pairs.c. */
 static tutti_status_t start_pairs(tutti__operation_t *op)
 {
     tutti_status_t status;
@@ -314,7 +314,8 @@ static tutti_status_t step_compare(tutti__operation_t *op)
     return status == TUTTI__AGAIN ? TUTTI_OK : status;
 }
 
-/* May this thread use all transports? The schedules of an exchange are not known yet. */
+/* Is there a transport that this thread may not use? All of them count, because the schedules of an
+   exchange are not known yet. */
 static int is_barred(const tutti__operation_t *op)
 {
     const tutti__exec_env_t *exec = op->env->exec;
@@ -406,8 +407,8 @@ tutti_status_t tutti__operation_step(tutti__operation_t *op)
 
 /* ---- ranks that have left ---- */
 
-/* A peer that has left sends nothing more. Nor does a peer that is idle run buckets. In shared
-   memory its data are already here. A polled transport may deliver them late, so wait for a
+/* A peer that has left sends nothing more, and an idle peer runs no buckets. In shared memory their
+   data are already here. A polled transport may deliver data late, so the operation waits for a
    while. */
 int tutti__operation_awaits_left(tutti__operation_t *op)
 {

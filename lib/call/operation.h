@@ -52,7 +52,7 @@ typedef struct {
     void (*unpack)(void *owner, tutti__operation_t *op);
 } tutti__packing_t;
 
-/* What the starter knows about a call of the engine; all zero for direct calls. */
+/* Properties of a call of the engine, set by its lane; all zero for direct calls. */
 typedef struct {
     uint8_t tag; /* 0: that of the call's kind */
     uint32_t signature;
@@ -80,18 +80,18 @@ struct tutti__operation {
     uint32_t lane;
     tutti__at_t at;
     const tutti__call_t *asked; /* valid until the end; NULL: a collective of the library's own */
-    const tutti__call_t *call;  /* what runs: asked, or its form in other buffers */
+    const tutti__call_t *call;  /* the call that runs: asked, or its form in other buffers */
     const tutti__call_with_t *with;
-    tutti__hint_t hint;  /* while AGAIN: what the operation waits for */
+    tutti__hint_t hint;  /* while AGAIN: the wait hint */
     int is_common;       /* after an error: see call_inside.h */
     int is_zero;         /* COUNTS: this rank makes a zero contribution */
     int polls;           /* only polling advances it: MPI, or a device */
     int may_be_far;      /* set once: some transports advance only when polled */
     tutti__xport_t *far; /* set once: one of these, or NULL */
-    int has_far;      /* its run uses a transport that only polling advances, and no word shows */
-    int has_compared; /* all ranks have the same call */
-    uint64_t left_ns; /* since when it waits for a rank that has left, over a polled transport */
-    size_t bytes;     /* cost of the run for the stepping thread */
+    int has_far;         /* its run uses a transport that advances only when polled */
+    int has_compared;    /* all ranks have the same call */
+    uint64_t left_ns;    /* since when it waits for a rank that has left, over a polled transport */
+    size_t bytes;        /* cost of the run for the stepping thread */
 
     tutti__run_t run;
     tutti__exec_call_t exec;
@@ -147,10 +147,10 @@ int tutti__operation_awaits_left(tutti__operation_t *op);
    communicator has ended, and no buffer of the call is touched any more. */
 void tutti__operation_cancel(tutti__operation_t *op);
 
-/* May the calling thread not drive all transports? */
+/* Is there a transport that the calling thread may not drive? */
 int tutti__operation_is_barred(const tutti__operation_t *op);
 
-/* Changes with all progress that no shared word shows. */
+/* A number that changes with all progress that is not visible in a word of shared memory. */
 uint32_t tutti__operation_moves(const tutti__operation_t *op);
 /* For messages: a tag of base/names.h. */
 unsigned tutti__operation_tag(const tutti__operation_t *op);

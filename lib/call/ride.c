@@ -54,10 +54,11 @@ static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
 }
 
 /*
- * Equal on all ranks with equal calls. NOT_AT_ALL for calls with factors; operations that do not
- * commute, since a host's ranks need not be neighbours; collectives with an algorithm of the
- * user's. If association is fixed, only allreduce: the trees of the other reductions differ from
- * this one, and bits must not depend on the size.
+ * The bytes of the call's data in a frame; NOT_AT_ALL: the call does not ride. Equal on all ranks
+ * with equal calls. These calls do not ride: calls with factors; operations that do not commute,
+ * because a host's ranks need not be neighbours; any call if TUTTI_ALGORITHM is set. If association
+ * is fixed, allreduce is the only reduction that rides: the trees of the others differ from that of
+ * the frame, and bits must not depend on the size.
  */
 static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env,
                          const tutti__call_t *call)

@@ -5,9 +5,9 @@
  *
  * The round is an allreduce of a frame by coll/allreduce_leaders.c, the same for all calls of all
  * kinds, so ranks with different calls exchange the same messages, and find the difference
- * together. The frame has the identity of the call and its data (exec/framed.c). Kinds that do not
- * reduce ride, too: each rank contributes its part of the result among zeros, and the frames are
- * combined by a bitwise or.
+ * together. The frame has the identity of the call and its data (exec/framed.c). Calls that do not
+ * reduce can ride as well: each rank contributes its part of the result among zeros, and the frames
+ * are combined by a bitwise or.
  *
  *      kind                          bytes of data, n elements each, p ranks
  *      allreduce, reduce, broadcast  n
@@ -16,9 +16,9 @@
  *      gather, scatter
  *      alltoall                      p p n
  *
- * Recvbuf is written when the frame has come back, and only if all calls are equal. Larger calls,
- * all other kinds, and calls for which the cost model expects it to be faster, send an empty frame
- * first.
+ * Recvbuf is written when the frame has come back, and only if all calls are equal. These calls
+ * send an empty frame first: larger calls, all other kinds, and calls for which the cost model
+ * expects an empty frame to be faster.
  */
 #ifndef TUTTI__CALL_RIDE_H
 #define TUTTI__CALL_RIDE_H
@@ -49,7 +49,8 @@ static inline int tutti__ride_is_equal(const tutti__ride_t *ride)
     return !ride->frame->differs;
 }
 
-/* If so, write the result. Returns 1 if the call is done, 0 if the frame carried no data. */
+/* After a run with equal identities: write the result. Returns 1 if the call is done, 0 if the
+   frame carried no data. */
 int tutti__ride_end(const tutti__ride_t *ride, uint32_t rank, uint32_t size);
 
 #endif

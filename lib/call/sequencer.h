@@ -15,7 +15,7 @@
 
 #include "exec/exec.h"
 
-/* One lane's. */
+/* The state of one lane. */
 typedef struct {
     uint64_t mine, all; /* COME: 1, and at rank 0 the sum over all ranks */
     uint64_t turn;      /* the call's number; valid after TURN */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an operation was, for the statistics. */
+/* The algorithm and the transport of an operation, for the statistics. */
 #ifndef TUTTI__CALL_WHAT_H
 #define TUTTI__CALL_WHAT_H
 

@@ -172,7 +172,7 @@ void tutti__coll_collect(tutti__collect_t *c, uint32_t rank);
 /*
  * Append an allreduce over `party` (n >= 2) to stream `stream`, which is the current one and is in
  * a chunk loop; all members use the same stream. Reads src, writes dst; the result is finished. src
- * and dst are the first of `blocks` blocks.
+ * and dst are each the first of `blocks` blocks, see tutti__coll_between_t.
  */
 typedef void tutti__coll_put_t(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, unsigned stream);
@@ -182,7 +182,7 @@ tutti__coll_put_t tutti__coll_put_halving_doubling;
 
 typedef struct {
     tutti__coll_put_t *put;
-    uint32_t blocks;  /* for the n members requested */
+    uint32_t blocks;  /* of src and of dst, for n members */
     uint32_t message; /* largest number of blocks in a message */
 } tutti__coll_between_t;
 
@@ -217,7 +217,7 @@ uint32_t tutti__coll_put_halve(tutti__build_t *b, const tutti__party_t *party, t
 /* The number with the bits below `power` in reverse order. */
 uint32_t tutti__coll_reversed(uint32_t number, uint32_t power);
 
-/* These are no collectives: see cache.h. */
+/* Schedules between two ranks, which are not collectives: see cache.h. */
 tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
                                           uint32_t source, tutti__sched_t **ret_sched);
 tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,

@@ -15,7 +15,8 @@
  * keeps blocks in the order of the circle and rotates them at the end. Here each block is in its
  * place from the beginning, and an arc that crosses the circle's end takes two messages.
  *
- * Cost: ceil(lg p) alpha + (p-1)/p n beta; at most twice the alpha for ranks near the end.
+ * Cost: ceil(lg p) alpha + (p-1)/p n beta; at most twice the alpha for ranks whose arcs cross the
+ * circle's end.
  */
 #include "base/compiler.h"
 #include "coll/algorithms.h"

@@ -14,9 +14,10 @@
  * The places of a tree are numbered in order, from left to right. Counted from 1, the lowest set
  * bit of a place is its height; the odd places are leaves.
  *
- * One stream each: tree 0 up, tree 1 up, tree 0 down, tree 1 down. So chunk t goes down while later
- * ones go up, and no tree waits for the other. The stream down writes where the stream up had its
- * partial result (and in place its operand), so it waits until that has finished the chunk.
+ * There are four streams: tree 0 up, tree 1 up, tree 0 down, tree 1 down. So chunk t goes down
+ * while later chunks go up, and no tree waits for the other. The stream down writes where the
+ * stream up had its partial result (and in place its operand), so the stream down waits until the
+ * stream up has finished the chunk.
  *
  * Cost: 4 lg p alpha for the first chunk, then 2 n beta + n gamma in all.
  */

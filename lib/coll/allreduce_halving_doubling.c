@@ -9,8 +9,8 @@
  *
  *      number    0      1      2      3
  *      blocks  0123   0123   0123   0123
- *      bit 0   01..   ..23   01..   ..23       halves, with the neighbour
- *      bit 1   0...   ..2.   .1..   ...3       quarters, with the one after it
+ *      bit 0   01..   ..23   01..   ..23       halves, exchanged with the neighbour
+ *      bit 1   0...   ..2.   .1..   ...3       quarters, exchanged with the rank two places away
  *
  * Neighbours come first here; in Rabenseifner's they come last. So the largest messages are between
  * ranks that usually share a host. A rank's partial result is always of neighbouring members, so

@@ -18,9 +18,9 @@
  *      stream 0   scatter 0 | scatter 1, gather 0 | scatter 2, gather 1 | ... | gather T-1
  *      stream 1               between 0             between 1             ...
  *
- * Stream 1 waits for its chunk's scatter; a gather waits for its chunk's stream 1. The gather of
- * chunk k follows the scatter of chunk k + 1 on every rank, so no rank waits in one while another
- * waits in the other.
+ * Stream 1 waits for the scatter of its chunk; the gather of a chunk waits until stream 1 has done
+ * the chunk. On every rank the gather of chunk k follows the scatter of chunk k + 1, so no rank
+ * waits in the gather while another rank waits in the scatter.
  *
  * On device memory NCCL executes the node operations, and the part between hosts works on STAGE, in
  * host memory. Two more streams copy to STAGE and back:
@@ -30,9 +30,9 @@
  *      stream 1                                                between t - 2
  *      stream 3                                                               STAGE -> OUT t - 3
  *
- * So all four work at once. Chunk t's copy to STAGE follows scatter t, hence gather t - 4, hence
- * the copy back of chunk t - 4: four chunks of STAGE are enough. With one rank per host there
- * are no node operations; the data are copied from IN, and the copy waits for the copy back of
+ * So all four streams work at once. Chunk t's copy to STAGE follows scatter t, hence gather t - 4,
+ * hence the copy back of chunk t - 4: four chunks of STAGE are enough. With one rank per host there
+ * are no node operations; the data are copied from IN, and this copy waits for the copy back of
  * chunk t - 4.
  *
  * Association: host order inside a host, then that of the inner algorithm; for recursive doubling

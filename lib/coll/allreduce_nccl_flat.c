@@ -3,9 +3,10 @@
  * Allreduce of device memory by one NCCL communicator of all ranks of all hosts.
  *
  * NCCL moves the data between hosts by its own transports, from device to device if the network
- * can. Only the gate before each call goes through host memory, see call/sequencer.h. It is chosen
- * only if TUTTI_ALGORITHM names it, and exists only for the world, opened with it
- * (call/device_flat.c). On one host it is the same as `node`.
+ * can. Only the launch sequencer before each call uses messages in host memory, see
+ * call/sequencer.h. The algorithm is chosen only if TUTTI_ALGORITHM names it. Its NCCL communicator
+ * exists only for the world, and is opened with the world (call/device_flat.c). On one host the
+ * algorithm is the same as `node`.
  *
  * Association is NCCL's, and may depend on an element's place and on the size.
  *

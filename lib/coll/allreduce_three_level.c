@@ -12,6 +12,7 @@
  *
  *      1. in a group    all send slice i to place i, which reduces it in the order of places
  *      2. in a host     places i of all groups reduce slice i up a tree, to the first group's
+ *                       place i
  *      3. between hosts the first groups' places i: an allreduce of slice i
  *      4. back          down the tree; then place i sends slice i to all of its group
  *
@@ -34,7 +35,7 @@
 typedef struct {
     tutti__build_t *b;
     uint32_t slices, blocks; /* G; blocks of a slice */
-    uint32_t batch;          /* blocks of a message: steps 1, 2 and 4 handle so many at once */
+    uint32_t batch;          /* blocks of a message: steps 1, 2 and 4 process a batch at a time */
     tutti__party_t group;    /* this rank's group */
     tutti__party_t host;     /* of each group of the host: the rank at this place */
     tutti__party_t across;   /* of each host: the first group's rank at this place */

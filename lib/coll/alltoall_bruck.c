@@ -12,10 +12,12 @@
  *      step 1              x    x           two further
  *      step 2                        x      four further
  *
- * Blocks are in SCRATCH, ordered by distance. The blocks of a step are not contiguous, so they are
- * packed behind them. At the end the block with distance i is from the rank i places before.
+ * The first n blocks of SCRATCH are the data, ordered by distance. The blocks of a step are not
+ * contiguous there, so they are packed into SCRATCH behind these n blocks. At the end the block
+ * with distance i is from the rank i places before.
  *
- * Cost: ceil(lg p) (alpha + n/2 beta), and three copies of each block's moves: for small blocks.
+ * Cost: ceil(lg p) (alpha + n/2 beta), and copies that pack and unpack each message: for small
+ * blocks.
  */
 #include "base/compiler.h"
 #include "coll/algorithms.h"

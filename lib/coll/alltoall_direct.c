@@ -10,7 +10,7 @@
  * The k-th peer of a peer is this rank. So in place without slots, two ranks take each other's
  * blocks at the same time. If each rank received from its left neighbour first, it would wait until
  * its right neighbour has taken the block in that place: a deadlock in a ring, which the checker
- * finds. In place and out of place have the same order, since only some ranks may be in place.
+ * finds. Out of place has the same order, because a call may be in place on some ranks only.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
  */

@@ -9,9 +9,9 @@
  * of the arrival of the k^(i+1) ranks up to itself. So after ceil(log_k n) steps it has been told
  * of all, for any n. No rank is special.
  *
- * The content of a message does not matter: one element of SCRATCH. Messages are received in
- * another one. Otherwise, without slots and with radix 3 or more, each rank would wait until its
- * right neighbour has taken its message, in a ring (found by the checker).
+ * The content of a message does not matter: one element of SCRATCH. Messages are received into
+ * another element. Otherwise, without slots and with radix 3 or more, each rank would wait until
+ * its right neighbour has taken its message, in a ring (found by the checker).
  *
  * Cost: ceil(log_k p) steps of (k-1) alpha, which overlap.
  */

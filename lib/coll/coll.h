@@ -3,6 +3,10 @@
  * The algorithms: pure functions from (ranks, shape, place) to one rank's schedule.
  *
  * Arithmetic only: no I/O, no addresses, no sizes. One file per algorithm; select.c chooses.
+ *
+ * In the comments of the algorithms n is the number of ranks. Only in the lines "Cost" are there p
+ * ranks and n bytes; alpha is the time of a message, beta of a byte sent, gamma of a byte reduced,
+ * lg the logarithm to base 2.
  */
 #ifndef TUTTI__COLL_COLL_H
 #define TUTTI__COLL_COLL_H
@@ -58,7 +62,8 @@ typedef struct {
     const tutti__files_t *files; /* users' schedules; algorithms do not use them. NULL: none */
 } tutti__shape_t;
 
-/* The values besides the shape that determine a schedule. Zero the other fields. */
+/* The values besides the shape that determine a schedule. Fields that a call does not need are
+   0. */
 typedef struct {
     uint32_t rank;
     uint32_t root;   /* BROADCAST, REDUCE, GATHER(V), SCATTER(V): a rank */

@@ -11,7 +11,8 @@
  *      far bytes   what crosses the busiest host's link in one direction. If all ranks of a host
  *                  send at the same time, this is L times what one of them sends
  *      near steps, near bytes     the same inside a host, and the bytes that are reduced. A message
- *                  that is only received goes straight into its place
+ *                  from another host that is not reduced has no near bytes, because it is received
+ *                  into its place
  *
  * A message has at most a slot's size, divided by the largest number of blocks in a message. A
  * longer one is cut, and each piece passes all steps; this multiplies the steps by n over the size
@@ -167,7 +168,7 @@ static int allreduce(model_t *m, const char *name, const char *sub)
 static void chain(model_t *m)
 {
     m->sum.ns += (m->hosts - 1) * m->alpha_ns + (m->p - m->hosts) * TUTTI__COST_NEAR_NS;
-    m->sum.ps += (m->alpha_ns / 4) * 1000 / m->slot_bytes; /* of the slowest sender */
+    m->sum.ps += (m->alpha_ns / 4) * 1000 / m->slot_bytes; /* sending a piece: a quarter alpha */
     if (m->hosts > 1)
         bytes(m, 1, m->locals > 1, 1);
     else

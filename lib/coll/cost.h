@@ -14,7 +14,8 @@ typedef struct {
     uint64_t ns, ps;
 } tutti__cost_t;
 
-/* Of an algorithm without subs, or with a sub. 1; or 0 if there is no model for it. */
+/* The cost of an algorithm. sub: NULL if the algorithm has no subs. Returns 0 if the model does not
+   have the algorithm, otherwise 1. */
 int tutti__cost_of(const tutti__algorithm_t *algorithm, const char *sub,
                    const tutti__shape_t *shape, tutti__cost_t *ret_cost);
 

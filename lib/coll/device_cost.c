@@ -47,7 +47,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Larger sums do not fit in memory, and up to this size no number here overflows. */
+/* No call is larger than memory, and up to this size no number here overflows. */
 #define MOST_BYTES ((uint64_t)1 << 40)
 
 static uint64_t bytes_ns(uint64_t bytes, uint64_t ps)

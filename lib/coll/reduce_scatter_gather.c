@@ -7,8 +7,8 @@
  * the result. Then the same steps in reverse, but in one direction only: in each pair, the rank
  * whose number is nearer to the root's receives the other rank's blocks.
  *
- *      number 2 is root:    3 -> 2    1 -> 0      far bit last, near bit
- *                           0 -> 2
+ *      number 2 is root:    0 -> 2    1 -> 3      the far bit first
+ *                           3 -> 2                then the near bit
  *
  * If the root has stepped aside at first, it now replaces its proxy.
  *

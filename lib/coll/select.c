@@ -9,15 +9,16 @@
  *
  * The table is searched from the top for the first row that fits. A row fits if it is for such
  * calls, and if its algorithm can serve the shape and, where required, keeps the order of ranks and
- * one association. If that row is one of those chosen by cost, the cheapest of these rows is taken,
- * by the model of cost.c. So is the allreduce between hosts inside hierarchical. In words:
+ * one association. If the reason of that row is "by cost", the cheapest of such rows is taken, by
+ * the model of cost.c. The model also chooses the allreduce between hosts inside hierarchical. In
+ * words:
  *
  *      one host         node operations, if there are any
- *      several hosts    what the model says; for allreduce hierarchical
- *      gather, scatter  a tree for small messages, otherwise straight
+ *      several hosts    the cheapest algorithm by the model; for allreduce hierarchical
+ *      gather, scatter  a tree for small messages, otherwise directly from or to the root
  *      alltoall         Bruck's for a few bytes per rank, then all at once, then one after another
  *      v forms          the lengths are unknown: an algorithm that is never bad
- *      no commuting     the tree of recursive doubling, in the order of ranks
+ *      does not commute an algorithm that keeps the operands in the order of ranks
  *
  * On device memory device_cost.c makes a further choice.
  *

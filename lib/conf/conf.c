@@ -114,7 +114,7 @@ static const row_t rows[] = {
       0, SIZE(shared.algorithm), NULL },
     { "TUTTI_LINK_MBPS", CONF_COUNT, AT(shared.link_mbps), "0",
       "Speed of a host's link to others, in Mbit/s, for the choice of algorithms. 0: that of the\n"
-      "    slowest host's network card, as the system reports it, else 10000.",
+      "    slowest host's network card, as the system reports it, or 10000 if it reports none.",
       0, 1000000000, NULL },
     { "TUTTI_LINK_NS", CONF_COUNT, AT(shared.link_ns), "0",
       "Time of a small message from one host to another, in nanoseconds, for the choice of\n"
@@ -158,8 +158,9 @@ static const row_t rows[] = {
       0, 0, "host|device" },
     { "TUTTI_TRANSPORT", CONF_WORD, AT(shared.transport), "auto",
       "Transport between ranks of different hosts: the MPI that started the job; UCX, which needs\n"
-      "    no MPI; shm works only if the hosts are one machine. auto: mpi if the ranks met over\n"
-      "    MPI, or else shm on one machine and ucx on several.",
+      "    no MPI; shm works only if the hosts are one machine. auto: on several machines the\n"
+      "    faster one of UCX and MPI, or UCX if the ranks met without MPI; on one machine MPI, or\n"
+      "    shm if the ranks met without MPI.",
       0, SIZE(shared.transport), "auto|ucx|mpi|shm" },
     { "TUTTI_LOG", CONF_CHOICE, AT(log_level), "warn",
       "Highest level of the lines that are printed on stderr.",

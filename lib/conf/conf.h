@@ -34,7 +34,8 @@ typedef struct {
     uint64_t strict;           /* TUTTI_DETERMINISTIC=strict: one association class */
     uint64_t check;            /* TUTTI_CHECK: 1: prove schedules */
     uint64_t compare;          /* TUTTI_COMPARE: 1: compare direct calls before data moves */
-    uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: all */
+    uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: as the topology
+                                  has them, for three levels all */
     uint64_t stage_bytes;      /* TUTTI_STAGE_BYTES: pinned host memory of each lane */
     uint64_t device_chunk_bytes;  /* TUTTI_DEVICE_CHUNK_BYTES: one chunk of a device's pipeline */
     uint64_t device_staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES: largest allreduce of several hosts
@@ -43,8 +44,8 @@ typedef struct {
     uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: streams wait for work of the host */
     uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
     uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by class */
-    char dump[160];                        /* TUTTI_DUMP: where dumps go; "": nowhere */
-    char trace[160];                       /* TUTTI_TRACE: the file of a trace; "": none */
+    char dump[160];               /* TUTTI_DUMP: where dumps go; "": nowhere */
+    char trace[160];              /* TUTTI_TRACE: the file of a trace; "": none */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */
 } tutti__conf_shared_t;
@@ -168,7 +169,7 @@ typedef struct {
 /*
  * TUTTI_ERR_INVALID_ARGUMENT if the variables contradict each other.
  *
- * told  TUTTI_BOOT=env: variables count that Slurm sets outside of srun as well
+ * told  1 for TUTTI_BOOT=env: the variables that Slurm sets also outside of srun are used
  */
 tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_job_t *ret_job);
 

@@ -14,8 +14,9 @@
  *
  *   address   MASTER_ADDR; AZ_BATCH_MASTER_NODE; the first host of srun's list of nodes
  *   port      TUTTI_PORT; MASTER_PORT; for AZ_BATCH_MASTER_NODE, whose port belongs to the Azure
- *             Batch service, AZURE_PORT; for srun a number made from the job's
- *   neither   if the launcher has all ranks on this host, and the job has a name: a Unix socket
+ *             Batch service, AZURE_PORT; for srun a number made from the job's number
+ *   neither   if the first two addresses are not set, the launcher has all ranks on this host, and
+ *             the job has a name: a Unix socket
  *
  * torchrun's agent listens at MASTER_PORT itself if TORCHELASTIC_USE_AGENT_STORE is True.
  */
@@ -73,7 +74,7 @@ static tutti_status_t contradiction(const char *rank, const char *size)
                        rank != NULL ? rank : "(not set)", size != NULL ? size : "(not set)");
 }
 
-/* RANK and WORLD_SIZE. ret_job->size stays 0 if they are not set, or tell of one rank. */
+/* RANK and WORLD_SIZE. job->size stays 0 if they are not set, or if the size is 1. */
 static tutti_status_t read_env(tutti__conf_job_t *job)
 {
     const char *rank = tutti__conf_text("RANK"), *size = tutti__conf_text("WORLD_SIZE");
@@ -224,8 +225,8 @@ static int is_torchrun_alone(const tutti__conf_job_t *job)
            tutti__conf_int("LOCAL_WORLD_SIZE") == (int)job->size;
 }
 
-/* Each of torchrun's agents counts its own failures only. An agent that restarts its ranks because
-   another agent has done so does not count, so the counts of two agents differ. */
+/* With several agents of torchrun the count of restarts is not used. Each agent counts the failures
+   of its own ranks only, so the counts of two agents differ. */
 static int has_agents(const tutti__conf_job_t *job)
 {
     int local = tutti__conf_int("LOCAL_WORLD_SIZE");

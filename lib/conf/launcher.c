@@ -119,7 +119,7 @@ int tutti__conf_launcher_lacks_pmix(void)
            tutti__conf_text("PMIX_NAMESPACE") == NULL;
 }
 
-/* mpiexec's PMI_FD speaks PMI-1, which has no library that is everywhere. */
+/* PMI_FD of mpiexec is for PMI-1, for which no common library exists. */
 tutti__conf_pm_t tutti__conf_pm(void)
 {
     if (tutti__conf_int("PMIX_RANK") >= 0 && tutti__conf_text("PMIX_NAMESPACE") != NULL)
@@ -220,5 +220,9 @@ tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
             snprintf(ret_text, text_bytes, "%s=%d", sizes_only[i], tutti__conf_int(sizes_only[i]));
             return TUTTI__CONF_PERHAPS_ALONE;
         }
+    if (rank > 0 && size < 0) {
+        snprintf(ret_text, text_bytes, "RANK=%d", rank);
+        return TUTTI__CONF_PERHAPS_ALONE;
+    }
     return TUTTI__CONF_ALONE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See parse.h. Not by the C library: strtod depends on the locale, and strtoull accepts signs and
-   white space. */
+/* See parse.h. The functions of the C library are not used: strtod depends on the locale, and
+   strtoull accepts signs and white space. */
 #include "conf/parse.h"
 
 #include "base/compiler.h"

@@ -26,8 +26,9 @@ static uint64_t place_of(const tutti__request_t *request)
 }
 
 /*
- * Rank 0: a plan may begin. A request that returns from a plan is no news: it would end the step,
- * and the plan that has just been stopped would begin again, for ever if a rank submits nothing.
+ * Rank 0 learns from this submission; a plan may begin. It does not learn from a request that
+ * returns from a plan: this would end the step, and the plan that has just been stopped would begin
+ * again, for ever if a rank submits nothing.
  */
 static void learn(tutti__agreement_t *a, tutti__request_t *request,
                   const tutti__metadata_t *metadata)
@@ -39,7 +40,7 @@ static void learn(tutti__agreement_t *a, tutti__request_t *request,
         tutti__agree_waited(a->agree);
     a->waits = request->waits;
     if (request->group.size == 0 && request->phase == 0)
-        tutti__agree_learn(a->agree, request->name, request->name_bytes, metadata,
+        tutti__agree_learn(a->agree, request->name, request->name_bytes, request->hash, metadata,
                            place_of(request), a->lanes->planned == 0);
 }
 
@@ -228,7 +229,7 @@ static uint64_t stop_plan(void *owner)
     return tutti__planned_stop(&a->plan);
 }
 
-/* The requests enter the queue again: this is a callback of the agreement. */
+/* The requests enter the queue again, because a callback must not call into the agreement. */
 static void end_plan(void *owner, uint64_t buckets)
 {
     tutti__agreement_t *a = owner;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the engine counts for the statistics. The token's owner. */
+/* The engine's additions to the statistics. The token's owner. */
 #ifndef TUTTI__ENGINE_COUNTED_H
 #define TUTTI__ENGINE_COUNTED_H
 

@@ -12,7 +12,7 @@
  *                                                                              |
  *      done  <--- unpack <--- run a lane's schedule <--- pack <--- bucket <----+
  *
- * If ranks do not know each other's counts, a call passes this cycle twice: see exchange.c.
+ * If ranks do not know each other's counts, a call passes this cycle twice: see call/exchange.h.
  */
 #ifndef TUTTI__ENGINE_ENGINE_H
 #define TUTTI__ENGINE_ENGINE_H
@@ -51,7 +51,7 @@ void tutti__semaphore_pause(void);
 void tutti__semaphore_resume(void);
 
 /* Local: send a goodbye, end pending requests with TUTTI_ERR_SHUTDOWN, stop the thread. When this
-   returns, none of the engine's callbacks runs any more. Called once at the most. */
+   returns, none of the engine's callbacks runs any more. Called at most once. */
 void tutti__engine_stop(tutti__engine_t *engine);
 
 /* Local. Stop the engine, if it was not stopped, and free it; NULL is allowed. Requests stay valid
@@ -126,8 +126,8 @@ int tutti__engine_in_callback(void);
 /* For warnings: "an allreduce of 8 elements of float32, sum". size: number of ranks. Any thread. */
 void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes);
 
-/* help.c: a thread that waits does the work that the own threads of the process's engines may not
-   do. Any thread that may drive all transports. */
+/* help.c: called by a thread that waits. It does the work that the engines' own threads may not do,
+   for all engines of the process. Any thread that may drive all transports. */
 void tutti__engine_help_others(tutti__engine_t *engine);
 
 /* Does each local rank have a processor, so that waiting threads may spin? */

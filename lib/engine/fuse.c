@@ -11,10 +11,11 @@
  * elements of tensors, so its buckets have no gaps. In device memory the gaps are not zeroed: their
  * sums are never read, and no element depends on another.
  *
- * A plan's bucket whose tensors follow each other in rank 0's memory has no gaps either. A rank on
- * which they do so, too, in memory that the other ranks of the host map (tutti_mem_alloc), serves
- * it there, without copies; the others pack it. Other memory would be copied in chunks for which
- * ranks wait: ResNet-50's gradients took several times as long as when they were packed.
+ * A plan's bucket whose tensors follow each other in rank 0's memory has no gaps either. If the
+ * tensors follow each other on a rank as well, in memory that the other ranks of the host map
+ * (tutti_mem_alloc), this rank serves the bucket there, without copies. The other ranks pack it.
+ * Tried: the same in other memory, which is copied in chunks for which ranks wait: ResNet-50's
+ * gradients took several times as long as when they were packed.
  *
  * A rank that has joined makes zero contributions: zeros, in the same places.
  */
@@ -59,8 +60,8 @@ static size_t part_bytes(const tutti__request_t *r)
     return r->call.count * tutti_dtype_bytes(r->call.dtype);
 }
 
-/* Do the tensors follow each other without gaps? A lone one because of zero contributions: other
-   ranks do not fuse its call, except on a device. */
+/* Are the tensors packed without gaps? A lone tensor is, because other ranks may serve it in the
+   caller's buffers. */
 static int is_tight(const tutti__bucket_t *bucket)
 {
     return bucket->is_tight || bucket->nrequests == 1 || bucket->first->call.op > TUTTI_MAXLOC;

@@ -10,7 +10,8 @@ tutti_status_t tutti__fuse_call(tutti__lane_t *lane, tutti__call_t *ret_call);
 /* The same on the caller's buffers, if they are shared memory, and the tensors of the bucket follow
    each other there as in the packed bucket. 0: it must be packed. */
 int tutti__fuse_call_in_place(const tutti__lane_t *lane, tutti__call_t *ret_call);
-/* An allreduce in place, without factors: can its buffer be a part of such a bucket's? */
+/* Can the request's buffer be a part of such a bucket? It must be an allreduce in place, without
+   factors. */
 static inline int tutti__fuse_can_join(const tutti__request_t *r)
 {
     return r->call.kind == TUTTI_CALL_ALLREDUCE && r->call.sendbuf == r->call.recvbuf &&

@@ -104,7 +104,7 @@ static void help_limited(const tutti__engine_t *own)
     if (!tutti__mutex_trylock(&limited_lock))
         return;
     world = atomic_load(&limited);
-    /* A forked child finds its parent's. */
+    /* In a forked child it may be the parent's world. */
     if (world != NULL && world != own && world->generation == tutti__fork_generation())
         help_world(world);
     tutti__mutex_unlock(&limited_lock);

@@ -9,8 +9,9 @@
 tutti__request_t *tutti__join_zero(const tutti__engine_env_t *env,
                                    const tutti__metadata_t *metadata, const char *name,
                                    size_t name_bytes);
-/* Give a zero contribution among `size` ranks the counts that its first phase, in the list `zeros`,
-   has received. 0: the first phase is not complete. */
+/* zero: a contribution to the second phase of a call of `size` ranks. Find the contribution to the
+   first phase in the list `zeros`, copy its counts to `zero`, and free it. 0: the list does not
+   have it, because the first phase is not complete. */
 int tutti__join_counts(tutti__request_t **zeros, uint32_t size, tutti__request_t *zero);
 
 #endif

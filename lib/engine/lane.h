@@ -25,7 +25,7 @@ static inline int tutti__lane_is_compared(const tutti__lanes_t *lanes, const tut
 tutti_status_t tutti__lane_start(tutti__lanes_t *lanes, tutti__lane_t *lane);
 
 /* lane_end.c */
-/* All is queued: an event stands behind the results. */
+/* If all work of the first bucket is queued, record an event behind its results. */
 tutti_status_t tutti__lane_record_result(tutti__lanes_t *lanes, const tutti__lane_t *lane);
 /* The operation is done, or there was none. */
 void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane);

@@ -235,7 +235,8 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
             tutti__lane_end(lanes, lane);
         else if (lane->running && tutti__lane_is_planned(lanes, lane) &&
                  (lane->op.is_common || status == TUTTI_ERR_SHUTDOWN))
-            /* After a departure nothing is agreed: the requests end, but other ranks' go on. */
+            /* After a departure no tensor can be agreed: this rank's requests end, but the
+               communicator does not, so that other ranks' requests continue. */
             tutti__lane_give_back(lanes, lane);
         else if (lane->running && lane->op.is_common)
             tutti__lane_refuse(lanes, lane, status);
@@ -250,7 +251,7 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
 /* NULL: in no lane. */
 static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__request_t *request)
 {
-    /* All requests of the ordered lane wait for what the first one waits for. */
+    /* All requests of the ordered lane wait for the rank or device that the first one waits for. */
     if (request->ordered && lanes->lane[TUTTI__ORDERED_LANE].running)
         return &lanes->lane[TUTTI__ORDERED_LANE];
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {

@@ -42,11 +42,11 @@ struct tutti__lanes {
     uint32_t on_device;    /* those in device memory */
     uint32_t ordered;      /* requests in the ordered lane */
     uint32_t planned;      /* buckets in the plan's lane */
-    uint64_t planned_ns;   /* when one of these came or ended last */
-    /* Buckets that were served so far: agreed ones and planned ones. Those of plans that not all
-       ranks entered. */
+    uint64_t planned_ns;   /* when a bucket last entered or left the plan's lane */
+    /* Buckets so far: agreed ones that were served; planned ones that were served; planned ones
+       whose tensors returned to agreement, because not all ranks had them. */
     uint64_t agreed_served, plan_served, plan_returned;
-    uint32_t returned_plan; /* the plan of the last one of these */
+    uint32_t returned_plan; /* the plan of the last bucket of the third kind */
     tutti__lane_t lane[TUTTI__LANES];
     tutti__completions_t completions;
     tutti__request_t *zeros; /* zero contributions with counts for phase 1 */
@@ -82,7 +82,8 @@ static inline int tutti__lanes_use_device(const tutti__lanes_t *lanes)
     return lanes->on_device > 0 || lanes->completions.count > 0;
 }
 
-/* With enough work in lanes and on the device, new tensors collect into larger buckets. */
+/* May another agreed bucket begin? With enough work in lanes and on the device, new tensors wait,
+   and collect into larger buckets. */
 static inline int tutti__lanes_have_room(const tutti__lanes_t *lanes)
 {
     return lanes->in_flight < TUTTI__BUCKET_LANES &&

@@ -92,7 +92,8 @@ void tutti__nameless_number(tutti__nameless_t *nameless, tutti__request_t *reque
     request->name_bytes = (uint8_t)(at - request->name);
     request->ordered = (uint8_t)tutti__nameless_is_ordered(nameless, request);
     /* An ordered request is not found by its name. */
-    request->hash = request->ordered ? number : tutti__hash(request->name, request->name_bytes);
+    request->hash =
+        request->ordered ? number : tutti__hash_name(request->name, request->name_bytes);
 }
 
 void tutti__nameless_undo(tutti__nameless_t *nameless, const tutti__request_t *request)

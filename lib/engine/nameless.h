@@ -36,9 +36,10 @@ static inline int tutti__nameless_is_ordered(const tutti__nameless_t *nameless,
     return request->nameless && nameless->has_lane && !tutti__call_is_message(request->call.kind);
 }
 
-/* The rest with the lock of pending.h. Give a request its number and name. */
+/* The lock of pending.h must be held in this and all following functions. Give a request its number
+   and name. */
 void tutti__nameless_number(tutti__nameless_t *nameless, tutti__request_t *request);
-/* Take it back; the last one first. */
+/* Take a number back. If several are taken back, the number given last is taken back first. */
 void tutti__nameless_undo(tutti__nameless_t *nameless, const tutti__request_t *request);
 /* All ranks have joined, after different numbers of calls: all begin anew. */
 void tutti__nameless_restart(tutti__nameless_t *nameless);

@@ -2,7 +2,7 @@
 /*
  * Deadlines of single requests. A request that passes its own deadline will never be complete, so
  * the communicator ends, as after the deadline of a wait (wait.c). Such a request may have a
- * callback instead of a waiter, so the thread looks as well.
+ * callback instead of a waiter, so the engine's thread checks these deadlines as well.
  *
  * `due_ns` of pending.h is the first deadline of all pending requests, or an earlier time if that
  * request is done. When it has passed, the pending requests are searched, and it is set anew.
@@ -95,8 +95,8 @@ int64_t tutti__overdue_nap_us(const tutti__pending_t *pending)
         return -1;
     now = tutti__now_ns();
     due = atomic_load(&pending->due_ns);
-    /* A request that is submitted during the sleep does not end it. After a deadline, the culprit
-       is being looked for. */
+    /* A request that is submitted during the sleep does not end the sleep. After a deadline the
+       sleeps are short, because the culprit may be reported. */
     if (due <= now)
         return TUTTI__NEWS_POLL_US;
     return TUTTI__MIN((int64_t)TUTTI__MIN((due - now) / 1000, (uint64_t)INT64_MAX / 2) + 1,

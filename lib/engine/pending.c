@@ -172,8 +172,9 @@ static tutti_status_t add_names(tutti__pending_t *pending, tutti__request_t **re
     return status;
 }
 
-/* Several requests are a submission group, which their names identify. Of a message without a name,
-   the two ranks have different lists; ordered calls are served one by one. */
+/* Several requests are a submission group, which their names identify. Requests without names are
+   not a group if they are messages, because the two ranks of a message have different lists, or
+   ordered calls, because these are served one by one. */
 static void make_group(tutti__request_t **requests, size_t n)
 {
     uint64_t hash = TUTTI__HASH_INIT;
@@ -258,7 +259,7 @@ tutti__request_t *tutti__pending_find(tutti__pending_t *pending, const char *nam
     tutti__request_t *r;
 
     tutti__mutex_lock(&pending->lock);
-    r = find(&pending->names, name, name_bytes, tutti__hash(name, name_bytes));
+    r = find(&pending->names, name, name_bytes, tutti__hash_name(name, name_bytes));
     tutti__mutex_unlock(&pending->lock);
     return r;
 }

@@ -59,10 +59,9 @@ void tutti__pending_close(tutti__pending_t *pending);
 /* ---- any thread ---- */
 
 /* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. If the first
-   has group.size > 0, they become a submission group. ret_handles
-   [n]: written before another thread may see the requests, so before a callback; NULL: the program
-   already has the handles. *ret_rests: the engine needs no step now, because a plan's bucket waits
-   for further requests. */
+   has group.size > 0, they become a submission group. ret_handles [n]: written before another
+   thread may see the requests, so before a callback; NULL: the program already has the handles.
+   *ret_rests: the engine needs no step now, because a plan's bucket waits for further requests. */
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
                                    tutti_request_t **ret_handles, int *ret_rests);
 /* Add a pending request to the queue again, for its next phase. With the lock. */

@@ -22,7 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From now on each submission makes the engine take a step. */
+/* Pass the names of the plan to the submitters; NULL: it is over. Until tutti__planned_taken, each
+   submission makes the engine take a step. */
 static void publish(tutti__plan_requests_t *p, const tutti__tensor_names_t *names)
 {
     tutti__mutex_lock(&p->pending->lock);
@@ -88,7 +89,7 @@ static void start_complete(tutti__plan_requests_t *p)
 
 /* ---- requests ---- */
 
-/* A call that all ranks could have fused, alone and not in a group. */
+/* A call that can be in a plan: not in a submission group, not a second phase, not a message. */
 static int is_plain(const tutti__request_t *r)
 {
     return r->group.size == 0 && r->phase == 0 && !tutti__call_is_message(r->call.kind);
@@ -178,7 +179,8 @@ static void lay_out(tutti__plan_requests_t *p)
     }
 }
 
-/* Requests that this rank has announced in vain. */
+/* Take over the requests that this rank has announced before the plan began: these announcements
+   are void. */
 static void take_announced(tutti__plan_requests_t *p)
 {
     for (uint32_t i = 0; i < p->plan.ntensors; i++) {
@@ -322,7 +324,8 @@ void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *requ
     }
 }
 
-/* How long a bucket may make no progress before agreement asks who is late. */
+/* How long a bucket may make no progress before the plan is stopped, so that agreement finds the
+   late rank. */
 static uint64_t patience_ns(const tutti__conf_shared_t *conf)
 {
     uint64_t ms =

@@ -51,14 +51,15 @@ void tutti__planned_free(tutti__plan_requests_t *p);
 /* A submitted request. 1: it belongs to the plan, and waits here or has started. */
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
                         const tutti__metadata_t *metadata);
-/* The queue was taken: tell the submitters when to take it again. */
+/* The queue was taken: tell the submitters how many requests it must have before the engine takes
+   it again. */
 void tutti__planned_taken(tutti__plan_requests_t *p);
 /* A thread waits for a request, or has tested it: after a while without another submission the plan
    stops. */
 void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request);
-/* Stop a plan that does not go on. Now and then. */
+/* Stop a plan that makes no progress. Call it now and then. */
 void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now);
-/* Write what a request waits for that is held here; 1 if that is certain. */
+/* Write what a request that is held here waits for; 1 if that is certain. */
 int tutti__planned_culprit(const tutti__plan_requests_t *p, char *text, size_t bytes);
 
 #endif

@@ -28,8 +28,8 @@ struct tutti__request {
     void *callback_arg;
     uint8_t callback_info;  /* see tutti__entry_t */
     tutti__devent_t *ready; /* pool event behind that work, until the request is done; or NULL */
-    uint64_t since_ns;   /* its submission */
-    uint64_t learned_ns; /* since_ns, once a plan has been learned from this submission */
+    uint64_t since_ns;      /* its submission */
+    uint64_t learned_ns;    /* since_ns, once a plan has been learned from this submission */
     uint64_t ended_ns;
     uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
     size_t offset;           /* in each part of its bucket's memory, bytes */
@@ -47,8 +47,8 @@ struct tutti__request {
     uint8_t is_zero;      /* the zero contribution of a rank that has joined; it has no waiter */
     uint8_t persistent;
     uint8_t name_bytes;
-    uint8_t known;         /* under the lock of pending.h: it is in `names`, or it is `join` */
-    uint32_t planned;      /* 1 + index in the plan `plan_number`; 0: in none at its submission */
+    uint8_t known;    /* under the lock of pending.h: it is in `names`, or it is `join` */
+    uint32_t planned; /* 1 + index in the plan `plan_number`; 0: in none at its submission */
     uint32_t plan_number;
     uint32_t waits;        /* waits of this rank's threads that had begun before its submission */
     uint32_t record;       /* its number in the flight recorder; 0: it has none */
@@ -60,7 +60,7 @@ struct tutti__request {
     tutti__word_t begun; /* 1: may be handed over to a stream, see semaphore.c; order as `queued` */
     uint8_t semaphore;   /* handed over: 1 + its semaphore's index. Then these are set: */
     uint32_t semaphore_value;
-    uint64_t given_ns;     /* time of the handover, or of the last check without its data */
+    uint64_t given_ns;           /* time of the handover, or of the last check without its data */
     tutti__word_t waits_in_plan; /* 1: see planned.c; any thread may read it */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */
@@ -94,13 +94,13 @@ tutti_status_t tutti__request_wrong(const tutti_request_t *handle);
 static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
                                                tutti__request_t **ret_request)
 {
-    void *found;
+    const tutti__slot_t *slot = tutti__handle_find(&tutti__requests, handle);
 
-    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__requests, handle, &found))) {
+    if (slot == NULL) {
         *ret_request = NULL;
         return tutti__request_wrong(handle);
     }
-    *ret_request = found;
+    *ret_request = tutti__handle_object(slot);
     return TUTTI_OK;
 }
 
@@ -111,7 +111,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
 void tutti__request_free(tutti__request_t *request);
 /* The sum of the counts of n ranks. */
 size_t tutti__request_sum(const size_t *counts, uint32_t n);
-/* What the ranks agree on. Any thread. size: number of ranks. */
+/* The metadata on which the ranks agree. Any thread. size: number of ranks. */
 tutti__metadata_t tutti__request_metadata(const tutti__request_t *request, uint32_t size);
 /* End the request's handle, if it has one. */
 void tutti__request_end_handle(tutti__request_t *request);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the ranks agree on for a request: the metadata of its call. Any thread. */
+/* The metadata of a request's call, on which the ranks agree. Any thread. */
 #include "engine/request.h"
 
 #include "base/compiler.h"

@@ -83,7 +83,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
     } else {
         memcpy(r->name, entry->name, bytes + 1);
         r->name_bytes = (uint8_t)bytes;
-        r->hash = tutti__hash(r->name, bytes);
+        r->hash = tutti__hash_name(r->name, bytes);
     }
     r->timeout_ms = entry->timeout_ms;
     r->call = entry->call;
@@ -104,11 +104,9 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
 
 /* ---- handles ---- */
 
-tutti__handles_t tutti__requests = {
-    .kind = TUTTI__HANDLE_REQUEST,
-    .what = "request",
-    .ended = "was freed: by tutti_wait or a call like it, which may free a request once only"
-};
+tutti__handles_t tutti__requests = TUTTI__HANDLES_INIT(
+    TUTTI__HANDLE_REQUEST, "request",
+    "was freed: by tutti_wait or a call like it, which may free a request once only");
 
 tutti_status_t tutti__request_wrong(const tutti_request_t *handle)
 {

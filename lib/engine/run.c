@@ -187,7 +187,8 @@ static tutti_status_t check(run_t *r)
     if (r->since_ns == 0)
         r->since_ns = r->checked_ns = now;
     record(r);
-    /* A rank that was stopped itself finds its data here: look before the deadline counts. */
+    /* If this rank was stopped itself, its data may have arrived meanwhile: poll once more before
+       the deadline counts. */
     if (now - r->since_ns >= r->op->env->conf->timeout_ms * 1000000u && !r->is_late) {
         r->is_late = 1;
         return TUTTI_OK;
@@ -213,8 +214,9 @@ static uint32_t share_us(uint64_t waited)
     return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, TUTTI__SLEEP_US), TUTTI__SLEEP_MOST_US);
 }
 
-/* Sleep on the descriptor of the transport to other hosts. If its messages are all that is awaited,
-   a wake-up is lost only when another thread takes the message; then as for a word. */
+/* Sleep on the descriptor of the transport to other hosts. If the call waits only for messages of
+   this transport, a wake-up is lost only when another thread takes the message. So this sleep may
+   be as long as one on a word. */
 static void sleep_on_far(const run_t *r, tutti__xport_t *far)
 {
     uint64_t waited = waited_ns(r);

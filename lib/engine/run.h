@@ -6,7 +6,8 @@
 #include "call/operation.h"
 #include "engine/engine.h"
 
-/* What the waits of a communicator's direct calls share; the last two change with each call. */
+/* The environment of the waits of a communicator's direct calls. The last two fields change with
+   each call. */
 typedef struct {
     tutti__watch_t *watch;
     tutti__boot_t *boot;

@@ -17,18 +17,19 @@
  * free, it is not pending, and the engine owns it.
  *
  * No stream waits for ever. The thread that hands a request over has the token and finds the
- * request in a lane. From then on the request is in `given`. Only semaphore_end and
- * semaphore_end_all remove it, and they write the word. request_finish calls the first when the
- * bucket has ended. request_finish_all calls the second when the communicator is closed or has
- * died; every thread that finds it dead does this in its next step. The request does end: while its
- * lane is busy, `polling` keeps the thread awake; peers that die or leave are noticed as usual; and
- * the thread ends the communicator at the deadline. The deadline counts from the moment at which
- * the request's data are complete, so the caller's own work before it may take any time.
+ * request in a lane. From then on the request is in `given`. Only tutti__semaphore_end and
+ * tutti__semaphore_end_all remove the request, and they write the word. tutti__pending_finish calls
+ * the first one when the bucket has ended. tutti__pending_finish_all calls the second one when the
+ * communicator is closed or has died; every thread that finds it dead does this in its next step.
+ * The request does end: while its lane is busy, `polling` keeps the thread awake; peers that die or
+ * leave are detected as usual; and the thread ends the communicator at the deadline. The deadline
+ * counts from the moment at which the request's data are complete, so the caller's own work before
+ * it may take any time.
  *
  * A stream must not block the work that it waits for. NCCL executes the calls of one communicator
  * in their order, in any stream. A call in a stream behind such a wait would block all later
  * launches, even those of the request that the stream waits for. So nothing is launched before its
- * data are complete (TUTTI__DEVICE_INPUT); a direct call in a stream is a request as well
+ * data are complete (TUTTI__AT_INPUT); a direct call in a stream is a request as well
  * (api/cuda.c). Buckets do not wait for each other in a cycle either: data behind a semaphore were
  * submitted when the semaphore's bucket had begun on this rank, so they are in a bucket with a
  * higher number.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the owner of the token tells the threads that do not have it. */
+/* State that the owner of the token publishes for threads that do not have the token. */
 #ifndef TUTTI__ENGINE_SIGNALS_H
 #define TUTTI__ENGINE_SIGNALS_H
 

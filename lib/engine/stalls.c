@@ -3,8 +3,8 @@
  * Stall warnings of asynchronous calls: the waiting tensor, and the rank that it waits for.
  *
  * A tensor or request is reported when it has waited for TUTTI_STALL_WARNING seconds, and again
- * after each further interval while it waits. It has no field for this: a check reports it if one
- * of its intervals has ended since the previous check.
+ * after each further interval while it waits. No field records the reports: a check reports a
+ * tensor or request if one of its intervals has ended since the previous check.
  *
  *   announced here, some ranks missing   a line per tensor, by the rank whose table has it:
  *                                        the leader of a host, which passes the line on to rank 0

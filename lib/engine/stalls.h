@@ -19,7 +19,7 @@ int64_t tutti__stalls_nap_us(const tutti__conf_shared_t *conf, const tutti__sign
 
 /* The kind of message to rank 0 about a tensor that has waited for long: a text. */
 #define TUTTI__MSG_MISSING TUTTI__MSG_OTHERS
-/* Rank 0: such a warning of a host's leader. */
+/* Rank 0: log such a warning, which a host's leader has sent. */
 void tutti__stalls_message(const tutti__engine_env_t *env, const void *body, size_t bytes);
 
 #endif

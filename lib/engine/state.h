@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine: what any thread may use, and what belongs to the owner of the token. The parts have
- * headers of their own; a file that works on one part includes that header only.
+ * The engine's state: one structure for any thread, and in it one for the owner of the token only.
+ * The parts have headers of their own; a file that works on one part includes that header only.
  */
 #ifndef TUTTI__ENGINE_STATE_H
 #define TUTTI__ENGINE_STATE_H

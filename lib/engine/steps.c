@@ -9,7 +9,7 @@
  * sets `sleeping` in this rank's status page, executes a fence, and takes one more step. Peers
  * store, execute a fence, and read `sleeping`. So either the step sees their stores, or they
  * ring the doorbell. While nothing is pending here, peers need not wake this rank: no tensor can
- * be complete without its own announcement. (Deaths and goodbyes, which must be seen at once,
+ * be complete without this rank's announcement. (Deaths and goodbyes, which must be seen at once,
  * arrive through sockets.)
  */
 #include "engine/steps.h"
@@ -139,8 +139,8 @@ static void give_back(tutti__engine_t *e, tutti__who_t who)
     do {
         rings = atomic_load(&e->pending.count) > 0;
         tutti__engine_sleeping(e, (uint32_t)rings);
-        /* If a thread is in token_await, it takes over: it continues here, and gives the
-           token back. */
+        /* If a thread waits in token_await, stop and leave the token to it. That thread takes the
+           remaining steps when it gives the token back. */
         while (!atomic_load(&e->token.wanted) &&
                (atomic_load(&e->pending.count) > 0 || atomic_load(&e->news)) &&
                tutti__engine_step(e, who)) {

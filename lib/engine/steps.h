@@ -16,7 +16,8 @@ void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who);
 void tutti__engine_help(tutti__engine_t *e);
 /* Tell peers whether to ring. With the token. */
 void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value);
-/* Wake the thread: there is work that needs polling, the sockets, or time. */
+/* Wake the engine's thread: some work needs a thread that polls, reads the sockets, or checks a
+   deadline. */
 void tutti__engine_ring_self(const tutti__engine_t *e);
 /* The engine's receiver of the watch's messages; see watch/links.h. engine: a tutti__engine_t. */
 void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const void *body,

@@ -41,7 +41,7 @@ static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **re
     return status;
 }
 
-/* After the first request with a deadline the thread sleeps for less time. */
+/* The first request with a deadline: wake the thread, which sleeps for less time from now on. */
 static void tell_thread(tutti__engine_t *e)
 {
     int untold = TUTTI__DEADLINES_UNTOLD;
@@ -209,7 +209,7 @@ static tutti_status_t find_memory(const tutti__engine_t *e, tutti__request_t *r,
     return TUTTI_OK;
 }
 
-/* Announce the request again, because it has a buffer. Under queue_lock. */
+/* The request gets its buffer, and is announced again. Under the lock of pending.h. */
 static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r, void *recvbuf,
                                   const size_t *recvdispls)
 {

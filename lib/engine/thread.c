@@ -17,7 +17,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-/* What the thread remembers from one look to the next. */
+/* The thread's state from one round of work to the next. */
 typedef struct {
     int owns;          /* no other thread was at work */
     uint32_t moves;    /* of the lanes */
@@ -29,8 +29,9 @@ typedef struct {
  * message may have arrived. The doorbell is emptied here, so `news` reports it to the next owner of
  * the token: this thread, or another one.
  *
- * ppoll, since it takes microseconds on every kernel. Tried: epoll_pwait2. Seccomp filters of older
- * containers refuse it with EPERM: the thread spun, 1 s of processor in 2, and did not see deaths.
+ * ppoll, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2. Seccomp
+ * filters of older containers refuse it with EPERM: the thread spun, used 1 s of a processor in 2
+ * s, and detected no deaths.
  * Tried: waiters sleep here as well. Then a waiter may empty a doorbell that was rung for the
  * thread, or the reverse: 70 ms a step in the example trainer instead of 2.
  */
@@ -49,7 +50,7 @@ static int sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeout_u
     return 1;
 }
 
-/* Have the lanes' runs advanced since the last look? */
+/* Have the lanes' runs advanced since the last round? */
 static int has_advanced(tutti__engine_t *e, pace_t *pace)
 {
     uint32_t moves = tutti__lanes_moves(&tutti__owned(e)->lanes);

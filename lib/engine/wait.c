@@ -2,8 +2,8 @@
 /*
  * Testing and waiting. Any thread.
  *
- * mpirun binds all threads of a rank to one core, so a waiting thread does the work itself. To wake
- * another thread on another core costs 38 us on a virtual machine. The waiter spins for a while if
+ * mpirun may bind all threads of a rank to one core, so a waiting thread does the work itself. To
+ * wake a thread on another core costs 38 us on a virtual machine. The waiter spins for a while if
  * there are enough processors, yields a hundred times, and then leaves the work to the engine's
  * thread and sleeps until a request is done.
  */
@@ -27,11 +27,10 @@
 /* Entry i of the list, if a call may wait for it; otherwise NULL. */
 static const tutti__request_t *entry(const tutti__waiter_t *w, size_t i)
 {
-    void *found;
+    const tutti__slot_t *slot = tutti__handle_find(&tutti__requests, w->list[i]);
+    const tutti__request_t *found = slot == NULL ? NULL : tutti__handle_object(slot);
 
-    if (w->list[i] == NULL || !tutti__handle_find(&tutti__requests, w->list[i], &found))
-        return NULL;
-    return tutti__request_is_active(found) ? found : NULL;
+    return found != NULL && tutti__request_is_active(found) ? found : NULL;
 }
 
 /* `one`, or the first entry of the list that a call may wait for, or NULL. */
@@ -44,8 +43,8 @@ static const tutti__request_t *first_of(const tutti__waiter_t *w)
     return first;
 }
 
-/* Of several requests that are done, find the request that ended first, so that none starves behind
-   a busy one. Is there one, or nothing left to wait for? */
+/* Find the request that ended first, so that a busy request does not keep the others from being
+   reported. Returns 1 if there is one, or if there is nothing left to wait for. */
 static int search(tutti__waiter_t *w)
 {
     uint64_t ended_ns = UINT64_MAX;
@@ -64,7 +63,7 @@ static int search(tutti__waiter_t *w)
     return w->ready < w->n || w->is_empty;
 }
 
-/* Is it ready? A list of one engine is searched again only when a request has ended. */
+/* Is the wait over? A list of one engine is searched again only when a request has ended. */
 static int is_ready(tutti__waiter_t *w)
 {
     const tutti__engine_t *e = w->wait.engine;
@@ -113,9 +112,9 @@ static void what(void *waiter, char *text, size_t bytes)
              tutti__late_time(tutti__now_ns() - w->since_ns, since), w->name);
 }
 
-/* The caller's timeout has passed: TIMEOUT. The library's own has passed: the request will never be
-   complete, so the communicator ends; rank 0 can name at least the host. A rank that has joined
-   waits for the working ranks: each bucket extends its deadline. */
+/* If the caller's timeout has passed: TIMEOUT. If the library's own timeout has passed, the request
+   will never be complete, so the communicator ends; rank 0 can name at least the host. A rank that
+   has joined waits for the working ranks: each bucket extends its deadline. */
 static tutti_status_t check(tutti__engine_t *e, tutti__waiter_t *w)
 {
     const tutti__request_t *request;
@@ -179,7 +178,8 @@ static void want(tutti__engine_t *e, tutti__waiter_t *w)
         tutti__planned_want(&tutti__owned(e)->agreed.plan, request);
 }
 
-/* Take the token if it is free, and take a step. Another owner does the work: sleep. */
+/* Take the token if it is free, and run a step. If another thread has the token, that thread does
+   the work, and the waiter sleeps. */
 static tutti_status_t poll(tutti__wait_t *wait)
 {
     tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;
@@ -205,8 +205,8 @@ static tutti_status_t poll(tutti__wait_t *wait)
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
 }
 
-/* Before it sleeps: have the lanes moved? Otherwise another thread works, and may have moved
-   them. */
+/* Before the waiter sleeps: note whether the lanes have moved. Without the token it cannot read
+   this; the lanes then count as moved, because another thread works. */
 static void note_moves(tutti__engine_t *e, tutti__waiter_t *w)
 {
     uint32_t moves = w->holds ? tutti__lanes_moves(&tutti__owned(e)->lanes) : w->moves + 1;
@@ -235,7 +235,8 @@ static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_
     atomic_fetch_sub(&e->pending.sleepers, 1);
 }
 
-/* Somebody must ask again soon whether the plan goes on. */
+/* Does the awaited request wait in a plan? Then the waiter must poll again soon, because its poll
+   stops a plan that makes no progress. */
 static int waits_in_plan(const tutti__waiter_t *w)
 {
     const tutti__request_t *request = first_of(w);
@@ -333,7 +334,7 @@ static tutti_status_t poll_several(tutti__wait_t *wait)
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
 }
 
-/* No word tells of the ends of several engines' requests, so this is a nap. */
+/* Requests of several engines have no common word to sleep on, so the waiter polls at intervals. */
 static tutti_status_t sleep_several(tutti__wait_t *wait)
 {
     tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;

@@ -10,7 +10,7 @@
 
 typedef struct tutti__wait tutti__wait_t;
 
-/* What differs between the waits. */
+/* The functions and limits in which the waits differ. */
 typedef struct {
     /* Advance. OK: the wait is over. AGAIN: w->hint, w->moved and w->rests are set. Any other
        status ends the wait. */

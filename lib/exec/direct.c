@@ -16,8 +16,8 @@
  * Sums that the device cannot compute go through STAGE in host memory. This depends only on values
  * that are equal on all ranks: the call, the schedule and settings.
  *
- * Slots of the lane: those of channels from the first on, those for packing from the
- * last downwards.
+ * Channels take the lane's slots from the first slot on; streams that pack messages take them from
+ * the last slot downwards.
  */
 #include "exec/exec_inside.h"
 

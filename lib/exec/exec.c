@@ -147,7 +147,7 @@ static void take_apart(const tutti__run_t *run, const tutti__stream_t *st, const
     }
 }
 
-/* The current operation has received its message. */
+/* The current operation has received its message: post the channel's next receives. */
 static tutti_status_t post_next(const tutti__run_t *run, const tutti__stream_t *st,
                                 const tutti__op_t *op)
 {
@@ -396,8 +396,8 @@ static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__
             tutti__run_loop(run, st, op);
             continue;
         }
-        /* If not, there is no chunk in this trip. A trip before the first wraps to a very
-           large number. */
+        /* An operation without a chunk in this trip is skipped. Before its first chunk the
+           difference wraps to a very large number. */
         if (st->trip - op->shift < st->trips) {
             tutti_status_t status;
 
@@ -451,7 +451,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
             polled |= tutti__run_polls_sends(run, &run->stream[s], here.peer);
             if (here.peer >= 0) {
                 places++;
-                /* A place with a word goes first: see exec.h. */
+                /* A place with a word has precedence: its peer uses shared memory (step.h). */
                 if (places == 1 || here.word != NULL)
                     *hint = here;
             } else if (run->device != NULL && !is_at_wait(run, s)) {

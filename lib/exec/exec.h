@@ -148,8 +148,8 @@ typedef struct {
     /* with a device only: */
     tutti__devent_t *ready; /* the call's; NULL: none, or it was passed to the node */
     int untouched;          /* until the first node operation is done; only stream 0 runs */
-    uint32_t direct;        /* STAGE and messages are in device memory: slots of each receiving
-                               channel. 0: in host memory; always set */
+    uint32_t direct;        /* > 0: STAGE and messages are in device memory, and each receiving
+                               channel has so many slots. 0: they are in host memory. Always set */
     tutti__reducer_t reducer;
     tutti__node_call_t node_call; /* fields equal in the whole call; the current operation */
     tutti__stream_t stream[TUTTI__SCHED_STREAMS];
@@ -160,7 +160,7 @@ typedef struct {
     uint32_t slots_used;         /* of the lane's slots, by these ends */
     int expects;                 /* one of them needs the number of messages */
     uint32_t sending;            /* list of ends whose SEND is not complete, or NO_SEND */
-    char *sent_from, *sent_upto; /* around all that they read */
+    char *sent_from, *sent_upto; /* the range of addresses that contains all their messages */
 
     /* blocks */
     tutti__layout_t layout; /* of the last call; count 0: it had tables */
@@ -211,8 +211,8 @@ static inline int tutti__run_untouched(const tutti__run_t *run)
  */
 void tutti__run_cancel(tutti__run_t *run);
 
-/* Was `sched`, the schedule of the last run, in host memory, one node operation on whole buffers?
-   1: that operation, with a reducer of its own. */
+/* If the last run, of `sched`, was in host memory and was one node operation on whole buffers,
+   return 1 and copy this operation, with its reducer. Otherwise return 0. */
 int tutti__run_as_one(const tutti__run_t *run, const tutti__sched_t *sched,
                       tutti__node_call_t *ret_call, tutti__reducer_t *ret_reducer);
 

@@ -61,9 +61,12 @@ tutti_status_t tutti__run_post(const tutti__run_t *run, const tutti__stream_t *s
 tutti_status_t tutti__run_sent(tutti__run_t *run, tutti__stream_t *st, uint32_t chan,
                                tutti__span_t from, int pending, tutti__hint_t *hint);
 int tutti__run_is_sent(const tutti__run_t *run, tutti__span_t place);
-/* Each of these polls until SENDs are complete, or returns AGAIN: those of this stream; those that
-   read `to`; the one of this end, which has one; all; those that read a block which the operation
-   writes. */
+/* Each of these functions polls SENDs, and returns OK if they are complete, otherwise AGAIN.
+      end_sends_of   the SENDs of this stream
+      end_sends      those that read `to`
+      end_send_of    the SEND of this end, which must have one
+      end_all_sends  all SENDs
+      end_sends_to   those that read a block which the operation writes */
 tutti_status_t tutti__run_end_sends_of(tutti__run_t *run, const tutti__stream_t *st,
                                        tutti__hint_t *hint);
 tutti_status_t tutti__run_end_sends(tutti__run_t *run, tutti__span_t to, tutti__hint_t *hint);
@@ -73,9 +76,10 @@ tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t 
                                        const tutti__op_t *op, tutti__hint_t *hint);
 /* Has a stream that is blocked, and waits for this peer, polled the SENDs as well? */
 int tutti__run_polls_sends(const tutti__run_t *run, const tutti__stream_t *st, int32_t peer);
-/* All streams are blocked, and none has polled the SENDs, of which there are some. */
+/* Poll the SENDs, of which there is at least one: all streams are blocked, and no stream has polled
+   them. */
 tutti_status_t tutti__run_poll_sends(tutti__run_t *run);
-/* The run has failed. */
+/* The run has failed: forget its SENDs. */
 void tutti__run_forget_sends(tutti__run_t *run);
 
 /* May the operation write its blocks now? */
@@ -125,7 +129,8 @@ void tutti__run_end_copies(const tutti__run_t *run);
 
 /* ---- direct.c: messages from and to device memory ---- */
 
-/* Sets run->direct. The call is on device memory; the same on all ranks, except the number. */
+/* Determine run->direct for a call on device memory. All ranks get a number above 0, or all get 0;
+   the numbers may differ. */
 tutti_status_t tutti__run_choose_direct(const tutti__run_t *run, const tutti__sched_t *sched,
                                         const tutti__exec_call_t *call, uint32_t *ret_credits);
 /* Fill in the key of a channel's end; a receiving end gets slots. */

@@ -45,7 +45,7 @@ static tutti_status_t send_frame(tutti__run_t *run, tutti__stream_t *st, uint32_
     return tutti__run_sent(run, st, chan, frame, pending, hint);
 }
 
-/* A peer in another kind of call, as a message between two ranks, may have sent anything. */
+/* A peer may be in a call that sends no frames, such as a message between two ranks. */
 static tutti_status_t check(const tutti__end_t *end, const tutti__frame_t *came)
 {
     size_t length = end->ops->length(end->chan);

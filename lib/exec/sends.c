@@ -34,7 +34,7 @@ static void note(tutti__run_t *run, uint32_t chan, tutti__span_t from)
     end->sent_bytes = from.bytes;
     end->next_sending = run->sending;
     run->sending = chan;
-    /* Compared before the list is. */
+    /* This range is compared first; the list is searched only if the range overlaps. */
     run->sent_from = is_first ? from.ptr : TUTTI__MIN(run->sent_from, from.ptr);
     run->sent_upto =
         is_first ? from.ptr + from.bytes : TUTTI__MAX(run->sent_upto, from.ptr + from.bytes);

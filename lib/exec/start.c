@@ -107,7 +107,8 @@ static tutti_status_t get_blocks(tutti__run_t *run, const tutti__sched_t *sched)
     return TUTTI_OK;
 }
 
-/* What every channel can carry: see xport.h. The transports are open when the first call begins. */
+/* The longest message that every channel can carry: see xport.h. The transports are open when the
+   first call begins. */
 static size_t find_slot_bytes(const tutti__exec_env_t *env)
 {
     size_t bytes = SIZE_MAX;
@@ -254,7 +255,7 @@ static void start_meeting(tutti__run_t *run)
     meet->kind = TUTTI__NODE_MEET;
     meet->root = run->root;
     meet->divisor = 0;
-    /* BY_PAIR the counts may differ between ranks. */
+    /* With BY_PAIR the counts may differ between ranks. */
     if (run->sched->sizes == TUTTI__BY_PAIR)
         meet->map.count = 0;
     run->env->node->ops->start(run->env->node, run->lane, meet);

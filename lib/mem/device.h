@@ -88,7 +88,7 @@ typedef struct {
     /* The calling thread's device, if it has selected or used one; -1: none. */
     int (*current)(void);
     /* A text by which NCCL distinguishes the devices of one machine; "": unknown. Parts of a GPU
-       (MIG) have the same text; NCCL refuses these as well. */
+       (MIG) have the same text: NCCL refuses two ranks on parts of one GPU, as on one device. */
     void (*identity)(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES]);
 
     /* ---- memory ---- */
@@ -134,10 +134,10 @@ typedef struct {
     /* ---- work ---- */
     /* Between any two kinds of memory; may block for host memory that is not pinned. */
     tutti_status_t (*copy)(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
-    /* All pieces in as few launches as possible: each from `from` elements to `to` elements, times
-       `scale` (in float32; in float64 if one of the two is FLOAT64), rounded to nearest even. from
-       == to and scale 1 copies bits, of any type; otherwise both must be floating point types. The
-       caller may reuse `pieces` after the return. */
+    /* Convert all pieces from type `from` to type `to`, times `scale` (in float32; in float64 if
+       one of the types is FLOAT64), rounded to nearest even, in as few launches as possible. If
+       from == to and scale is 1, bits are copied, of any type; otherwise both must be floating
+       point types. The caller may reuse `pieces` after the return. */
     tutti_status_t (*pack)(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
                            tutti_dtype_t to, double scale, tutti__dstream_t *stream);
     /* dst = src0 + src1 + ..., folded like tutti__reduce_find's kernel of SUM: in that order,
@@ -152,16 +152,17 @@ typedef struct {
     int (*nccl_serves)(tutti_dtype_t dtype, tutti_op_t op);
     tutti_status_t (*nccl_id)(tutti__nccl_id_t *ret_id);
     /* Collective over `size` ranks. Returns at once; nccl_poll reports when the communicator is
-       ready. is_blocking: the mode of most programs that use NCCL, for comparison; then this and
-       its calls return when they are complete, and may wait for other ranks. */
+       ready. is_blocking 1: the mode of most programs that use NCCL, for comparison. In this mode
+       nccl_open and the communicator's calls return only when they are complete, and may wait for
+       other ranks. */
     tutti_status_t (*nccl_open)(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
                                 int is_blocking, tutti__nccl_t **ret_nccl);
-    /* 1: after an open or call the same thread must poll, before any other NCCL function, until the
-       result is not TUTTI__AGAIN, or the communicator is to be aborted. NCCL before 2.27. */
+    /* 1, for NCCL before 2.27: after an open or call the same thread must poll, before any other
+       NCCL function, until the result is not TUTTI__AGAIN, or the communicator is to be aborted. */
     int (*nccl_binds)(void);
     /* TUTTI_OK: the last call is queued; TUTTI__AGAIN: not yet; otherwise the first error since
-       then. Must return OK before the next call on this communicator, and before anything else, an
-       event included, is queued in that call's stream. */
+       that call. It must return OK before the next call on this communicator, and before anything
+       else, an event included, is queued in that call's stream. */
     tutti_status_t (*nccl_poll)(tutti__nccl_t *nccl);
     /* Queue one operation, or several as one (they run together; sends and receives need it).
        Operations that only move elements take any type; those that reduce: nccl_serves. */
@@ -174,9 +175,10 @@ typedef struct {
     /*
      * Let a ready communicator use memory of nccl_alloc without copies: for set-up, between calls.
      * After that the buffers of each call are either registered on no rank, or registered on all
-     * ranks. In the second case all ranks pass the registration with the same number, at the same
-     * offset (a rank's own part of a buffer in place counts as the whole). Otherwise the call may
-     * hang. UNSUPPORTED: this NCCL cannot register, or registration is disabled.
+     * ranks. In the second case all ranks pass the same registration (the ranks register their
+     * buffers in the same order), at the same offset (a rank's own part of a buffer in place counts
+     * as the whole). Otherwise the call may hang. UNSUPPORTED: this NCCL cannot register, or
+     * registration is disabled.
      */
     tutti_status_t (*nccl_register)(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                     tutti__nccl_reg_t **ret_reg);
@@ -186,8 +188,8 @@ typedef struct {
     /* All local ranks close it, after all of their work is done. Call it at most once. Waits for
        the other ranks, about 0.2 s at most. */
     void (*nccl_close)(tutti__nccl_t *nccl);
-    /* End its work on this rank, in any state; the other ranks end their own. Instead of close. It
-       may never return (node/nccl/abort.c). */
+    /* Called instead of close: ends the communicator's work on this rank, in any state. The other
+       ranks end their own. It may never return (node/nccl/abort.c). */
     void (*nccl_abort)(tutti__nccl_t *nccl);
 } tutti__device_ops_t;
 

@@ -76,8 +76,8 @@ tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base)
     }
     if (huge_from < span)
         (void)madvise(base + huge_from, span - huge_from, MADV_HUGEPAGE);
-    /* Neither is required: a forked child must not touch the mapping, and a core file need
-       not have it. */
+    /* Failures of these two do not matter: a forked child must not use the mapping anyway, and a
+       core file may contain it. */
     (void)madvise(base, span, MADV_DONTFORK);
     (void)madvise(base, span, MADV_DONTDUMP);
 

@@ -220,7 +220,8 @@ static tutti_status_t check_file_limit(uint64_t end)
                        end, (uint64_t)limit.rlim_cur);
 }
 
-/* The only place where the file grows; with two at the same time it could shrink. */
+/* Only this function makes the file longer. Under the lock, because the later one of two concurrent
+   calls of ftruncate could shorten it. */
 static tutti_status_t lengthen(tutti__arena_t *arena, uint64_t end)
 {
     tutti_status_t status = check_file_limit(end);
@@ -251,12 +252,13 @@ static tutti_status_t check_available(uint64_t bytes)
 }
 
 /*
- * Make huge pages for all whole ones in [offset, offset + bytes), which has no pages yet. fallocate
- * later reserves small pages where this fails, and reports errors.
+ * Make a huge page for each aligned 2 MiB inside [offset, offset + bytes), which has no pages yet.
+ * Where this fails, fallocate later reserves small pages, and reports errors.
  *
- * If the system allows huge pages in files on request (shmem_enabled), touching a place allocates
- * one. Otherwise it allocates a small page, and MADV_COLLAPSE makes a huge page of it; it needs a
- * page to collapse. It is a process's own request, which only "deny" refuses.
+ * The first access to each 2 MiB (MADV_POPULATE_WRITE) allocates a huge page if shmem_enabled
+ * allows huge pages on request. Otherwise it allocates a small page. MADV_COLLAPSE then makes a
+ * huge page of the 2 MiB, in which it needs at least one page. Only the setting "deny" refuses
+ * MADV_COLLAPSE.
  */
 static void make_huge(const tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
@@ -373,7 +375,7 @@ tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr)
     if (bytes == 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%p is not shared memory that was allocated",
                            ptr);
-    /* Otherwise the range stays taken for ever, because the next user would find old data. */
+    /* If this fails, the range stays taken for ever, because its next user would find old data. */
     if (punch(arena->fd, offset, bytes) != 0)
         return tutti__fail_errno("cannot give %" PRIu64 " bytes of shared memory back", bytes);
     give(arena, offset);

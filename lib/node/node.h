@@ -58,7 +58,7 @@ typedef struct {
                              uint32_t looks, tutti__hint_t *hint);
 } tutti__node_ops_t;
 
-/* What a node on device memory has in addition. node/nccl/nccl.h describes the functions. */
+/* Further functions of a node on device memory. node/nccl/nccl.h describes them. */
 typedef struct {
     /* The lane's next operation that moves data begins after the event's last record. */
     void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);

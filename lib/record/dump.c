@@ -12,7 +12,7 @@
  *      end      the dump is complete
  *
  * Any thread, and signal handlers: no malloc, stdio or lock; errno is kept. Times are those of
- * CLOCK_MONOTONIC here; `offset_ns` leads to that of rank 0's host.
+ * CLOCK_MONOTONIC here; with `offset_ns` added, those of rank 0's host.
  */
 #include "record/put.h"
 #include "record/recorders.h"
@@ -86,7 +86,8 @@ static int read_name(const tutti__record_tensor_t *tensor, char name[TUTTI__RECO
     return hash != 0 && atomic_load_explicit(&tensor->hash, memory_order_relaxed) == hash;
 }
 
-/* The name of a tensor's number, and its hash. hash: its low bits, as an event has them; or -1 */
+/* Put the name and the hash of the tensor with this number. hash: the low bits of the hash in an
+   event, which must be the tensor's; -1: not compared. */
 static void put_tensor(tutti__put_t *put, const tutti__record_t *record, uint32_t number, int hash)
 {
     char name[TUTTI__RECORD_NAME];
@@ -340,7 +341,7 @@ static void dump_all(tutti__put_t *put, const char *reason)
 
 /* ---- files ---- */
 
-/* The world's rank of this process, or that of its first communicator; NULL: there is none. */
+/* The world's recorder in this process; if there is no world, the first recorder; NULL: none. */
 static const tutti__record_t *find_first(void)
 {
     const tutti__record_t *first = NULL;
@@ -377,7 +378,7 @@ static int make_path(const char *path, uint32_t rank, char *text, size_t room)
     return 1;
 }
 
-/* As tutti__record_dump. `flags` of open. Between the counting of readers. */
+/* As tutti__record_dump; flags: of open(). The caller is counted in `readers`. */
 static tutti_status_t dump_to(const char *path, const char *reason, int flags)
 {
     const tutti__record_t *first = find_first();

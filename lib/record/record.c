@@ -286,7 +286,7 @@ static int is_failure(tutti_status_t status)
     return status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN;
 }
 
-/* Once: how to learn more. */
+/* Log once how to find the cause. */
 static void hint(tutti__record_t *record)
 {
     if (!atomic_exchange(&record->has_hinted, 1))
@@ -310,7 +310,7 @@ void tutti__record_advise(tutti__record_t *record, tutti_status_t status)
         hint(record);
 }
 
-/* 0: one was written just now. */
+/* Write the dump of a stall. 0: not written, because there was one within STALL_DUMP_NS. */
 static int dump_stall(tutti__record_t *record)
 {
     uint64_t now = tutti__now_ns(), last = atomic_load(&record->stalled_ns);

@@ -37,7 +37,7 @@
 #define TUTTI__RECORD_LANES 8u
 #define TUTTI__RECORD_WAITS 8u
 #define TUTTI__RECORD_TEXT 512
-/* Polls in vain after which a bucket is worth an event: some 10 us. */
+/* Polls without progress after which a bucket's wait is recorded as an event: some 10 us. */
 #define TUTTI__RECORD_SLOW_POLLS 200u
 /* Longer names are cut. */
 #define TUTTI__RECORD_NAME_WORDS 8u
@@ -136,8 +136,9 @@ typedef struct {
 
     /* Set before the recorder can be found. */
     uint32_t rank, size, world_rank, first; /* first: the world rank of rank 0 */
-    uint32_t number;                        /* of this process's recorders so far */
-    uint32_t ordinal; /* how many of this process had the same first rank and size before it */
+    uint32_t number;                        /* recorders that this process has opened before */
+    uint32_t ordinal; /* distinguishes this process's recorders with the same first rank and size:
+                         one more than the highest of those that are open */
     int is_world;
     int64_t offset_ns; /* this clock plus offset is the time at rank 0's host */
     int32_t pid;
@@ -160,7 +161,7 @@ void tutti__record_close(tutti__record_t *record);
 /* The communicator has ended: keep the reason, and write the dump that TUTTI_DUMP asks for. Once,
    any thread, before other threads see the end. */
 void tutti__record_end(tutti__record_t *record, tutti_status_t status, const char *text);
-/* After that, without a lock: log how to learn more. */
+/* Called after tutti__record_end, without a lock: log how to find the cause. */
 void tutti__record_advise(tutti__record_t *record, tutti_status_t status);
 /* A stall was reported: write the dump, if TUTTI_DUMP is set. Any thread. */
 void tutti__record_stall(tutti__record_t *record);
@@ -283,8 +284,8 @@ static inline void tutti__record_start(tutti__record_t *record, uint32_t lane, u
     atomic_store_explicit(&at->began_ns, tutti__trace_begin(), memory_order_relaxed);
 }
 
-/* The lane's operation cannot continue. 1: this happens for so long that tutti__record_stuck should
-   tell what it waits for. */
+/* Count a poll of the lane's operation without progress. 1: there were so many that the caller
+   should record with tutti__record_stuck what the operation waits for. */
 static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
 {
     tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
@@ -298,7 +299,7 @@ static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
 void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
                          uint32_t step, uint32_t of);
 
-/* The bucket that is traced ends. */
+/* Add the end of the lane's bucket, which began while the trace was on. */
 void tutti__record_trace_bucket(tutti__record_t *record, uint32_t lane);
 
 /* The bucket has left the lane. */

@@ -7,8 +7,8 @@
 
 #define TUTTI__RECORDERS 256u
 
-/* A reader counts itself, and then reads the entries. A recorder leaves its entry, and then waits
-   until there is no reader. So no lock is needed, and a signal handler may read. */
+/* A reader increments `readers`, and then reads the entries. tutti__record_close clears its entry,
+   and then waits until `readers` is 0. So no lock is needed, and a signal handler may read. */
 typedef struct {
     _Atomic(tutti__record_t *) record[TUTTI__RECORDERS];
     atomic_uint opened; /* recorders so far */

@@ -38,7 +38,8 @@ typedef enum {
     TUTTI__TRACE_PACK,
     TUTTI__TRACE_UNPACK,
     TUTTI__TRACE_WAIT, /* a thread's time in tutti_wait */
-    TUTTI__TRACE_SEND, /* a chunk between hosts. value: rank << 40 | bytes; lane: and stream << 4 */
+    TUTTI__TRACE_SEND, /* a chunk between hosts. value: rank << 40 | bytes; in the field of the
+                          lane: stream << 4 | lane */
     TUTTI__TRACE_RECV
 } tutti__trace_kind_t;
 
@@ -68,13 +69,13 @@ static inline uint32_t tutti__trace_on(void)
     return atomic_load_explicit(&tutti__tracing, memory_order_relaxed);
 }
 
-/* The beginning of what tutti__trace_put will tell; 0: the trace is off. */
+/* Now, as the beginning of a later entry; 0: the trace is off. */
 static inline uint64_t tutti__trace_begin(void)
 {
     return TUTTI__UNLIKELY(tutti__trace_on()) ? tutti__now_ns() : 0;
 }
 
-/* What an entry tells. */
+/* The content of an entry. */
 typedef struct {
     tutti__trace_kind_t kind;
     uint64_t time_ns, end_ns; /* end 0: a moment */

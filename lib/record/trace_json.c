@@ -4,7 +4,7 @@
  * calls nothing of the library.
  *
  *      process   a rank
- *      thread    1 to 5: the lanes, with buckets, packing and unpacking; 100 and more: the
+ *      thread    1 to 6: the lanes, with buckets, packing and unpacking; 100 and more: the
  *                program's threads, with submissions and waits; 1000 and more: chunks to and from
  *                other hosts, by lane and stream
  *      async     a tensor, from its submission to its end
@@ -24,8 +24,8 @@ typedef struct {
     uint64_t nlines;
     uint32_t rank;
     int64_t offset_ns;
-    char (*name)[NAME];    /* [TENSORS], of comm 0 to .. by the low bits; see slot_of */
-    char threads[THREADS]; /* those that have events */
+    char (*name)[NAME];    /* [TENSORS]; see slot_of */
+    char threads[THREADS]; /* 1: the thread has events */
 } writer_t;
 
 static void begin(writer_t *w)
@@ -44,7 +44,8 @@ static void put_text(FILE *out, const char *text)
     }
 }
 
-/* Tensors have numbers per communicator, up to 4096; of 16 communicators. */
+/* A tensor's number is unique in its communicator, and at most 4096. The table has room for 16
+   communicators; a later one overwrites the names of an earlier one. */
 static uint32_t slot_of(uint32_t comm, uint32_t tensor)
 {
     return (comm % 16 * 4096 + tensor) % TENSORS;
@@ -92,7 +93,7 @@ static void put_event(writer_t *w, const char *name, char phase, uint32_t thread
         w->threads[thread] = 1;
 }
 
-/* A tensor's life, from b to e. The two are one by their category and id. */
+/* The begin (b) or the end (e) of a tensor. A viewer joins the two by category and id. */
 static void put_life(writer_t *w, char phase, const char *name, uint32_t slot, uint64_t time_ns,
                      uint32_t thread)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Folds any number of sources with a function of two. Operations other than sums have only this:
- * those of kernels.c whose results need no rounding, and user-defined ones.
+ * Folds any number of sources with a function of two. For user-defined operations, and for those
+ * of kernels.c whose intermediate results are elements of the type without further rounding.
  */
 #include "reduce/fold_pairs.h"
 

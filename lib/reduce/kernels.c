@@ -51,8 +51,8 @@
     }
 
 /*
- * A kernel from a function of two blocks: for operations whose results need no rounding, so that
- * intermediate results may be stored as elements.
+ * A kernel from a function of two blocks: for operations whose intermediate results may be stored
+ * as elements, because storing them does not round.
  */
 #define PAIRWISE(type, op)                                                                         \
     static void type##_pair_##op(void *dst, const void *left, const void *right, size_t count,     \

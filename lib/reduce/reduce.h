@@ -95,8 +95,8 @@ static inline void tutti__reduce(const tutti__reducer_t *reducer, void *dst,
         tutti__reduce_lines(reducer, dst, srcs, nsrcs, count, divisor);
 }
 
-/* For loops over blocks: the elements of a block of at most `most`, such that the next block begins
-   at a cache line of `at`; most is a multiple of a line. */
+/* For loops over blocks: the number of elements of the block at `at`, at most `most`, so that the
+   next block begins at a cache line. `most` elements are a multiple of a line. */
 static inline size_t tutti__reduce_block(const void *at, size_t most, size_t esize)
 {
     size_t over = (uintptr_t)at % TUTTI__LINE_BYTES;
@@ -113,9 +113,9 @@ void tutti__reduce_all_lines(const tutti__reducer_t *reducer, void *const *dsts,
 /*
  * A fold into several arrays, as many as there are sources: see tutti__reduce_all_fn_t.
  *
- * In one loop if there is a kernel for it: the sums of 2 ranks in place take 0.75 of the time
- * of a fold and a copy in blocks of 8 KiB (2 to 8 MiB); in a loop outside of the library
- * those of 4 take 0.57.
+ * One loop, if there is a kernel for it. Measured, sums in place of 2 to 8 MiB: with 2 ranks the
+ * loop takes 0.75 of the time of a fold and a copy in blocks of 8 KiB; with 4 ranks 0.57, in a
+ * program outside of the library.
  */
 static inline void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *dsts,
                                      const void *const *srcs, size_t n, size_t count,

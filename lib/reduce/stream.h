@@ -7,12 +7,12 @@
 
 /*
  * memcpy that bypasses the caches (non-temporal stores): lines of dst are neither fetched before
- * nor kept afterwards. It pays if dst is too large for the caches, and src is in a cache. On a
- * processor without such stores it is memcpy.
+ * nor kept afterwards. It is faster than memcpy if dst is too large for the caches, and src is in a
+ * cache. On a processor without such stores it is memcpy.
  *
- * Such stores are not ordered with others. Before another thread is told that the data are
- * complete, the thread that has copied calls tutti__stream_end once. It waits until the stores have
- * reached memory; after each KiB this would take longer than the copies.
+ * Such stores are not ordered with others. After the last copy, and before it reports the data as
+ * complete, the thread that has copied calls tutti__stream_end once. The function waits until the
+ * stores have reached memory; a call after each KiB would take longer than the copies.
  */
 void tutti__stream_copy(void *dst, const void *src, size_t bytes);
 void tutti__stream_end(void);

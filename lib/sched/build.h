@@ -23,7 +23,7 @@ typedef struct {
 tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t size, uint32_t nblocks,
                                    uint32_t scratch_blocks, uint32_t max_nblk);
 
-/* Default: BY_NUMBER. */
+/* The schedule's `sizes`, see sched.h. Without this call: BY_NUMBER. */
 void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes);
 
 /* STAGE is separate memory: see stage_* in sched.h. Without this call STAGE is OUT. */

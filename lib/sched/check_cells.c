@@ -4,16 +4,17 @@
  *
  * A contribution (rank, block, chunk) has a pseudo-random 64-bit label. The sum of labels
  * identifies the contributions of a value: two different multisets have the same sum with
- * probability 2^-64. The tree is a hash of the expression over ranks, the same in all blocks. For a
- * pair it does not depend on the operands' order, because reduce/ promises that exchanging two
- * operands never changes a bit; regrouping does. User-defined operations need not commute. So where
- * the order matters, a value also has its range of ranks, and two values may be combined only if
- * their ranges are neighbours in the right order.
+ * probability 2^-64. The tree is a hash of the expression over ranks, the same in all blocks. The
+ * order of an operation's two operands does not change the hash, because reduce/ promises that
+ * exchanging two operands changes no bit. Another grouping of operands may change bits, and changes
+ * the hash. User-defined operations need not commute. So where the order matters, a value also has
+ * its range of ranks, and two values may be combined only if their ranges are neighbours in the
+ * right order.
  *
  * A sum is rounded to its type where it is stored. If a later copy divided an average, it would be
  * rounded a second time, with other bits than on ranks that divide while they add. So the operation
- * that makes the last addition must finish the sum. A scan has no average, so there a copy may
- * finish it, because the data for other ranks must be unfinished.
+ * that makes the last addition must finish the sum. In a scan a copy may finish the sum: a scan has
+ * no average, and the data for other ranks must be unfinished.
  *
  * A cell is one chunk of one block of one rank's buffer. If two streams access a cell, and one
  * access is a write, WAIT must order them. Vector clocks (Fidge 1988, Mattern 1989) detect

@@ -212,8 +212,8 @@ static int make_cells(tutti__check_run_t *run)
     return 1;
 }
 
-/* Each sending end becomes a channel. of[r] lists the channels to rank r: the last one, then
-   next[it], ... */
+/* Each sending end becomes a channel. The channels to rank r form a list: of[r] is its first
+   channel, next[c] the one after channel c, NONE ends it. */
 static void make_senders(tutti__check_run_t *run, uint32_t *of, uint32_t *next)
 {
     const tutti__check_t *check = run->check;

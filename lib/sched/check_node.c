@@ -160,7 +160,8 @@ static int gets(const tutti__op_t *op, uint32_t local)
     return op->kind != TUTTI__NODE_REDUCE || local == (uint32_t)op->arg;
 }
 
-/* The ranks that get a result now depend on all ranks that contributed to it. */
+/* From now on, each rank that gets a result depends on all ranks on which a contributing rank
+   depends. */
 static void spread_knowledge(tutti__check_run_t *run, const tutti__check_host_t *host)
 {
     const tutti__op_t *op = tutti__check_op(member(run, host, 0));

@@ -32,7 +32,7 @@ static int is_reduction(tutti__expect_t expect)
            expect == TUTTI__EXPECT_REDUCE_SCATTER || tutti__check_is_scan(expect);
 }
 
-/* The places out of place, so without aliases. */
+/* The places of a call that is not in place: without aliases. */
 static tutti__check_place_t place_apart(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank)
 {

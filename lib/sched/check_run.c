@@ -10,9 +10,9 @@
  * while its data are in the cache: with 256 ranks in a ring this is twice as fast as round robin.
  *
  * Without credits an operation also waits until the messages in the blocks that it overwrites are
- * received (check_sends.c). A receiver that reaches its operation is an event as a message is, so
- * the above still holds. A channel has one message in flight there; with more there are only fewer
- * waits.
+ * received (check_sends.c). It waits for an event of the receiver, as for a message, so the above
+ * still holds. Without credits a channel has one message in flight. A transport that allows more of
+ * them only removes waits.
  *
  * The run assumes that no message is empty. A real call skips empty messages at both ends. This
  * removes pairs of operations, and with them only wait conditions: a send waits for the slot of the
@@ -271,8 +271,9 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
 }
 
 /*
- * The awaited mark orders the streams; later marks may have been made or not. The dependence of a
- * mark on begins is not recorded, so a barrier whose streams need it from each other is refused.
+ * A WAIT orders its stream behind the awaited mark only: whether later marks have been made depends
+ * on timing. For barriers, a mark does not record on which ranks' begins it depends. So a barrier
+ * is refused if a stream must pass on to other ranks what it has learned by a WAIT only.
  */
 static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
@@ -328,7 +329,7 @@ static outcome_t do_op(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     uint8_t kind = tutti__check_op(stream)->kind;
 
-    /* Receives first take their message. */
+    /* A receive takes its message first, and waits for its destination afterwards: do_recv. */
     if (run->sending != NULL && kind > TUTTI__RECV_REDUCE && tutti__check_is_sent(run, stream))
         return block_on_sent(stream);
     switch (kind) {

@@ -91,7 +91,7 @@ typedef struct {
 typedef struct {
     uint32_t from, to;    /* streams; `to` is NONE if no stream receives */
     uint32_t head, count; /* messages [head, head + count), modulo slots, are not consumed */
-    int is_taken;         /* with `sending`: the first of them is received, its SEND complete */
+    int is_taken;         /* with `sending`: the first message is received, its SEND complete */
     uint32_t nblk;        /* largest number of blocks in a message: a slot's size */
     size_t first_value;   /* in run->values: slots of nblk */
 } tutti__check_chan_t;
@@ -125,8 +125,8 @@ typedef struct {
     tutti__access_t *accesses; /* one per cell; NULL if every rank has one stream only */
     uint32_t *sending; /* without credits: one per cell, messages in it that are not received */
 
-    uint32_t most;  /* messages in flight that a channel can have */
-    uint32_t slots; /* of a channel: so many, and with `sending` one for a message that is taken */
+    uint32_t most;  /* the most messages that a channel can have in flight */
+    uint32_t slots; /* of a channel: `most`; with `sending` one more, for a message that is taken */
     uint32_t nchans;
     tutti__check_chan_t *chans;
     uint32_t *chan_first; /* [size]: rank r's channel end i is chan_of[chan_first[r] + i] */

@@ -10,10 +10,10 @@
  * Channels. A channel is identified by (communicator, lane, source, destination, stream): one
  * producing stream, one consuming stream, first in first out, with c >= 1 slots at the receiver.
  * SEND captures the value: it is done when its block may be overwritten, and waits only for a free
- * slot. Without slots a message stays in its block until the receiver is at its operation, and what
- * overwrites the block waits; all algorithms are proved in this way as well (check.h). A receive
- * blocks its stream. No operation depends on arrival order or time. The stream is
- * the producer's; only one stream consumes a channel (source, destination, stream).
+ * slot. Without slots a message stays in the sender's block until the receiver has reached its
+ * receive, and an operation that overwrites the block waits; all algorithms are proved in this way
+ * as well (check.h). A receive blocks its stream. No operation depends on arrival order or time.
+ * The stream in a channel's name is the producing stream.
  *
  * Streams are ordered only by channels and by WAIT.
  *
@@ -38,9 +38,9 @@
  * the order of local ranks.
  *
  * The end of a reduction. FINISH is a flag of the last addition, wherever its result goes first: a
- * stored sum is rounded to its type, and dividing it later would round narrow floats twice. On a
- * COPY, and on a node operation of a host's only rank, FINISH is allowed if nothing was added, as
- * with one rank; and in scans, which have no AVG and pass on unfinished data.
+ * stored sum is rounded to its type, and dividing it later would round narrow floats twice. A COPY,
+ * or a node operation of a host's only rank, adds nothing. It may have FINISH if nothing was added
+ * before, as with a single rank; or in a scan, which has no AVG and passes unfinished data on.
  *
  * Marks. An operation flagged MARK counts when it completes. WAIT(stream s, k) in trip t blocks
  * until stream s has completed (t - shift) * M + k marks, k >= 1; M is the number of marks in one
@@ -143,7 +143,7 @@ typedef struct {
     uint32_t nblk;   /* blocks (NODE_*: per part) */
     uint16_t nparts; /* NODE_*: parts; otherwise 1 */
     uint16_t unused;
-    int32_t arg; /* WAIT: marks; LOOP, END_LOOP, NODE_BCAST, NODE_REDUCE: see there */
+    int32_t arg; /* WAIT: marks; NODE_BCAST, NODE_REDUCE: the root; loops: see tutti__op_kind_t */
 } tutti__op_t;
 
 /* One end of a channel. */

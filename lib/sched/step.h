@@ -11,10 +11,10 @@
 #define TUTTI__BUCKET_LANES 4
 #define TUTTI__ORDERED_LANE 5
 #define TUTTI__PLAN_LANE 6
-/* The last two have no device memory. */
+/* The lanes that can use device memory: all but the last two. */
 #define TUTTI__DEVICE_LANES TUTTI__ORDERED_LANE
 
-/* The purpose of a call; different purposes on two ranks are a mismatch. The first are the
+/* The purpose of a call; different purposes on two ranks are a mismatch. The first tags are the
    collectives of coll/. */
 typedef enum {
     TUTTI__TAG_ALLREDUCE,
@@ -46,7 +46,8 @@ typedef enum {
 const char *tutti__tag_name(unsigned tag);
 
 /* The wait hint of a step: a word to sleep on, and the rank to name in messages. If a step waits in
-   several places, the word is NULL, and the peer is one over shared memory if there is one. */
+   several places, the word is NULL. The peer is then preferably a rank that this rank reaches over
+   shared memory. */
 typedef struct {
     void *word;     /* a 32-bit word in shared memory that will change, or NULL: poll */
     uint32_t value; /* its last value */

@@ -31,8 +31,7 @@ typedef struct {
     uint32_t norigins, origins_room;
 } tutti__text_t;
 
-/* Read a line that is no head, of a schedule under construction. 1, or 0 after an
-   error was kept. */
+/* Read the line of one operation of a schedule. Returns 1; or 0, and in->words keeps the error. */
 int tutti__text_operation(tutti__text_t *in);
 
 #endif

@@ -170,7 +170,7 @@ static int node_valid(const look_t *look)
         return bad(look, "node operations stand in stream 0 only");
     if (op->nparts != 1 && is_one)
         return bad(look, "cannot have parts");
-    /* It cuts its blocks into new shares, so they must be contiguous. */
+    /* These operations cut all their blocks into new shares, so the blocks must be contiguous. */
     if (op->nblk != 1 && is_one &&
         (look->loop != NULL || op->sbuf == TUTTI__SCRATCH || op->dbuf == TUTTI__SCRATCH))
         return bad(look, "works on one block in a loop");
@@ -334,7 +334,7 @@ static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
     return 1;
 }
 
-/* A power of two, so that a mask can replace the remainder of a division. */
+/* stage_trips is a power of two, so that a mask can replace the remainder of a division. */
 static int stage_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
     uint32_t trips = sched->stage_trips;

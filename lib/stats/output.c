@@ -223,8 +223,9 @@ static void receive(tutti__http_client_t *client)
         answer(client, asks);
 }
 
-/* Send as much of the answer as the client takes; then close. What the client has sent beyond its
-   request is read before, because closing would otherwise discard the answer. */
+/* Send as much of the answer as the socket takes. After the last byte, close the connection. Bytes
+   that the client has sent behind its request are read before that, because closing a socket with
+   unread bytes would discard the answer. */
 static void reply(tutti__http_client_t *client)
 {
     const tutti__stats_text_t *text = &client->answer;
@@ -266,8 +267,8 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return TUTTI__MIN(a, b);
 }
 
-/* What the thread sleeps on; *ret_until: until when at most. Without a free place, clients wait in
-   the backlog of the socket. */
+/* List the descriptors on which the thread sleeps. *ret_until is made earlier if a client must be
+   closed before. If all places are taken, new clients wait in the backlog of the socket. */
 static void look(struct pollfd polls[POLLS], uint64_t *ret_until)
 {
     int is_free = 0;

@@ -12,7 +12,8 @@
  * transport. A class has an entry for each power of two of bytes. A call that repeats the previous
  * one (call/cached.h) keeps its entry, so counting it is two additions.
  *
- * All functions take a NULL for the statistics, and then do nothing.
+ * All functions accept NULL for the statistics, and then do nothing, except
+ * tutti__stats_direct_begin and tutti__stats_direct_end.
  */
 #ifndef TUTTI__STATS_STATS_H
 #define TUTTI__STATS_STATS_H
@@ -75,7 +76,8 @@ struct tutti__stats {
     uint64_t opened_ns;
     /* The classes of direct and of asynchronous calls, in one list: it has two writers. */
     tutti__stats_class_t *_Atomic first;
-    tutti__stats_class_t spare[2]; /* direct, asynchronous: for classes that have no memory */
+    tutti__stats_class_t spare[2]; /* direct, asynchronous: for all classes for which there is no
+                                      memory */
     tutti__stats_histogram_t direct_ns, async_ns;
     tutti__word64_t requests, failed, ordered;
     tutti__stats_entry_t async[TUTTI_STATS_CALLS]; /* requests by kind; ns is unused */
@@ -117,8 +119,8 @@ tutti__stats_entry_t *tutti__stats_find(tutti__stats_t *stats, const tutti__stat
 /* Now, if times are measured; otherwise 0. */
 uint64_t tutti__stats_now(const tutti__stats_t *stats);
 
-/* A direct call begins, and ends; only if times are measured. entry: of the call; NULL: it was not
-   counted, because it failed. */
+/* A direct call begins, and ends. Only if times are measured (is_timed); not for NULL. entry: of
+   the call; NULL: it was not counted, because it failed. */
 uint64_t tutti__stats_direct_begin(tutti__stats_t *stats);
 void tutti__stats_direct_end(tutti__stats_t *stats, tutti__stats_entry_t *entry, uint64_t since_ns);
 
@@ -129,9 +131,15 @@ void tutti__stats_wait_end(tutti__stats_t *stats);
 /* Under the lock of the engine's queue: requests were submitted. */
 void tutti__stats_submit(tutti__stats_t *stats, uint64_t nrequests);
 
-/* The owner of the token: a request has ended after ns nanoseconds; a bucket has ended, or a call
-   without a name; there are buckets in flight, or none any more; a message of the agreement was
-   sent. since_ns: from tutti__stats_now, when the bucket's operation began. */
+/*
+ * Called by the owner of the token:
+ *
+ *   _request       a request has ended after ns nanoseconds
+ *   _bucket_end    a bucket has ended. since_ns: from tutti__stats_now, when its operation began
+ *   _ordered_end   a call without a name has ended
+ *   _in_flight     is_any: there are buckets in flight
+ *   the others     a message of the agreement was sent
+ */
 void tutti__stats_request(tutti__stats_t *stats, tutti_call_kind_t kind, uint64_t bytes,
                           uint64_t ns, tutti_status_t status);
 void tutti__stats_bucket_end(tutti__stats_t *stats, const tutti__stats_what_t *what,
@@ -143,8 +151,8 @@ void tutti__stats_announcement(tutti__stats_t *stats);
 void tutti__stats_bucket_message(tutti__stats_t *stats);
 void tutti__stats_other_message(tutti__stats_t *stats);
 
-/* The owner of the token: a step of a learned plan has begun; a bucket began by the plan alone; a
-   plan was given up. */
+/* Called by the owner of the token: a step of a learned plan has begun; a bucket has begun by the
+   plan, without agreement; a plan was given up. */
 void tutti__stats_plan_step(tutti__stats_t *stats);
 /* is_in_place: several tensors, and none was packed. */
 void tutti__stats_plan_hit(tutti__stats_t *stats, int is_in_place);

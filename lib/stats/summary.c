@@ -2,9 +2,10 @@
 /*
  * The table that TUTTI_STATS=1 prints when a communicator ends.
  *
- *     tutti: statistics of rank 0 of 4, world, after 12.3 s; other ranks may differ
+ *     tutti: statistics of world, as rank 0 of 4 saw them, after 12.3 s
  *       calls                       operations      bytes   mean time
- *       allreduce (direct)                1200    9.6 KiB     0.21 us
+ *       allreduce, direct                 1200    9.6 KiB
+ *       all direct calls                  1200    9.6 KiB     0.21 us
  *     ...
  */
 #include "stats/stats_inside.h"

@@ -2,9 +2,10 @@
 /*
  * Groups of a host's ranks that are near each other, for operations in two levels.
  *
- *   By L3 cache, or NUMA node, or package: the first kind of place that two ranks share. Ranks
- *     whose processors are in several places of that kind form one group.
- *   Otherwise all ranks are one group: they may run anywhere, or each is alone.
+ *   By L3 cache, or NUMA node, or package: the first kind with at most half as many places as
+ *     ranks. Ranks whose processors are in several places of that kind form one group.
+ *   If there is no such kind, all ranks are one group: either they may run anywhere, or too few of
+ *     them share a place.
  *   Too large groups are cut into equal parts: along NUMA nodes if an L3 cache has several,
  *     otherwise in the order of ranks.
  */
@@ -41,8 +42,9 @@ static uint32_t end_of(const seat_t *seat, uint32_t n, uint32_t begin)
     return end;
 }
 
-/* Sort the seats by one kind of place. Is it useful: are some ranks in one place, and places at
-   most half as many as ranks? Ranks without a place count as one place. */
+/* Sort the seats by one kind of place. 1: the kind is useful, because some ranks have such a place,
+   and there are at most half as many places as ranks, rounded up. Ranks without a place count as
+   one place. */
 static int sort_by(const tutti__topo_facts_t *facts, int kind, seat_t *seat, uint32_t n)
 {
     uint32_t places = 0;

@@ -24,7 +24,7 @@ enum {
     TUTTI__PLACES
 };
 
-/* One rank's metadata. Plain data, sent between ranks as bytes. */
+/* One rank's metadata. Plain data, sent between ranks as bytes. PU: a logical processor. */
 typedef struct {
     char host_id[TUTTI__TOPO_TEXT];    /* boot id + hostname, or TUTTI_HOST_ID */
     char machine_id[TUTTI__TOPO_TEXT]; /* boot id + hostname: equal if ranks can share memory */
@@ -51,17 +51,18 @@ typedef struct {
     uint32_t machine_ranks; /* ranks on this machine */
     uint32_t machine_cpus;  /* PUs in the union of their masks */
     uint64_t l3_bytes;      /* of this rank's L3 cache; 0: unknown */
-    uint32_t l3_ranks;      /* ranks with the same L3, this one included; if none: all ranks */
+    uint32_t l3_ranks;      /* ranks with the same L3, this one included; if this rank has no L3:
+                               all ranks of the machine */
     int oversubscribed;     /* more ranks on this machine than machine_cpus */
-    uint32_t link_mbps;     /* of the slowest host's link whose speed is known; 0: of none */
+    uint32_t link_mbps;     /* of the slowest host whose link's speed is known; 0: no speed is */
     int link_is_rdma;       /* on all hosts */
 } tutti__topo_t;
 
 /* Fill in this process's metadata. host_id: TUTTI_HOST_ID; "": the machine's own. */
 tutti_status_t tutti__topo_detect(const char *host_id, tutti__topo_facts_t *ret_facts);
 
-/* link.c: fill in link_mbps and link_is_rdma. interface: TUTTI_INTERFACE; if it names an interface
-   whose speed is known, it is this one. */
+/* link.c: fill in link_mbps and link_is_rdma. interface: TUTTI_INTERFACE; if its speed is known,
+   this speed is taken, and link_is_rdma is 0. */
 void tutti__topo_find_link(const char *sysfs, const char *interface, tutti__topo_facts_t *facts);
 
 /* Fill in `place` and `l3_bytes`, from `cpus` and the files below `sysfs` ("/sys"). */

@@ -219,7 +219,8 @@ void tutti__links_flush(tutti__watch_t *watch)
 
         if (!link->local)
             continue;
-        /* As in link_send: a peer that has nothing pending must read the part that is sent now. */
+        /* As in tutti__links_send: a peer that has nothing pending must read the part that is sent
+           now. */
         if (link->backlog_bytes > 0) {
             uint32_t before = link->head;
 
@@ -288,8 +289,8 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t index)
     uint32_t head = tutti__load_acquire(&link->in->head);
     uint32_t tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     TUTTI__ALIGNED(8) char body[TUTTI__LINK_BYTES];
-    /* A writer without space for a message sees at most the bytes that one read left and the next
-       read finds. So one of the two reads finds more than this. */
+    /* If a writer has no space for a message, the ring is almost full. At most two reads share
+       these bytes: the read in progress and the next one. So one of both finds more than this. */
     int was_full = head - tail > TUTTI__PIPE_BYTES / 4;
 
     if (head == tail)

@@ -47,7 +47,7 @@ int tutti__links_remote(const tutti__watch_t *watch);
 void tutti__links_send(tutti__watch_t *watch, uint32_t link, uint32_t kind, const void *body,
                        size_t bytes, int urgent);
 void tutti__links_flush(tutti__watch_t *watch);
-/* Flush until no backlog is left, until this time at most. */
+/* Flush until no backlog is left, but not beyond the time limit_ns. */
 void tutti__links_flush_all(tutti__watch_t *watch, uint64_t limit_ns);
 /* Receive all messages; 1 if there was any. side: read the sockets as well. */
 int tutti__links_poll(tutti__watch_t *watch, int side);

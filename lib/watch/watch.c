@@ -110,7 +110,7 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
     if (first) {
         snprintf(w->text, sizeof(w->text), "%s", text);
         w->from = from;
-        /* Before any thread sees the end, and ends what is pending. */
+        /* Before any thread reads the end state, and ends pending requests. */
         tutti__record_end(w->base.record, status, text);
         tutti__store_release(&w->base.ended, (uint32_t)status);
     }

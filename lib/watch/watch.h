@@ -2,7 +2,7 @@
 /*
  * Deaths, departures and deadlines of ranks. Only this room ends a communicator.
  *
- * Deaths. A neighbour in the tree of links (links.c) notices a death: a connection closes, or a
+ * Deaths. A neighbour in the tree of links (links.c) detects a death: a connection closes, or a
  * process ends. It reports the death up and down the tree, so each rank receives the report even if
  * its own data path is blocked.
  *
@@ -17,7 +17,9 @@
  * A rank that has left forwards nothing. Without rank 0 the hosts receive nothing from each other,
  * and without its leader a host receives nothing. Therefore each rank also writes its state into
  * its status page, where the waiting ranks of its machine read it. Between machines only the first
- * goodbye is certain to arrive: a wait for a rank behind the gap ends at its deadline.
+ * goodbye is certain to arrive. If the rank that has to forward a later goodbye has left
+ * before, other machines do not receive that goodbye, and a wait for its sender ends at the
+ * deadline.
  *
  * Threads: "owner" marks functions for the owner of the links, which is the owner of the engine's
  * token. Any thread may call the others.
@@ -37,7 +39,7 @@ typedef struct {
     tutti__record_t *record; /* the communicator's flight recorder */
 } tutti__watch_t;
 
-/* A rank, where there is none. */
+/* In place of a rank's number: no rank. */
 #define TUTTI__NO_RANK UINT32_MAX
 
 /* Collective over all ranks of boot. The arguments outlive the object. is_part: the communicator is
@@ -62,8 +64,9 @@ tutti_status_t tutti__watch_alive(const tutti__watch_t *watch);
 tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_text);
 
 /* End the communicator on all ranks: every pending and later call returns `status` with `text`. The
-   first reason wins. TUTTI_ERR_SHUTDOWN: if a rank has left, the text names this rank instead.
-   Returns the reason that has won, and sets the thread's last error. */
+   first reason wins. If `status` is TUTTI_ERR_SHUTDOWN and a rank has left, a text that names the
+   rank that has left replaces `text`. Returns the reason that has won, and sets the thread's last
+   error. */
 tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, const char *text);
 
 /* Work on a device has failed, and ends the communicator. An error of NCCL mostly means that
@@ -99,7 +102,7 @@ int tutti__watch_departed(tutti__watch_t *watch);
    more. */
 int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank);
 
-/* Has this peer stopped to run buckets, on this machine? */
+/* Does this peer run no more buckets? Known only for ranks of this machine. */
 int tutti__watch_is_idle(const tutti__watch_t *watch, uint32_t rank);
 
 /* Owner: this rank runs no more buckets, since a rank has left. */
@@ -108,7 +111,7 @@ void tutti__watch_set_idle(tutti__watch_t *watch);
 /* Describe a rank that has left: `rank`, or another rank if `rank` has not left; 0 if none has. */
 int tutti__watch_left_text(const tutti__watch_t *watch, uint32_t rank, char *text, size_t bytes);
 
-/* The description for this rank. */
+/* The error text of calls on this communicator after this rank itself has left. */
 const char *tutti__watch_closed_text(const tutti__watch_t *watch);
 
 /*
@@ -131,7 +134,7 @@ int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes);
 
 /* Describes a wait for messages. */
 typedef struct {
-    /* Write what waits: "waited 2 s in allreduce (direct)". */
+    /* Write how long this rank has waited, and where: "waited 2 s in allreduce (direct)". */
     void (*what)(void *subject, char *text, size_t bytes);
     /* Write the culprit: a rank or a device. 1: certain. TUTTI__LATE_NOT: the wait is over. */
     int (*culprit)(void *subject, char *text, size_t bytes);
@@ -148,8 +151,8 @@ typedef struct {
 int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t since_ns,
                       uint64_t now_ns, uint64_t limit_ns);
 
-/* Has an interval of TUTTI_STALL_WARNING since `since_ns` ended after `before_ns`, until `now_ns`?
-   Then a warning is due. */
+/* Intervals of TUTTI_STALL_WARNING follow each other from `since_ns` on. Is a warning due, because
+   one of them has ended between `before_ns` and `now_ns`? */
 int tutti__late_is_due(const tutti__watch_t *watch, uint64_t since_ns, uint64_t before_ns,
                        uint64_t now_ns);
 

@@ -13,7 +13,7 @@
  * 2. UCX is taken unless MPI's shortest round trip is clearly shorter: networks that only MPI knows
  *    (Omni-Path, EFA, Slingshot) differ by several times, while figures of one network vary by some
  *    ten percent. If the eight do not fit into TUTTI__FASTER_NS, the ranks share their processors
- *    with other work, and the figures tell nothing. Leader 0 ends the measurement.
+ *    with other work: the figures are not used, and UCX is taken. Leader 0 ends the measurement.
  *
  * The transport changes no bits: schedules are chosen without it, and a schedule adds in an order
  * that does not depend on the length of the messages.
@@ -46,7 +46,7 @@ typedef struct {
 /* The lines between leaders 0 and 1. */
 typedef struct {
     line_t ucx, mpi;
-    uint64_t ucx_until, mpi_until; /* deadlines; UCX's is later, so that the end can be told */
+    uint64_t ucx_until, mpi_until; /* deadlines; UCX's is later, because `stop` goes over UCX */
 } pair_t;
 
 typedef struct {
@@ -55,7 +55,7 @@ typedef struct {
     tutti__xport_t *ucx, *mpi;
 } probe_t;
 
-/* What each rank reports. */
+/* A rank's report. */
 typedef struct {
     uint32_t reached, trips;
     uint64_t ucx_ns, mpi_ns; /* the shortest round trips; 0: none */
@@ -81,7 +81,7 @@ static tutti_status_t open_line(tutti__xport_t *xport, uint32_t to, uint32_t fro
     return status;
 }
 
-/* TIMEOUT: time is up. */
+/* TIMEOUT: the deadline has passed. */
 static tutti_status_t pause_until(uint64_t deadline_ns)
 {
     if (tutti__now_ns() > deadline_ns)
@@ -169,8 +169,8 @@ static tutti_status_t trip(const line_t *line, uint64_t deadline_ns, uint64_t *s
     return status;
 }
 
-/* Leader 0. The first round makes the connections, and is not counted. Returns what UCX has
-   returned; without an answer over MPI, that is not measured. */
+/* Leader 0. The first round makes the connections, and is not counted. Returns the status of UCX.
+   If MPI does not answer in time, the measurement ends. */
 static tutti_status_t measure(const pair_t *pair, result_t *result)
 {
     uint64_t unused = 0, begin;
@@ -208,7 +208,7 @@ static tutti_status_t answer(const pair_t *pair)
     }
 }
 
-/* What UCX has returned. */
+/* Returns the status of UCX. */
 static tutti_status_t take_part(const probe_t *p, result_t *result)
 {
     uint64_t begin = tutti__now_ns(), until = begin + TUTTI__FASTER_REACH_NS;

@@ -7,9 +7,9 @@
  * blocks: if an operation cannot continue, it returns TUTTI__AGAIN and is called again.
  *
  * - Sender: call send() until it is not AGAIN. If it returned TUTTI_OK and set *ret_pending, the
- *   bytes are still being read: call flush() until OK before they are overwritten, or the next
- *   send(). If flush() or view() returns TUTTI__AGAIN, it has advanced the messages in flight of
- *   all ends of this transport.
+ *   transport still reads the bytes: call flush() until it returns TUTTI_OK before the bytes are
+ *   overwritten, and before the next send(). If flush() or view() returns TUTTI__AGAIN, it has
+ *   advanced the messages in flight of all ends of this transport.
  * - Receiver: expect() gives the number of messages that this call will receive (the transport may
  *   post receives ahead); view() lends the next message in place: a slot in shared memory, or a
  *   posted staging buffer; release() returns the slot.
@@ -91,8 +91,8 @@ typedef struct {
 
     /* Sleep until a message may have arrived, the descriptor `fd` is readable (-1: none), or the
        time has passed. Returns 1 if fd is readable. The caller has just polled its messages. Any
-       thread; several may sleep. If one of them takes a message of another one from the network,
-       that one is not woken, so the time must be short. NULL: messages wake no sleeper. */
+       thread; several may sleep. If a thread takes another sleeper's message from the network, that
+       sleeper is not woken, so the time must be short. NULL: messages wake no sleeper. */
     int (*sleep)(tutti__xport_t *xport, int fd, int64_t timeout_us);
 
     /* After an error: abandon all messages of this lane in flight, so that no user buffer is
@@ -103,7 +103,7 @@ typedef struct {
     int (*takes_device)(tutti__xport_t *xport, const char *device);
     /* 1: abandoned messages of direct ends may still be read or written, so their memory must never
        be freed. NULL: never. Called before close, when no thread uses the transport any more; first
-       abandons what is still in flight. */
+       abandons the messages still in flight. */
     int (*keeps)(tutti__xport_t *xport);
 } tutti__xport_ops_t;
 

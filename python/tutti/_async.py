@@ -121,8 +121,8 @@ def allgatherv_async(name: Optional[str], array: Any, counts: Counts = None, dis
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
                 requests raise TimeoutError. None: only a wait has a deadline
-    all others  as in allgatherv(). If counts is None, which may be so on some ranks only,
-                the call itself tells the counts, and out and displacements cannot be given
+    all others  as in allgatherv(). If counts is None, on all ranks or on some, the library
+                exchanges the counts; then out and displacements cannot be given
     """
     comm = current(comm)
     made = _calls.allgatherv(comm, array, counts, displs, out)
@@ -216,8 +216,8 @@ def alltoallv_async(name: Optional[str], array: Any, sendcounts: Sequence[int],
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
                 requests raise TimeoutError. None: only a wait has a deadline
-    all others  as in alltoallv(). If recvcounts is None, which may be so on some ranks only,
-                the call itself tells the counts, and out and displacements cannot be given
+    all others  as in alltoallv(). If recvcounts is None, on all ranks or on some, the library
+                exchanges the counts; then out and displacements cannot be given
     """
     comm = current(comm)
     made = _calls.alltoallv(comm, array, sendcounts, recvcounts, senddispls, recvdispls, out)

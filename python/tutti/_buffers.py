@@ -5,7 +5,7 @@ An array is one of these:
 
     numpy arrays          in place, never copied if contiguous
     __dlpack__            host or device memory, such as tensors of torch and arrays of JAX or CuPy
-    __cuda_array_interface__   device memory; the pointer is handed through as it is
+    __cuda_array_interface__   device memory; the pointer is passed unchanged
     anything else         the buffer protocol; for inputs also lists and numbers, by numpy.asarray
 
 An input in host memory that is not contiguous is copied. Everything else that is not contiguous
@@ -25,7 +25,7 @@ What = Tuple[str, str]  # the call and its parameter, for messages
 
 
 class Buffer(NamedTuple):
-    """An array as a call sees it."""
+    """The properties of an array that a call needs."""
 
     address: int
     shape: Shape
@@ -44,8 +44,8 @@ def count_of(shape: Shape) -> int:
 
 
 def _is_contiguous(shape: Shape, strides: Optional[Shape], step: int) -> bool:
-    """Whether elements follow each other in C order; strides are in units of which an element has
-    `step`."""
+    """Whether elements follow each other in C order. step: the size of an element, in the unit of
+    the strides."""
     if strides is None or 0 in shape:
         return True
     for extent, stride in zip(reversed(shape), reversed(strides)):
@@ -61,7 +61,7 @@ def _not_contiguous(what: What, shape: Shape, strides: Any) -> NoReturn:
 
 
 def _named(what: What, find: Callable[[Any], Any], kind: Any) -> Any:
-    """find(kind), whose errors get the parameter's name."""
+    """Return find(kind). Its errors get the parameter's name."""
     try:
         return find(kind)
     except TypeError as error:

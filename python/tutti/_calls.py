@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The arguments of each collective: from arrays to what the library takes.
+"""Converts the arguments of each collective to the arguments of the library's function.
 
 A function here has the name of a collective and its parameters, after the communicator. It checks
-the arrays, makes the result's array if the caller has not given one, and returns a Prepared. Both
-the direct and the asynchronous form of the collective are made of it.
+the arrays, makes the result's array if the caller has not given one, and returns a Prepared. The
+direct and the asynchronous form of the collective both use it.
 """
 
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -49,7 +49,7 @@ class Prepared:
         self.kind = kind  # the collective's name
         self.args = args  # of the direct function, up to the communicator
         self.result = result  # what the call returns
-        self.keep = keep  # what must live until the call is done
+        self.keep = keep  # objects that must live until the call is done
         self.op: Optional[UserOp] = op if isinstance(op, UserOp) else None
         # For a call whose counts are unknown: makes the buffer for the counts of all ranks, in the
         # library's elements, sets `result`, and returns the address.
@@ -85,9 +85,9 @@ def _reducing(call: str, array: Any, op: OpLike, out: Any) -> Prepared:
 
 
 def plain_reduction(array: Any, op: OpLike, out: Any) -> Optional[Tuple[int, int, int, int, int]]:
-    """A short way to the arguments of the most usual reduction, which takes half the time: numpy
-    arrays of real numbers with `out`, and an operation of the library's. None: the other way serves
-    the call, or says what is wrong."""
+    """The arguments of the most usual reduction, in half the time: numpy arrays of real numbers
+    with `out`, and an operation of the library's. None: use the general way, which also reports
+    errors."""
     if type(array) is not np.ndarray or type(out) is not np.ndarray:
         return None
     try:
@@ -212,7 +212,7 @@ def allgatherv(comm: Communicator, array: Any, counts: Counts = None, displs: Co
 
 def _receive_later(made: Prepared, call: str, source: Buffer, row: Shape, displs: Any,
                    out: Any) -> None:
-    """The rest of a call whose counts the library tells."""
+    """The rest of a call whose counts the library exchanges."""
     if out is not None or displs is not None:
         raise ValueError("%s: out and displacements need the counts to receive" % call)
     if source.device:

@@ -2,8 +2,8 @@
 """Reads DLPack capsules: where an array is, and what its elements are.
 
 numpy's own reader refuses the types that numpy lacks (bfloat16, float8) and device memory. A
-capsule is never marked as used: its producer frees it when the last reference to it is gone, so the
-capsule is what keeps the data alive.
+capsule is never marked as used: its producer frees the data when the last reference to the capsule
+is gone. So the capsule keeps the data alive.
 """
 
 import ctypes

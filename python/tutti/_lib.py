@@ -126,7 +126,7 @@ class InternalError(TuttiError):
 
 
 class LibraryError(UnsupportedError, ImportError):
-    """libtutti cannot be loaded. The text lists where it was looked for."""
+    """libtutti cannot be loaded. The text lists the places that were tried."""
 
 
 _ERRORS: Dict[int, Type[TuttiError]] = {
@@ -384,7 +384,7 @@ class _Library:
     path: str = ""  # of the library, "" before it is loaded
 
     def load(self) -> ctypes.CDLL:
-        """Load the library unless it is loaded; LibraryError says where it was looked for."""
+        """Load the library unless it is loaded; LibraryError lists the places that were tried."""
         if self._cdll is None:
             self._cdll, self.path = _load()
         return self._cdll
@@ -407,7 +407,7 @@ lib = _Library()
 
 
 def missing(what: str) -> NoReturn:
-    """Raise the error for what only a newer library has."""
+    """Raise the error for a feature that only a newer library has."""
     version = lib.tutti_version()
     raise UnsupportedError("the library (%s, version %d.%d.%d) has no %s: install a newer one"
                            % (lib.path, version >> 16, version >> 8 & 255, version & 255, what))
@@ -419,8 +419,8 @@ def has(name: str) -> bool:
 
 
 def needs_timeouts() -> None:
-    """Raise UnsupportedError if the library does not know `timeout_ms` in options. It came together
-    with tutti_comm_connect."""
+    """Raise UnsupportedError if the library does not know `timeout_ms` in options. The same version
+    added `timeout_ms` and tutti_comm_connect."""
     if not has("tutti_comm_connect"):
         missing("timeouts in options")
 
@@ -438,7 +438,7 @@ def int_array(values: Any) -> "ctypes.Array[c_int]":
 
 
 def text_buffer(count: int) -> "ctypes.Array[ctypes.c_char]":
-    """Room for a text of the library; .value is what it holds."""
+    """A buffer for a text of the library; .value is the text."""
     return ctypes.create_string_buffer(count)
 
 

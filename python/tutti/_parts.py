@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Parts of arrays: the shapes, counts and displacements of what belongs to each rank.
+"""Parts of arrays: the shape, count and displacement of each rank's part.
 
 Parts lie one after the other along the first axis of an array. Their counts and displacements are
 in rows, which are entries of the first axis; the library counts elements.
@@ -45,7 +45,7 @@ def share_of(call: str, comm: Communicator, source: Buffer) -> Shape:
 
 
 def joined_shape(comm: Communicator, source: Buffer) -> Shape:
-    """The shape of the parts of all ranks behind each other."""
+    """The shape of the parts of all ranks, one after another."""
     if not source.shape:
         return (comm.size,)
     return (source.shape[0] * comm.size,) + source.shape[1:]
@@ -75,8 +75,8 @@ def in_elements(rows: Optional["np.ndarray[Any, Any]"], row: Shape,
 def displacements(call: str, name: str, comm: Communicator, displs: Any,
                   counts: "np.ndarray[Any, Any]",
                   rows: Optional[int]) -> Tuple[Optional["np.ndarray[Any, Any]"], int]:
-    """Displacements in rows, and the rows that the parts need; checked against the `rows` that
-    there are, unless that is None."""
+    """Displacements in rows, and the number of rows that the parts need. ValueError if they need
+    more than `rows` rows, unless it is None."""
     if displs is None:
         places, needed = None, int(counts.sum())
     else:
@@ -95,8 +95,8 @@ def rank_of(call: str, name: str, comm: Communicator, rank: int) -> int:
 
 def gathered(call: str, comm: Communicator, source: Buffer, counts: Any, displs: Any,
              out: Any) -> Tuple[Tuple[Any, ...], Any, Tuple[Any, ...]]:
-    """What a rank that receives all parts adds: address, counts and displacements; the result; and
-    what must live."""
+    """For a rank that receives all parts: the further arguments (address, counts, displacements);
+    the result; and the objects that must live."""
     rows, row = rows_of(call, source)
     parts = per_rank(call, "counts", comm, counts)
     if parts[comm.rank] != rows:

@@ -2,7 +2,8 @@
 """Requests: asynchronous calls between their start and their end.
 
 A request keeps its arrays alive. If the program drops a request without waiting for it, the library
-still uses the arrays; so they go to a list, and later starts free what is done by then.
+still uses the arrays. So they go to a list. Each later start frees the arrays of the calls that are
+done by then.
 """
 
 import threading
@@ -126,7 +127,7 @@ class Request:
             raise error
 
     def _was_freed(self, status: int) -> bool:
-        """Whether a wait that returned an error has freed the request; else it continues."""
+        """Whether a wait that returned an error has freed the request. If not, it continues."""
         if status not in (_lib.TIMEOUT, _lib.INVALID_ARGUMENT, _lib.UNSUPPORTED):
             return True
         done = _lib.c_int(0)
@@ -209,7 +210,7 @@ def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> Li
         try:
             left = None if end is None else max(0.0, end - time.monotonic())
             results.append(request.wait(left))
-        except Exception as error:  # also one of an operation of the caller's
+        except Exception as error:  # the operation may be a function of the caller's
             first = first or error
     if first is not None:
         raise first
@@ -232,7 +233,7 @@ def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> in
             if request.test():
                 return index
         if any(request.needs_buffer() for request in requests):
-            wait_ms = 2  # then look again whether the counts have come
+            wait_ms = 2  # then test again whether the counts are known
         elif end is not None:
             wait_ms = milliseconds(max(0.0, end - time.monotonic()))
         done = _wait_any(requests, wait_ms)

@@ -2,8 +2,8 @@
 """Element types and operations: from numpy's and DLPack's names to the library's numbers.
 
 A type here is a pair (dtype, unit): `dtype` is the library's number, and one element of the array
-is `unit` elements of it. For most types the unit is 1. A complex number is two floats. What the
-library has no type for is moved as bytes: an element of 12 bytes is 12 elements of UINT8.
+is `unit` elements of it. For most types the unit is 1. A complex number is two floats. Elements of
+a type that the library does not have are moved as bytes: 12 bytes are 12 elements of UINT8.
 """
 
 import enum
@@ -46,7 +46,7 @@ class Op(enum.IntEnum):
 
 
 class ElementType(NamedTuple):
-    """What an array's elements are to the library."""
+    """How the library treats the elements of an array."""
 
     dtype: int  # the library's number
     unit: int  # elements of `dtype` in one element of the array
@@ -111,7 +111,7 @@ def _make_type(kind: "np.dtype[Any]") -> ElementType:
     return ElementType(_lib.UINT8, kind.itemsize, "none", str(kind))
 
 
-known_types: Dict[Any, ElementType] = {}  # by numpy type: what was asked for before
+known_types: Dict[Any, ElementType] = {}  # by numpy type: the types that were found so far
 
 
 def type_of(kind: "np.dtype[Any]") -> ElementType:
@@ -156,8 +156,8 @@ class UserOp:
 
     def _combine(self, dst: int, left: int, right: int, count: int, dtype: int,
                  _context: Any) -> None:
-        """What the library calls. An exception cannot pass through it, so it is kept for the end
-        of the call."""
+        """The library calls this. An exception cannot pass through the library, so it is kept until
+        the end of the call."""
         try:
             if not count:
                 return

@@ -12,7 +12,8 @@ from ._lib import InvalidArgumentError, TuttiError, byref, check, lib
 
 UNIQUE_ID_BYTES = 128
 
-# Functions to call when a communicator and its groups have ended; with None, the world did.
+# Functions to call when a communicator and its groups have ended. Their argument is the
+# communicator; None: the world.
 on_end: List[Callable[[Optional["Communicator"]], None]] = []
 
 
@@ -44,8 +45,8 @@ class Communicator:
         with tutti.init() as world:
             ...
 
-    If an exception leaves the block, the communicator is aborted before, so the other ranks do not
-    wait for this one: they get PeerLostError with the exception's text.
+    If an exception leaves the block, the communicator is aborted first. So the other ranks do not
+    wait for this rank: they get PeerLostError with the exception's text.
     """
 
     def __init__(self, handle: int, root: int = 0) -> None:
@@ -79,8 +80,8 @@ class Communicator:
 
     @property
     def error(self) -> Optional[TuttiError]:
-        """None while the communicator is usable; else the error of every call on it. Found without
-        a call that needs other ranks."""
+        """None while the communicator is usable, otherwise the error of every call on it. Reading
+        it does not wait for other ranks."""
         state, text = _lib.c_int(), _lib.text_buffer(1024)
         check(lib.tutti_comm_state(self.handle, byref(state), text, 1024))
         if state.value == _lib.OK:
@@ -117,7 +118,7 @@ class Communicator:
 
     def abort(self, reason: str = "") -> None:
         """End the communicator on all its ranks: their pending and later calls raise PeerLostError
-        with this reason. The process goes on."""
+        with this reason. The process continues."""
         check(lib.tutti_abort(self.handle, reason.encode()))
 
     def free(self) -> None:
@@ -205,7 +206,7 @@ def init(unique_id: Optional[bytes] = None, store: Any = None, rank: Optional[in
                 and size
     mpi_comm    a communicator of mpi4py; or the address of an MPI_Comm
     timeout     seconds: the deadline of this call, of direct calls, and of waits without a timeout
-                of their own; rank 0's counts. None: the setting TUTTI_TIMEOUT
+                of their own; all ranks use rank 0's. None: the setting TUTTI_TIMEOUT
     prefix      of the store's keys; a different one for each job
 
     Collective: every rank calls it. finalize() ends the library; so does the end of the process.
@@ -259,7 +260,7 @@ def unique_id_create() -> bytes:
 
 def finalize() -> None:
     """End the world and its groups. Does not wait for other ranks. Requests still pending end with
-    ShutdownError. init() may be called again. Communicators of connect() live on."""
+    ShutdownError. init() may be called again. Communicators of connect() remain valid."""
     global _world, _started_by
     check(lib.tutti_finalize())
     ended, _world, _started_by = _world, None, 0
@@ -291,8 +292,8 @@ def current(comm: Optional[Communicator]) -> Communicator:
 
 
 def _at_exit() -> None:
-    """End with the process what init() and connect() have made. If an exception ends the process,
-    the other ranks are told."""
+    """At the end of the process, free the communicators of init() and connect(). If an exception
+    ends the process, they are aborted first, with its text for the other ranks."""
     error = getattr(sys, "last_value", None)
     mine = [comm for process, comm in _connected.values() if process == os.getpid()]
     if _world is not None and _started_by == os.getpid() and lib.tutti_world() == _world.handle:

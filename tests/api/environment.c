@@ -217,12 +217,14 @@ static void company(void)
     };
     static const char *const perhaps[] = {
         "WORLD_SIZE=4",
+        "RANK=1",
+        "RANK=4\nWORLD_SIZE=many",
         "SLURM_NTASKS=4\nSLURM_PROCID=0",
     };
     static const char *const none[] = {
         "RANK=0\nWORLD_SIZE=1",
-        "RANK=4\nWORLD_SIZE=many",
         "PMIX_RANK=0",
+        "RANK=0",
         "SLURM_NTASKS=1\nSLURM_PROCID=0",
         "SLURM_NTASKS=4\nSLURM_PROCID=1\nOMPI_COMM_WORLD_SIZE=1\nOMPI_COMM_WORLD_RANK=0",
         "TUTTI_BOOT=self\nRANK=1\nWORLD_SIZE=4",

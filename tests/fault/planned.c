@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Faults while all ranks follow a learned plan: a rank is killed, stopped, or exits without
- * tutti_finalize; or it lives on, but submits a tensor of the plan no more. The other ranks' errors
- * and warnings name it as without plans.
+ * tutti_finalize; or it continues, but no longer submits one of the plan's tensors. The errors and
+ * warnings of the other ranks name it, as they do without plans.
  */
 #include "fault/fault.h"
 #include "long.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs a fuzz target without a fuzzer: over the files named as arguments (say, an input that once
- * crashed), else over its seeds, their mutations, and noise. Always the same ones.
+ * Runs a fuzz target without a fuzzer: over the files named as arguments (for example an input that
+ * crashed), otherwise over its seeds, their mutations, and noise. Each run has the same inputs.
  */
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What every fuzz target defines. A fuzzer (clang -fsanitize=fuzzer) calls LLVMFuzzerTestOneInput;
- * in normal checks driver.c does.
+ * The functions of a fuzz target. A fuzzer (clang -fsanitize=fuzzer) calls LLVMFuzzerTestOneInput;
+ * in normal checks driver.c calls it.
  */
 #ifndef FUZZ_H
 #define FUZZ_H

@@ -3,9 +3,9 @@
  * Fuzz target: what strangers send to the gate of a job whose ranks meet by env://.
  *
  * A gate with a secret, and one without, wait for ranks 1 and 2 of 3, each in a thread. Each input
- * is sent over a connection of its own, cut into two pieces, as it is; and once more in the form of
- * a hello and a knock whose magic numbers are right, so that what lies behind these is reached. The
- * gate must answer nothing but a greeting and refusals, must close the connection, and must go on.
+ * is cut into two pieces and sent twice, each time over a new connection: unchanged, and in the
+ * form of a hello and a knock with right magic numbers, so that the checks after these are reached.
+ * The gate must answer only with a greeting and refusals, close the connection, and continue.
  *
  * The first byte: bit 0: which gate; bit 1: keep this connection's right token, which only the gate
  * without a secret accepts; bits 2 to 7: where to cut.

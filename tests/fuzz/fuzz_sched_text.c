@@ -2,9 +2,9 @@
 /*
  * Fuzz target: schedules read from text, and the checker behind it.
  *
- * The first byte says how many ranks there are, and what is asked of them. What is read must come
- * out the same when it is printed and read again. The checker may say what it likes, but has to
- * come back from whatever the language allows.
+ * The first byte selects the number of ranks and the requirements. Schedules that were read must be
+ * the same after they are printed and read again. The checker may accept or refuse them, but must
+ * return for every schedule that the language allows.
  */
 #include "fuzz.h"
 

@@ -2,8 +2,9 @@
 /*
  * Fuzz target: the parser of the side channel's frames.
  *
- * The first byte says how the rest is cut into pieces. Whatever it is cut into, the same frames
- * must come out, inside the limits, and memory must not be taken for bytes that have not come.
+ * The first byte selects how the rest is cut into pieces. The parser must return the same frames
+ * for each way of cutting, inside the limits, and must not allocate memory for bytes that have not
+ * arrived.
  */
 #include "fuzz.h"
 

@@ -2,8 +2,8 @@
 /*
  * Fuzz target: the parser of tuned files.
  *
- * What comes out is inside the limits, and is the same when it is written down and read again; and
- * a complaint fits and says something, whatever room it has: the first byte says how much.
+ * The parsed values are inside the limits, and are the same after they are written and read again.
+ * An error text is not empty, and fits into its buffer, whose size the first byte selects.
  */
 #include "fuzz.h"
 

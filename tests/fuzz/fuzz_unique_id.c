@@ -2,9 +2,9 @@
 /*
  * Fuzz target: unique ids as bytes.
  *
- * Ids of any content are given twice: as they are, and with the right magic, layout and checksum,
- * so that what lies behind those is reached. What is accepted must be inside the limits, and become
- * the same bytes again.
+ * Each input is parsed twice: unchanged, and with the right magic, layout and checksum, so that the
+ * checks after these are reached. The fields of an accepted id must be inside the limits, and must
+ * give the same bytes when they are written again.
  */
 #include "fuzz.h"
 

@@ -32,11 +32,11 @@
 #                 node1: PID 1, ranks             node2: PID 1, ranks
 #
 # Each host has its own network, host name, loopback, /dev/shm, /proc, /sys, System V memory and
-# process numbers. Without any of these UCX finds a way around the wire. The cluster has them all as
-# well, and the hosts are inside the cluster's: nothing of a cluster is visible on the machine, so
-# clusters do not disturb each other. All of it ends with the cluster's PID 1, by the kernel: its
-# processes, then namespaces, mounts and links, which only these processes held. PID 1 is killed
-# when cluster.sh ends, even by SIGKILL.
+# process numbers. If hosts shared one of these, UCX would use it instead of the link. The cluster
+# has its own ones as well, which contain those of its hosts: nothing of a cluster is visible on the
+# machine, so clusters do not disturb each other. When the cluster's PID 1 ends, the kernel ends its
+# processes, and then removes namespaces, mounts and links, which only these processes held. PID 1
+# is killed when cluster.sh ends, even by SIGKILL.
 #
 # mpirun runs beside the hosts, as on a login node: a process can enter only PID namespaces below
 # its own. A link with a delay is a pair of TAP devices with cluster_relay.c between them: not all

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # TUTTI_TRANSPORT=auto under mpirun on the hosts of a cluster: UCX and MPI are compared when the
-# world is made, and all ranks take the same one. Where a rank lacks UCX, or UCX does not reach a
-# host, that is MPI, and no error.
+# world is made, and all ranks take the same one. If a rank lacks UCX, or UCX does not reach a host,
+# all ranks take MPI; this is not an error.
 set -u
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/cluster_common.sh"

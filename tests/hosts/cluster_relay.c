@@ -9,8 +9,8 @@
  *
  *     host's stack -> host1 -> read, queue of frames and times -> write -> port1 -> bridge
  *
- * The devices pass segments of 64 KiB with their checksums open (IFF_VNET_HDR), as veth does. The
- * header in front of each frame says how to finish it; the relay carries it along unread.
+ * The devices pass segments of 64 KiB whose checksums are not computed yet (IFF_VNET_HDR), as veth
+ * does. The header before each frame describes how to complete it; the relay passes it on unread.
  *
  * All links have one relay: a frame that it writes to a port can be read from another host's port
  * at once. Tried: a relay for each link; a round trip with 1 ms each way took 2.25 ms then.

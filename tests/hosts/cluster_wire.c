@@ -2,7 +2,7 @@
 /*
  * What a cluster's links carry, without the library: cluster_wire BYTES, a rank of cluster.sh's
  * launcher env. Each rank but 0 sends BYTES to rank 0 over TCP, one rank after the other, and then
- * bytes to and fro. It prints
+ * exchanges single bytes with it. It prints
  *
  *     rank R sent BYTES in T us, round trip U us
  *

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls that mismatch, between hosts: run by each rank of direct_check.sh. Each rank is once
- * the odd one, for each kind of mismatch. All ranks get TUTTI_ERR_MISMATCH, nothing was written,
- * and the next call works; in the world and in groups. Like an application it uses only the
- * library's headers.
+ * Direct calls that mismatch, between hosts: run by each rank of direct_check.sh. For each kind of
+ * mismatch, each rank in turn makes the call that differs. All ranks get TUTTI_ERR_MISMATCH, no
+ * buffer is written, and the next call works; in the world and in groups. Like an application it
+ * uses only the library's headers.
  *
  * usage: direct_check [N]    every N-th mismatch; by default all
  */

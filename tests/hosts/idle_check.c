@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What ranks cost that have nothing to do; started by cluster_idle.sh on a cluster.
+ * The cost of ranks that have nothing to do; started by cluster_idle.sh on a cluster.
  *
  *     idle_check quiet S   no call for S seconds: the host's interface carries only the probes of
  *                          TCP's keepalive, at most one a second for each connection and end, which
  *                          have no data
  *     idle_check late MS   the last rank comes two seconds late to a barrier: meanwhile each of the
- *                          others uses at most so many milliseconds of a processor
+ *                          others uses at most MS milliseconds of a processor
  *
  * Prints "rank R of N: CASE passed", with the figures.
  */

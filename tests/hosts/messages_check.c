@@ -3,7 +3,8 @@
  * Direct messages that mismatch, between hosts: run by each rank of messages.sh. Like an
  * application it uses only the library's headers.
  *
- * usage: messages_check misfits       both ranks get MISMATCH, nothing was written, calls work on
+ * usage: messages_check misfits       both ranks get MISMATCH, no buffer is written, and the next
+ *                                     call works
  *        messages_check collective N  rank 0 is in a collective call of N elements; this ends the
  *                                     communicator
  */

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Ranks that mpirun starts meet through its PMIx, without MPI: because they are told to, or because
-# no module for MPI fits and the ranks are on several hosts. Skipped without PMIx's library.
+# Ranks that mpirun starts meet through its PMIx, without MPI: because TUTTI_BOOT=pmix is set, or
+# because no module for MPI fits and the ranks are on several hosts. Skipped without PMIx's library.
 set -u
 . "$(dirname "$0")/common.sh"
 cluster=$(dirname "$0")/cluster.sh

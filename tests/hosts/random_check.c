@@ -3,8 +3,8 @@
  * Random direct calls between hosts: run by each rank of random_check.sh. All ranks draw the same
  * calls. In half of them some ranks make another call: then all ranks get TUTTI_ERR_MISMATCH, and
  * nothing was written. Otherwise the result is right, and nothing else was written. Sizes are on
- * both sides of the largest call that rides in the comparison. Like an application it uses only the
- * library's headers.
+ * both sides of the largest call whose data are sent with the comparison of calls. Like an
+ * application it uses only the library's headers.
  *
  * usage: random_check CALLS [SEED]
  */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Random direct calls between ranks on pretended hosts, half of them with ranks that make another
-# call; see hosts.sh. The long form makes 100,000 calls.
+# call; see hosts.sh. The long form makes 110,000 calls.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -23,11 +23,11 @@ export TUTTI_LOG=none
 on 500 mpi 1 1
 on 300 mpi 2 1
 on 200 mpi 1 1 1
-if is_long "100,000 calls; other hosts; over UCX"; then
-    limit=300
+if is_long "110,000 calls; other hosts; over UCX"; then
+    limit=900
     on 40000 mpi 1 1
     on 20000 mpi 2 2
-    on 20000 mpi 1 2 2
+    on 10000 mpi 1 2 2
     on 20000 mpi 1 1 1
     test -e "$TUTTI_MODULE_DIR/ucx.so" && on 20000 ucx 2 1
 fi

@@ -2,7 +2,8 @@
 /*
  * Run by every rank of a job under mpirun: starting_check VICTIM PLACE; started by starting.sh.
  * Rank VICTIM is killed before the library's PLACE-th call that uses a socket, in tutti_init; PLACE
- * "connect": before its first connect(). The program prints "rank R of N: started" and exits with 0
+ * "+N": before the N-th such call after MPI_Init; "connect": before the first connect() after it.
+ * The program prints "rank R of N: started" and exits with 0
  * if tutti_init and a barrier succeed.
  *
  * The calls that use sockets are replaced here. Those of MPI and of other libraries do not count.
@@ -20,8 +21,18 @@
 #include <unistd.h>
 
 static int place; /* of the victim; other ranks: 0 */
-static int at_connect;
+static int at_connect, after_mpi;
 static atomic_int calls;
+
+/* The library makes MPI's names global. */
+static int mpi_runs(void)
+{
+    int (*initialized)(int *flag) = NULL;
+    int flag = 0;
+
+    *(void **)&initialized = dlsym(RTLD_DEFAULT, "MPI_Initialized");
+    return initialized != NULL && initialized(&flag) == 0 && flag;
+}
 
 static void tell_of(void *caller, int is_connect)
 {
@@ -29,6 +40,8 @@ static void tell_of(void *caller, int is_connect)
     int call;
 
     if (place == 0 || dladdr(caller, &info) == 0 || strstr(info.dli_fname, "libtutti") == NULL)
+        return;
+    if (after_mpi && !mpi_runs())
         return;
     call = atomic_fetch_add(&calls, 1) + 1;
     if (at_connect ? is_connect : call == place)
@@ -108,6 +121,7 @@ int main(int argc, char **argv)
         return 2;
     if (strcmp(rank, argv[1]) == 0) {
         at_connect = strcmp(argv[2], "connect") == 0;
+        after_mpi = at_connect || argv[2][0] == '+';
         place = at_connect ? 1 : atoi(argv[2]);
     }
     status = tutti_init(NULL);

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Builds the Debian packages of a copy of this tree, installs them into an empty Debian of the same
-# release, and there compiles hello_allreduce and runs it with two ranks. Wants root (or sudo), the
-# right to mount, and apt's mirror; what is missing skips the test (77). Takes some minutes.
+# release, and there compiles hello_allreduce and runs it with two ranks. Needs root (or sudo), the
+# right to mount, and apt's mirror; without one of them the test is skipped (77). Takes minutes.
 #
-# Everything lies in one temporary folder. What is mounted and what runs is so in namespaces that end
-# with this script.
+# All files are in one temporary folder. All mounts and processes are in namespaces that end with
+# this script.
 set -u
 
 top=$(cd "$(dirname "$0")/../.." && pwd) && cd "$top" || exit 1

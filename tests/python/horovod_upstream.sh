@@ -11,10 +11,10 @@
 # with 77 if there is no checkout, or PYTHON lacks a package.
 #
 # Left out are
-#   test_*_duplicate_name_error      they need a call to be pending for a while after all ranks have
-#                                    made it; horovod_calls.py tests these errors
-#   test_horovod_join_broadcast      wants an error of a broadcast while a rank has joined; here it
-#                                    works
+#   test_*_duplicate_name_error      they expect that a call is pending for a while after all ranks
+#                                    have made it; horovod_calls.py tests these errors
+#   test_horovod_join_broadcast      expects that a broadcast fails while a rank has joined; over
+#                                    Tutti it works
 #   test_broadcast_state, test_broadcast_state_options, test_force_allreduce
 #                                    with torch >= 2.9: they try each class of torch.optim, and Muon
 #                                    refuses their parameters, over Horovod as well

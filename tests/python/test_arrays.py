@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is taken as an array, by which address, and what is refused. The library is not called, so
-device memory needs no device."""
+"""Which objects are accepted as arrays, and with which address; which are refused. The library is
+not called, so device memory needs no device."""
 
 import ctypes
 import unittest

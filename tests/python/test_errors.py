@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Failures: what each rank is told, and how its process ends."""
+"""Failures: the error that each rank gets, and how its process ends."""
 
 import os
 import sys

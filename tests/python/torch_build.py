@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The C++ backend is compiled once by ranks that start together; without a compiler the Python
-backend runs, and one line of the log says why."""
+backend runs, and one line of the log gives the reason."""
 
 import os
 import subprocess

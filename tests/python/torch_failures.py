@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ranks that die, stop or differ: the others get words, and soon."""
+"""Ranks that die, stop, or make different calls: the others soon get an error with a text."""
 
 import os
 import signal

@@ -3,7 +3,8 @@
  * See task.h.
  *
  * Element i of the data that one rank has for another is that of reference.h, and repeats after
- * PERIOD elements. PERIOD is prime, so an error by a chunk, a slot or a part is always detected.
+ * PERIOD elements. PERIOD is prime, so data that are displaced by a chunk, a slot or a part are
+ * always detected.
  */
 #include "stress/task.h"
 

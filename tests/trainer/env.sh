@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The trainer without MPI: by the variables of env://, which each rank has from the shell, by
-# Slurm's, and under torchrun if it is installed. The same ranks have the same result each time.
+# The trainer without MPI: ranks that meet by the variables of env:// set in the shell, by Slurm's
+# variables, and under torchrun if it is installed. The same ranks have the same result each time.
 set -u
 
 . "${0%/*}/common.sh"

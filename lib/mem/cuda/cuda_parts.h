@@ -40,9 +40,9 @@ typedef struct {
     void **slot; /* where to store the function's address */
 } tutti__cuda_symbol_t;
 
-/* Open the first existing file of a list, preferably one that is loaded in the process, and
-   find all symbols in it. Returns 0 and a reason on failure. `what`: the library's name for
-   the reason. */
+/* Open the first file of a list that is loaded in the process, otherwise the first that can be
+   opened, and find all symbols in it. Returns NULL and a reason on failure. `what`: the library's
+   name for the reason. */
 void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nfiles,
                            const tutti__cuda_symbol_t *symbols, size_t nsymbols, char *ret_reason);
 void tutti__cuda_close_lib(void *lib);
@@ -114,9 +114,10 @@ extern const unsigned char tutti__cuda_image[];
 
 /* ---- node/nccl/nccl_find.c ---- */
 
-/* 0 and a reason; all functions below then return UNSUPPORTED with it. */
+/* Returns 0 and a reason if NCCL cannot be used; then the functions below fail with UNSUPPORTED and
+   this reason. */
 int tutti__cuda_nccl_find(int *ret_version, char *ret_reason);
-/* 1: it has the functions that register buffers: since 2.19. */
+/* 1: this NCCL has the functions that register buffers (2.19 and later). */
 int tutti__cuda_nccl_registers(void);
 
 /* ---- node/nccl/nccl_lib.c ---- */

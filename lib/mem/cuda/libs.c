@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* In the process, otherwise on disk. */
+/* Open the first file that is loaded in the process, otherwise the first on disk. */
 static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
 {
     void *lib = NULL;

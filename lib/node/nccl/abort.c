@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Device numbers are taken modulo this. Devices that share an entry only count as
-   stuck together. */
+/* Device numbers are taken modulo this. If devices share an entry and one of them is stuck, the
+   others count as stuck as well. Sharing has no other effect. */
 #define DEVICES 32
 
 /* Per device: aborts for which no thread waits any more. */

@@ -18,7 +18,8 @@ enum {
     ENDED = 8                    /* aborted: no thread calls the device any more */
 };
 
-/* Device numbers are taken modulo this. Devices that share an entry only exclude each other. */
+/* Device numbers are taken modulo this. Devices that share an entry are used by one thread at a
+   time. Sharing has no other effect. */
 #define DEVICES 32
 
 static tutti__word_t in_use[DEVICES];

@@ -78,8 +78,9 @@ static tutti_status_t queue_calls(tutti__nccl_node_t *self)
     return status;
 }
 
-/* Has NCCL accepted the last calls? Some versions of NCCL bind the calling thread until then: wait
-   here. If the communicator is to be aborted, stop waiting, because a rank may never come. */
+/* Has NCCL accepted the last calls? Some versions of NCCL bind the calling thread until then: with
+   these the function waits. If the communicator is to be aborted, it stops waiting, because a rank
+   may never make the call. */
 static tutti_status_t accepted(tutti__nccl_node_t *self)
 {
     tutti_status_t status = self->ops->nccl_poll(self->nccl);

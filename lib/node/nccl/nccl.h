@@ -287,7 +287,7 @@ void tutti__nccl_turns_join(tutti__nccl_node_t *self);
 /* The node may be missing in the list. */
 void tutti__nccl_turns_leave(tutti__nccl_node_t *self);
 /* May this lane launch now? Called inside the gate. On the leader this call gives the next number
-   to the lane. stuck: the rank waited for, if known. */
+   to the lane. hint: gets the rank waited for, if known. */
 int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__hint_t *hint);
 
 /* overdue.c. begin: call before an operation's calls are queued; end: after. */

@@ -7,9 +7,9 @@
  * the work is in the stream.
  *
  * Before 2.27 a call stores its remaining work in thread-local storage of the calling thread. Until
- * that work is done and joined, the thread must neither end nor make another call:
- * tutti__cuda_nccl_binds. Before 2.19 an abort in another thread does not join it, so it must be
- * done by then.
+ * that work is done and joined, the thread must neither end nor make another call
+ * (tutti__cuda_nccl_binds). Before 2.19 an abort in another thread does not join that work, so the
+ * work must be done before the abort.
  *
  * From 2.23 on each call of a non-blocking communicator starts a thread that launches it.
  *

@@ -6,8 +6,8 @@
  * own part, in one fused pass over all ranks' data in rank order. So the results have the same bits
  * on all ranks and do not depend on how the data is cut.
  *
- * A chunk covers the same elements of every block in src and in dst. So it may be written in place
- * after it was copied IN, and OUT comes after that.
+ * A chunk covers the same elements of every block in src and in dst, and OUT writes a chunk only
+ * after IN has copied it. So an operation may be in place.
  */
 #include "node/shm/shm.h"
 
@@ -86,7 +86,8 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
 
-    /* The slot was last used for chunk g - 2; all ranks must have finished it. */
+    /* This is chunk g = base + chunk of the lane's life. Chunk g - 2 has used the same slot, so all
+       ranks must have finished chunk g - 2. */
     status = tutti__shm_all_reached(shm, lane, SHM_OUT, lane->base + chunk - 1, hint);
     if (status != TUTTI_OK)
         return status;
@@ -178,8 +179,8 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
 /*
  * reduce_to for results that go back (shm.h), block by block. Meanwhile the lines of the next block
  * in the slot are fetched for writing; also by the root of a reduce, which only reads them. There
- * is only one block for a user's operation, which takes longer than memory, and for data that
- * outgrows the caches, where only memory limits the time.
+ * is only one block for a user's operation, because its function takes longer than the memory
+ * accesses, and for data that outgrows the caches, where only memory limits the time.
  *
  * Float32 sums; time relative to results in the owner's slot, or to a reduce by the root alone:
  *
@@ -188,8 +189,8 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
  *                   16 to 64 MiB              0.9 to 1.0  0.8
  *      reduce of 64 KiB to 512 KiB, to 4 MiB  0.8, 0.9    0.8, 1.0
  *
- * Tried: one block for 64 KiB to 4 MiB, 1.03 times that; far, in a loop outside of the
- * library, 1.3.
+ * Tried: a single block, for 64 KiB to 4 MiB: 1.03 times the time of several blocks; on far
+ * processors 1.3 times, in a loop outside of the library.
  */
 static void reduce_back(tutti__shm_t *shm, uint32_t lane_index, const void **srcs, char *dst,
                         char *shown, size_t count)
@@ -381,8 +382,9 @@ tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__
     }
     lane->base += lane->nchunks;
     lane->sum = 0;
-    /* Counted for all operations, so that the counter stays close to base. A rank that waits for it
-       later has seen an announcement after this store. */
+    /* Operations with one level set `sum` as well, so that it stays close to base. The store may be
+       relaxed: a peer waits for `sum` only in a later operation, which this rank announces after
+       this store. */
     if (shm->ngroups > 1)
         tutti__store_relaxed(&lane->peer[shm->me].progress->sum, lane->base);
     lane->phase = SHM_IDLE;

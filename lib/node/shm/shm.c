@@ -286,7 +286,7 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     return TUTTI_OK;
 }
 
-/* Does this announcement differ from this rank's call? All ranks have this number. */
+/* Does this announcement, which has the number of this rank's operation, differ from its call? */
 static inline int is_odd(const tutti__shm_lane_t *lane, const tutti__announce_t *a, uint64_t head)
 {
     return head != (lane->head | lane->seq) || a->count != lane->count_word ||

@@ -44,8 +44,8 @@
  *   it reads, in the peer's slot, and OUT copies from the own slot. So a cache line of a slot
  *   changes hands once for RED and once for OUT. With results in the owner's slot each line would
  *   be fetched twice: for writing, because the other rank has it from the last use, and for
- *   reading. (Migratory sharing: Cox and Fowler, ISCA 1993; Stenstrom, Brorsson and Sandberg, the
- *   same.) IN then needs the own OUT >= g - 1 as well.
+ *   reading. (Migratory sharing: Cox and Fowler, and Stenstrom, Brorsson and Sandberg, both ISCA
+ *   1993.) IN then needs the own OUT >= g - 1 as well.
  *
  * Levels. Ranks near each other form a group (topo/core_groups.c). With several groups, meetings
  * and reductions work in two levels: levels.c. All kernels then fold the groups' folds, so the bits
@@ -360,8 +360,8 @@ typedef enum {
     SHM_OUT
 } tutti__shm_stage_t;
 
-/* The block beyond whose border processors do not prefetch, and the part of an address that they
-   compare first. It does not depend on the system's page size. */
+/* Processors do not prefetch beyond a border at a multiple of this, and first compare addresses
+   modulo this. It does not depend on the system's page size. */
 #define TUTTI__SHM_PAGE ((size_t)4096)
 
 /* Distance of the two bulk slots. A slot begins anywhere in a page: see place_bulk in shm.c. */

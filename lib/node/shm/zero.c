@@ -56,7 +56,7 @@ static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes
             __builtin_prefetch((const char *)bufs[r] + ahead + at);
 }
 
-/* A user's operation gets long blocks: it takes longer than memory. */
+/* A user's operation gets long blocks: its function takes longer than the memory accesses. */
 static int outgrows(const tutti__shm_lane_t *lane)
 {
     return lane->outgrows && lane->call->reducer->fold != NULL;

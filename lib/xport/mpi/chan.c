@@ -2,8 +2,8 @@
 /*
  * One end of a channel over MPI.
  *
- * A sender passes the user's block to MPI_Isend. At most one message is in flight, because a stream
- * flushes before it sends again.
+ * A sender passes the user's block to MPI_Isend. At most one message of an end is in flight,
+ * because the executor completes a SEND before it starts the channel's next one (exec/sends.c).
  *
  * A receiver owns `credits` staging slots and keeps receives posted into them, in order, but never
  * more than the call still expects: an extra receive would take the first message of the next call

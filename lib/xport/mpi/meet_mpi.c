@@ -4,9 +4,10 @@
  * blocks on it.
  *
  * Called while a communicator is made, on the thread that makes it. Set-up consists of non-blocking
- * calls that are tested until the deadline. meet() has no deadline, so the first allgather makes
- * the duplicate. A collective that has started cannot be cancelled: it is kept for ever, with its
- * memory, and MPI is not finalized at exit.
+ * calls that are tested until the deadline, or until the core reports that a rank has ended,
+ * because MPI waits for a dead rank as for any other. tutti__mpi_meet takes no timeout, so the
+ * first allgather makes the duplicate. MPI cannot cancel a collective: if one is not complete when
+ * its wait ends, its memory is kept for ever, and MPI is not finalized at exit.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -29,11 +30,13 @@ static void wait_a_little(uint64_t waited_ns)
         usleep(TUTTI__MPI_MEET_NAP_US);
 }
 
-/* Test until the request is complete or time is up; TUTTI_ERR_TIMEOUT leaves *request in flight. */
+/* Test until the request is complete, time is up, or another rank has ended. An error leaves
+   *request in flight. */
 static tutti_status_t wait_for(const tutti__mpi_meet_t *meet, MPI_Request *request,
                                uint64_t timeout_ms, const char *what)
 {
     uint64_t start = tutti__now_ns();
+    uint64_t check = TUTTI__MPI_MEET_BUSY_NS; /* when the other ranks are checked next */
     uint64_t waited;
     tutti_status_t status;
     int done = 0;
@@ -52,6 +55,12 @@ static tutti_status_t wait_for(const tutti__mpi_meet_t *meet, MPI_Request *reque
         waited = tutti__now_ns() - start;
         if (waited / 1000000 >= timeout_ms)
             break;
+        if (waited >= check) {
+            status = tutti__mpi_still();
+            if (status != TUTTI_OK)
+                return status;
+            check = waited + TUTTI__NET_CHECK_MS * (uint64_t)1000000;
+        }
         wait_a_little(waited);
     }
     return tutti__mpi_fail(TUTTI_ERR_TIMEOUT,
@@ -70,9 +79,8 @@ static void give_up(tutti__mpi_meet_t *meet, void *memory)
     tutti__mpi_give_up();
 }
 
-/* Duplicate the communicator; from then on MPI returns errors. An error of the duplication itself
-   goes to the application's error handler, by default an abort, because it is the application's
-   communicator. */
+/* Duplicate the communicator. Calls on the duplicate return errors. An error of the duplication
+   itself goes to the error handler of the application's communicator, which aborts by default. */
 static tutti_status_t duplicate(tutti__mpi_meet_t *meet, uint64_t timeout_ms)
 {
     struct {

@@ -12,9 +12,9 @@
  *                                  not come; the launcher ends a job with an unfinalized rank
  *
  * An exit without tutti_finalize counts as a failure: peers may be waiting for this rank, and they
- * are told soon only if the launcher notices the exit. Other threads run on until the process ends.
- * Their calls return PEER_LOST with this rank, because they report the status to peers, perhaps
- * before a peer detects the end of the process.
+ * receive an error soon only if the launcher detects the exit. Other threads run on until the
+ * process ends. Their calls return PEER_LOST with this rank, because they report the status to
+ * peers, perhaps before a peer detects the end of the process.
  *
  * The module requests MPI_THREAD_MULTIPLE, although with its lock SERIALIZED would suffice for
  * itself: an application that finds MPI running (MPI_Initialized) makes calls of its own, and
@@ -167,6 +167,11 @@ void tutti__mpi_give_up(void)
     tutti__store_release(&mpi.failed, 1);
 }
 
+tutti_status_t tutti__mpi_still(void)
+{
+    return mpi.core->still();
+}
+
 int tutti__mpi_most_tag(void)
 {
     return mpi.most_tag;
@@ -174,8 +179,8 @@ int tutti__mpi_most_tag(void)
 
 /*
  * At MULTIPLE any thread may call MPI. An application that requested SERIALIZED serialises its own
- * threads, but not the library's. If the module itself got only SERIALIZED, its lock serialises
- * them. Below that only one thread may call MPI.
+ * threads, but not the library's. If the module started MPI and got only SERIALIZED, the module's
+ * lock serialises all threads. Below SERIALIZED only one thread may call MPI.
  */
 int tutti__mpi_may_call(int is_engine)
 {

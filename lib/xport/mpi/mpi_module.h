@@ -62,7 +62,7 @@ struct tutti__mpi_xport {
     uint32_t credits;
     uint32_t rank, size;
     uint32_t *world;  /* [size] ranks in the meeting */
-    uint32_t *number; /* [size] for messages to each rank */
+    uint32_t *number; /* [size] each rank's number of this transport, for messages to it */
     tutti__chan_t *chans[TUTTI__LANES];
     int keeps; /* messages of direct ends were abandoned */
 };
@@ -88,6 +88,7 @@ void tutti__mpi_count_meets(int change);
 /* Never free this memory: MPI may still use it. Leak checkers find it in a list. */
 void tutti__mpi_keep(void *memory);
 void tutti__mpi_give_up(void);
+tutti_status_t tutti__mpi_still(void); /* the core's check for ranks that have ended */
 
 tutti_status_t tutti__mpi_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 /* For an MPI call that returned `code`: "mpi: <what>: <MPI's own text>". */

@@ -12,9 +12,9 @@
  * senders use the receiver's number. Ranks of different groups need no agreement, even if several
  * groups are made at the same time.
  *
- * Numbers are not reused: a peer that has not learned of the end of a transport may still be
- * sending to it, and its message would be received by the next one. MPI guarantees tags for 512
- * transports; real MPIs have enough for at least 2^17.
+ * Numbers are not reused: a peer that has not been told of the end of a transport may still be
+ * sending to it, and the next transport with this number would receive the message. MPI guarantees
+ * tags for 512 transports; real MPIs have enough for at least 2^17.
  *
  * Calls are distinguished by lengths only. A signature would need a header in each message (a
  * copy), or bits of the tag; but then a message of another call would wait for ever instead

@@ -49,7 +49,8 @@ struct tutti__chan {
     uint32_t seen;  /* the peer's counter, as last read */
     uint32_t credits;
     size_t stride;                /* distance of slots */
-    const tutti__word_t *waiters; /* lane 0: the number of peers asleep on own words; else NULL */
+    const tutti__word_t *waiters; /* lane 0: number of peers that sleep on words which this rank
+                                     writes; other lanes: NULL */
     shm_xport_t *xport;
     tutti__chan_key_t key;
     uint32_t peer; /* index among the machine's ranks */

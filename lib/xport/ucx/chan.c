@@ -7,11 +7,12 @@
  * A receive matches all but the signature, and then compares it: a message of another call is a
  * mismatch instead of a message that is never received.
  *
- * A sender passes the user's block to UCX, which copies short messages, and sends long ones from
- * there, over RDMA by its rendezvous. At most one message of an end is in flight, because a stream
- * flushes before it sends again. A receiver posts receives into its staging slots, or into the
- * place of a message that has one, in order, but never more than the call still expects, because an
- * extra receive would take the first message of the next call.
+ * A sender passes the user's block to UCX. UCX copies short messages, and sends long ones from the
+ * block, over RDMA by its rendezvous. At most one message of an end is in flight, because the
+ * executor completes a SEND before it starts the channel's next one (exec/sends.c). A receiver
+ * posts receives in order, into its staging slots, or into the place of a message that has one. It
+ * never posts more than the call still expects, because an extra receive would take the first
+ * message of the next call.
  *
  * After its last message a rank may not poll for a long time, so a message that is complete must
  * need no poll. Over TCP, UCX copies short messages and completes them even if the socket had no
@@ -123,7 +124,7 @@ static tutti_status_t broken(tutti__chan_t *chan, ucs_status_t code, const char 
 
 /*
  * The message is not there yet. If the endpoint has failed, the call waits a little longer: the
- * side channel tells the reason, and tells a rank that has left from a rank that was lost.
+ * side channel reports the reason, and whether the rank has left or was lost.
  */
 static tutti_status_t again(tutti__chan_t *chan, const char *what, tutti__hint_t *hint)
 {
@@ -149,7 +150,7 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
     tutti__store_release(&chan->done, 1);
 }
 
-/* What UCX has returned for the sender's message. Under the lock. */
+/* Note the send that UCX has begun. request: as UCX returned it. Under the lock. */
 static void begun(tutti__chan_t *chan, ucs_status_ptr_t request)
 {
     chan->is_sending = 1;
@@ -311,7 +312,8 @@ tutti_status_t tutti__ucx_chan_expect(tutti__chan_t *chan, size_t messages)
     return post(chan);
 }
 
-/* A receive into a slot that is not posted yet would have to go first. */
+/* AGAIN while receives into slots are not posted yet: UCX matches receives in the order in which
+   they are posted. */
 tutti_status_t tutti__ucx_chan_expect_at(tutti__chan_t *chan, void *place, size_t bytes)
 {
     tutti_status_t status = check(chan);

@@ -59,7 +59,7 @@ static tutti_status_t agree(opening_t *o, tutti_status_t mine)
     return o->optional ? agree_apart(o, mine) : tutti__boot_agree(o->boot, mine);
 }
 
-/* Without an allgather the ranks do not agree any more. */
+/* If an allgather fails, the ranks can agree on nothing further: is_broken. */
 static tutti_status_t gather(opening_t *o, const void *mine, size_t bytes, void *ret_all)
 {
     tutti_status_t status = tutti__boot_allgather(o->boot, mine, bytes, ret_all);

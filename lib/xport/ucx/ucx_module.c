@@ -4,8 +4,8 @@
  * settings.
  *
  * The program's UCX_* variables hold. Where a variable is not set, the module changes two defaults
- * for its own context only, never in the environment: see choose(). UCX looks for the memory type
- * of each buffer unless a call names it; the calls here do, so no hook for memory is installed on
+ * for its own context only, never in the environment: see choose(). UCX detects the memory type of
+ * each buffer unless the call names it. The calls here name it, so UCX installs no memory hooks on
  * a host without InfiniBand.
  *
  * UCX installs signal handlers when it is loaded, whatever its settings. The core puts back the
@@ -90,7 +90,7 @@ static int has_tcp(const char *transports)
     return transports[0] != '^' && found != NULL && found < transports + length;
 }
 
-/* Until 1.13, UCX takes a transport's setting by its name without the transport. */
+/* The name of TCP's setting for puts. Up to 1.13 it is without the name of the transport. */
 static const char *put_enable(void)
 {
     unsigned major, minor, release;

@@ -66,7 +66,8 @@ struct tutti__chan {
     tutti__word_t done;   /* as in a slot */
     ucs_status_t result;
 
-    /* Receiver: `posted` slots from `head` on are posted or lent, in order. */
+    /* Receiver: `posted` slots from `head` on have a posted receive, or a message that was not
+       released yet, in order. */
     void *requests;       /* memory of the end's requests */
     unsigned char *bytes; /* [credits x stride] */
     tutti__ucx_slot_t *slot;
@@ -91,7 +92,7 @@ struct tutti__ucx_xport {
     char *addresses;                    /* of all workers; [size] with the same distance */
     tutti__ucx_peer_t *peer;            /* [size] */
     tutti__chan_t *chans[TUTTI__LANES]; /* each list belongs to the lane's thread */
-    tutti__word_t cancelled; /* a lane was cancelled: peers may not complete what is in flight */
+    tutti__word_t cancelled; /* a lane was cancelled: messages in flight may never be complete */
     tutti__word_t abandoned; /* no thread calls UCX for this worker any more: see xport.c */
     tutti__ucx_xport_t *next_abandoned;
 };
@@ -132,7 +133,7 @@ tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_
                                size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
                                const void **ret_address, size_t *ret_bytes);
 tutti_status_t tutti__ucx_connect(tutti__xport_t *xport, const void *addresses, size_t stride);
-/* Poll the worker, unless another thread does so: then that one's polling serves this thread. */
+/* Poll the worker, unless another thread does: its polling serves this thread as well. */
 void tutti__ucx_advance(tutti__ucx_xport_t *xport);
 /* The peer's endpoint, made now if there is none. Under the lock. */
 ucs_status_t tutti__ucx_reach(tutti__ucx_peer_t *peer);

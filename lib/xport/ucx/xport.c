@@ -2,11 +2,11 @@
 /*
  * The transport over UCX: one worker per communicator, under one lock.
  *
- * Different threads use different lanes at the same time, so a worker of each lane would need no
- * lock. But it would need five times the sockets, listeners, addresses and memory, in each group as
- * well; and a lane's messages would advance only while that lane is stepped. With one worker, a
- * thread that finds the lock taken does not wait: the holder polls the worker for all lanes, and a
- * message's completion is a word that the lane's thread reads without the lock.
+ * Different threads use different lanes at the same time, so with a worker for each lane no lock
+ * would be needed. But each lane would need sockets, listeners, addresses and memory of its own, in
+ * each group as well; and a lane's messages would advance only while that lane is stepped. With one
+ * worker, a thread that finds the lock taken does not wait: the holder polls the worker for all
+ * lanes, and a message's completion is a word that the lane's thread reads without the lock.
  *
  * Endpoints are made at the first message to a peer, with error mode PEER: a peer that dies ends
  * its endpoint, and with it the messages in flight. UCX then excludes its shared memory, which
@@ -196,7 +196,7 @@ static int abandon_if_connecting(tutti__ucx_xport_t *xport)
 /*
  * Abandon the messages in flight of a lane. A receive is cancelled, unless its message is arriving.
  * A send cannot be cancelled: if its peer does not take it soon, its endpoint is forced to close,
- * which ends all that is in flight with this peer, in the other lanes as well. The communicator is
+ * which ends all messages in flight with this peer, in the other lanes as well. The communicator is
  * ending anyway.
  */
 static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Puts this package in the place of Horovod, for scripts that say `import horovod.torch`.
 
-A finder at the head of sys.meta_path answers for `horovod` and everything below it, so a Horovod
-that is installed is not used. Modules are made when they are first imported: each name of Horovod
-maps to a module here, and both names mean the same object.
+A finder at the head of sys.meta_path finds `horovod` and everything below it, so a Horovod that is
+installed is not used. Modules are made when they are first imported: each name of Horovod maps to a
+module here, and both names are names of the same object.
 """
 
 import importlib
@@ -49,7 +49,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def find_spec(self, name: str, path: Optional[Sequence[str]] = None,
                   target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
-        """Called for each import that sys.modules does not answer."""
+        """Called for each import of a module that is not in sys.modules."""
         if name != "horovod" and not name.startswith("horovod."):
             return None
         if name != "horovod" and name not in _MODULES:
@@ -59,7 +59,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """The module that Horovod's name means."""
+        """The module for one of Horovod's names."""
         if spec.name == "horovod":
             module = types.ModuleType("horovod", "Tutti in the place of Horovod.")
             module.__version__ = VERSION  # type: ignore[attr-defined]
@@ -100,10 +100,10 @@ def install() -> None:
 
 
 def install_in_children() -> None:
-    """Processes that this one starts get `horovod` from here, too, such as spawned workers of a
+    """Processes that this process starts also find `horovod` here, such as spawned workers of a
     DataLoader, which import the script again."""
     if STAND_IN not in sys.path:
-        sys.path.insert(0, STAND_IN)  # which multiprocessing hands on
+        sys.path.insert(0, STAND_IN)  # multiprocessing passes it to its children
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     more = [STAND_IN] if _is_installed(home) else [STAND_IN, home]
@@ -116,7 +116,7 @@ def _is_installed(home: str) -> bool:
 
 
 def uninstall() -> None:
-    """Undo install(); modules that were imported stay what they are in the programs that did."""
+    """Undo install(). Code that has already imported a module keeps this module."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     for name in [n for n in sys.modules if n == "horovod" or n.startswith("horovod.")]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts ranks on this host, and starts those that die again if that was asked for.
+"""Starts ranks on this host. With --restarts, it starts a rank that has died again.
 
-Ranks meet by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. They inherit the output. If a rank
-dies for good, the others get some seconds to end with the library's words; then they are ended.
+Ranks meet by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. They inherit the output. If a rank dies
+and is not started again, the others get some seconds to end with the library's error; then they are
+ended by signals.
 """
 
 import os

@@ -14,7 +14,7 @@ from typing import Any, List, Tuple
 log = logging.getLogger("tutti.torch")
 
 CHOICE = "TORCH_TUTTI"
-_has_told = False  # of the Python backend: once
+_has_told = False  # whether the choice of the Python backend was logged
 
 
 def _choice() -> str:

@@ -35,7 +35,7 @@ log = logging.getLogger("tutti.torch")
 
 
 class BuildError(RuntimeError):
-    """The C++ backend cannot be built here. The text says what is missing."""
+    """The C++ backend cannot be built here. The text names what is missing."""
 
 
 def cache_folder() -> str:
@@ -129,7 +129,7 @@ def module_path() -> str:
 
 
 def _compile(path: str) -> None:
-    """Compile into a file of its own, which then takes its name at once."""
+    """Compile into a temporary file, which is then renamed in one atomic step."""
     handle, part = tempfile.mkstemp(".so.part", dir=os.path.dirname(path))
     os.close(handle)
     try:
@@ -165,7 +165,7 @@ _module: Optional[ModuleType] = None
 
 
 def load() -> ModuleType:
-    """The module, built if it must be, with the library open. BuildError says why not."""
+    """The module, built if necessary, with the library open. BuildError: it cannot be built."""
     global _module
     if _module is None:
         try:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Calls inside the callbacks of a future, such as those of PowerSGD's hook.
 
-c10d matches collectives by their order, but callbacks run when a thread gets to them: between the
-same two calls of the program on one rank, and after both on another. With several buckets in
-flight there is no order that all ranks share. So a collective in a callback is matched by a name
-instead, which says where it comes from: "#17/1/2" is the second collective in the first callback
-of the future of call 17. For that, the futures that Python gets know their call, and their
-callbacks set the origin of the thread that runs them.
+c10d matches collectives by their order. But a callback may run between two calls of the program on
+one rank, and after both on another rank. With several buckets in flight there is no order that all
+ranks share. So a collective in a callback is matched by a name, which states its origin:
+"tutti #17/1/2" is the second collective in the first callback of the future of call 17. For that,
+the futures that Python gets store the name of their call, and their callbacks set the origin of the
+thread that runs them.
 """
 
 import hashlib

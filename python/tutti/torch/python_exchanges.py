@@ -222,7 +222,7 @@ class Exchanges:
                 raise dist.DistBackendError(words)
             return
         store.set(prefix + str(self._rank), "here")
-        try:  # rank 0 may give up only now; then its words say more
+        try:  # rank 0 may time out at the same time: wait a second longer for its error text
             store.wait([prefix + "end"], timedelta(milliseconds=max(limit, 0) + 1000))
             words = store.get(prefix + "end").decode()
         except RuntimeError:

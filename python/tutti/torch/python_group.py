@@ -2,8 +2,8 @@
 """The backend in Python, over ctypes: for machines without a C++ compiler.
 
 It makes the same calls as csrc/, under the same names, so ranks with either backend work together.
-It is a subclass of ProcessGroup, which torch uses instead of its own: the one form that all
-versions from 2.5 on know.
+It is a subclass of ProcessGroup, which torch uses instead of its own class: the only form that all
+versions from 2.5 on accept.
 """
 
 import sys
@@ -45,7 +45,7 @@ def _store_of(store: Any, prefix: str) -> _lib.Store:
 class PythonGroup(Exchanges, dist.ProcessGroup):
     """The communicator of one group; its methods are those that torch calls."""
 
-    _in_vain = -1000.0  # when a goodbye was not answered
+    _in_vain = -1000.0  # the time at which a wait for the other ranks' end was in vain
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
         super().__init__(rank, size)
@@ -148,7 +148,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
             self._messages.close()
 
     def _drain(self) -> None:
-        """Wait for what this rank has submitted, as csrc/work.hpp does: peers need it for that."""
+        """Wait for the calls that this rank has submitted: see csrc/work.hpp."""
         end = time.monotonic() + 5
         with self._lock:
             works = list(self._works)
@@ -172,7 +172,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
 
     def __del__(self) -> None:
         try:
-            if sys.is_finalizing():  # perhaps by an error: no goodbye
+            if sys.is_finalizing():  # perhaps because of an error: do not wait for the others
                 _lib.lib.tutti_comm_free(self.comm)
             else:
                 self.shutdown()
@@ -243,7 +243,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
             self._works.append(work)
             oldest = self._works[0]
         if oldest is not work:
-            oldest.is_completed()  # nobody may be waiting for it
+            oldest.is_completed()  # completes it: the program may not wait for it
         return work
 
     def _only(self, tensors: Sequence[torch.Tensor], what: str) -> torch.Tensor:

@@ -24,7 +24,7 @@ class _Posted:
     def __init__(self, memory: torch.Tensor) -> None:
         self.memory = memory
         self.error: Optional[BaseException] = None
-        self.taker: Optional[Taker] = None  # a receive from just this rank
+        self.taker: Optional[Taker] = None  # a receive from this rank only
 
 
 class Messages:
@@ -132,7 +132,7 @@ class Messages:
         self._deliver(ready)
 
     def _match(self, tag: int) -> List[Tuple[Taker, _Posted, int]]:
-        """What has arrived, with those that wait for it."""
+        """The arrived messages, each with the receive that waits for it."""
         ready, waiting = [], self._waiting[tag]
         for source in list(self._arrivals[tag]):
             posted = self._posted[source, tag]
@@ -144,7 +144,7 @@ class Messages:
         if waiting:
             try:
                 self._post_all(waiting[0][1], tag)
-            except Exception:  # the group has ended; the posted receives bring the error
+            except Exception:  # the group has ended; the posted receives end with its error
                 pass
         return ready
 

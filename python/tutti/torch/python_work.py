@@ -67,7 +67,7 @@ def adjacent(tensors: Sequence[torch.Tensor]) -> Optional[int]:
 
 
 class Calls:
-    """What one call of c10d asks of the library: a list of calls with all that they need."""
+    """One call of c10d as calls of the library: a list of calls, and the objects that they need."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -167,12 +167,12 @@ class Calls:
         return self._address(whole), counts
 
     def finish(self) -> None:
-        """The calls have ended with success: copy results to where they belong."""
+        """Called after the calls have succeeded: copy results to the caller's tensors."""
         for to, source in self._after:
             copy_into(to, source)
 
     def clear(self) -> None:
-        """The tensors are not used any more."""
+        """Drop all references to tensors."""
         self.calls, self._keep, self._after = [], [], []
 
 
@@ -240,7 +240,7 @@ class PythonWork(dist.Work):
     _source_rank = source_rank
 
     def get_future(self) -> Any:
-        """A future of the result. A thread of its own completes it, since callbacks may wait."""
+        """A future of the result. A separate thread completes it, because callbacks may wait."""
         with self._taking:
             if self._future is None:
                 device = self._calls.device
@@ -312,7 +312,7 @@ def wait_for(request: int, limit: int, device: Optional[torch.device]) -> int:
 
 
 def error_of(status: int, label: str, text: Optional[str] = None) -> BaseException:
-    """The exception of a status, with the words of this thread's last error."""
+    """The exception of a status, with the text of this thread's last error."""
     if text is None:
         text = "%s: %s" % (label, _lib.error_of(status))
     if status == _lib.INVALID_ARGUMENT:

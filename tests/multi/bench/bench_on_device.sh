@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For the tests of bench/ on device memory, which source it: sets device, TUTTI_TEST_DEVICE or the
-# pretend one, and devices, of which there are TUTTI_TEST_DEVICES: NCCL needs one for each rank.
+# For the tests of bench/ on device memory, which source it. Sets $device: TUTTI_TEST_DEVICE, by
+# default the pretend device; and $devices, the number of devices: NCCL needs one for each rank.
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
 unset TUTTI_DEVICE TUTTI_DEVICE_ID

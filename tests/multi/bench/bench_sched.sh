@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/tutti_sched: it proves what it prints; broken schedules are refused with the reason.
+# bench/tutti_sched: it proves what it prints; broken schedules are refused with the reason. The
+# programs without ranks refuse wrong options alike.
 set -u
 
 tool=bench/tutti_sched
@@ -29,7 +30,9 @@ expect 0 '^allreduce:hierarchical .*/recursive_doubling' --list
 expect 0 '^allreduce:hierarchical .*/recursive_doubling' list
 expect 2 '^usage: '
 expect 2 'but not: dance$' dance -n 2
-expect 2 '^usage: ' --dance
+expect 2 '^tutti_sched: --dance: unknown option; see --help$' --dance
+expect 2 '^tutti_sched: -q: unknown option; see --help$' -q
+expect 2 '^tutti_sched: -n: wants a value; see --help$' print allreduce:ring -n
 expect 2 '^usage: ' list everything
 expect 2 '^usage: ' print -n 2
 expect 2 '^tutti_sched: -n must say how many ranks' print allreduce:ring
@@ -55,6 +58,15 @@ expect 0 '^ring: rank 1 of 3, blocks 3' print allreduce:ring -n 3
 expect 0 'stream 1' print allreduce:hierarchical/ring -n 4 --hosts 2,2
 expect 0 '^node: rank 2 of 3' print allgather:node -n 3 --rank 2
 [ "$(grep -c rank "$log")" -eq 1 ] || { echo "--rank prints others"; errors=$((errors + 1)); }
+
+for tool in bench/tutti_exec bench/tutti_kernels bench/tutti_pack bench/tutti_report; do
+    name=${tool#bench/}
+    expect 2 "^$name: --dance: unknown option; see --help\$" --dance
+    expect 2 "^$name: -q: unknown option; see --help\$" -q
+done
+expect 2 '^tutti_report: --trace: wants a value; see --help$' --trace
+expect 2 '^tutti_report: --json=3: takes no value; see --help$' --json=3
+tool=bench/tutti_sched
 
 # print and check agree
 for call in "allreduce:ring -n 5" "allreduce:ring -n 5 --in-place" \

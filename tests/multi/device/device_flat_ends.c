@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * TUTTI_ALGORITHM=allreduce:nccl-flat in cases that must fail: calls that differ between hosts,
- * ranks that die before, in and after the gate, and jobs that cannot open it.
+ * ranks that die before, in and after the launch sequencer (call/sequencer.h), and jobs that cannot
+ * open it.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"

@@ -34,7 +34,9 @@ static void log_nothing(tutti__log_level_t level, const char *text)
     (void)level, (void)text;
 }
 
-static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, take_words, log_on, log_nothing };
+static const tutti__core_t core = {
+    .abi = TUTTI__MODULE_ABI, .fail = take_words, .log_on = log_on, .log = log_nothing
+};
 
 typedef void read_fn_t(void *dst, const void *device_src, size_t bytes);
 typedef void write_fn_t(void *device_dst, const void *src, size_t bytes);

@@ -5,10 +5,10 @@
  *      mpi_direct works direct|staged     sums are correct; messages came from device memory, or
  *                                         none did
  *                 ... N                   how often all lanes are busy at once; default: twice
- *      mpi_direct dies                    rank 1 dies during a call: the others are told, and
+ *      mpi_direct dies                    rank 1 dies during a call: the others get an error, and
  *                                         memory that MPI may still write is not freed
- *      mpi_direct left                    the same, if the thread that is told may not call MPI,
- *                                         and leaves the messages to the end
+ *      mpi_direct left                    the same, if the thread that gets the error may not call
+ *                                         MPI: the messages are left to the end
  */
 #include <tutti/tutti.h>
 

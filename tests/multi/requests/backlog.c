@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * More control messages than a link's ring can hold, while a reader or writer has nothing pending
- * and therefore sleeps: no rank may be forgotten, whatever comes in between.
+ * and therefore sleeps: all messages must arrive, and every rank must wake up for them.
  */
 #include "base/time.h"
 #include "ranks.h"

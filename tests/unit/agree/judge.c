@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Judging what the ranks were told, when nothing moves any more; and running seeds. See world.h. */
+/* Checks the outcomes of all ranks when no message is in flight; and runs seeds. See world.h. */
 #include "world.h"
 
 #include "agree/tensors.h"

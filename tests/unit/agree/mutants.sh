@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Plants the bugs of mutants.txt in lib/agree, one at a time, and makes sure that test_orders or
-# test_plans finds each of them. A line of mutants.txt: file @ text that is in it once @ what
-# replaces the text.
+# Plants the bugs of mutants.txt in lib/agree, one at a time, and checks that test_orders or
+# test_plans finds each of them. A line of mutants.txt: file @ text that is in it once @ replacement
+# of the text.
 set -eu
 . "$srcdir/tests/long.sh"
 
@@ -72,7 +72,6 @@ number=0
 missed=0
 while IFS= read -r line; do
     number=$((number + 1))
-    [ $((number % step)) -eq 0 ] || continue
     file=${line%% @ *}
     rest=${line#* @ }
     name=agree_${file%.c}
@@ -80,6 +79,7 @@ while IFS= read -r line; do
         echo "mutants.txt:$number: the text is not in $file once"
         exit 1
     fi
+    [ $((number % step)) -eq 0 ] || continue
     mv "$work/$name.o" "$work/$name.kept"
     compile "$name" "$work/$file"
     if ! finds_bug "$name"; then

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the coordinator learns from the order and the places of tensors; see learn.c. */
 #include "agree/plan.h"
+#include "base/hash.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,9 +27,12 @@ static void submit(char name, uint64_t place)
         .count = COUNT, .op = TUTTI_SUM, .kind = TUTTI_CALL_ALLREDUCE, .dtype = TUTTI_FLOAT32
     };
 
-    if (tutti__learn_ends_step(&learn, &name, 1))
+    tutti__known_t *known = tutti__learn_entry(&learn, &name, 1, tutti__hash_name(&name, 1), &m);
+
+    assert_non_null(known);
+    if (known->last_step == learn.step)
         tutti__learn_next_step(&learn);
-    tutti__learn_note(&learn, &name, 1, &m, place);
+    tutti__learn_note(&learn, known, &m, place);
 }
 
 static void submit_tensor(uint32_t t)

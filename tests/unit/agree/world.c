@@ -323,8 +323,8 @@ static void submit_one(rank_state_t *me, uint32_t tensor, const tutti__group_msg
     me->outcome[me->round][tensor] = PENDING;
     me->phase[tensor] = 0;
     if (me->rank == 0 && group->size == 0)
-        tutti__agree_learn(me->agree, &name, 1, &part->metadata, world_place(me->world, tensor),
-                           me->plan.entered == me->plan.done);
+        tutti__agree_learn(me->agree, &name, 1, tutti__hash_name(&name, 1), &part->metadata,
+                           world_place(me->world, tensor), me->plan.entered == me->plan.done);
     announce(me, tensor, group);
 }
 

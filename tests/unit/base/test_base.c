@@ -223,13 +223,13 @@ static void test_wrong_order_is_caught(void **state)
 
     (void)state;
     if (child == 0) {
-        tutti__mutex_t engine = TUTTI__MUTEX_INIT(TUTTI__LOCK_ENGINE);
+        tutti__mutex_t queue = TUTTI__MUTEX_INIT(TUTTI__LOCK_ENGINE_QUEUE);
         tutti__mutex_t arena = TUTTI__MUTEX_INIT(TUTTI__LOCK_ARENA);
 
         signal(SIGABRT, SIG_DFL);
         close(STDERR_FILENO);
         tutti__mutex_lock(&arena);
-        tutti__mutex_lock(&engine);
+        tutti__mutex_lock(&queue);
         _exit(0);
     }
     assert_int_equal(waitpid(child, &how, 0), child);
@@ -250,6 +250,26 @@ static void test_hash(void **state)
     assert_true(tutti__hash_more(parts, "bar", 3) == tutti__hash("foobar", 6));
 }
 
+/* Every byte of a name counts, and its length; nothing behind it does. */
+static void test_hash_name(void **state)
+{
+    char name[32], other[32];
+
+    (void)state;
+    for (size_t bytes = 0; bytes < sizeof(name); bytes++) {
+        memset(name, 'a', sizeof(name));
+        memcpy(other, name, sizeof(name));
+        other[bytes] = 'b';
+        assert_true(tutti__hash_name(name, bytes) == tutti__hash_name(other, bytes));
+        assert_true(tutti__hash_name(name, bytes) != tutti__hash_name(name, bytes + 1));
+        for (size_t i = 0; i < bytes; i++) {
+            memcpy(other, name, sizeof(name));
+            other[i] = 'b';
+            assert_true(tutti__hash_name(name, bytes) != tutti__hash_name(other, bytes));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_wrong_order_is_caught),
 #endif
         cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_hash_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

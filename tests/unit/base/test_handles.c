@@ -28,21 +28,32 @@ static void *make(tutti__handles_t *table, void *object)
 
 static int leads_to(const tutti__handles_t *table, const void *handle, const void *object)
 {
-    void *found = NULL;
+    const tutti__slot_t *slot = tutti__handle_find(table, handle);
 
-    return tutti__handle_find(table, handle, &found) && found == object;
+    return slot != NULL && tutti__handle_object(slot) == object;
 }
 
 static int is_none(const tutti__handles_t *table, const void *handle)
 {
-    void *found;
+    return tutti__handle_find(table, handle) == NULL;
+}
 
-    return !tutti__handle_find(table, handle, &found);
+/* No value is a handle of a table that has never given one. */
+static void test_empty(void **state)
+{
+    static tutti__handles_t table = TUTTI__HANDLES_INIT(TUTTI__HANDLE_COMM, "t", "e");
+
+    (void)state;
+    for (uintptr_t low = 0; low < (uintptr_t)4 << 16; low++) {
+        assert_true(is_none(&table, (void *)low));
+        assert_true(is_none(&table, (void *)((uintptr_t)TUTTI__HANDLE_COMM << 56 | low)));
+        assert_true(is_none(&table, (void *)~low));
+    }
 }
 
 static void test_many(void **state)
 {
-    static tutti__handles_t table = { .kind = TUTTI__HANDLE_REQUEST, .what = "t", .ended = "e" };
+    static tutti__handles_t table = TUTTI__HANDLES_INIT(TUTTI__HANDLE_REQUEST, "t", "e");
     static int objects[MANY];
     void **first = calloc(MANY, sizeof(*first)), **second = calloc(MANY, sizeof(*second));
 
@@ -51,7 +62,7 @@ static void test_many(void **state)
         first[i] = make(&table, &objects[i]);
     for (int i = 0; i < MANY; i++)
         assert_true(leads_to(&table, first[i], &objects[i]));
-    assert_true(is_none(&table, (char *)first[MANY - 1] + 1));
+    assert_true(is_none(&table, (char *)first[MANY - 1] + 16));
     for (int i = 0; i < MANY; i++)
         tutti__handle_end(&table, first[i]);
     for (int i = 0; i < MANY; i++)
@@ -69,7 +80,7 @@ static void test_many(void **state)
 /* A slot's handle is reused after all of its generations, and not before. */
 static void test_generations(void **state)
 {
-    static tutti__handles_t table = { .kind = TUTTI__HANDLE_COMM, .what = "t", .ended = "e" };
+    static tutti__handles_t table = TUTTI__HANDLES_INIT(TUTTI__HANDLE_COMM, "t", "e");
     int object, same = 0;
     void *old = make(&table, &object), *now = old;
 
@@ -88,10 +99,9 @@ static void test_generations(void **state)
 
 static void test_words(void **state)
 {
-    static tutti__handles_t table = { .kind = TUTTI__HANDLE_COMM,
-                                      .what = "communicator",
-                                      .ended = "was freed" };
-    static tutti__handles_t other = { .kind = TUTTI__HANDLE_REQUEST, .what = "t", .ended = "e" };
+    static tutti__handles_t table =
+        TUTTI__HANDLES_INIT(TUTTI__HANDLE_COMM, "communicator", "was freed");
+    static tutti__handles_t other = TUTTI__HANDLES_INIT(TUTTI__HANDLE_REQUEST, "t", "e");
     int object;
     void *first = make(&table, &object), *second, *request = make(&other, &object);
 
@@ -109,13 +119,14 @@ static void test_words(void **state)
     WRONG(request, "comm is a request, not a communicator");
     /* The next generation of the slot, and the next slot. */
     WRONG((char *)second + ((uintptr_t)1 << 32),
-          "comm, 0xc100000200000001, is no communicator of Tutti");
-    WRONG((char *)second + 1, "comm, 0xc100000100000002, is no communicator of Tutti");
+          "comm, 0xc100000200000010, is no communicator of Tutti");
+    WRONG((char *)second + 16, "comm, 0xc100000100000020, is no communicator of Tutti");
+    WRONG((char *)second + 1, "comm, 0xc100000100000011, is no communicator of Tutti");
     WRONG((void *)0x1234, "comm, 0x1234, is no communicator of Tutti");
     /* The content of free and unused slots is no handle either. */
-    WRONG((void *)~(uintptr_t)second, "comm, 0x3efffffefffffffe, is no communicator of Tutti");
+    WRONG((void *)~(uintptr_t)second, "comm, 0x3efffffeffffffef, is no communicator of Tutti");
     tutti__handle_end(&table, second);
-    assert_true(is_none(&table, (void *)(uintptr_t)table.first[0].handle));
+    assert_true(is_none(&table, (void *)(uintptr_t)table.first[1].handle));
     assert_true(is_none(&table, NULL));
     tutti__handle_end(&table, NULL);
     tutti__handle_end(&other, request);
@@ -123,7 +134,7 @@ static void test_words(void **state)
 
 /* ---- threads ---- */
 
-static tutti__handles_t shared = { .kind = TUTTI__HANDLE_REQUEST, .what = "t", .ended = "e" };
+static tutti__handles_t shared = TUTTI__HANDLES_INIT(TUTTI__HANDLE_REQUEST, "t", "e");
 static _Atomic(void *) stale; /* an ended handle of any thread */
 
 static void *churn(void *arg)
@@ -169,9 +180,8 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_generations),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_empty),       cmocka_unit_test(test_many),
+        cmocka_unit_test(test_generations), cmocka_unit_test(test_words),
         cmocka_unit_test(test_threads),
     };
 

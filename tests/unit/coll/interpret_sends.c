@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The interpreter's messages without credits: a message is read from the sender's blocks when the
- * receiver has reached its operation, and until then what would overwrite it waits.
+ * receiver has reached its operation. An operation that would overwrite these blocks waits until
+ * then.
  */
 #include "unit/coll/interpret_world.h"
 

@@ -16,12 +16,14 @@
  *      roots     all up to ALL_ROOTS ranks, above that the first two, the middle and the last
  *
  * For an algorithm between all ranks the placement matters little. Above ALL_PLACES ranks it is
- * tried on hosts of one rank if the number of ranks is even, otherwise on a random placement;
- * hierarchical ones on two hosts or on a random placement, those for one host on one host.
+ * tried on hosts of one rank if the number of ranks is even, otherwise on a random placement.
+ * Hierarchical algorithms are tried on two hosts or on a random placement, algorithms for one host
+ * on one host.
  *
- * Above 64 ranks (16 with sanitizers, and in the quick form, which takes each 17th number of ranks
- * there) each number of ranks has one root, one radix besides the algorithm's own, one credit, and
- * alternately one trip in place with two trips out of place, or the reverse. More credits only
+ * Above 64 ranks (above 16 with sanitizers and in the quick form, which takes each 17th number of
+ * ranks there) each number of ranks has one root, at most two radixes besides the algorithm's own,
+ * and credits 1 and none (in the quick form, above 64 ranks, only 1). Alternately it has one trip
+ * in place with two trips out of place, or the reverse. More credits only
  * remove waits, and a third trip meets the same conditions as the second. If schedules move more
  * than MANY_BLOCKS (cubes of the ranks, as in the alltoall's ring), only one trip is tried.
  */

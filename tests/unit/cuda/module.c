@@ -44,7 +44,9 @@ static void log_line(tutti__log_level_t level, const char *text)
     snprintf(last_note, sizeof(last_note), "%s", text);
 }
 
-static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line };
+static const tutti__core_t core = {
+    .abi = TUTTI__MODULE_ABI, .fail = keep_error, .log_on = log_on, .log = log_line
+};
 
 /* ---- calls: each function of the table ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor's SENDs that are not complete when it goes on. test_exec has all algorithms with
- * them; here a stream starts consecutive SENDs together where they need its polls.
+ * SENDs that are not complete when the executor continues. test_exec runs all algorithms with them;
+ * here a stream starts consecutive SENDs together if they need its polls.
  */
 #include "sched/build.h"
 #include "unit/exec/lag.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The endpoint's parser: requests byte by byte, and what is none. */
+/* The endpoint's parser: requests byte by byte, and input that is no request. */
 #include "stats/stats_inside.h"
 
 #include <setjmp.h>

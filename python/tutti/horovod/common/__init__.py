@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the Horovod front ends of all frameworks share: the job, process sets, errors, elastic."""
+"""Shared by the Horovod front ends of all frameworks: the job, process sets, errors, elastic."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Horovod's calls on numpy arrays, for front ends whose frameworks hand tensors out as such.
+"""Horovod's calls on numpy arrays, for front ends whose frameworks convert tensors to such arrays.
 
 All calls block. A call on several arrays starts all of them before it waits for the first, so that
-the library fuses them. Names are as in the torch front end; a name None is the next number.
+the library fuses them. Calls without a name (None) are matched by their order, separately for each
+kind and process set.
 """
 
 from contextlib import contextmanager
@@ -31,7 +32,8 @@ job.after_end.append(free_dropped)
 
 @contextmanager
 def _horovod_errors() -> Iterator[None]:
-    """The package's errors as Horovod's: ValueError for what this rank alone finds wrong."""
+    """Turn the package's errors into Horovod's: ValueError if this rank alone finds the call
+    invalid, HorovodInternalError if the call fails between the ranks."""
     try:
         yield
     except (_lib.InvalidArgumentError, _lib.UnsupportedError) as error:
@@ -220,9 +222,9 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def join() -> int:
-    """Say that this rank has no more data. Until all ranks have joined, it contributes zeros to
-    the allreduces of the others (Sum and Average, which still divides by all ranks). Blocks, and
-    returns the rank that joined last."""
+    """Declare that this rank has no more data. Until all ranks have joined, it contributes zeros to
+    the allreduces of the others. They must be Sum or Average; Average divides by the number of all
+    ranks. Blocks, and returns the rank that joined last."""
     with _horovod_errors():
         last = _submit.join(_communicator(global_process_set))
     # A rank that joined early has made fewer calls without a name.

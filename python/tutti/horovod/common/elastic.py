@@ -32,23 +32,23 @@ class State:
         self._commits = 0
 
     def register_reset_callbacks(self, callbacks: List[Callable[[], None]]) -> None:
-        """Functions to call after each reset, as to change the learning rate."""
+        """Functions to call after each reset, for example to change the learning rate."""
         self._callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """The ranks have connected again."""
+        """Called after the ranks have connected again."""
         self._updates = queue.Queue()
         self.reset()
         for callback in self._callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp: Any, update_res: Any = 0) -> None:
-        """Somebody tells this rank that the hosts have changed. The next check_host_updates() of
-        all ranks raises HostsUpdatedInterrupt, if this is rank 0."""
+        """Report to this rank that the hosts have changed. On rank 0: the next check_host_updates()
+        raises HostsUpdatedInterrupt on all ranks. On other ranks it has no effect."""
         self._updates.put((timestamp, update_res))
 
     def commit(self) -> None:
-        """Save the state; then see check_host_updates."""
+        """Save the state, and call check_host_updates()."""
         self._commits += 1
         self.save()
         self.check_host_updates()
@@ -75,7 +75,8 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """For derived classes: the ranks have connected again, and the state was not sent yet."""
+        """For derived classes: called after the ranks have connected again, before the state is
+        sent."""
 
 
 class ObjectState(State):
@@ -96,7 +97,7 @@ class ObjectState(State):
         self._set_attributes()
 
     def root(self) -> int:
-        """The rank whose state counts."""
+        """The rank whose state all ranks get."""
         return 0
 
     def sync(self) -> None:

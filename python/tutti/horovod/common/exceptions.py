@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The exceptions of Horovod's interface, and the way from a status of the library to them.
+"""The exceptions of Horovod's interface, and the choice of one by the library's status.
 
-A call that this rank alone finds invalid raises ValueError, and no rank has been told of it. A
-call that fails between the ranks raises HorovodInternalError.
+If this rank alone finds a call invalid, the call raises ValueError, and the other ranks have not
+been told of it. A call that fails between the ranks raises HorovodInternalError.
 """
 
 from typing import Optional, Tuple
@@ -43,7 +43,7 @@ HOPELESS: Tuple[int, ...] = (_lib.INVALID_ARGUMENT, _lib.MISMATCH, _lib.UNSUPPOR
 
 
 def last_error(status: int) -> str:
-    """The words for a failed call of this thread."""
+    """The error text of this thread's failed call."""
     text = _lib.lib.tutti_last_error() or _lib.lib.tutti_strerror(status)
     return text.decode("utf-8", "replace")
 

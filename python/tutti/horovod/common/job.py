@@ -79,8 +79,9 @@ class Job:
         process_sets.start(self)
 
     def _choose(self, ranks: Optional[List[int]]) -> None:
-        """Make the communicator of the listed ranks; or one of our own, if another front end has
-        made the world, so that names of the two cannot meet."""
+        """Make the communicator of the listed ranks. Without a list, if another front end has made
+        the world, make one of all ranks, so that equal names of both front ends are not
+        matched."""
         world = self.world
         if ranks is None and self._owns_world:
             return
@@ -100,7 +101,7 @@ class Job:
             raise InitializationError("the ranks in comm=%s did not all pass the same list" % ranks)
 
     def _look_around(self) -> None:
-        """Ask for the ranks; learn from the others how many ranks each host has."""
+        """Read this rank's numbers, and gather those of all ranks."""
         comm = self.comm
         self.rank, self.size = lib.tutti_rank(comm), lib.tutti_size(comm)
         self.local_rank, self.local_size = lib.tutti_local_rank(comm), lib.tutti_local_size(comm)
@@ -118,7 +119,7 @@ class Job:
     # ---- end ----
 
     def shutdown(self) -> None:
-        """End the library. Does not wait for other ranks; does nothing if it has not begun."""
+        """End the library. Does not wait for other ranks; does nothing before init()."""
         if not self.initialized:
             return
         self.initialized = False

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Process sets: ranks that make calls among themselves. Each is a communicator of the library.
 
-Adding and removing a set is a call of all ranks of the job, in the same order on all of them. A
-set costs nothing in calls of other sets. Unlike in Horovod, HOROVOD_DYNAMIC_PROCESS_SETS is not
-needed to add one.
+All ranks of the job call the functions that add and remove a set, in the same order. A set does
+not slow down the calls of other sets. Unlike in Horovod, HOROVOD_DYNAMIC_PROCESS_SETS is not needed
+to add one.
 """
 
 from ctypes import byref, c_int, c_void_p
@@ -95,14 +95,15 @@ class ProcessSet:
         return ValueError("rank %d is not part of %s" % (_job.rank, self))
 
     def next_name(self, kind: str) -> str:
-        """A name for a call without one. Such calls of a kind meet in their order on each rank."""
+        """A name for a call without one. Such calls of one kind are matched by their order."""
         counter = self._names.get(kind)
         if counter is None:
             counter = self._names.setdefault(kind, count())
         return "%s.noname.%d" % (kind, next(counter))
 
     def forget_names(self) -> None:
-        """After a call of all ranks with nothing pending: number such calls from 0 again."""
+        """Number the calls without a name from 0 again. Used after a call of all ranks, when no
+        other call is pending."""
         self._names.clear()
 
     def _open(self, number: int, comm: Optional[int]) -> None:
@@ -133,7 +134,7 @@ global_process_set.process_set_id = 0
 
 
 def start(job: Any) -> None:
-    """init() has connected the ranks."""
+    """Called by init() after the ranks have connected."""
     global _job, _ids
     _job, _ids = job, count(1)
     global_process_set.ranks = list(range(job.size))
@@ -141,8 +142,8 @@ def start(job: Any) -> None:
 
 
 def end() -> None:
-    """shutdown(): all sets become invalid. tutti_finalize frees their communicators; if the world
-    is not ours, this does."""
+    """Called by shutdown(): all sets become invalid, and their communicators are freed. That of
+    the global set is the job's."""
     global _job
     for process_set in list(_sets.values()):
         if process_set.comm is not None:
@@ -171,7 +172,7 @@ def _make(process_set: ProcessSet) -> None:
 
 
 def _twin(process_set: ProcessSet) -> Optional[ProcessSet]:
-    """The set with the same ranks that exists already."""
+    """An existing set with the same ranks, or None."""
     if process_set.ranks == global_process_set.ranks:
         return global_process_set
     for other in _sets.values():

@@ -3,7 +3,7 @@
 
 They are translated once, by init(), before the library reads its settings. A TUTTI_* variable that
 is set precedes. Variables without a counterpart are ignored; a few of them give a warning, because
-their user waits for an effect.
+their users expect an effect.
 """
 
 import os

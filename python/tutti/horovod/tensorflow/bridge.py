@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From tensors to numpy arrays and back, now or when a graph runs.
+"""From tensors to numpy arrays and back, at once or when a graph runs.
 
-A call between the ranks is a function on arrays. Eagerly it runs at once. In a tf.function it is
-one stateful operation (tf.numpy_function), and TensorFlow runs such operations of a function in the
-program's order, so that calls without a name meet. Operations without a name are numbered when they
-run, not when they are traced: ranks may trace functions again at different times.
+A call between the ranks is a function on arrays. In eager mode the function runs at once. In a
+tf.function it is one stateful operation (tf.numpy_function). TensorFlow runs the stateful
+operations of a tf.function in the program's order, so calls without a name can be matched by their
+order. Such calls are numbered when they run, not when they are traced, because ranks may trace a
+function again at different times.
 
-In a graph an exception becomes a tf.errors.OpError; its text has the exception's.
+An exception in a graph becomes a tf.errors.OpError, whose text contains the exception's text.
 """
 
 from typing import Any, Callable, List, Optional, Sequence
@@ -14,7 +15,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import numpy as np
 import tensorflow as tf
 
-# Functions of this package are no programs to be translated into graphs.
+# AutoGraph must not translate the functions of this package.
 plain = tf.autograph.experimental.do_not_convert
 
 Shape = Optional[Sequence[Optional[int]]]

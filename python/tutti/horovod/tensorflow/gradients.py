@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Gradients reduced over the ranks: DistributedGradientTape, and what the optimizer uses.
 
-All gradients of a step are one call between TensorFlow and the library: each is started under a
-name of its own, then all are waited for. So the library fuses them, and has a plan for them from
-the fourth step on.
+All gradients of a step are reduced in one operation of TensorFlow. It starts an allreduce of each
+gradient under its own name, then waits for all of them. So the library fuses them, and has a plan
+for them after three steps.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence
@@ -36,7 +36,7 @@ class Reduction(NamedTuple):
 
 def _reduce_arrays(how: Reduction, names: Sequence[str], sparse_names: Sequence[str],
                    *given: Any) -> List[Any]:
-    """Dense gradients, then values, then indices of sparse ones; on arrays."""
+    """Reduce arrays: dense gradients, then the values, then the indices of the sparse ones."""
     dense, sparse = given[:len(names)], given[len(names):]
     finish = arrays.start_allreduces(dense, names, how.op, 1.0 / how.predivide, how.predivide,
                                      how.process_set)
@@ -79,7 +79,7 @@ def reduce_gradients(gradients: Sequence[Any], how: Reduction) -> List[Any]:
         raise ValueError("sparse gradients need op=Average or op=Sum, or sparse_as_dense=True")
     if not places:
         return gradients
-    # Two models of a program, as of a GAN, usually differ in the number of gradients.
+    # The number keeps the names of a program's two models apart, for example in a GAN.
     names = ["%s.%d of %d" % (how.name, i, len(gradients)) for i in range(len(gradients))]
     reduced = _reduce(how, [gradients[i] for i in dense], [names[i] for i in dense],
                       [gradients[i] for i in sparse], ["%d" % i for i in sparse])
@@ -107,16 +107,16 @@ def DistributedGradientTape(gradtape: Any, device_dense: str = "", device_sparse
                             num_groups: int = 0, groups: Any = None,
                             process_set: ProcessSet = global_process_set,
                             scale_local_gradients: bool = True) -> Any:
-    """A tape whose gradient() returns gradients that are reduced over the ranks. It is the given
-    tape, changed.
+    """A tape whose gradient() returns gradients that are reduced over the ranks. The given tape
+    itself is changed and returned.
 
-    compression                of gradients on their way: Compression.none, .fp16 or .bf16
+    compression                of the gradients that are sent: Compression.none, .fp16 or .bf16
     sparse_as_dense            reduce sparse gradients (IndexedSlices) as dense ones
     op                         Average (default), Sum, Min, Max, Product
     gradient_predivide_factor  f, with op=Average: gradients are multiplied by 1/f before the sum
                                and by f/size after it
-    process_set                the ranks that reduce; on others gradients stay as they are
-    num_groups, groups         not used: all gradients are submitted together anyway
+    process_set                the ranks that reduce; other ranks get their own gradients
+    num_groups, groups         not used: all gradients are always submitted together
     others                     not used
     """
     if isinstance(gradtape, _Distributed):

@@ -2,12 +2,12 @@
 """The calls of Horovod's TensorFlow interface. The file has Horovod's name for it, as programs
 import from it; MPI is one of several ways to run.
 
-Calls of one kind with the same name on all ranks meet. Calls without a name meet in the order in
-which each rank makes them. Each call blocks; to reduce several tensors at the cost of one, use
-grouped_allreduce, DistributedGradientTape or DistributedOptimizer. All calls work eagerly and in a
-tf.function, on the CPU; all but barrier and join are differentiable.
+Calls of one kind with the same name are matched; calls without a name are matched by their order.
+Each call blocks. To reduce several tensors in one call, use grouped_allreduce,
+DistributedGradientTape or DistributedOptimizer. All calls except barrier and join work in eager
+mode and in a tf.function, and are differentiable.
 
-The parameters device_dense, device_sparse and ignore_name_scope are taken and not used.
+The parameters device_dense, device_sparse and ignore_name_scope are accepted and not used.
 """
 
 from typing import Any, Callable, List, Optional, Sequence
@@ -74,9 +74,10 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
               ignore_name_scope: bool = False) -> Any:
     """Reduce a tensor over the ranks; the result is a new tensor.
 
-    tensor            a tensor, a variable, or IndexedSlices, of which all ranks' rows are returned
+    tensor            a tensor, a variable, or IndexedSlices. Of IndexedSlices the result has the
+                      rows of all ranks
     average           deprecated: see op
-    compression       of the data on their way: Compression.none, .fp16 or .bf16
+    compression       of the data that is sent: Compression.none, .fp16 or .bf16
     op                Average (default), Sum, Min, Max, Product
     prescale_factor   of the data before the reduction; integers are scaled in 64 bits
     postscale_factor  of the result
@@ -282,7 +283,7 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
 # ---- join, barrier ----
 
 def join(device: int = -1) -> int:
-    """Say that this rank has no more data: see tutti.horovod.common.arrays.join. Not in a
+    """Declare that this rank has no more data: see tutti.horovod.common.arrays.join. Not in a
     tf.function.
 
     device  not used; memory for the zeros belongs to the library

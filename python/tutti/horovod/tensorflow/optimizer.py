@@ -42,7 +42,7 @@ class _Distributed:
         with tf.init_scope():
             if not self.built and trainable_variables is not None:  # type: ignore[attr-defined]
                 self.build(list(trainable_variables))  # type: ignore[attr-defined]
-            # Not tracked: they are no part of a checkpoint.
+            # Not tracked by Keras: they are not saved.
             object.__setattr__(self, "_tutti_counter", tf.Variable(0, dtype=tf.int64))
             object.__setattr__(self, "_tutti_sums", [
                 None if g is None else tf.Variable(tf.zeros(g.shape, g.dtype)) for g in grads])
@@ -77,19 +77,18 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dens
                          groups: Any = None,
                          process_set: ProcessSet = global_process_set,
                          scale_local_gradients: bool = True) -> Any:
-    """An optimizer that reduces gradients over the ranks before its step. It is the given one,
-    changed: it has another class, derived from its own, and keeps its state.
+    """An optimizer that reduces gradients over the ranks before its step. The given optimizer itself
+    is changed and returned: its class becomes one derived from its class; it keeps its state.
 
     optimizer                     of Keras 3, with the backend TensorFlow
-    name                          tells optimizers of a program apart in names of calls; equal on
-                                  all ranks
-    backward_passes_per_step      gradients accumulate over so many calls before they travel
-    average_aggregated_gradients  with their average instead of their sum
+    name                          the beginning of the names of the calls; equal on all ranks
+    backward_passes_per_step      gradients accumulate over so many calls before they are reduced
+    average_aggregated_gradients  reduce the average of these calls' gradients instead of their sum
     others                        as in DistributedGradientTape
 
-    On a machine with a GPU Keras compiles the step for XLA, which has no calls of Python: pass
-    jit_compile=False to compile(). For mixed precision give it a LossScaleOptimizer, so that all
-    ranks see the same overflows.
+    On a machine with a GPU Keras compiles the step with XLA, which cannot call Python: pass
+    jit_compile=False to compile(). For mixed precision pass a LossScaleOptimizer to this function,
+    so that all ranks detect the same overflows.
     """
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise ValueError("an optimizer of Keras %s is needed, not %r"
@@ -105,7 +104,7 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dens
                     "gradient" if name is None else name)
     how.check()
     base = type(optimizer)
-    # The module is the optimizer's, so that saved models name a class that Keras can load.
+    # Saved models contain the name of the class: Keras must be able to load it.
     optimizer.__class__ = type(base.__name__, (_Distributed, base), {
         "__module__": base.__module__, "_tutti_reduction": how,
         "_tutti_passes": backward_passes_per_step,

@@ -3,7 +3,7 @@
 
     import tutti.horovod.torch as hvd       instead of    import horovod.torch as hvd
 
-Everything else of a script stays as it is. docs/horovod.md says what maps to what, and what
+Everything else of a script stays as it is. docs/horovod.md lists what maps to what, and what
 differs.
 """
 

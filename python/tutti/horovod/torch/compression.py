@@ -33,7 +33,7 @@ class NoneCompressor(Compressor):
 
 
 class _CastCompressor(Compressor):
-    """Floating point tensors travel as `dtype`; others as they are."""
+    """Floating point tensors are sent as `dtype`, others unchanged."""
 
     dtype: torch.dtype
 

@@ -83,7 +83,7 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
     """Copy the parameters of a rank to all others, in place.
 
     params  model.state_dict(), named_parameters(), parameters(), or a list of tensors. Entries of
-            a dictionary that are no tensors travel as objects
+            a dictionary that are no tensors are sent as objects
     """
     copies = _Copies(root_rank)
     objects: Dict[Optional[str], Any] = {}
@@ -121,7 +121,7 @@ def _contents(optimizer: torch.optim.Optimizer) -> Dict[Place, Any]:
 
 
 def _replace(optimizer: torch.optim.Optimizer, contents: Dict[Place, Any]) -> None:
-    """Give an optimizer these options and this state, of another rank's."""
+    """Give an optimizer the options and the state of another rank's optimizer."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     optimizer.state.clear()
     for (kind, number, key), value in contents.items():
@@ -147,9 +147,9 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
                               model: Optional[torch.nn.Module] = None) -> None:
     """Give the optimizers of all ranks the state and the options of one.
 
-    The other ranks' optimizers need no state before: it is made, or removed, as the root has it.
-    No step is made for that. If the root has no state, parameters without a gradient get one of
-    zeros, as with Horovod.
+    The other ranks' optimizers need no state before the call: state is made or removed as on the
+    root. No step is made for that. If the root has no state, parameters without a gradient get a
+    gradient of zeros, as with Horovod.
 
     model  not used; Horovod takes it
     """

@@ -46,11 +46,11 @@ class Pending:
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Wait without raising; poll() is then True. For join, which wants nothing pending."""
+        """Wait without raising; poll() is then True. For join, before which no call is pending."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """The library has ended: free the requests."""
+        """Free the requests, after the library has ended."""
         raise NotImplementedError
 
 

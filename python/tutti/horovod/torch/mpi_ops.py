@@ -2,12 +2,12 @@
 """The calls of Horovod's torch interface. The file has Horovod's name for it, as programs import
 from it; MPI is one of several ways to run.
 
-Names are as in Horovod: calls of one kind with the same name on all ranks meet, in any order and
-from any thread. Calls without a name meet in the order in which each rank makes them, counted for
-each kind and process set. The ranks compare types and shapes; of a single allreduce or broadcast
-that has a name they compare types and numbers of elements. The default of `op` is Average.
+Names are as in Horovod: calls of one kind with the same name are matched, in any order and from any
+thread. Calls without a name are matched by their order, separately for each kind and process set.
+The ranks compare types and shapes; of a single allreduce or broadcast that has a name they compare
+types and numbers of elements. The default of `op` is Average.
 
-Without gradients to record, no autograd function is made.
+If no gradient must be recorded, a call makes no autograd function.
 """
 
 from ctypes import byref, c_int
@@ -50,7 +50,7 @@ job.after_end += [handles.discard_all, submit.forget_repeated]
 
 
 def _records(*tensors: torch.Tensor) -> bool:
-    """Whether autograd has to know about a call."""
+    """Whether autograd must record a call."""
     return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
 
 
@@ -515,9 +515,9 @@ def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: Optional[str] =
 # ---- join, barrier ----
 
 def join(device: int = -1) -> int:
-    """Say that this rank has no more data. Until all ranks have joined, it contributes zeros to
-    the allreduces of the others (Sum and Average, which still divides by all ranks). Blocks, and
-    returns the rank that joined last.
+    """Declare that this rank has no more data. Until all ranks have joined, it contributes zeros to
+    the allreduces of the others. They must be Sum or Average; Average divides by the number of all
+    ranks. Blocks, and returns the rank that joined last.
 
     device  not used; memory for the zeros belongs to the library
 

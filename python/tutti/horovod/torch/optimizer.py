@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """DistributedOptimizer: an optimizer whose step waits for gradients reduced over the ranks.
 
-A hook on each parameter starts an allreduce as soon as the gradient is there, so gradients travel
-while backward() computes the others. step() waits for all of them.
+A hook on each parameter starts an allreduce as soon as the gradient is complete, so gradients are
+reduced while backward() computes the others. step() waits for all of them.
 
 The distributed optimizer is a view of the given one: it has its class (so isinstance works), its
 parameter groups and its state, and adds what is below. The given optimizer is not used any more.
@@ -31,7 +31,7 @@ Groups = Union[None, int, Sequence[Sequence[torch.Tensor]]]
 
 
 class _Gradient:
-    """One parameter, and how far its gradient has come.
+    """One parameter, and the state of its gradient.
 
     passes   backward passes until it is submitted
     handle   of the pending call, or a function that waits (sparse); None: not submitted
@@ -52,7 +52,7 @@ class _Gradient:
 
 
 class _Group:
-    """Gradients that are submitted together, once all of them are there."""
+    """Gradients that are submitted together, when all of them are complete."""
 
     __slots__ = ("name", "members", "ready", "handle")
 
@@ -183,8 +183,8 @@ class _Distributed:
     # ---- during backward() ----
 
     def _make_hook(self, gradient: _Gradient) -> Callable[..., None]:
-        """The parameter keeps the hook, so the hook must not keep the optimizer: another one may
-        take its place."""
+        """The parameter keeps the hook alive. So the hook must not keep the optimizer alive: the
+        program may replace it by another one."""
         this = weakref.ref(self)
 
         def hook(*_: Any) -> None:
@@ -314,8 +314,8 @@ class _Distributed:
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """step() does not synchronize inside this context: for use after synchronize(), as to
-        clip gradients."""
+        """step() does not synchronize inside this context. For use after synchronize(), for example
+        when the program has clipped the gradients."""
         self._should_synchronize = False
         try:
             yield
@@ -401,7 +401,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Any
     named_parameters           model.named_parameters(); names must be equal on all ranks. None:
                                the order of the parameters names them
     compression                of gradients on their way: Compression.none, .fp16 or .bf16
-    backward_passes_per_step   gradients accumulate over so many passes before they travel
+    backward_passes_per_step   gradients accumulate over so many passes before they are reduced
     op                         Average (default), Sum, Min, Max, Product
     gradient_predivide_factor  f, with op=Average: gradients are multiplied by 1/f before the sum
                                and by f/size after it

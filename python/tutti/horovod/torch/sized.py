@@ -5,13 +5,13 @@ Such a call has two parts. First the ranks exchange the shapes of their tensors.
 knows the shape of its result, makes the tensor, and starts the transfer. If shapes do not fit, all
 ranks find that out between the two parts, and all of them get an error that names two ranks.
 
-In Horovod a call ends on all ranks even if one of them never asks for its result: its thread does
-both parts. Here the program must start the second part, by synchronize() or poll(). For calls that
-the program does not ask about, the starter does: a thread that exists only while there are such
-calls. It looks at them every millisecond, then more and more rarely.
+In Horovod a background thread makes both parts, so a call ends on all ranks even if one of them
+never waits for it. Here synchronize() or poll() starts the second part. If the program calls
+neither of them, the starter starts it: a thread that exists only while there are such calls. It
+polls them after a millisecond, then less and less often.
 
     rank 0:  h = allgather_async(x); barrier(); synchronize(h)     the starter starts part 2
-    rank 1:  h = allgather_async(x); synchronize(h); barrier()     synchronize() does
+    rank 1:  h = allgather_async(x); synchronize(h); barrier()     synchronize() starts part 2
 """
 
 import threading
@@ -59,8 +59,8 @@ class Sized(Pending):
         self.lock = threading.Lock()
 
     def advance(self, timeout_ms: int) -> bool:
-        """Start the transfer once the shapes are here, unless another thread is about to. Returns
-        whether it has begun."""
+        """If the shapes are known, start the transfer, unless another thread is starting it.
+        Returns whether it has begun."""
         if self.second is not None:
             return True
         if not self.lock.acquire(timeout_ms < 0):
@@ -111,7 +111,7 @@ def refuse_twice(name: str, comm: int) -> None:
 
 
 def begin(name: str, comm: int, request: int, start: Callable[[], Pending]) -> Sized:
-    """A call whose shapes are on their way."""
+    """A call whose shapes are being exchanged."""
     call = Sized(name, request, start)
     _latest[comm, name] = call
     return call
@@ -120,7 +120,7 @@ def begin(name: str, comm: int, request: int, start: Callable[[], Pending]) -> S
 # ---- the starter ----
 
 class Starter:
-    """The thread that starts transfers of calls that the program does not ask about."""
+    """The thread that starts the transfers of calls that the program does not wait for."""
 
     FIRST_S, LONGEST_S = 0.001, 0.02
 
@@ -202,7 +202,7 @@ class Gathered:
                 for r in range(self.size)]
 
     def start(self) -> Pending:
-        """The shapes are here: make the results and start the transfers."""
+        """Called when the shapes are known: make the results and start the transfers."""
         tables = [self._words_of(index) for index in range(len(self.tensors))]
         names = (["%s.%d" % (self.name, index) for index in range(len(tables))] if self.grouped
                  else [self.name])
@@ -265,7 +265,7 @@ class Exchanged:
         self.call = begin(name, comm, ret.value, self.start)
 
     def start(self) -> Pending:
-        """Shapes and splits are here: make the result and start the transfer."""
+        """Called when shapes and splits are known: make the result and start the transfer."""
         step = 1 + SHAPE_WORDS
         table = [list(self.theirs[r * step:(r + 1) * step]) for r in range(self.size)]
         words = [entry[1:] for entry in table]

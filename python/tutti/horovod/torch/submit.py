@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """From tensors to requests of the library: the functions under all calls of mpi_ops.
 
-allreduce() is on the path of every gradient, so it is flat: one look-up for the type, one for the
-name, one call of the library, one entry in the table of handles. What is rare (scaling of
-integers, device memory, groups, misuse) leaves it at the first `if`.
+allreduce() is on the path of every gradient, so it is short: one look-up for the type, one for the
+name, one call of the library, one entry in the table of handles. Rare cases (scaling of integers,
+device memory, groups, misuse) leave it at the first `if`.
 """
 
 from ctypes import addressof, byref, c_float, c_void_p, create_string_buffer, sizeof
@@ -110,7 +110,7 @@ def _free_repeated(request: Optional[int]) -> None:
 
 
 def _note_call(name: str, call: Repeat, known: Optional[List[Any]]) -> None:
-    """The call of this name is a new one."""
+    """Record the call of this name, which differs from its last call."""
     if known is not None:
         _free_repeated(known[1])
     elif len(_repeated) >= _REPEATED_KEPT:
@@ -164,7 +164,7 @@ def allreduce(tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], o
             _note_call(name, call, known)
         else:
             repeated = known[1] or _make_persistent(name, known)
-            # Refused if its last run was not waited for: then as any other call.
+            # The start fails if its last run was not waited for: then make an ordinary call.
             if repeated is not None and _c_start(repeated) == 0:
                 handle = _next_handle()
                 _pending[handle] = (repeated, output, tensor)
@@ -269,8 +269,8 @@ class Calls:
             self.add("barrier", encode_name(text), 0)
 
     def submit(self, comm: int, finish: Callable[[], Any], tensor: torch.Tensor) -> Requests:
-        """Submit all of them, all or nothing. `tensor` says in which memory the buffers are; on a
-        device the calls follow the work in its current stream."""
+        """Submit all of them, all or nothing. tensor: one of the tensors; all are on one device. On
+        a GPU the calls follow the work in its current stream."""
         requests = (c_void_p * self.count)()
         stream = None
         if tensor.is_cuda:

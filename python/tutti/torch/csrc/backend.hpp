@@ -3,8 +3,9 @@
  * The c10d backend "tutti": each method turns its tensors into calls of the library.
  *
  * All calls of a group go through the asynchronous interface, because the ranks of one call may
- * differ in async_op. Their names are the group's sequence numbers: c10d demands one order of the
- * collectives on all ranks. Messages have names of their own (messages.hpp).
+ * differ in async_op. Collectives are matched by their order, or by names that contain the group's
+ * sequence number (group.hpp): c10d demands one order of the collectives on all ranks. Messages
+ * have names of their own (messages.hpp).
  *
  * Method names and signatures are those of torch 2.5. Newer versions forward their new names to
  * them. Methods that a version does not have are ordinary members there, so they are not marked
@@ -110,7 +111,7 @@ public:
         return sequence_;
     }
 
-    /* Without a bound device: with one, torch expects a method of NCCL's class. */
+    /* Only without a bound device: with a bound device, torch calls a method of NCCL's class. */
     bool supportsSplitting() const override
     {
         return TUTTI_TORCH_AT_LEAST(2, 10) && !bound_device_id_.has_value();
@@ -136,7 +137,7 @@ private:
     std::atomic<uint64_t> monitored_{ 0 };
     std::atomic<bool> has_new_timeout_{ false };
 
-    std::mutex coalescing_; /* protects: */
+    std::mutex coalescing_; /* protects the next two */
     std::optional<Calls> batch_;
     Tensors batch_outputs_;
 };
@@ -175,7 +176,7 @@ inline void TuttiBackend::check_root(int64_t root, const char *what) const
                       " is not in the group, which has ", size_, " ranks");
 }
 
-/* Calls of a program that waits at once: no Work, no callback. */
+/* Make the calls and wait for them: no TuttiWork, no callback. */
 inline WorkPtr TuttiBackend::run(c10d::OpType type, Calls &&calls, Tensors outputs, int timeout_ms)
 {
     CallName name = next_name(calls);
@@ -232,8 +233,8 @@ inline WorkPtr TuttiBackend::start(c10d::OpType type, const char *title, Calls &
     }
     auto work = c10::make_intrusive<TuttiWork>(group_, type, title, std::move(calls),
                                                std::move(outputs));
-    /* With a deadline of its own, because nobody may be waiting in the library: the program may
-       hold the future only. */
+    /* Each request has a deadline of its own: if the program holds only the future, no thread waits
+       in the library. */
     int timeout_ms = timeout_of(timeout);
     work->submit(next_name(work->calls()), timeout_ms ? timeout_ms : group_->timeout_ms.load());
     return work;

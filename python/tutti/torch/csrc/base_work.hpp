@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all Work of this backend share: outputs, a future, the end. And a Work that other code
- * completes.
+ * The common part of all Work of this backend: outputs, a future, the end. And PromiseWork, which
+ * other code completes.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 
-/* torch's wait without a timeout means the group's, which is the library's own deadline. */
+/* A wait without a timeout has the group's timeout, which is the library's own deadline (-1). */
 inline int limit_of(milliseconds timeout)
 {
     if (timeout.count() <= 0)
@@ -34,7 +34,7 @@ inline FuturePtr new_future(const std::optional<at::Device> &device)
     return c10::make_intrusive<c10::ivalue::Future>(type);
 }
 
-/* What the two kinds of Work share: outputs and a future. */
+/* The common part of the two kinds of Work: outputs and a future. */
 class BaseWork : public c10d::Work {
 public:
     BaseWork(int rank, c10d::OpType type, const char *title, Tensors outputs)
@@ -65,7 +65,8 @@ public:
     uint64_t sequence_ = 0;
 
 protected:
-    /* With mutex_ held: the end. Returns the future to complete after the lock is dropped. */
+    /* Mark the Work as completed. The caller holds mutex_. Returns the future, which the caller
+       completes after it has released mutex_. */
     FuturePtr set_done(std::exception_ptr error)
     {
         completed_ = true;
@@ -92,7 +93,7 @@ protected:
     FuturePtr future_; /* protected by mutex_ */
 };
 
-/* A Work that something else completes: see messages.hpp. */
+/* A Work that other code completes: see messages.hpp. */
 class PromiseWork : public BaseWork {
 public:
     PromiseWork(int rank, c10d::OpType type, const char *title, Tensors outputs, int timeout_ms)

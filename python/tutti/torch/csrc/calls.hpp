@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one call of c10d asks of the library: a list of tutti_call_t, with the buffers, copies and
+ * One call of c10d as calls of the library: a list of tutti_call_t, with the buffers, copies and
  * arrays that they need.
  *
  * A tensor that is not contiguous is copied to a plain one, and the result is copied back in
@@ -167,8 +167,9 @@ public:
         return flat;
     }
 
-    /* The library has ended the calls with success: copy results to where they belong. With a
-       stream, the memory of the tensors must not be used again before that stream is here. */
+    /* Called after the calls have succeeded: copy results to the caller's tensors. With a stream,
+       the allocator does not reuse the memory of the tensors before the stream has reached this
+       point. */
     void finish(const std::optional<c10::Stream> &stream)
     {
         for (auto &[to, from] : after_)
@@ -179,7 +180,7 @@ public:
         }
     }
 
-    /* The tensors are not used any more. */
+    /* Drop all references to tensors. */
     void clear()
     {
         keep_.clear();

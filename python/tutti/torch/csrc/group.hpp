@@ -31,7 +31,7 @@ struct Group {
 
     std::mutex mutex; /* protects all below */
     std::condition_variable ended;
-    size_t pending = 0; /* Work that others may need this rank for */
+    size_t pending = 0; /* Work for which peers may need this rank */
     std::vector<c10::intrusive_ptr<TuttiWork>> finished; /* see work.hpp */
 
     void drain();
@@ -55,9 +55,9 @@ template <typename Stream> void *native_handle(const Stream &, long)
 }
 
 /*
- * The callback of a future that this thread is in; see origin.py. Its calls are not part of the
- * group's order, because the ranks' threads run callbacks at different times. They are named after
- * the call whose future it is, which all ranks know by the same name.
+ * The future's callback that this thread runs; see origin.py. The calls of a callback are not part
+ * of the group's order, because the ranks' threads run callbacks at different times. They are named
+ * after the call of the future, which has the same name on all ranks.
  */
 struct Origin {
     std::string name; /* "": none */
@@ -77,7 +77,8 @@ inline c10::Stream current_stream(const at::Device &device)
     return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/* The name of a collective: "#17", or "#17/1" in a callback of its future. */
+/* The name of a collective: "#17"; or "tutti #17/1/2", the second collective in the first callback
+   of the future of call 17. */
 struct CallName {
     std::string text;
     uint64_t sequence;
@@ -92,7 +93,7 @@ struct CallName {
  *
  * callback     of each request, or NULL
  * ret_request  [calls.size()] in the order of the calls, NULL for those that were not submitted
- * ret_started  the number of requests. An error of the first call is thus one with 0 requests
+ * ret_started  the number of requests; 0 if already the first call was refused
  */
 inline tutti_status_t submit_calls(Group &group, Calls &calls, const CallName &call_name,
                                    int timeout_ms,

@@ -64,7 +64,7 @@ inline std::exception_ptr error_of(tutti_status_t status, const std::string &tex
     return std::make_exception_ptr(c10::DistBackendError(here, text));
 }
 
-/* The text of this thread's last error, behind the group that it belongs to. */
+/* The group's label, and the text of this thread's last error. */
 inline std::string text_of(tutti_status_t status, const std::string &label)
 {
     const char *text = lib.last_error();

@@ -18,7 +18,8 @@ namespace tutti_torch {
 
 /* ---- connecting ---- */
 
-/* torch's store as the library's. An exception becomes a number; its text is kept. */
+/* torch's store as a tutti_store_t. If the store throws, its functions return 1 and keep the
+   text. */
 struct StoreAdapter {
     StorePtr store;
     std::string prefix, error;
@@ -71,7 +72,8 @@ struct StoreAdapter {
 
 /*
  * A name that no earlier group has used in this store: torch repeats its prefixes after
- * destroy_process_group. Each rank counts its own attempts, so the n-th of all ranks meet.
+ * destroy_process_group. Each rank counts the groups that it makes in the store, so the n-th groups
+ * of all ranks meet.
  */
 inline std::string unique_prefix(c10d::Store &store, int rank, const std::string &name)
 {
@@ -135,8 +137,8 @@ inline void TuttiBackend::shutdown()
 }
 
 /*
- * torch 2.5 destroys a group by dropping it. But if Python is ending, the program has not destroyed
- * its groups, perhaps because of an error: then no goodbye.
+ * torch 2.5 destroys a group by dropping it. If Python is ending, the program has not destroyed its
+ * groups, perhaps because of an error: then this rank does not wait for the others.
  */
 inline TuttiBackend::~TuttiBackend()
 {
@@ -202,9 +204,11 @@ TuttiBackend::split(const StorePtr &store, const std::vector<int> &ranks,
 /* ---- monitored_barrier ---- */
 
 /*
- * By the store, so a rank that is missing does no harm to the group: each rank sets a key; rank 0
- * waits for all keys, and sets the last one to its verdict, "" or the words of the error. A rank
- * that comes after the verdict gets it, too, so the numbers of the barriers stay equal.
+ * monitored_barrier uses the store, so a missing rank does not damage the group. Each rank sets a
+ * key. Rank 0 waits for all keys, and sets the last key to "ok" or to the error text. A rank that
+ * comes later reads the same key, so the numbers of the barriers stay equal on all ranks.
+ *
+ * Returns the error text; "": no rank is missing.
  */
 inline std::string TuttiBackend::missing_ranks(const std::string &prefix, milliseconds timeout,
                                                bool wait_all_ranks)
@@ -256,7 +260,7 @@ inline void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions &opts, boo
         return;
     }
     store_->set(c10::str(prefix, rank_), "here");
-    try { /* rank 0 may give up only now; then its words say more */
+    try { /* rank 0 may time out at the same time: wait a second longer for its error text */
         store_->wait(end, timeout + std::chrono::seconds(1));
         verdict = store_->get_to_str(end[0]);
     } catch (const std::exception &) {

@@ -36,7 +36,8 @@ public:
         return name_locked(from, to, tag);
     }
 
-    /* A receive from `source`, if one is posted for any source already; NULL: there is none. */
+    /* Take over a receive from `source` that a receive from any source has posted. NULL: there is
+       none. */
     Promise take_posted(const at::Tensor &tensor, int source, int tag, int timeout_ms)
     {
         std::unique_lock<std::mutex> lock(mutex_);
@@ -82,7 +83,7 @@ public:
         return promise;
     }
 
-    /* Messages to oneself that nobody has matched end with the group. */
+    /* Messages to oneself without a match end with the group. */
     void close()
     {
         std::map<int, Self> self;
@@ -111,7 +112,7 @@ private:
         at::Tensor memory;
         bool arrived = false;
         std::exception_ptr error;
-        Taker taker; /* a receive from just this rank, which has taken it */
+        Taker taker; /* a receive from this rank only, which has taken it over */
     };
 
     struct Self {
@@ -191,7 +192,7 @@ private:
         match(tag, lock);
     }
 
-    /* Give what has arrived to those that wait. Unlocks. */
+    /* Pass arrived messages to the receives that wait for them. Releases the lock. */
     void match(int tag, std::unique_lock<std::mutex> &lock)
     {
         std::deque<int> &arrivals = arrivals_[tag];
@@ -220,8 +221,8 @@ private:
             deliver(taker, posted.memory, posted.error, source);
     }
 
-    /* Receives that still wait for any source need one from each rank. If the group has ended, the
-       posted ones bring the error. */
+    /* If receives still wait for any source, post a receive from each rank again. An error is
+       ignored: if the group has ended, the receives that are still posted end with its error. */
     void repost(const std::deque<Taker> &waiting, int tag)
     {
         if (waiting.empty())
@@ -248,7 +249,7 @@ private:
     std::mutex mutex_; /* protects all below */
     std::map<std::tuple<int, int, int>, uint64_t> counts_;
     std::map<std::pair<int, int>, Posted> posted_; /* by source and tag */
-    std::map<int, std::deque<int>> arrivals_;      /* by tag: sources that nobody has taken */
+    std::map<int, std::deque<int>> arrivals_;      /* by tag: sources of untaken messages */
     std::map<int, std::deque<Taker>> waiting_;     /* by tag: receives from any source */
     std::map<int, Self> self_;                     /* by tag */
 };

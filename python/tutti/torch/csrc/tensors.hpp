@@ -76,7 +76,7 @@ inline Reduction reduction_of(const c10d::ReduceOp &op)
     }
 }
 
-/* The library can reduce `t` by `reduction`, or the words why not. */
+/* Throw the reason if the library cannot reduce `t` by `reduction`. */
 inline void check_reducible(const at::Tensor &t, const Reduction &reduction)
 {
     TORCH_CHECK_NOT_IMPLEMENTED(elem_of(t).is_number, "tutti: cannot reduce tensors of type ",

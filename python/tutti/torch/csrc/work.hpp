@@ -5,14 +5,15 @@
  * A Work is completed by one of
  *   - a thread in wait() or isCompleted(), which takes the requests with tutti_wait and so does the
  *     library's work while it waits;
- *   - a thread of the pool, if somebody wants the future; the requests' callback puts it there.
- * The first one claims the Work. After its requests have ended it copies results back, sets the
- * state, and completes the future, whose callbacks may run on that thread.
+ *   - a thread of the pool, if the future was requested; the requests' callback submits the Work to
+ *     the pool.
+ * The first thread claims the Work. After the requests have ended, it copies results back, sets the
+ * state, and completes the future, whose callbacks may run on this thread.
  *
- * From the submission to the callback the Work holds a reference on itself, because the program may
+ * From the submission to the callback the Work holds a reference to itself, because the program may
  * drop it at once. The callback must not drop that reference: a tensor's destructor may wait for
- * Python's lock, and the callback is on the library's thread. So the callback gives the reference
- * to the pool or to the group's list `finished`, which is emptied by later calls.
+ * Python's lock, and the callback runs on the library's thread. So the callback passes the
+ * reference to the pool or to the group's list `finished`, which later calls empty.
  */
 #pragma once
 
@@ -37,7 +38,8 @@ public:
         return calls_;
     }
 
-    /* Submit the calls. An error of all of them is thrown; one of some of them ends the Work. */
+    /* Submit the calls. If no call could be submitted, throws the error. If only some could, the
+       Work ends with the error. */
     void submit(const CallName &name, int timeout_ms);
 
     /* The name of the call, and its group: the origin of calls in the future's callbacks. */
@@ -46,7 +48,7 @@ public:
         return group_->label + " " + name_;
     }
 
-    /* Called by a completing thread after the end. Before submit() only. */
+    /* Set a function that the completing thread calls after the end. Call it before submit(). */
     void then(std::function<void(std::exception_ptr)> function)
     {
         then_ = std::move(function);
@@ -178,11 +180,12 @@ private:
     std::optional<c10::Stream> stream_; /* device tensors: ordered behind the calls */
     tutti_status_t refused_ = TUTTI_OK; /* of a call that could not be submitted */
     std::string refusal_;
-    bool done_ = false;    /* the last callback has run. Protected by mutex_, as is: */
+    /* Protected by mutex_. */
+    bool done_ = false;    /* the last callback has run */
     bool claimed_ = false; /* a thread is taking the requests, or has taken them */
 };
 
-/* Wait for the right to complete the Work. False: the time is over. */
+/* Wait for the right to complete the Work. False: not within limit_ms. */
 inline bool TuttiWork::claim(int limit_ms)
 {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -237,7 +240,7 @@ inline bool TuttiWork::complete(int limit_ms)
         {
             std::lock_guard<std::mutex> lock(mutex_);
             claimed_ = false;
-            done = done_; /* then the callback has relied on this thread */
+            done = done_; /* then the callback has left the completion to this thread */
             cv_.notify_all();
         }
         return done && complete(-1);
@@ -322,8 +325,9 @@ inline Group::~Group()
 }
 
 /*
- * Wait for what this rank has submitted: a peer's call needs this rank until both have ended, and a
- * later barrier may have overtaken it. Not for ever, because a peer may never make its call.
+ * Wait for the calls that this rank has submitted: a peer's call needs this rank until both have
+ * ended, and a later barrier may have overtaken it. At most 5 s, because a peer may never make its
+ * call.
  */
 inline void Group::drain()
 {
@@ -332,10 +336,10 @@ inline void Group::drain()
 }
 
 /*
- * Wait for the other ranks to leave as well: once one rank has left, the library takes no further
- * requests, and the others may still have messages for each other. Not for long: a peer may be
- * waiting for a call that this rank will never make. After one wait in vain, the next groups of
- * this process do not wait.
+ * Wait for the other ranks to leave as well: after one rank has left, the library takes no further
+ * requests, and the others may still have messages for each other. At most 2 s, because a peer may
+ * wait for a call that this rank will never make. For 10 s after a wait in vain, the process's
+ * other groups do not wait.
  */
 inline void Group::say_goodbye()
 {
@@ -377,7 +381,7 @@ inline void Group::close()
     reap();
 }
 
-/* Complete and drop what nobody has waited for. */
+/* Complete and drop the Work in `finished`. */
 inline void Group::reap()
 {
     std::vector<c10::intrusive_ptr<TuttiWork>> list;
@@ -391,7 +395,7 @@ inline void Group::reap()
         work->complete(-1);
 }
 
-/* Remove a Work from the list: its reference. */
+/* Remove a Work from `finished`. Returns the list's reference to it. */
 inline c10::intrusive_ptr<TuttiWork> Group::take(const TuttiWork *work)
 {
     std::lock_guard<std::mutex> lock(mutex);

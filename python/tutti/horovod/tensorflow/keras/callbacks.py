@@ -14,8 +14,9 @@ from ..functions import broadcast_variables
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
-    """Gives model and optimizer of all ranks the values of a rank: before the first batch, or after
-    it if the model is built then. States of random generators stay each rank's own.
+    """Copies the weights of the model and the state of the optimizer from one rank to all: before
+    the first batch, or after it if the model is not built before. States of random generators are
+    not copied.
 
     root_rank  a rank of the job
     device     not used
@@ -46,8 +47,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
 
 class MetricAverageCallback(keras.callbacks.Callback):
-    """Averages the metrics of an epoch over the ranks, for the callbacks behind it in the list and
-    for the history.
+    """Averages the metrics of an epoch over the ranks, for the history and for the callbacks after
+    this one in the list.
 
     device       not used
     process_set  the ranks that take part
@@ -73,8 +74,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
 
     multiplier           a function of the epoch; or a number, whose power it is
     staircase            once for each epoch; otherwise for each batch, with fractions of epochs
-    steps_per_epoch      None: as fit() knows it
-    momentum_correction  not used: the momentum is part of a step that Keras has compiled
+    steps_per_epoch      None: the number that fit() has found
+    momentum_correction  not used: Keras compiles the momentum into the step
     """
 
     def __init__(self, initial_lr: float, multiplier: Union[float, Callable[[float], float]],

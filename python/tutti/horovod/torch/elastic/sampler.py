@@ -10,7 +10,7 @@ from ..mpi_ops import rank, size
 
 
 class ElasticSampler(torch.utils.data.Sampler):
-    """As DistributedSampler. In a TorchState, a restored epoch continues behind the samples that
+    """As DistributedSampler. In a TorchState, a restored epoch continues after the samples that
     were recorded before the last commit.
 
     dataset  of constant length
@@ -27,8 +27,8 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin another epoch with all samples. Call it at the end of an epoch: at the beginning
-        it would forget what a restored epoch has processed."""
+        """Begin another epoch with all samples. Call it at the end of an epoch. At the beginning it
+        would discard the record of the samples that a restored epoch has processed."""
         self.epoch, self.processed_num = epoch, 0
         self.reset()
 

@@ -33,7 +33,7 @@ class StateHandler:
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
-        """Another object takes the place."""
+        """Replace the object by another one."""
         self.value = value
         self.save()
 

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Each rank first listens at its socket, then connects to the sockets of all other ranks. So of two
+ * ranks the later one connects to the earlier one, whenever they come. Both learn the other's
+ * process id from the connection (SO_PEERCRED), and the listener the other's rank from the name of
+ * its end. A connection waits in the listener's queue, even if its maker dies. No data are sent.
+ */
+#include "boot/marks.h"
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "boot/boot_inside.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* pid[r] of a rank that has come, but whose process is not visible here. */
+#define HIDDEN (-1)
+
+struct tutti__marks {
+    uint64_t job;
+    uint32_t rank, size; /* the launcher's */
+    int door;            /* the socket */
+    int pid[];           /* [size]; 0: the rank has not come */
+};
+
+static uint64_t hash_of_job(void)
+{
+    char job[512];
+
+    tutti__conf_launcher_job(job, sizeof(job));
+    /* If the job has no name, its ranks are those with the same parent process. */
+    if (job[0] == '\0')
+        snprintf(job, sizeof(job), "%d", (int)getppid());
+    return tutti__hash(job, strlen(job));
+}
+
+/* The name of rank `rank`'s socket; `caller`: of the other end of a connection to it. */
+static socklen_t address_of(const tutti__marks_t *marks, uint32_t rank, const char *caller,
+                            struct sockaddr_un *ret_addr)
+{
+    size_t room = sizeof(ret_addr->sun_path) - 1;
+    int n;
+
+    memset(ret_addr, 0, sizeof(*ret_addr));
+    ret_addr->sun_family = AF_UNIX;
+    n = snprintf(ret_addr->sun_path + 1, room, "tutti-mpi-init-%u-%016llx-%u%s", (unsigned)getuid(),
+                 (unsigned long long)marks->job, rank, caller);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+/* Store the process at the other end of a connection. */
+static void note(tutti__marks_t *marks, uint32_t rank, int fd)
+{
+    struct ucred cred = { 0 };
+    socklen_t bytes = sizeof(cred);
+
+    /* Any user can make a socket of this name. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 && cred.uid == geteuid())
+        marks->pid[rank] = cred.pid > 0 ? cred.pid : HIDDEN;
+}
+
+/* Connect to the ranks that came before this one. If a queue is full (EAGAIN), the two ranks do not
+   detect each other. */
+static void greet(tutti__marks_t *marks)
+{
+    char caller[24];
+
+    snprintf(caller, sizeof(caller), "-%u", marks->rank);
+    for (uint32_t r = 0; r < marks->size; r++) {
+        struct sockaddr_un mine, theirs;
+        socklen_t mine_bytes = address_of(marks, r, caller, &mine);
+        socklen_t theirs_bytes = address_of(marks, r, "", &theirs);
+        int fd =
+            r == marks->rank ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        if (fd < 0)
+            continue;
+        if (bind(fd, (struct sockaddr *)&mine, mine_bytes) == 0 &&
+            connect(fd, (struct sockaddr *)&theirs, theirs_bytes) == 0)
+            note(marks, r, fd);
+        close(fd);
+    }
+}
+
+/* Find out about the ranks that have connected since. */
+static void admit(tutti__marks_t *marks)
+{
+    struct sockaddr_un addr;
+    socklen_t bytes = sizeof(addr);
+    int fd;
+
+    while ((fd = accept4(marks->door, (struct sockaddr *)&addr, &bytes,
+                         SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+        size_t length = bytes - offsetof(struct sockaddr_un, sun_path);
+        const char *dash;
+
+        addr.sun_path[TUTTI__MIN(length, sizeof(addr.sun_path) - 1)] = '\0';
+        dash = length > 1 ? strrchr(addr.sun_path + 1, '-') : NULL;
+        if (dash != NULL && strtoul(dash + 1, NULL, 10) < marks->size)
+            note(marks, (uint32_t)strtoul(dash + 1, NULL, 10), fd);
+        close(fd);
+        bytes = sizeof(addr);
+    }
+}
+
+static int open_door(const tutti__marks_t *marks)
+{
+    struct sockaddr_un addr;
+    socklen_t bytes = address_of(marks, marks->rank, "", &addr);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&addr, bytes) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    TUTTI__LOG(TUTTI__LOG_DEBUG, "no mark of this rank for MPI");
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+tutti__marks_t *tutti__marks_open(void)
+{
+    const char *launcher;
+    int size = tutti__conf_launcher_size(&launcher), rank = tutti__conf_launcher_rank();
+    tutti__marks_t *marks = NULL;
+
+    if (rank >= 0 && rank < size)
+        marks = calloc(1, sizeof(*marks) + (size_t)size * sizeof(marks->pid[0]));
+    if (marks == NULL)
+        return NULL;
+    marks->job = hash_of_job();
+    marks->rank = (uint32_t)rank;
+    marks->size = (uint32_t)size;
+    marks->pid[rank] = HIDDEN;
+    marks->door = open_door(marks);
+    if (marks->door < 0) {
+        free(marks);
+        return NULL;
+    }
+    greet(marks);
+    return marks;
+}
+
+int tutti__marks_fit(const tutti__marks_t *marks, uint32_t rank, uint32_t size)
+{
+    return marks != NULL && marks->rank == rank && marks->size == size;
+}
+
+uint32_t tutti__marks_find(tutti__marks_t *marks, unsigned char *ret_here)
+{
+    uint32_t count = 0;
+
+    admit(marks);
+    for (uint32_t r = 0; r < marks->size; r++)
+        count += ret_here[r] =
+            (unsigned char)(marks->pid[r] != 0 && !tutti__boot_has_ended(marks->pid[r]));
+    return count;
+}
+
+tutti_status_t tutti__marks_still(void *arg)
+{
+    tutti__marks_t *marks = arg;
+    unsigned char *dead;
+    tutti_status_t status = TUTTI_OK;
+
+    admit(marks);
+    dead = calloc(marks->size, 1);
+    for (uint32_t r = 0; dead != NULL && r < marks->size; r++)
+        dead[r] = (unsigned char)tutti__boot_has_ended(marks->pid[r]);
+    if (dead != NULL)
+        status = tutti__boot_report_dead(dead, marks->size);
+    free(dead);
+    return status;
+}
+
+void tutti__marks_close(tutti__marks_t *marks)
+{
+    if (marks == NULL)
+        return;
+    close(marks->door);
+    free(marks);
+}
