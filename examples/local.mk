@@ -84,4 +84,4 @@ CLEANFILES += %reldir%/train_image.c %reldir%/train_kernels.fatbin
 EXTRA_DIST += $(train_kernels_sources)
 
 EXTRA_DIST += %reldir%/quickstart.sh
-EXTRA_DIST += %reldir%/python/horovod_mnist.py
+EXTRA_DIST += %reldir%/python/horovod_keras.py %reldir%/python/horovod_mnist.py

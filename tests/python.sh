@@ -4,13 +4,16 @@
 # Tests the Python package: makes a virtual environment below build/, installs numpy and torch from
 # PyPI and the package from python/, and runs tests/python/test_*.py, torch_*.py and horovod_*.py.
 #
-# usage: tests/python.sh [--torch VERSION|none] [--python PROGRAM] [TEST...]
+# usage: tests/python.sh [--torch VERSION|none] [--tensorflow VERSION|none] [--python PROGRAM]
+#                        [TEST...]
 #
-#     --torch    the version of torch; by default 2.15.0. Without a GPU it is installed without its
-#                CUDA libraries, for which standins.sh makes stand-ins
-#     --python   an interpreter whose packages are used as they are: nothing is installed, and the
-#                package is taken from python/
-#     TEST       files, by default all
+#     --torch       the version of torch; by default 2.15.0. Without a GPU it is installed without
+#                   its CUDA libraries, for which standins.sh makes stand-ins
+#     --tensorflow  the version of tensorflow-cpu; by default 2.21.0. Tests with tensorflow or keras
+#                   in their names have it in a virtual environment of their own
+#     --python      an interpreter whose packages are used as they are: nothing is installed, and
+#                   the package is taken from python/
+#     TEST          files, by default all
 #
 # Prints PASS, FAIL or SKIP for each test, and the reason; logs are below build/python. Ends with 0,
 # with 1 after a failure, or with 77 if there is no numpy. What cannot be installed is left out, and
@@ -21,11 +24,15 @@ top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
 . lib/build/setup.sh
 
 torch=2.15.0
+tensorflow=2.21.0
 python=
+tensorflow_python=
 while [ $# -gt 0 ]; do
     case $1 in
     --torch) torch=${2:?} && shift 2 ;;
     --torch=*) torch=${1#*=} && shift ;;
+    --tensorflow) tensorflow=${2:?} && shift 2 ;;
+    --tensorflow=*) tensorflow=${1#*=} && shift ;;
     --python) python=$(command -v "${2:?}") && shift 2 || exit 2 ;;
     -*)
         sed -n '4,/^set/s/^#$\|^# //p' "$0"
@@ -75,16 +82,24 @@ install_torch() {
         setuptools expecttest
 }
 
+# make_environment NAME: a virtual environment, whose interpreter is then $python.
 make_environment() {
-    python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null ||
-        skip "no Python 3.9 or later"
-    environment=$work/venv-$torch
+    environment=$work/venv-$1
     if [ ! -x "$environment/bin/pip" ]; then
         rm -rf "$environment"
-        python3 -m venv "$environment" >"$work/venv.log" 2>&1 ||
-            skip "no virtual environment: $(tail -n 1 "$work/venv.log")"
+        python3 -m venv "$environment" >"$work/venv.log" 2>&1 || return
     fi
     python=$environment/bin/python
+}
+
+install_package() {
+    from_pypi "package tutti" --force-reinstall --no-deps ./python
+}
+
+make_torch_environment() {
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null ||
+        skip "no Python 3.9 or later"
+    make_environment "$torch" || skip "no virtual environment: $(tail -n 1 "$work/venv.log")"
     case $torch in
     2.[0-2].*) numpy='numpy<2' ;;
     *) numpy=numpy ;;
@@ -92,6 +107,19 @@ make_environment() {
     from_pypi numpy "$numpy" || skip "no numpy: $(tail -n 1 "$work/pip.log")"
     from_pypi ml_dtypes ml_dtypes || :
     [ "$torch" = none ] || install_torch || :
+}
+
+# Sets $tensorflow_python: an interpreter with TensorFlow; without it that of all tests, so that those
+# for TensorFlow skip themselves.
+find_tensorflow() {
+    [ -z "$tensorflow_python" ] || return
+    others=$python
+    if [ "$tensorflow" != none ] && make_environment "tensorflow-$tensorflow" &&
+        from_pypi "tensorflow $tensorflow" "tensorflow-cpu==$tensorflow" && install_package; then
+        tensorflow_python=$python
+    fi
+    python=$others
+    : "${tensorflow_python:=$python}"
 }
 
 # Sets LD_LIBRARY_PATH, so that torch finds its CUDA libraries or their stand-ins.
@@ -112,6 +140,10 @@ find_torch() {
 run_test() {
     case $1 in
     *.sh) set -- "$1" sh "$top/$1" "$python" ;;
+    *tensorflow* | *keras*)
+        find_tensorflow
+        set -- "$1" "$tensorflow_python" "$top/$1"
+        ;;
     *) set -- "$1" "$python" "$top/$1" ;;
     esac
     log=$work/${1%.*}.log
@@ -134,10 +166,11 @@ build_library || end FAIL 1 "the library cannot be built"
 if [ -n "$python" ]; then
     "$python" -c 'import numpy' 2>/dev/null || skip "$python has no numpy"
     export PYTHONPATH="$top/python"
+    tensorflow_python=$python
 else
     unset PYTHONPATH
-    make_environment
-    from_pypi "package tutti" --force-reinstall --no-deps ./python || {
+    make_torch_environment
+    install_package || {
         cat "$work/pip.log"
         end FAIL 1 "pip install ./python has failed"
     }

@@ -8,10 +8,12 @@ A test is a script with unittest classes whose methods all ranks run in the same
 
 As a parent the script starts itself once for each number of ranks, by env:// and by mpirun; as a
 rank it runs the methods. A method that fails ends its rank, and with it the job. The last line of
-the output counts jobs. Ends with 0, with 1 after a failure, with 77 if all was skipped.
+the output counts jobs. Ends with 0, with 1 after a failure, with 77 if all was skipped. Tests with
+"tensorflow" or "keras" in their names are for TensorFlow, all others for torch.
 """
 
 import faulthandler
+import importlib
 import os
 import shutil
 import signal
@@ -30,10 +32,14 @@ try:
     import tutti  # noqa: F401, an installed one
 except ImportError:
     sys.path.insert(0, os.path.abspath(PYTHON))
+
+_name = os.path.basename(sys.argv[0])
+FRAMEWORK = "tensorflow" if "tensorflow" in _name or "keras" in _name else "torch"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only
 try:
-    import torch
+    framework: Any = importlib.import_module(FRAMEWORK)
 except ImportError as _error:
-    print("skipped: torch cannot be imported: %s" % _error)
+    print("skipped: %s cannot be imported: %s" % (FRAMEWORK, _error))
     sys.exit(77)
 
 Result = Tuple[int, str]  # status and output
@@ -41,7 +47,7 @@ Result = Tuple[int, str]  # status and output
 
 def environment(**more: str) -> Dict[str, str]:
     """The environment of a rank: with this tree's package unless one is installed, and with one
-    thread for torch."""
+    thread for the framework."""
     env = dict(os.environ, **more)
     if sys.path[0] == os.path.abspath(PYTHON):
         env["PYTHONPATH"] = os.pathsep.join(
@@ -102,9 +108,11 @@ def mpirun(size: int) -> Optional[List[str]]:
 
 def _be_rank() -> None:
     faulthandler.dump_traceback_later(SECONDS - 20, exit=True)  # where does it hang?
-    torch.set_num_threads(1)
-    import tutti.horovod.torch as hvd
-    hvd.init()
+    if FRAMEWORK == "torch":
+        framework.set_num_threads(1)
+    else:
+        framework.config.threading.set_intra_op_parallelism_threads(1)
+    importlib.import_module("tutti.horovod." + FRAMEWORK).init()
     unittest.main(failfast=True, verbosity=0, argv=sys.argv[:1] + sys.argv[1:])
 
 

@@ -43,9 +43,9 @@ SCRIPT = """
         assert horovod.torch is hvd and hvd.__name__ == "tutti.horovod.torch", hvd.__name__
         assert hvd.__spec__.name == "tutti.horovod.torch", hvd.__spec__
         try:
-            import horovod.tensorflow as other
+            import horovod.mxnet as other
         except ImportError as error:
-            assert "horovod.tensorflow" in str(error), error
+            assert "horovod.mxnet" in str(error), error
 
     def train():
         model = torch.nn.Linear(2, 1)

@@ -20,6 +20,14 @@ _HERE = __package__
 
 # Horovod's module: ours.
 _MODULES: Dict[str, str] = {
+    "horovod.keras": "keras",
+    "horovod.keras.callbacks": "keras.callbacks",
+    "horovod.tensorflow": "tensorflow",
+    "horovod.tensorflow.compression": "tensorflow.compression",
+    "horovod.tensorflow.functions": "tensorflow.functions",
+    "horovod.tensorflow.keras": "tensorflow.keras",
+    "horovod.tensorflow.keras.callbacks": "tensorflow.keras.callbacks",
+    "horovod.tensorflow.mpi_ops": "tensorflow.mpi_ops",
     "horovod.torch": "torch",
     "horovod.torch.compression": "torch.compression",
     "horovod.torch.elastic": "torch.elastic",

@@ -281,10 +281,14 @@ def gloo_built() -> bool:
 
 
 def nccl_built() -> int:
-    """The version of NCCL that reduces in device memory, as a number like 21805; 0 without."""
+    """The version of NCCL that reduces in device memory, as a number like 21805; 1 if
+    torch is not there to say it; 0 without NCCL."""
     if not job.initialized or lib.tutti_cuda_device(job.comm) < 0:
         return 0
-    import torch
+    try:
+        import torch
+    except ImportError:
+        return 1  # whose version is not known
     version = torch.cuda.nccl.version()
     if isinstance(version, int):
         return version

@@ -121,6 +121,14 @@ class ProcessSet:
     __repr__ = __str__
 
 
+def comm_of(process_set: ProcessSet) -> int:
+    """The communicator of a set that this rank belongs to; ValueError otherwise."""
+    comm = process_set.comm
+    if comm is None:
+        raise process_set.unusable()
+    return comm
+
+
 global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
 

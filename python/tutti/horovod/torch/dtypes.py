@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tensor types and names as the library takes them."""
+"""Tensor types as the library takes them."""
 
-import hashlib
 from typing import Dict
 
 import torch
@@ -21,8 +20,6 @@ CODES: Dict[torch.dtype, int] = {
     if hasattr(torch, name)
 }
 
-LONGEST_NAME = 240  # bytes; the library takes 255, and calls add a suffix
-
 
 def check(tensor: torch.Tensor) -> None:
     """ValueError if a tensor cannot be sent."""
@@ -36,12 +33,3 @@ def check(tensor: torch.Tensor) -> None:
         raise ValueError("tensors on device %s are not supported" % tensor.device)
     if not tensor.is_contiguous():
         raise ValueError("Tensor is required to be contiguous.")
-
-
-def encode_name(name: str) -> bytes:
-    """A tensor's name as the library takes it: short, without a zero byte."""
-    data = name.encode("utf-8", "surrogateescape")
-    if len(data) <= LONGEST_NAME and b"\0" not in data:
-        return data
-    digest = hashlib.sha256(data).hexdigest()[:32].encode()
-    return data.replace(b"\0", b"?")[:LONGEST_NAME - 33] + b"~" + digest

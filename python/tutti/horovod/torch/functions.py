@@ -1,30 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """State that starts equal on all ranks: parameters, optimizer states, Python objects."""
 
-import io
-import pickle
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import torch
 
 from ..common.job import job
+from ..common.objects import dump, load
 from ..common.process_sets import ProcessSet, global_process_set
 from . import mpi_ops
 
-try:
-    import cloudpickle as _pickler  # also takes lambdas and classes of the main script
-except ImportError:
-    _pickler = pickle
-
 
 def _dump(obj: Any) -> torch.Tensor:
-    buffer = io.BytesIO()
-    _pickler.dump(obj, buffer)
-    return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+    return torch.frombuffer(bytearray(dump(obj)), dtype=torch.uint8)
 
 
 def _load(data: torch.Tensor) -> Any:
-    return _pickler.loads(data.numpy().tobytes())
+    return load(data.numpy().tobytes())
 
 
 # ---- objects ----

@@ -10,7 +10,6 @@ types and numbers of elements. The default of `op` is Average.
 If no gradient must be recorded, a call makes no autograd function.
 """
 
-import warnings
 from ctypes import byref, c_int
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
@@ -23,12 +22,14 @@ from ..common.job import (ccl_built, cross_rank, cross_size, cuda_built, ddl_bui
                           gloo_enabled, is_homogeneous, is_initialized, job, local_rank,
                           local_size, mpi_built, mpi_enabled, mpi_threads_supported, nccl_built,
                           rank, rocm_built, shutdown, size, start_timeline, stop_timeline)
-from ..common.process_sets import (ProcessSet, add_process_set, global_process_set,
+from ..common.names import ALLGATHER, ALLREDUCE, ALLTOALL, REDUCESCATTER, encode_name, group_names
+from ..common.ops import Adasum, Average, Max, Min, Product, Sum, choose_op
+from ..common.process_sets import (ProcessSet, add_process_set, comm_of, global_process_set,
                                    remove_process_set)
+from ..common.shapes import read_splits
 from . import dtypes, handles, sized, submit
 from .compression import Compression
 from .handles import poll, synchronize
-from .submit import Adasum, Average, Max, Min, Product, Sum
 
 _allreduce = submit.allreduce
 
@@ -46,17 +47,6 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
 init.__doc__ = _job_module.init.__doc__
 job.before_end.append(sized.starter.stop)
 job.after_end += [handles.discard_all, submit.forget_repeated]
-
-
-def choose_op(op: Optional[int], average: Optional[bool]) -> int:
-    """The reduction of the parameters `op` and `average`, of which `average` is the older."""
-    if average is None:
-        return Average if op is None else op
-    if op is not None:
-        raise ValueError("both op and average were given; average is the older form of op")
-    warnings.warn("`average` is deprecated: pass op=hvd.Average or op=hvd.Sum",
-                  DeprecationWarning, stacklevel=3)
-    return Average if average else Sum
 
 
 def _records(*tensors: torch.Tensor) -> bool:
@@ -139,8 +129,8 @@ def allreduce(tensor: torch.Tensor, average: Optional[bool] = None, name: Option
 def _grouped_allreduce(tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor],
                        name: Optional[str], op: int, prescale: float, postscale: float,
                        process_set: ProcessSet) -> int:
-    base = submit.ALLREDUCE.text(name, process_set)
-    names = submit.group_names(base, len(tensors))
+    base = ALLREDUCE.text(name, process_set)
+    names = group_names(base, len(tensors))
     return handles.add(submit.grouped_allreduce(tensors, outputs, names, op, prescale, postscale,
                                                 process_set, compare=True))
 
@@ -244,8 +234,8 @@ def _gather(tensors: Sequence[torch.Tensor], name: Optional[str], process_set: P
     submit.check_group(tensors)
     for tensor in tensors:
         sized.check_sized(tensor, "allgather")
-    comm = submit.comm_of(process_set)
-    return sized.Gathered(submit.ALLGATHER.text(name, process_set), tensors, comm, grouped)
+    comm = comm_of(process_set)
+    return sized.Gathered(ALLGATHER.text(name, process_set), tensors, comm, grouped)
 
 
 def _watched(call: sized.Sized) -> int:
@@ -372,39 +362,27 @@ def broadcast(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None,
 Splits = Union[None, Sequence[int], torch.Tensor]
 
 
-def _read_splits(tensor: torch.Tensor, splits: Splits, ranks: int) -> List[int]:
-    """Rows for each rank."""
-    rows = tensor.shape[0]
-    if splits is None:
-        if rows % ranks != 0:
-            raise ValueError("alltoall without splits: the first dimension, %d, cannot be divided "
-                             "by %d ranks" % (rows, ranks))
-        return [rows // ranks] * ranks
-    if isinstance(splits, torch.Tensor):
-        if splits.dtype not in (torch.int32, torch.int64) or splits.dim() != 1:
-            raise ValueError("splits is a tensor of one dimension of int32 or int64, not %s of %s"
-                             % (list(splits.shape), splits.dtype))
-        splits = splits.tolist()
-    result = [int(split) for split in splits]
-    if len(result) != ranks:
-        raise ValueError("splits has %d entries for %d ranks" % (len(result), ranks))
-    if any(split < 0 for split in result) or sum(result) > rows:
-        raise ValueError("splits %s do not fit a first dimension of %d" % (result, rows))
-    return result
+def _list_of(splits: Splits) -> Optional[Sequence[int]]:
+    if not isinstance(splits, torch.Tensor):
+        return splits
+    if splits.dtype not in (torch.int32, torch.int64) or splits.dim() != 1:
+        raise ValueError("splits is a tensor of one dimension of int32 or int64, not %s of %s"
+                         % (list(splits.shape), splits.dtype))
+    return splits.tolist()
 
 
 def _exchange(tensor: torch.Tensor, splits: Splits, name: Optional[str],
               process_set: ProcessSet) -> sized.Sized:
     sized.check_sized(tensor, "alltoall")
-    comm = submit.comm_of(process_set)
-    rows = _read_splits(tensor, splits, process_set.size() or 1)
+    comm = comm_of(process_set)
+    rows = read_splits(tensor.shape[0], _list_of(splits), process_set.size() or 1)
 
     def received(counts: List[int]) -> torch.Tensor:
         like = splits if isinstance(splits, torch.Tensor) else None
         return torch.tensor(counts, dtype=torch.int32 if like is None else like.dtype,
                             device="cpu" if like is None else like.device)
 
-    return sized.Exchanged(submit.ALLTOALL.text(name, process_set), tensor, rows, received,
+    return sized.Exchanged(ALLTOALL.text(name, process_set), tensor, rows, received,
                            comm).call
 
 
@@ -454,8 +432,8 @@ def _reducescatter(tensors: Sequence[torch.Tensor], name: Optional[str], op: int
                    prescale: float, postscale: float, process_set: ProcessSet,
                    grouped: bool) -> handles.Requests:
     submit.check_group(tensors)
-    base = submit.REDUCESCATTER.text(name, process_set)
-    names = (submit.group_names(base, len(tensors)) if grouped else [dtypes.encode_name(base)])
+    base = REDUCESCATTER.text(name, process_set)
+    names = (group_names(base, len(tensors)) if grouped else [encode_name(base)])
     return submit.reducescatter(tensors, names, op, prescale, postscale, process_set)
 
 
@@ -545,7 +523,7 @@ def join(device: int = -1) -> int:
 
     Calls that are pending on this rank are waited for first; their handles stay valid.
     """
-    comm = submit.comm_of(global_process_set)
+    comm = comm_of(global_process_set)
     handles.settle_all()
     last = c_int(-1)
     status = lib.tutti_join(comm, byref(last))

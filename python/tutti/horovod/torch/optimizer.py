@@ -21,11 +21,11 @@ import torch
 
 from ..._lib import lib
 from ..common.exceptions import failed
+from ..common.ops import OPS, Adasum, Average, no_such_op
 from ..common.process_sets import ProcessSet, global_process_set
 from . import handles, mpi_ops, submit
 from .compression import Compression
 from .functions import broadcast_object
-from .submit import Adasum, Average
 
 Groups = Union[None, int, Sequence[Sequence[torch.Tensor]]]
 
@@ -425,8 +425,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Any
     if num_groups != 0:
         warnings.warn("num_groups is the older form of groups", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    if op not in submit.OPS and not (op == Adasum and mpi_ops.size() == 1):
-        submit.no_such_op(op)
+    if op not in OPS and not (op == Adasum and mpi_ops.size() == 1):
+        no_such_op(op)
     base = type(optimizer)
     cls = type(base.__name__, (_Distributed, base), {"__module__": __name__})
     result = cls.__new__(cls)

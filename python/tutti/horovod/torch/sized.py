@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Allgather and alltoall of tensors whose first dimensions differ between the ranks.
 
-Such a call has two parts. First the ranks exchange the shapes of their tensors (SHAPE_WORDS
-numbers each). Then each rank knows the shape of its result, makes the tensor, and starts the
-transfer. If shapes do not fit, all ranks find that out between the two parts, and all of them get
-an error that names two ranks.
+Such a call has two parts. First the ranks exchange the shapes of their tensors. Then each rank
+knows the shape of its result, makes the tensor, and starts the transfer. If shapes do not fit, all
+ranks find that out between the two parts, and all of them get an error that names two ranks.
 
 In Horovod a background thread makes both parts, so a call ends on all ranks even if one of them
 never waits for it. Here synchronize() or poll() starts the second part. If the program calls
@@ -25,43 +24,22 @@ import torch
 
 from ... import _lib
 from ..._lib import lib
-from ..common.exceptions import HorovodInternalError, failed, refused
+from ..common.exceptions import failed, refused
+from ..common.names import encode_name
+from ..common.shapes import SHAPE_WORDS, check_dims, check_fit, shape_words
 from . import dtypes
 from .handles import Pending, Settled, is_done
 from .submit import Calls
-
-MAX_DIMS = 10
-SHAPE_WORDS = 2 + MAX_DIMS  # type, number of dimensions, dimensions
 
 
 def check_sized(tensor: torch.Tensor, what: str) -> None:
     """ValueError if a tensor cannot be gathered along its first dimension."""
     dtypes.check(tensor)
-    if not 0 < tensor.dim() <= MAX_DIMS:
-        raise ValueError("%s needs a tensor of 1 to %d dimensions, not %d"
-                         % (what, MAX_DIMS, tensor.dim()))
+    check_dims(tensor.dim(), what)
 
 
-def shape_words(tensor: torch.Tensor) -> List[int]:
-    """A tensor's type and shape, to be sent to the other ranks."""
-    shape = list(tensor.shape)
-    return [dtypes.CODES[tensor.dtype], len(shape)] + shape + [0] * (MAX_DIMS - len(shape))
-
-
-def _text(words: Sequence[int]) -> str:
-    name = lib.tutti_dtype_name(words[0]).decode()
-    return "shape %s of %s" % (list(words[2:2 + words[1]]), name)
-
-
-def check_fit(name: str, mine: int, words: Sequence[Sequence[int]]) -> None:
-    """HorovodInternalError if the tensors differ in more than the first dimension."""
-    first = words[0]
-    for rank, other in enumerate(words):
-        if other[:2] != first[:2] or other[3:] != first[3:]:
-            raise HorovodInternalError(
-                "tensor '%s': rank 0 has %s, rank %d has %s; only the first dimension may differ "
-                "(this is rank %d)" % (name, _text(first), rank, _text(other), mine),
-                status=_lib.MISMATCH)
+def _words_of_tensor(tensor: torch.Tensor) -> List[int]:
+    return shape_words(dtypes.CODES[tensor.dtype], tensor.shape)
 
 
 class Sized(Pending):
@@ -206,14 +184,13 @@ class Gathered:
         self.rows: List[List[int]] = []  # of each tensor, from each rank
         words: List[int] = []
         for tensor in tensors:
-            words += shape_words(tensor)
+            words += _words_of_tensor(tensor)
         self.mine = (c_int64 * len(words))(*words)
         self.theirs = (c_int64 * (len(words) * self.size))()
         refuse_twice(name, comm)
         ret = c_void_p()
-        status = lib.tutti_allgather_async(dtypes.encode_name("shape of " + name), self.mine,
-                                           self.theirs, len(words), _lib.INT64, comm, None,
-                                           byref(ret))
+        status = lib.tutti_allgather_async(encode_name("shape of " + name), self.mine, self.theirs,
+                                           len(words), _lib.INT64, comm, None, byref(ret))
         if status:
             raise refused(status)
         self.call = begin(name, comm, ret.value, self.start)
@@ -239,7 +216,7 @@ class Gathered:
                                  device=tensor.device)
             counts = (c_size_t * self.size)(*[r * row for r in rows])
             calls.kept.append(counts)
-            calls.add("allgatherv", dtypes.encode_name(name), dtypes.CODES[tensor.dtype], tensor,
+            calls.add("allgatherv", encode_name(name), dtypes.CODES[tensor.dtype], tensor,
                       output, tensor.numel(), recvcounts=addressof(counts))
             self.outputs.append(output)
             self.rows.append(rows)
@@ -272,7 +249,7 @@ class Exchanged:
         self.name, self.tensor, self.comm = name, tensor, comm
         self.size, self.rank = lib.tutti_size(comm), lib.tutti_rank(comm)
         self.splits, self.make_received = list(splits), received
-        shape = shape_words(tensor)
+        shape = _words_of_tensor(tensor)
         words: List[int] = []
         for rows in self.splits:
             words += [rows] + shape
@@ -280,7 +257,7 @@ class Exchanged:
         self.theirs = (c_int64 * len(words))()
         refuse_twice(name, comm)
         ret = c_void_p()
-        status = lib.tutti_alltoall_async(dtypes.encode_name("shape of " + name), self.mine,
+        status = lib.tutti_alltoall_async(encode_name("shape of " + name), self.mine,
                                           self.theirs, 1 + SHAPE_WORDS, _lib.INT64, comm, None,
                                           byref(ret))
         if status:
@@ -302,6 +279,6 @@ class Exchanged:
         result = (output, self.make_received(rows))
         calls = Calls(1)
         calls.kept += [send, receive]
-        calls.add("alltoallv", dtypes.encode_name(self.name), dtypes.CODES[tensor.dtype], tensor,
+        calls.add("alltoallv", encode_name(self.name), dtypes.CODES[tensor.dtype], tensor,
                   output, sendcounts=addressof(send), recvcounts=addressof(receive))
         return calls.submit(self.comm, lambda: result, tensor)

@@ -8,20 +8,18 @@ device memory, groups, misuse) leave it at the first `if`.
 
 from ctypes import addressof, byref, c_float, c_void_p, create_string_buffer, sizeof
 from struct import Struct
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from ... import _lib
 from ..._lib import lib
 from ..common.exceptions import refused
-from ..common.process_sets import ProcessSet
+from ..common.names import ALLREDUCE, BARRIER, BROADCAST, encode_name
+from ..common.ops import OPS, Average, Sum, no_such_op
+from ..common.process_sets import ProcessSet, comm_of
 from . import dtypes, handles
 from .handles import Requests
-
-Average, Sum, Adasum, Min, Max, Product = range(6)
-OPS: Dict[int, int] = {Average: _lib.AVG, Sum: _lib.SUM, Min: _lib.MIN, Max: _lib.MAX,
-                       Product: _lib.PROD}
 
 _CODES = dtypes.CODES
 _pending = handles._pending
@@ -38,57 +36,6 @@ def bind() -> None:
     _c_allreduce, _c_broadcast = lib.tutti_allreduce_async, lib.tutti_broadcast_async
     _c_start = lib.tutti_start
     handles.bind()
-
-
-def no_such_op(op: Any) -> NoReturn:
-    """Raise the error for an `op` that is not in OPS."""
-    if op == Adasum:
-        raise NotImplementedError("Tutti has no Adasum; Average, Sum, Min, Max and Product work")
-    raise ValueError("op=%r is none of Average, Sum, Min, Max, Product" % (op,))
-
-
-# ---- names ----
-
-_NAMES_KEPT = 65536
-
-
-class Names:
-    """The names of one kind of call, as the library takes them. Two kinds may use one name."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.known: Dict[str, bytes] = {}
-        self.get = self.known.get
-
-    def add(self, name: Optional[str], process_set: ProcessSet) -> bytes:
-        """The bytes of a name that is not known yet."""
-        if name is None:
-            return process_set.next_name(self.kind).encode()
-        if not isinstance(name, str):
-            raise ValueError("name is a string, not %r" % (name,))
-        data = dtypes.encode_name("%s.%s" % (self.kind, name))
-        if len(self.known) >= _NAMES_KEPT:
-            self.known.clear()
-        self.known[name] = data
-        return data
-
-    def text(self, name: Optional[str], process_set: ProcessSet) -> str:
-        """The same as a string, for calls that make several names of it."""
-        return (process_set.next_name(self.kind) if name is None
-                else "%s.%s" % (self.kind, name))
-
-
-ALLREDUCE, BROADCAST = Names("allreduce"), Names("broadcast")
-ALLGATHER, ALLTOALL, REDUCESCATTER = Names("allgather"), Names("alltoall"), Names("reducescatter")
-BARRIER = Names("barrier")
-
-
-def comm_of(process_set: ProcessSet) -> int:
-    """The communicator of a set that this rank belongs to; ValueError otherwise."""
-    comm = process_set.comm
-    if comm is None:
-        raise process_set.unusable()
-    return comm
 
 
 # ---- scaling ----
@@ -319,7 +266,7 @@ class Calls:
         if any(tensor.dim() > 1 for tensor in tensors) and not tensors[0].is_cuda:
             self.shapes = " ".join("x".join(map(str, tensor.shape)) for tensor in tensors)
             text = "%s of shape %s" % (name.decode("utf-8", "replace"), self.shapes)
-            self.add("barrier", dtypes.encode_name(text), 0)
+            self.add("barrier", encode_name(text), 0)
 
     def submit(self, comm: int, finish: Callable[[], Any], tensor: torch.Tensor) -> Requests:
         """Submit all of them, all or nothing. tensor: one of the tensors; all are on one device. On
@@ -345,11 +292,6 @@ def check_group(tensors: Sequence[torch.Tensor]) -> None:
         if tensor.device != tensors[0].device:
             raise ValueError("the tensors of a grouped call are on %s and %s"
                              % (tensors[0].device, tensor.device))
-
-
-def group_names(base: str, count: int) -> List[bytes]:
-    """The names of a group's tensors."""
-    return [dtypes.encode_name("%s.%d" % (base, index)) for index in range(count)]
 
 
 def grouped_allreduce(tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor],

@@ -11,8 +11,8 @@ from typing import Any, Optional, Tuple
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..common.ops import Sum
 from . import mpi_ops
-from .submit import Sum
 
 
 def _combine(parts: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

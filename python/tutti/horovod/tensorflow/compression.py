@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Compression of gradients on their way between the ranks: a cast to 16 bits."""
+
+from typing import Any, Tuple
+
+import tensorflow as tf
+
+
+class Compressor:
+    """What a compression does. Programs may derive their own."""
+
+    @staticmethod
+    def compress(tensor: Any) -> Tuple[Any, Any]:
+        """The tensor to send, and what decompress() needs."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        """The result in the type of the tensor that was compressed."""
+        raise NotImplementedError
+
+
+class NoneCompressor(Compressor):
+    """No compression."""
+
+    @staticmethod
+    def compress(tensor: Any) -> Tuple[Any, Any]:
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        return tensor
+
+
+class _CastCompressor(Compressor):
+    """Floating point tensors are sent as `dtype`, others unchanged."""
+
+    dtype: Any
+
+    @classmethod
+    def compress(cls, tensor: Any) -> Tuple[Any, Any]:  # type: ignore[override]
+        if not tensor.dtype.is_floating:
+            return tensor, tensor.dtype
+        return tf.cast(tensor, cls.dtype), tensor.dtype
+
+    @classmethod
+    def decompress(cls, tensor: Any, ctx: Any) -> Any:  # type: ignore[override]
+        return tf.cast(tensor, ctx)
+
+
+class FP16Compressor(_CastCompressor):
+    """As float16."""
+
+    dtype = tf.float16
+
+
+class BF16Compressor(_CastCompressor):
+    """As bfloat16: the range of float32, with 8 bits of precision. Horovod does not have it."""
+
+    dtype = tf.bfloat16
+
+
+class Compression:
+    """The compressions that `compression=` takes."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor
+    bf16 = BF16Compressor
