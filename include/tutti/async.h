@@ -24,49 +24,49 @@
  *
  * Any thread may make these calls, in any order, on every rank.
  *
- * An error that this rank finds alone is returned at once; so is TUTTI_ERR_SHUTDOWN, once this rank
- * has been told that a rank has left. tutti_test and tutti_wait return the errors that the ranks
- * find together.
+ * The submitting call returns the errors that this rank finds alone, and TUTTI_ERR_SHUTDOWN if this
+ * rank has been told that a rank has left. tutti_test and tutti_wait return the errors that the
+ * ranks find together.
  *
  * Plans
- *   After three steps in which rank 0's program has submitted the same tensors, they become a plan
- *   that all ranks know: the ranks do not agree on them any more, and each fused collective starts
- *   as soon as this rank has submitted its tensors. This changes no result. A tensor that changes
- *   or is left out ends the plan: the ranks agree again, and learn again. Only allreduce,
- *   reduce_scatter and allgather of host memory that are not submitted in groups are planned.
- *   TUTTI_PLANS=0 turns plans off. Tensors that are reduced in place, and follow each other without
- *   gaps in memory from tutti_mem_alloc, are not copied.
+ *   If rank 0's program submits the same tensors in three steps, these tensors become a plan that
+ *   all ranks know. The ranks do not agree on planned tensors any more: a rank starts each fused
+ *   collective as soon as it has submitted the tensors of this collective. Results do not change.
+ *   If a tensor changes or is left out, the plan ends, and the ranks agree on the tensors until
+ *   equal steps make a new plan. Only allreduce, reduce_scatter and allgather of host memory are
+ *   planned, and only outside submission groups. TUTTI_PLANS=0 turns plans off. Tensors that are
+ *   reduced in place, without gaps between them in memory of tutti_mem_alloc, are not copied.
  *
  * Calls without a name
- *   With name NULL, calls are matched by their order instead, as direct calls are: the n-th
- *   collective without a name that each rank of the communicator submits belongs to those of the
- *   other ranks; the n-th send of a rank to another belongs to the n-th receive there. Named and
- *   direct calls do not count. Several threads that submit such calls must agree on their order.
+ *   Calls with name NULL are matched by their order, like direct calls. The n-th collective
+ *   without a name on one rank belongs to the n-th such collective on every other rank. Rank a's
+ *   n-th send to rank b belongs to rank b's n-th receive from rank a. Named and direct calls do not
+ *   count. If several threads submit calls without a name, the program must fix their order.
  *
- *   Without a device, such collectives start without agreement, as soon as this rank has submitted
- *   them and the previous one is done: they run one after another, beside all other calls, with the
- *   results of the direct calls. So they have less to wait for than named ones, but are not fused.
- *   With a device, and for messages, the ranks agree on them first, as on named calls.
+ *   If there is no device, a collective without a name needs no agreement: it starts when this rank
+ *   has submitted it and the previous one is done. These collectives run one after another, beside
+ *   all other calls, with the results of direct calls. They wait for less than named collectives,
+ *   but are not fused. With a device, and for messages, the ranks first agree as on named calls.
  *
- *   If the ranks' calls differ, the call is TUTTI_ERR_MISMATCH on all ranks, as a direct call would
- *   be, and the next calls are served. A call that fails at once is not counted. A persistent
- *   request without a name takes its place at each tutti_start. Messages name such a call "call 17
- *   without a name". Not possible without a name: tutti_sendrecv_async, and recvcounts NULL. While
- *   a rank has joined (tutti_join), the other ranks must not make such calls; afterwards the counts
- *   begin anew.
+ *   If the ranks' calls differ, the call ends with TUTTI_ERR_MISMATCH on all ranks, like a direct
+ *   call, and later calls work. If the submission itself fails, the call is not counted. A
+ *   persistent request without a name is counted at each tutti_start. Error texts name such a call
+ *   "call 17 without a name". tutti_sendrecv_async, and calls with recvcounts NULL, need a name.
+ *   While a rank has joined (tutti_join), the other ranks must not make calls without a name. When
+ *   all ranks have joined, the numbers begin again.
  *
  * Errors of all calls here
  *   TUTTI_ERR_INVALID_ARGUMENT  an argument is invalid, or a request of this name is pending
  *   TUTTI_ERR_SHUTDOWN          a rank has left
- *   TUTTI_ERR_MISMATCH          of a request, on all ranks: the collective, type, count, operation
- *                               or root differ; the text names the tensor and two ranks. No recvbuf
- *                               was changed, and the communicator stays usable
+ *   TUTTI_ERR_MISMATCH          a request's status on all ranks: the ranks passed different
+ *                               collectives, types, counts, operations or roots. The text names the
+ *                               tensor and two ranks. No recvbuf was changed. Later calls work
  *
  * tutti_send_async, tutti_recv_async and tutti_sendrecv_async are matched by name as well, but
- * involve only the ranks that name each other. A pair, or a ring, is served as soon as all its
- * ranks have submitted; a mismatch ends it on these ranks alone. If all ranks have submitted the
- * same name, some as messages without a matching peer and others as a collective, all of them get
- * TUTTI_ERR_MISMATCH.
+ * involve only the ranks that name each other. A pair or a ring of ranks is served as soon as all
+ * its ranks have submitted; after a mismatch, the calls of these ranks end, and no other. If all
+ * ranks have submitted the same name, some as messages without a matching peer and others as a
+ * collective, all of them get TUTTI_ERR_MISMATCH.
  */
 #ifndef TUTTI_ASYNC_H
 #ifndef TUTTI_H
@@ -84,7 +84,7 @@
  * Called once for each start of a request, by the library's thread or by a thread inside a Tutti
  * call, never under a lock. tutti_test and tutti_wait report the request as done only after the
  * callback has returned. The program must still wait for the request. The callback may run before
- * the submitting call returns: *ret_request is set by then, all entries if it is a list.
+ * the submitting call returns; by then *ret_request, or each entry of a list, is set.
  *
  * A callback may submit, start and test requests, give them buffers, and wait for requests that are
  * done. Calls that would wait for other ranks, or would end the communicator, return
@@ -110,9 +110,9 @@ typedef struct {
  * Later versions add fields at the end; `size` tells the library which fields exist.
  *
  * If a request is not done when its own deadline has passed (timeout_ms), the communicator ends, as
- * after the deadline of a wait: all its requests end with TUTTI_ERR_TIMEOUT. This needs no thread
- * that waits; without one, the library finds it out within half a second. tutti_wait with
- * timeout_ms < 0 uses this deadline instead of the communicator's.
+ * after the deadline of a wait: all its requests end with TUTTI_ERR_TIMEOUT. No thread has to
+ * wait for the request; if none does, the library detects the passed deadline within half a second.
+ * tutti_wait with timeout_ms < 0 uses this deadline instead of the communicator's.
  *
  * With a wire format (wire), the data of an allreduce, reduce, reduce_scatter or reduce_scatterv of
  * TUTTI_FLOAT32 with TUTTI_SUM or TUTTI_AVG go from one host to another in a narrower type. The
@@ -246,7 +246,7 @@ TUTTI_API tutti_status_t tutti_alltoall_async(const char *name, const void *send
 /*
  * Start to exchange parts of different lengths between all ranks: see tutti_alltoallv.
  *
- * recvcounts  [size] of recvbuf; or NULL (recvbuf and recvdispls must be NULL as well): see
+ * recvcounts  [size] elements from each rank; or NULL, with recvbuf and recvdispls NULL: see
  *             tutti_request_recvcounts. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_alltoallv_async(
@@ -353,16 +353,16 @@ typedef struct {
  *              during the call only. A list of one call has the effect of the call's own function
  * ret_request  [ncalls] one for each call
  *
- * The calls of a list have names, or none of them has. Without names the list is the same as the
- * calls one after another, except that none is submitted if one has an error. With names:
+ * Either all calls of a list have names, or none has. A list without names has the effect of single
+ * calls in this order, except that none is submitted if one has an error. With names:
  *
  * If one call has an error, none is submitted. No call is served before all ranks have submitted
  * all of them, so the calls are fused with each other as far as possible. If one call does not
  * match between the ranks, all of them end with TUTTI_ERR_MISMATCH.
  *
  * If ranks submit the same names in different submission groups, all these groups end with
- * TUTTI_ERR_MISMATCH. So do calls under these names that other ranks submit outside a submission
- * group, until 0.1 s after the mismatch was found. Since 0.1.
+ * TUTTI_ERR_MISMATCH. A call with one of these names outside a submission group ends with it as
+ * well, if it is submitted at most 0.1 s after the mismatch was found. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
                                       tutti_request_t **ret_request);
@@ -385,8 +385,8 @@ TUTTI_API tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti
 TUTTI_API tutti_status_t tutti_start(tutti_request_t *request);
 
 /*
- * Start persistent requests of one communicator, as tutti_start does, one after the other: they are
- * no submission group. All or none. This is the cheapest way to start many.
+ * Start persistent requests of one communicator, one after another, as tutti_start does. They are
+ * not a submission group. On an error none is started. This is the cheapest way to start many.
  *
  * requests  [nrequests]; none is NULL. Since 0.1.
  */
@@ -440,7 +440,7 @@ TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
  * Returns the first status that is not TUTTI_OK, in the order of the array, after the wait for all
  * others. The statuses are those of tutti_wait. A request that tutti_wait would not free stays in
  * the array (a persistent request stays active). TUTTI_ERR_TIMEOUT with timeout_ms >= 0 means that
- * some requests are left. After another error some may be left as well. Since 0.1.
+ * some requests are left. After another error, requests may be left as well. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait_all(tutti_request_t **requests, size_t nrequests,
                                         int timeout_ms);
@@ -463,7 +463,7 @@ TUTTI_API tutti_status_t tutti_wait_any(tutti_request_t **requests, size_t nrequ
                                         int timeout_ms, size_t *ret_index);
 
 /*
- * The number of elements from each rank, for v forms whose recvcounts were NULL.
+ * The number of elements from each rank, for an alltoallv or allgatherv with recvcounts NULL.
  *
  * ret_counts  [size] elements from each rank
  *
@@ -499,8 +499,8 @@ TUTTI_API tutti_status_t tutti_request_receive(tutti_request_t *request, void *r
  *
  * ret_last_rank  the rank that joined last: its parameters are the most recent. May be NULL
  *
- * For a rank that has no more data, so that ranks with different numbers of batches can end a
- * training epoch together.
+ * A rank without further data calls this function, so that ranks with different numbers of batches
+ * can end a training epoch together.
  *
  * Collective: every rank joins once per round. While some ranks have joined, the others may submit
  * allreduces, reduces and reduce_scatters with SUM or AVG (AVG divides by the number of all ranks),

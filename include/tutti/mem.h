@@ -19,8 +19,8 @@
  * memory may be the sendbuf or recvbuf of any collective. If all ranks of a host pass such memory
  * for both, the reduction reads and writes the buffers directly.
  *
- * TUTTI_ERR_NO_MEMORY: on all ranks, if a machine has not enough memory, or a limit is too low. The
- * memory is reserved during the call. Since 0.1.
+ * TUTTI_ERR_NO_MEMORY: on all ranks, if one machine has too little memory, or a limit is too low.
+ * The call itself reserves the memory. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flight recorder: what is pending, and what happened last; and traces.
+ * The flight recorder (pending work, and the last events), and traces.
  *
- * Each communicator keeps its last events in memory, and what each pending tensor, each bucket
- * in flight and each waiting thread waits for. It is always on. A dump writes this into a file, and
- * the program tutti_report reads the dumps of all ranks and says what went wrong.
+ * Each communicator keeps its last events in memory. It also keeps the reason why each pending
+ * tensor, each bucket in flight and each waiting thread waits. The recorder is always on. A dump
+ * writes it into a file. The program tutti_report reads all ranks' dumps and reports the cause.
  *
  * If TUTTI_DUMP is set, the library writes a dump when a communicator fails, and when it reports a
  * stall.
@@ -38,9 +38,9 @@ TUTTI_API tutti_status_t tutti_dump(const char *path);
  *       each rank appends its events to PATH: Chrome's JSON, which Perfetto opens. The clocks of
  *       several hosts are aligned. Ranks without a common file system write a file for each host
  *
- * Call it on all ranks. Rank 0 removes an older file of this name; so no rank should stop before
- * rank 0 has started. TUTTI_TRACE does the same in tutti_init. A process that is killed leaves its
- * part, which `tutti_report --trace` converts. Waits for no other rank. Any thread.
+ * Call it on all ranks. When rank 0 starts its trace, it removes an older file of this name, so no
+ * rank should stop its trace before. TUTTI_TRACE starts the trace in tutti_init. A killed process
+ * leaves its part, which `tutti_report --trace` converts. Waits for no other rank. Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  there is no communicator, a trace is on, or the path is too long
  * TUTTI_ERR_SYSTEM            the part cannot be written. Since 0.1.

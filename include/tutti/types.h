@@ -46,7 +46,7 @@ typedef enum {
 #define TUTTI_STATUS_ENUM(name, number, text) name = number,
     TUTTI_STATUS_LIST(TUTTI_STATUS_ENUM)
 #undef TUTTI_STATUS_ENUM
-        TUTTI_STATUS_FORCE_INT = 0x7fffffff
+    TUTTI_STATUS_FORCE_INT = 0x7fffffff
 } tutti_status_t;
 
 /*
@@ -89,11 +89,11 @@ typedef enum {
 /*
  * Reduction operations and their element types. Other pairs return TUTTI_ERR_UNSUPPORTED.
  *
- *   SUM, PROD        all numbers; integers wrap around. For BOOL, SUM is or, PROD is and
+ *   SUM, PROD        all numbers; integers wrap around. For BOOL, SUM is LOR, PROD is LAND
  *   AVG              all numbers, not BOOL: the sum divided by the number of ranks. For integers
  *                    the sum wraps around and the quotient is truncated toward zero
  *   MIN, MAX         all numbers: NaN if any operand is a NaN; -0 is less than +0. For BOOL, MIN is
- *                    and, MAX is or
+ *                    LAND, MAX is LOR
  *   BAND, BOR, BXOR  integers and BOOL: bit by bit
  *   LAND, LOR, LXOR  integers and BOOL: 0 is false, all other values are true; results are 0 or 1
  *   MINLOC, MAXLOC   pairs: the least or largest value with its index. If values are equal, the
@@ -141,7 +141,7 @@ typedef void (*tutti_op_function_t)(void *dst, const void *left, const void *rig
  * function     the operation
  * context      passed to each call of `function`
  * commutative  0: operands are always in the order of their ranks, lower ranks left. Fewer
- *              algorithms serve such an operation
+ *              algorithms support such an operation
  * ret_op       valid as `op` of any reducing call, with any type
  *
  * Local: every rank makes its own. The ranks of a call compare the numbers of their operations, so

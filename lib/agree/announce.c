@@ -8,9 +8,9 @@
  * first rank that merges two different announcements finds the conflict, and passes it up as a pair
  * of ranks.
  *
- * A message, or a call of a submission group, is not merged but passed on at once, so the
- * coordinator sees each rank's. It also counts as an announcement of its name: if another rank uses
- * the name for a collective, all announcements still reach the coordinator, which rejects them.
+ * Announcements of messages, and of calls in submission groups, are not merged: the coordinator
+ * receives each rank's own at once. They also count for their name: if another rank uses the name
+ * for a collective, all announcements still reach the coordinator, which rejects them.
  */
 #include "agree/tensors.h"
 
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An announcement in pieces. */
+/* An announcement, before it is packed into a message or after it was unpacked. */
 typedef struct {
     tutti__announce_msg_t msg;
     tutti__metadata_t other;
@@ -41,7 +41,7 @@ void tutti__agree_send_down(tutti__agree_t *a, uint32_t kind, const void *body, 
             a->env.ops->send(a->env.owner, i, kind, body, bytes, 0);
 }
 
-/* The coordinator must act on an urgent announcement even if nothing is pending there. */
+/* urgent: the coordinator must act on the announcement, even if rank 0 has no pending tensor. */
 static void send_up(tutti__agree_t *a, const news_t *news, int urgent)
 {
     TUTTI__ALIGNED(8) char body[TUTTI__BODY_BYTES];
@@ -62,7 +62,7 @@ static void send_up(tutti__agree_t *a, const news_t *news, int urgent)
                      bytes + news->msg.name_bytes, urgent);
 }
 
-/* An inner rank: all ranks of the subtree have announced this name. 1: the table has changed. */
+/* On an inner rank, all ranks of its subtree have announced the name. 1: the table has changed. */
 static int pass_on(tutti__agree_t *a, tutti__tensor_t *tensor)
 {
     news_t news = { .msg = tensor->msg, .other = tensor->other, .name = tensor->name };
@@ -73,7 +73,7 @@ static int pass_on(tutti__agree_t *a, tutti__tensor_t *tensor)
     if (moved)
         send_up(a, &news, 0);
     tensor->passed = tensor->msg.nranks;
-    /* A rank that announced a message of this name may yet announce the collective. */
+    /* Keep it: a rank that announced a message of this name may later announce a collective. */
     if (tensor->nparticipants > 0)
         return moved;
     tutti__tensor_take_out(a, tensor);
@@ -99,7 +99,7 @@ static void add_message(tutti__agree_t *a, const news_t *news)
         return;
     if (a->env.parent < 0)
         tutti__decide_message(a, participant->tensor, participant->rank);
-    /* If the message is still there, it may be the last announcement that a conflict needs. */
+    /* If the message is still in the table, all ranks may have announced the name: a conflict. */
     tensor = tutti__tensor_find(a, news->name, news->msg.name_bytes, news->msg.metadata.phase);
     if (tensor != NULL)
         tutti__agree_settle(a, tensor);
@@ -112,7 +112,7 @@ static void add_grouped(tutti__agree_t *a, const news_t *news)
 
     if (!tutti__tensor_add_participant(a, &news->msg, &news->group, news->name, &participant))
         return;
-    /* The coordinator decides all tensors of the submission group with the first. */
+    /* When the coordinator decides on one tensor of a submission group, it decides on all. */
     for (uint32_t i = 0; i < size; i++)
         if (tutti__agree_settle(a, participant->submission->participant[i]->tensor) &&
             a->env.parent < 0)
@@ -205,7 +205,7 @@ static void take_announce(tutti__agree_t *a, uint32_t link, const void *body, si
     add(a, link, &news);
 }
 
-/* JOIN and JOINED. */
+/* Handle the messages JOIN and JOINED. */
 static void take_rank(tutti__agree_t *a, uint32_t kind, const void *body, size_t bytes)
 {
     uint32_t rank;

@@ -6,8 +6,8 @@
  * the order in which they became ready. It sends the buckets down the tree, so all ranks run the
  * same buckets in the same order.
  *
- * There is no timer. The owner asks for a bucket whenever it has room for one, so tensors collect
- * while earlier buckets are in flight, and a lone tensor leaves at once.
+ * There is no timer. The engine asks for a bucket whenever it can run one. So ready tensors collect
+ * while earlier buckets are in flight, and a tensor that is ready alone leaves at once.
  */
 #include "agree/tensors.h"
 
@@ -45,8 +45,8 @@ static void take_ready(tutti__agree_t *a, tutti__tensor_t **at, tutti__tensor_t 
     tensor->next = NULL;
 }
 
-/* The ranks that the tensor concerns, if it is a message: the next ones from rank *at on, at most
-   TUTTI__MEMBERS. 0: no further ranks, or the tensor concerns all ranks. */
+/* For a message: list the next ranks that it concerns, from *at on, at most TUTTI__MEMBERS. Returns
+   their number; 0: there are no further ranks, or the tensor concerns all ranks. */
 static uint32_t next_members(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint32_t *at,
                              uint32_t *ret_members)
 {
@@ -156,7 +156,7 @@ void tutti__buckets_reject(tutti__agree_t *a, const tutti__tensor_t *tensor, tut
     };
     size_t bytes = sizeof(msg);
 
-    /* Each of the messages has the name and the text; only the members differ. */
+    /* Each REJECT has the name and the text; only the members differ. */
     memcpy(body + bytes, tensor->name, msg.name_bytes);
     bytes += msg.name_bytes;
     memcpy(body + bytes, text, msg.text_bytes);

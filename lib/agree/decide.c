@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The coordinator: the decision on a tensor that all ranks which it concerns have announced.
+ * The coordinator decides on a tensor when all ranks that the tensor concerns have announced it.
  *
  * A collective concerns all ranks. A message concerns the ranks that name each other: beginning
  * with the rank that announced last, follow each rank's receiver and sender. If all of these ranks
@@ -28,7 +28,7 @@ typedef struct {
 } conflict_t;
 
 /* Grace period after a conflict between submission groups. Within it the ranks may submit the
-   missing tensors; then the coordinator rejects the groups. */
+   missing tensors; then the coordinator rejects the groups. As TUTTI__CONFLICT_NS. */
 #define GRACE_NS 100000000u
 
 static tutti__group_msg_t group_of(const tutti__submission_t *submission)
@@ -49,7 +49,7 @@ static void conflict_text(char *text, size_t bytes, const tutti__tensor_t *tenso
 
 /* ---- messages ---- */
 
-/* Does a participant's send match its receiver's receive, and its receive its sender's send? */
+/* Does p's send match the receive of its destination, and p's receive the send of its source? */
 static int participant_fits(const tutti__tensor_t *tensor, const tutti__participant_t *p,
                             conflict_t *ret_conflict)
 {
@@ -71,7 +71,7 @@ static int participant_fits(const tutti__tensor_t *tensor, const tutti__particip
     return 0;
 }
 
-/* Add a participant's peer to the list unless the list has it. 0: the peer has not announced it. */
+/* Add a participant's peer to the list, once. 0: the peer has not announced the tensor. */
 static int reach(const tutti__tensor_t *tensor, uint32_t peer, uint32_t *list, uint32_t *n)
 {
     tutti__participant_t *participant;
@@ -87,7 +87,7 @@ static int reach(const tutti__tensor_t *tensor, uint32_t peer, uint32_t *list, u
     return 1;
 }
 
-/* List the ranks that the message of `rank` concerns. 0: one of them has not announced it. */
+/* List the ranks that the message of `rank` concerns. 0: one of them has not announced the name. */
 static int closure(const tutti__tensor_t *tensor, uint32_t rank, uint32_t *list, uint32_t *ret_n)
 {
     int closed = 1;
@@ -104,7 +104,7 @@ static int closure(const tutti__tensor_t *tensor, uint32_t rank, uint32_t *list,
     return closed;
 }
 
-/* Make an agreed tensor of a closed set; other participants of this name stay in the table. */
+/* Move the ranks of a closed set into an agreed tensor; other participants stay in the table. */
 static void split_off(tutti__agree_t *a, tutti__tensor_t *tensor, const uint32_t *list, uint32_t n)
 {
     size_t bytes = sizeof(*tensor) + a->env.nlinks + 1;
@@ -174,8 +174,8 @@ int tutti__decide_joined(tutti__agree_t *a, tutti__tensor_t *tensor)
 
 /* ---- conflicts ---- */
 
-/* Does an incomplete submission group share tensors with the chain? A group cannot be rejected in
-   parts. */
+/* Does an incomplete submission group share tensors with the chain? If so, the chain waits for it,
+   because a group is only rejected as a whole. */
 static int is_coming_in(const tutti__agree_t *a, const tutti__tensor_t *first)
 {
     for (const tutti__tensor_t *t = first;; t = t->related) {
@@ -239,7 +239,7 @@ void tutti__agree_late(tutti__agree_t *a)
             t = t->next;
         if (t == NULL)
             continue;
-        /* Other tensors may have left with it: start again. */
+        /* tutti__decide may have removed other tensors as well: search the list again. */
         if (tutti__decide(a, t))
             i--;
     }
@@ -256,8 +256,8 @@ static const tutti__participant_t *first_participant(const tutti__agree_t *a,
     return NULL;
 }
 
-/* 1: all ranks have submitted the tensor in the same group. 0: *ret_conflict has two ranks that
-   have not. */
+/* 1: all ranks have submitted the tensor in the same group. 0: *ret_conflict has two ranks with
+   different groups, or without a group. */
 static int is_one_group(const tutti__agree_t *a, const tutti__tensor_t *tensor,
                         conflict_t *ret_conflict)
 {
@@ -323,7 +323,7 @@ static int participants_fit(const tutti__agree_t *a, tutti__tensor_t *tensor,
     return 1;
 }
 
-/* The participants are the announcements; the merged one served the comparison only. */
+/* Compare the participants' calls. The merged announcement is used in the comparison only. */
 static int merge_participants(const tutti__agree_t *a, tutti__tensor_t *tensor,
                               conflict_t *ret_conflict)
 {

@@ -32,8 +32,8 @@ const char *tutti__joins_refuse(const tutti__agree_t *a, const tutti__metadata_t
     }
 }
 
-/* Settle one tensor that all ranks have announced. Other tensors may leave with it, so the caller
-   starts again. */
+/* Settle one tensor that all ranks have announced. This may remove other tensors from the table, so
+   the caller searches again. */
 static int settle_one(tutti__agree_t *a)
 {
     for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)

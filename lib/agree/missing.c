@@ -13,15 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ranks that are named; more are counted. */
+/* Most ranks that a text names; further ranks are only counted. As TUTTI__NAMED. */
 #define NAMED 8
 /* The list's text: numbers of ten digits, each with " or rank ", and their world ranks. */
 #define LIST_BYTES 448
 
 typedef struct {
     uint32_t rank[NAMED];
-    uint32_t n;  /* all of them */
-    int certain; /* each of them is absent. 0: at least one is */
+    uint32_t n;  /* number of ranks, also above NAMED */
+    int certain; /* 1: each rank is absent. 0: at least one is */
 } absent_t;
 
 static void add(absent_t *absent, uint32_t rank)
@@ -36,7 +36,7 @@ static int is_here(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint3
     return a->joined[rank] || (tensor->participant != NULL && tensor->participant[rank] != NULL);
 }
 
-/* The absent ranks behind links to single ranks, or behind links to larger subtrees. */
+/* Add the absent ranks. larger 0: children without own children; 1: ranks of larger subtrees. */
 static void add_children(const tutti__agree_t *a, const tutti__tensor_t *tensor, int larger,
                          absent_t *absent)
 {
@@ -69,7 +69,7 @@ static uint32_t world_rank(const tutti__agree_t *a, uint32_t rank, int *ret_is_g
     return a->env.ops->world_rank(a->env.owner, rank, ret_is_group);
 }
 
-/* "1, 2" or "1 or rank 2"; in_world: by their ranks in the world. Returns the length. */
+/* "1, 2" or "1 or rank 2"; in_world: write the ranks in the world. Returns the length. */
 static int put_numbers(const tutti__agree_t *a, char *text, size_t bytes, const absent_t *absent,
                        int in_world)
 {
@@ -103,9 +103,9 @@ static void list(const tutti__agree_t *a, char *text, const absent_t *absent)
                  absent->certain ? " and" : " or", absent->n - NAMED);
 }
 
-/* In its second phase (see call/exchange.h) a tensor waits for buffers. An absent rank has taken
-   part in the first phase. It may have had its buffer from the beginning, so a missing
-   tutti_request_receive is not the only possible reason. */
+/* In the second phase (see call/exchange.h) a tensor waits for receive buffers. An absent rank may
+   have passed its buffer when it submitted the tensor. So a missing tutti_request_receive is not
+   the only possible reason. */
 static void put_absent(const tutti__agree_t *a, char *text, size_t bytes, const absent_t *absent,
                        const tutti__tensor_t *tensor)
 {

@@ -8,15 +8,15 @@
  *      all      --STOPPED--> coordinator --END-->  all                   the plan is over
  *
  * A rank runs the buckets in their order, again and again. STOPPED reports how many buckets a rank
- * has started, and END the most that any rank has started. Each rank enters these buckets, but with
- * a call that matches nothing if it lacks tensors. So all ranks find the mismatch before data move,
- * and return the tensors of these buckets to agreement: every bucket is served on all ranks or on
- * none.
+ * has started; END reports the largest of these numbers. Each rank then enters the buckets up to
+ * this number. If a rank lacks tensors of a bucket, it enters with a call that matches no other
+ * call. So all ranks find the mismatch before data move, and announce the tensors of this bucket
+ * again: every bucket is served on all ranks or on none.
  *
- * Between PLAN and END no rank announces a tensor of the plan. An announcement that was sent before
- * PLAN arrived is dropped where it meets PLAN: its rank adds the tensor to the plan instead. Links
- * are in order, so such an announcement arrives before its sender's STOPPED. Announcements of
- * messages and of submission groups are not dropped: a plan has none of these.
+ * Between PLAN and END no rank announces a tensor of the plan. If an announcement was sent before
+ * PLAN arrived, a rank that has PLAN drops it, and the sender uses the plan for this tensor. Links
+ * keep the order, so such an announcement arrives before its sender's STOPPED. Announcements of
+ * messages and of submission groups are not dropped, because a plan never contains them.
  */
 #include "agree/plan.h"
 
@@ -58,7 +58,7 @@ int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes)
 
 /* ---- PLAN ---- */
 
-/* Drop the merged announcements of a tensor; those of messages and groups stay. */
+/* Drop a tensor's merged announcements; announcements of messages and groups stay. */
 static void drop_announcements(tutti__agree_t *a, const char *name, size_t bytes)
 {
     tutti__tensor_t *tensor = tutti__tensor_find(a, name, bytes, 0);
@@ -184,7 +184,7 @@ static void send_plan(tutti__agree_t *a, const tutti__laid_t *laid, uint32_t n)
     learn->begun = learn->step;
 }
 
-/* A step is over. */
+/* A step of the program is over: begin a plan, or replace it by one with more tensors. */
 static void end_step(tutti__agree_t *a, int may_begin)
 {
     tutti__laid_t *laid;
@@ -235,7 +235,7 @@ static void send_note(tutti__agree_t *a, int link, uint32_t kind, uint64_t bucke
             a->env.ops->send(a->env.owner, i, kind, &note, sizeof(note), 1);
 }
 
-/* The plan is over. buckets: the most that any rank has started. */
+/* The plan is over. buckets: the largest number of buckets that a rank has started. */
 static void end(tutti__agree_t *a, uint64_t buckets)
 {
     send_note(a, -1, TUTTI__MSG_PLAN_END, buckets, 0);
@@ -253,7 +253,7 @@ static void settle(tutti__agree_t *a)
         end(a, a->plan.started);
 }
 
-/* Stop the plan on this rank: rank 0 has decided so. */
+/* Rank 0 has decided to stop the plan: stop it on this rank and its subtree. */
 static void stop(tutti__agree_t *a, int is_deviation)
 {
     tutti__plan_t *plan = &a->plan;
@@ -288,7 +288,7 @@ static void take_stopped(tutti__agree_t *a, uint32_t link, uint64_t buckets)
 {
     tutti__plan_t *plan = &a->plan;
 
-    /* A rank has left meanwhile, and the plan was forgotten. */
+    /* A rank has left in the meantime, so this rank has deleted the plan. */
     if (plan->state == TUTTI__PLAN_NONE)
         return;
     if (plan->state != TUTTI__PLAN_STOPS || !plan->awaits[link]) {

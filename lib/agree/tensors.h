@@ -7,23 +7,23 @@
 
 /* ---- messages ---- */
 
-/* Ranks in one message; more of them need several messages. */
+/* Most members in one BUCKET or REJECT; more members need several messages. */
 #define TUTTI__MEMBERS 64
 
 /*
- * ANNOUNCE: one tensor as a rank, or the ranks of a subtree, announced it. After it: the other
- * metadata if there is a conflict; tutti__group_msg_t if grouped; the name, not terminated.
+ * ANNOUNCE: one tensor that a rank, or the ranks of a subtree, announced. Behind the structure: the
+ * other metadata if conflict; tutti__group_msg_t if grouped; the name, not terminated.
  */
 typedef struct {
     tutti__metadata_t metadata;
-    uint32_t rank;       /* the first rank that announced it, on the link that was read first */
-    uint32_t nranks;     /* of this subtree that have announced it */
-    uint32_t other_rank; /* conflict: a rank that announced it differently */
+    uint32_t rank;       /* the rank whose announcement was merged first */
+    uint32_t nranks;     /* number of ranks in the subtree that have announced the tensor */
+    uint32_t other_rank; /* if there is a conflict: a rank with other metadata */
     uint8_t conflict, grouped, name_bytes, unused;
 } tutti__announce_msg_t;
 
-/* BUCKET: one tensor of a bucket. After it: the metadata if has_metadata; the name; the members
-   (uint32_t). */
+/* BUCKET: one tensor of a bucket. Behind the structure: the metadata if has_metadata; the name; the
+   members (uint32_t). */
 typedef struct {
     uint32_t bucket;   /* number of the bucket; increases by 1 */
     uint32_t nmembers; /* ranks that the tensor concerns; 0: all */
@@ -34,10 +34,10 @@ typedef struct {
     uint8_t name_bytes, unused[3];
 } tutti__bucket_msg_t;
 
-/* REJECT: a tensor that will not be served. After it: name, text, members. */
+/* REJECT: a tensor that will not be served. Behind the structure: name, text, members. */
 typedef struct {
     uint32_t status;
-    uint32_t nmembers; /* 0: all ranks that have it */
+    uint32_t nmembers; /* 0: all ranks that have announced the tensor */
     uint16_t text_bytes;
     uint8_t phase, name_bytes, unused[4];
 } tutti__reject_msg_t;
@@ -57,7 +57,7 @@ typedef struct tutti__participant tutti__participant_t;
 typedef struct {
     uint64_t hash;
     uint32_t rank;
-    uint32_t size, received;             /* it counts once received == size */
+    uint32_t size, received;             /* calls; complete if received == size */
     tutti__participant_t *participant[]; /* [size] */
 } tutti__submission_t;
 
@@ -75,13 +75,13 @@ struct tutti__tensor {
     uint64_t hash;
     tutti__announce_msg_t msg;          /* the merged announcements */
     tutti__metadata_t other;            /* if there is a conflict */
-    uint32_t passed;                    /* of msg.nranks: already announced to the parent */
-    uint32_t nparticipants;             /* without a submission group, or in a complete one */
-    tutti__participant_t **participant; /* [size of the world], or NULL if there are none */
+    uint32_t passed;                    /* the part of msg.nranks that the parent has */
+    uint32_t nparticipants;             /* messages, and calls in complete submission groups */
+    tutti__participant_t **participant; /* [env.size], or NULL if there are none */
     uint64_t since_ns;
-    uint64_t conflict_ns; /* the coordinator found a conflict at this time; 0: it did not */
+    uint64_t conflict_ns; /* when the coordinator found a conflict; 0: there is none */
     tutti__tensor_t *next;
-    tutti__tensor_t *related;     /* see refuse.c */
+    tutti__tensor_t *related;     /* the chain of refuse.c */
     char name[TUTTI__NAME_BYTES]; /* from here on not zeroed before it is set */
     unsigned char from[];         /* [nlinks + 1] 1: announced over this link; last: by this rank */
 };
@@ -90,9 +90,9 @@ struct tutti__agree {
     tutti__agree_env_t env;
     uint32_t subtree; /* ranks that announce through this rank, this rank included */
     tutti__tensor_t *tensors[TUTTI__TENSOR_BUCKETS];
-    uint32_t nparticipants;           /* in all tensors */
-    tutti__submission_t **submission; /* [size] of each rank: the group that is incomplete */
-    unsigned char *joined;            /* [size] of this rank's subtree */
+    uint32_t nparticipants;           /* sum over all tensors */
+    tutti__submission_t **submission; /* [size] each rank's incomplete group, or NULL */
+    unsigned char *joined;            /* [size] 1: this rank of the subtree has joined */
     uint32_t njoined;
     int departed; /* a rank has left */
     int ended;    /* the owner has ended the communicator */
@@ -106,7 +106,7 @@ struct tutti__agree {
 };
 
 void tutti__agree_fail(tutti__agree_t *a, tutti_status_t status, const char *text);
-/* To all children. */
+/* Send to all children. */
 void tutti__agree_send_down(tutti__agree_t *a, uint32_t kind, const void *body, size_t bytes);
 
 /* tensors.c: the table of announced tensors */
@@ -119,12 +119,12 @@ void tutti__tensor_take_out(tutti__agree_t *a, tutti__tensor_t *tensor);
 void tutti__tensor_free(tutti__agree_t *a, tutti__tensor_t *tensor);
 /* Free the tensor if no announcement of it is left. */
 void tutti__tensor_free_if_empty(tutti__agree_t *a, tutti__tensor_t *tensor);
-/* Free it and every submission group that contains it. */
+/* Free the tensor, and every submission group that contains it. */
 void tutti__tensor_drop(tutti__agree_t *a, tutti__tensor_t *tensor);
 /* Forget one rank's announcement, with its submission group; the tensor as well if no announcement
    is left. */
 void tutti__tensor_drop_participant(tutti__agree_t *a, tutti__tensor_t *tensor, uint32_t rank);
-/* 1 if the announcement was added and counts: its submission group is complete. */
+/* 1: added, and its submission group, if it has one, is complete. */
 int tutti__tensor_add_participant(tutti__agree_t *a, const tutti__announce_msg_t *msg,
                                   const tutti__group_msg_t *group, const char *name,
                                   tutti__participant_t **ret_participant);
@@ -139,22 +139,22 @@ int tutti__decide(tutti__agree_t *a, tutti__tensor_t *tensor);
 /* `rank` has announced a message: agree on it if all ranks that it concerns have announced
    theirs. */
 void tutti__decide_message(tutti__agree_t *a, tutti__tensor_t *tensor, uint32_t rank);
-/* Ranks have joined: reject the tensor's messages. 1 if there were any; then the tensor may be
-   gone. */
+/* Ranks have joined: reject the tensor's messages. 1 if there were any; the tensor may have been
+   freed. */
 int tutti__decide_joined(tutti__agree_t *a, tutti__tensor_t *tensor);
 
 /* refuse.c: the coordinator */
 /* Has every rank announced the tensor, in any form? */
 int tutti__refuse_is_complete(const tutti__agree_t *a, const tutti__tensor_t *tensor);
 /* Chain by `related` the tensors that share submission groups with the first, directly or through
-   others. 1: all of them are complete. Call one of the two below after it. */
+   others. 1: all of them are complete. Afterwards call _ungather or _gathered. */
 int tutti__refuse_gather(const tutti__agree_t *a, tutti__tensor_t *first);
 void tutti__refuse_ungather(tutti__tensor_t *first);
-/* Reject them. */
+/* Reject all tensors of the chain. */
 void tutti__refuse_gathered(tutti__agree_t *a, tutti__tensor_t *first, tutti_status_t status,
                             const char *text);
-/* Free the submission groups that contain the tensor; their participants become single ones, and
-   are marked. */
+/* Free the submission groups that contain the tensor. Their participants then have no group, and
+   `mark` is 1. */
 void tutti__refuse_dissolve(const tutti__agree_t *a, tutti__tensor_t *tensor);
 
 /* buckets.c */

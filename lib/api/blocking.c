@@ -27,7 +27,7 @@ static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
     tutti_status_t status = tutti__watch_alive(comm->watch);
 
     if (TUTTI__UNLIKELY(status != TUTTI_OK)) {
-        /* The program may exit now, and its peers must receive the reason before. */
+        /* After this error the program may exit: first send the reason to the peers. */
         tutti__engine_settle(comm->engine);
         return tutti__watch_alive(comm->watch);
     }
@@ -42,7 +42,7 @@ static tutti_status_t leave(tutti__comm_t *comm, tutti_status_t status)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);
 
-    /* Each call ends or cancels its operation, also after an error. */
+    /* The call has ended or cancelled its operation, also after an error. */
     assert(atomic_load(&state->busy) && state->op.at == TUTTI__AT_END);
     if (TUTTI__UNLIKELY(status != TUTTI_OK) && !tutti__watch_has_ended(comm->watch))
         tutti__run_name_group(&state->running, status);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From the arguments of the public functions to the structure of a call. Nothing is checked. */
+/* Turns the arguments of a public function into the structure of a call. Checks nothing. */
 #ifndef TUTTI__API_CALL_ARGS_H
 #define TUTTI__API_CALL_ARGS_H
 
 #include "call/call.h"
 
-/* Calls that move data: collectives with equal parts, and messages. root: also the peer. */
+/* Calls that move data: collectives with equal parts, and messages. root: or a message's peer. */
 static inline tutti__call_t tutti__move_args(tutti_call_kind_t kind, const void *sendbuf,
                                              void *recvbuf, size_t count, tutti_dtype_t dtype,
                                              int root)
@@ -20,7 +20,7 @@ static inline tutti__call_t tutti__move_args(tutti_call_kind_t kind, const void 
                             .postscale = 1 };
 }
 
-/* Reductions. root: 0 for those without one. */
+/* Reductions. root: 0 for a kind without a root. */
 static inline tutti__call_t tutti__reduce_args(tutti_call_kind_t kind, const void *sendbuf,
                                                void *recvbuf, size_t count, tutti_dtype_t dtype,
                                                tutti_op_t op, int root)
@@ -31,8 +31,8 @@ static inline tutti__call_t tutti__reduce_args(tutti_call_kind_t kind, const voi
     return call;
 }
 
-/* Collectives with parts of different lengths. count: of a rank's own buffer, if that has one
-   part. */
+/* Collectives with parts of different lengths. count: elements of this rank's own buffer, if the
+   buffer has one part. */
 static inline tutti__call_t tutti__parts_args(tutti_call_kind_t kind, const void *sendbuf,
                                               const size_t *sendcounts, const size_t *senddispls,
                                               void *recvbuf, const size_t *recvcounts,

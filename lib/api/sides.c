@@ -56,7 +56,7 @@ static tutti_status_t overlap(const part_t *a, const part_t *b)
    written part may begin inside another part. */
 static tutti_status_t sweep(part_t *parts, size_t n, const tutti__side_t *recv)
 {
-    const part_t *read = NULL, *written = NULL; /* with the highest end so far */
+    const part_t *read = NULL, *written = NULL; /* the part with the highest end */
     tutti_status_t status = TUTTI_OK;
 
     qsort(parts, n, sizeof(*parts), by_begin);
@@ -137,7 +137,7 @@ static int same_parts(const tutti__side_t *a, const tutti__side_t *b, uint32_t s
     return 1;
 }
 
-/* Are the buffers in place in a way that this kind of call allows? */
+/* Are the buffers in place, as this kind of call allows it? */
 static int in_place(const tutti__call_t *call, const tutti__side_t *send, const tutti__side_t *recv,
                     uint32_t rank, uint32_t size, size_t esize)
 {

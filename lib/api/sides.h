@@ -9,7 +9,7 @@
  * Check the two sides of a call for overlaps. Received parts must not overlap each other, nor sent
  * parts, unless the call is in place in an allowed way.
  *
- * INVALID_ARGUMENT, naming the overlapping parts; NO_MEMORY for sorting.
+ * INVALID_ARGUMENT: parts overlap; the text names them. NO_MEMORY: no memory for sorting.
  */
 tutti_status_t tutti__sides_check(const tutti__call_t *call, const tutti__side_t *send,
                                   const tutti__side_t *recv, uint32_t rank, uint32_t size);

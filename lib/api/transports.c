@@ -2,7 +2,7 @@
 /*
  * The transports of a communicator: shared memory inside a host, and one transport between hosts.
  *
- *      TUTTI_TRANSPORT   the ranks met over MPI                  they met without it
+ *      TUTTI_TRANSPORT   the ranks met over MPI                  the ranks met without MPI
  *      auto              the faster one of UCX and MPI: see      shared memory if there is one
  *                        xport/faster.c; on one machine MPI       machine, otherwise UCX
  *      ucx, mpi, shm     that one                                that one; mpi is an error
@@ -56,7 +56,7 @@ static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xpo
     return TUTTI_OK;
 }
 
-/* Exchanged by the ranks of a part before they open a transport over the world's MPI. */
+/* What a rank of a part sends the others before they open a transport over the world's MPI. */
 typedef struct {
     uint32_t world_rank, number;
 } part_facts_t;
@@ -105,8 +105,8 @@ static int is_auto(const tutti__comm_t *comm)
     return strcmp(comm->conf.shared.transport, "auto") == 0;
 }
 
-/* UCX connects the hosts, because of TUTTI_TRANSPORT, because nothing else does, or because it does
-   so in the world. Equal on all ranks. */
+/* Must UCX connect the hosts? Yes, if TUTTI_TRANSPORT names it, if no other transport does, or if
+   the world uses it. Equal on all ranks. */
 static int needs_ucx(const tutti__comm_t *comm)
 {
     const tutti__xport_t *worlds = comm->world->mpi;
@@ -158,7 +158,7 @@ static int mpi_takes_device(const tutti__comm_t *comm, tutti__xport_t *mpi)
            mpi->ops->takes_device(mpi, device->name);
 }
 
-/* Must MPI be taken, because it can send the device memory of a rank? Collective. */
+/* Must the ranks choose MPI, because MPI can send a rank's device memory? Collective. */
 static tutti_status_t ask_devices(tutti__comm_t *comm, tutti__xport_t *mpi, int *ret_takes_mpi)
 {
     uint32_t size = comm->topo->size;

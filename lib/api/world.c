@@ -58,7 +58,7 @@ static tutti_status_t open_world(const tutti_options_t *options, tutti__comm_t *
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ISA=%s is not on this machine", conf.isa);
     tutti__options_apply(options, &conf);
     status = meet_others(options, &conf, &meet, &module);
-    explicit_bzero(conf.job_secret, sizeof(conf.job_secret)); /* conf lives as long as the world */
+    explicit_bzero(conf.job_secret, sizeof(conf.job_secret)); /* a copy of conf lives on */
     if (status != TUTTI_OK)
         return status;
     tutti__log_setup((tutti__log_level_t)conf.log_level, (int)meet.rank);

@@ -41,9 +41,9 @@
  * a wake-up, or one turn of four to eight ranks. Longer yielding takes processor time from the
  * peers that the stage waits for.
  * Measured: 8 ranks on one processor and on two, 8 bytes after an MPI barrier, Zen 5.
- * Tried, on one processor: 100 yields for each word take 43 us instead of 25; no yields, 61. On two
- * processors both take 15 us; less than a turn, 25. One budget for all stages of a call: 0.35 of
- * MPI's time from 512 bytes to 4 MiB, instead of 0.25.
+ * Tried, on one processor: 100 yields for each word take 43 us instead of 25; no yields take 61 us.
+ * On two processors both take 15 us; a time below one turn takes 25 us. One time for all stages of
+ * a call together: 0.35 of MPI's time from 512 bytes to 4 MiB, instead of 0.25.
  */
 #define TUTTI__YIELD_NS 12000u
 
@@ -59,13 +59,13 @@
 #define TUTTI__SLEEP_SHARE 16
 
 /*
- * The same in a call between hosts, where over MPI no message wakes the sleeper: FAR_SLEEP_US in
- * the first FAR_EARLY_US of the wait, then a 16th of the time waited, at most FAR_SLEEP_MOST_US. So
- * a late message costs a 16th of its time. Where a message wakes the sleeper, a direct call sleeps
- * for FAR_SLEEP_US in the first FAR_EARLY_US, and then for the times of SLEEP above, unless it
- * waits for shared memory as well.
+ * The sleep in a call between hosts. Over MPI no message wakes the sleeper: a sleep lasts
+ * FAR_SLEEP_US in the first FAR_EARLY_US of the wait, then a 16th of the time waited, at most
+ * FAR_SLEEP_MOST_US. So a late message costs a 16th of its time. If a message wakes the sleeper,
+ * sleeps after FAR_EARLY_US are as for SLEEP above, unless the call also waits for shared memory.
  * Measured: 2 s in a barrier of two hosts, Zen 5: some 570 polls, 13 to 17 ms of a processor; with
- * UCX's descriptor 4 ms. Tried: at most 2 ms; 25 ms over UCX, 32 over Open MPI's TCP.
+ * UCX's descriptor 4 ms. Tried: sleeps of at most 2 ms; the barrier takes 25 ms of a processor over
+ * UCX, 32 ms over Open MPI's TCP.
  */
 #define TUTTI__FAR_SLEEP_US 100
 #define TUTTI__FAR_EARLY_US 5000
@@ -145,8 +145,8 @@
    nothing. */
 #define TUTTI__FASTER_REACH_NS 1000000000u
 
-/* The round trips over each of UCX and MPI after that, and the time of all. Chosen: the shortest of
-   eight varies little. */
+/* Then: the number of round trips over each of UCX and MPI, and the limit of all their time.
+   Chosen: the shortest of eight varies little. */
 #define TUTTI__FASTER_TRIPS 8u
 #define TUTTI__FASTER_NS 10000000u
 
@@ -154,8 +154,8 @@
    docs/decisions.md. */
 #define TUTTI__FASTER_MARGIN_HALVES 3u
 
-/* How often a wait for sockets calls its thread's checks. Chosen: the delay of an error of another
-   rank during set-up. */
+/* How often a wait for sockets calls the checks of boot/net.h. Chosen: during set-up, this is the
+   delay before a rank detects another rank's error. */
 #define TUTTI__NET_CHECK_MS 100
 
 /* How often an open gate calls these checks while connections arrive. Chosen: as NET_CHECK_MS. */
@@ -215,7 +215,7 @@
    this. Chosen: a lost packet of a connection is repeated several times within it. */
 #define TUTTI__JOB_TRY_MOST_MS 20000u
 
-/* The same if there are several ports, of which some may belong to silent services. Chosen: all
+/* The limit if there are several ports: some may belong to services that do not answer. Chosen: all
    ports are tried within some seconds. */
 #define TUTTI__JOB_SEARCH_MS 250u
 #define TUTTI__JOB_SEARCH_MOST_MS 2000u
@@ -224,7 +224,7 @@
    address. */
 #define TUTTI__JOB_LOOKUP_MS 5000u
 
-/* ---- graces: how long the ranks that do not know a reason wait for it ---- */
+/* ---- graces: how long a rank waits for the reason of a failure ---- */
 
 /* After a failure without a known cause: the wait for a peer's report of the cause. Chosen: a
    report crosses a tree of sockets in milliseconds; the rest is for loaded machines. */
@@ -252,11 +252,11 @@
    within milliseconds, and a program that is wrong learns of it at once. */
 #define TUTTI__CONFLICT_NS 100000000u
 
-/* If a rank that is no neighbour ends, its death is reported only after this time, because its last
-   messages arrive through the tree. Chosen: messages cross the tree in milliseconds. */
+/* If a rank without a link to this rank ends, its death is reported only after this time, because
+   its last messages arrive through the tree. Chosen: messages cross the tree in milliseconds. */
 #define TUTTI__SIDE_DEATH_MS 100u
 
-/* A strict gate that failed: how long it waits for ranks that have not come, to tell them why.
+/* After the failure of a strict gate: how long it stays open to send the reason to late ranks.
    Chosen: most ranks of one launcher start within a second. */
 #define TUTTI__GATE_GRACE_MS 1000u
 
@@ -268,12 +268,12 @@
    Chosen: as GATE_GRACE_MS. */
 #define TUTTI__REASON_MS 1000u
 
-/* The interval at which the store is read meanwhile. Chosen: a store may be a server. */
+/* The interval at which such a rank reads the store. Chosen: a store may be a server. */
 #define TUTTI__REASON_POLL_MS 50u
 
-/* How long sending or receiving one message of set-up may take: STAR between rank 0 and another
-   rank, ID at the maker of a unique id. Chosen: a stopped rank must not stop the others; the second
-   wait is in a thread that no rank waits for. */
+/* How long sending or receiving one message of set-up may take: STAR_MESSAGE_MS between rank 0 and
+   another rank, ID_MESSAGE_MS at the maker of a unique id. Chosen: a stopped rank must not stop the
+   others; the second wait is in a thread that no rank waits for. */
 #define TUTTI__STAR_MESSAGE_MS 1000u
 #define TUTTI__ID_MESSAGE_MS 10000u
 
@@ -281,7 +281,7 @@
    all ranks run, so a minute is a failure; TUTTI_TIMEOUT may be longer. */
 #define TUTTI__BOOT_CONNECT_MS 60000u
 
-/* ---- graces: how long an end waits ---- */
+/* ---- graces: how long closing and aborting wait ---- */
 
 /* Closing an engine waits for space in peers' rings, and for the device. Chosen: a peer that does
    not read for this time is stopped or dead. */
@@ -372,8 +372,9 @@
    latency. */
 #define TUTTI__PLAN_HOSTS_BYTES ((uint64_t)4 << 20)
 
-/* A plan between hosts has so many buckets, if they have so many bytes each. One bucket would hold
-   all tensors back until the last one. Chosen: only an eighth of the wire's time stays exposed. */
+/* A plan between hosts has PARTS buckets, or fewer, so that a bucket has at least PART_BYTES. With
+   one bucket, all tensors would wait for the last one. Chosen: an eighth of the wire's time stays
+   exposed. */
 #define TUTTI__PLAN_PARTS 8
 #define TUTTI__PLAN_PART_BYTES ((uint64_t)64 << 10)
 
@@ -381,7 +382,7 @@
    the second value. Chosen: a plan begins early, but not after a coincidence. */
 #define TUTTI__PLAN_STEPS 3
 #define TUTTI__PLAN_STEPS_MOST 1024
-/* [names] More are not learned. Chosen: far more than a model has. */
+/* [names] Most tensors that can be learned. Chosen: far more than a model has. */
 #define TUTTI__PLAN_NAMES_MOST 65536
 /* [ns] A plan stops if a bucket has some of its tensors, and this rank has submitted none for this
    time: WAIT while a thread waits for such a tensor, otherwise REST. Chosen: WAIT is long against
@@ -389,8 +390,9 @@
 #define TUTTI__PLAN_WAIT_NS 5000000
 #define TUTTI__PLAN_REST_NS 1000000000u
 
-/* [requests] Kept by each communicator for new ones, 400 bytes each. Chosen: as many as a large
-   model has tensors. Without: malloc takes 330 of 2100 instructions of a planned tensor. */
+/* [requests] Freed requests that a communicator keeps for reuse, 400 bytes each. Chosen: a large
+   model has as many tensors. Without them, malloc takes 330 of 2100 instructions of a planned
+   tensor. */
 #define TUTTI__SPARE_REQUESTS 4096
 
 /* [submissions] While a bucket of a plan is in flight, the engine takes a step after so many
@@ -409,8 +411,8 @@
  */
 #define TUTTI__MOST_COMPLETIONS 8
 
-/* [events] Made at set-up, for requests in flight with a stream and for pending completions.
-   Chosen: more than a network has layers; a program that needs more pays for making them. */
+/* [events] Device events that set-up makes, for requests in flight with a stream and for pending
+   completions. Chosen: more than a network has layers; further events are made when needed. */
 #define TUTTI__ENGINE_EVENTS 1024
 
 /* [names] Tensors and ranks that a warning or an error names; more are counted. Chosen: users do
@@ -434,8 +436,8 @@
    stays on this machine. */
 #define TUTTI__STATS_CLIENT_MS 2000u
 
-/* [communicators] Of those that have ended, so many stay in file and endpoint. Chosen: each takes
-   some kilobytes there. */
+/* [communicators] Ended communicators that the statistics (file and endpoint) still list. Chosen:
+   each takes some kilobytes there. */
 #define TUTTI__STATS_ENDED 32u
 
 /* ---- amounts: node operations in shared memory ---- */
@@ -451,7 +453,7 @@
 #define TUTTI__SHM_BACK_BLOCK_BYTES 4096
 
 /* Block of a zero-copy reduction: BLOCK; SMALL if the results exceed the caches. In the second case
-   the data of all buffers are prefetched, AHEAD bytes in all before they are used. Measured:
+   data are prefetched AHEAD bytes before their use, the sum over all buffers. Measured:
    bench/tutti_allreduce, 2 ranks, Zen 5: table in node/shm/zero.c. */
 #define TUTTI__SHM_ZERO_BLOCK_BYTES 8192
 #define TUTTI__SHM_ZERO_SMALL_BYTES 512
@@ -486,7 +488,7 @@
 
 /* ---- amounts: NCCL ---- */
 
-/* [calls] More calls than this are made in several groups; with more than 32 ranks, twice the
+/* [calls] Most calls in one group of NCCL; with more than 32 ranks on a host: twice the number of
    ranks. Chosen: an alltoall of a host is one group. */
 #define TUTTI__NCCL_GROUP_CALLS 64
 
@@ -497,8 +499,8 @@
    Where its memory comes from cudaMalloc, an allocation of this size has pages of its own. */
 #define TUTTI__NCCL_ALLOC_BYTES ((size_t)2 << 20)
 
-/* [operations] Operations queued in streams that set-up makes events for; a power of two. Chosen:
-   more than a program usually has in flight; with more of them, more are made. */
+/* [operations] Operations queued in CUDA streams for which set-up makes events; a power of two.
+   Chosen: more than a program usually has in flight; further events are made when needed. */
 #define TUTTI__NCCL_OVERDUE 128
 
 /* ---- amounts: schedules ---- */
@@ -545,10 +547,10 @@
 
 /* ---- amounts: memory ---- */
 
-/* [parts, ranks] The first communicator's arenas take at most half of the addresses, each further
-   one's this part of the rest. Derived: with 4 ranks, more than 400 communicators have 64 GiB each.
-   Under RLIMIT_AS an arena takes at most 1/SPAN_RANKS of the addresses left, so the arenas of so
-   many ranks fit. */
+/* [parts, ranks] The arenas of the first communicator take at most half of the addresses; those of
+   each further communicator take at most 1/SPAN_FURTHER of the rest. Derived: with 4 ranks, more
+   than 400 communicators have 64 GiB each. Under RLIMIT_AS an arena takes at most 1/SPAN_RANKS of
+   the addresses left, so the arenas of SPAN_RANKS ranks fit. */
 #define TUTTI__SPAN_FURTHER 32
 #define TUTTI__SPAN_RANKS 16
 
@@ -565,7 +567,7 @@
 #define TUTTI__POPULATE_MOST_BYTES ((uint64_t)64 << 20)
 
 /* [bytes] Largest data of a call between hosts that are sent in the messages of the comparison of
-   calls, if a slot is so long. Measured: docs/decisions.md, two hosts with one and two ranks. */
+   calls, if slots are so long. Measured: docs/decisions.md, two hosts with one and two ranks. */
 #define TUTTI__RIDE_BYTES 65536
 
 /* [bytes] A direct call, or one without a name, of up to this size has no wire format. Chosen:
@@ -581,21 +583,20 @@
 
 /* ---- costs: the model of coll/cost.c ---- */
 
-/* [Mbit/s] Of a link whose network card does not report its speed. Chosen: common today. */
+/* [Mbit/s] Speed of a link whose network card does not report it. Chosen: common today. */
 #define TUTTI__LINK_MBPS 10000u
 
-/* From the sender of a small message to its receiver, on another host. Estimated: TCP between
-   namespaces takes 6 us over UCX (docs/results.md), and switches and cards add a few; published
-   figures of cards for RDMA are 1 to 2 us. */
+/* Time of a small message from one host to another. Estimated: TCP between namespaces takes 6 us
+   over UCX (docs/results.md), and switches and cards add a few; published figures of cards for RDMA
+   are 1 to 2 us. */
 #define TUTTI__LINK_TCP_NS 10000u
 #define TUTTI__LINK_RDMA_NS 2000u
 
-/* Inside a host: a message, and a byte that is copied or reduced. Measured: docs/results.md. */
+/* Inside a host: time of a message, and of a copied or reduced byte. Measured: docs/results.md. */
 #define TUTTI__COST_NEAR_NS 300u
 #define TUTTI__COST_NEAR_PS 100u
 
-/* The longest message where the shape has no length of a slot. Chosen: TUTTI_CHUNK_BYTES' default.
- */
+/* The longest message, if the shape has no slot length. Chosen: TUTTI_CHUNK_BYTES' default. */
 #define TUTTI__COST_SLOT_BYTES 65536u
 
 /* Data of up to this size are sent with the comparison of calls, whatever the model expects.
@@ -604,15 +605,15 @@
 
 /* ---- costs: the model of coll/device_cost.c ---- */
 
-/* Of one operation: NCCL's (the ranks' meeting, a launch, the kernel, and detecting its end), a
-   cudaMemcpyAsync with detecting its end, a node operation on the host, a message. Estimated, for
+/* Time of one operation. NCCL: the ranks' meeting, launch, kernel, and detecting the end. COPY: a
+   cudaMemcpyAsync, and detecting its end. HOST_NODE: a node operation on the host. Estimated, for
    GPUs with NVLink and PCIe 4: tests/gpu/measure.sh, part `ways`. HOST_NODE measured:
    docs/decisions.md, 0.3 to 0.65 us for two ranks. */
 #define TUTTI__COST_NCCL_NS 15000u
 #define TUTTI__COST_COPY_NS 7000u
 #define TUTTI__COST_HOST_NODE_NS 1000u
 
-/* Of one byte, in picoseconds. Estimated: NCCL 100 GB/s of bus bandwidth; PCIe 20 of 32 GB/s.
+/* Time of one byte, in picoseconds. Estimated: NCCL 100 GB/s of bus bandwidth; PCIe 20 of 32 GB/s.
    HOST_NODE, for each rank, measured: docs/decisions.md, two ranks, 1 MiB, 47 us. */
 #define TUTTI__COST_NCCL_PS 10u
 #define TUTTI__COST_PCIE_PS 50u

@@ -29,7 +29,7 @@ typedef struct {
     tutti_op_t op;
     uint32_t root, source;
     uint64_t count, received;
-    uint32_t recvcounts; /* a hash of them; 0: none */
+    uint32_t recvcounts; /* the hash of recvcounts; 0: none */
     double prescale, postscale;
     tutti_dtype_t wire;              /* between hosts; 0: dtype */
     uint32_t group_size, group_hash; /* of the submission group; size 0: none */

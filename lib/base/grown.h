@@ -2,10 +2,10 @@
 /*
  * Structures of the caller's that grow from version to version of the library. Any thread.
  *
- * The first field, `size`, is the sizeof of the header that the program was built with. A version
- * adds fields at the end only, and 0 is the default of each. So every size that a released header
- * had is accepted. A longer structure comes from a later header; it is accepted as long as its
- * unknown fields are 0.
+ * The first field, `size`, is the structure's sizeof in the header that the program was built with.
+ * A version adds fields at the end only, and 0 is the default of each. So every size of a released
+ * header is accepted. A longer structure comes from a later header; it is accepted if its unknown
+ * fields are 0.
  *
  * To add a field: append the new size to the list in the file that reads the structure, and assert
  * the field's offset in tests/abi/layout.c.
@@ -19,7 +19,7 @@
 
 typedef struct {
     const char *what;    /* for messages: "options" */
-    const char *init;    /* what sets the size: "TUTTI_OPTIONS_INIT" */
+    const char *init;    /* the initialiser that sets the size: "TUTTI_OPTIONS_INIT" */
     const size_t *sizes; /* [nsizes] ascending: of version 0, ..., of this version */
     size_t nsizes;
 } tutti__grown_t;

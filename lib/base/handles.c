@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * See handles.h. The free slots are a lock-free stack. Its head holds an index and the count of all
- * slots taken so far. If other threads take and return a slot while a thread reads the slot's
- * successor, the count has changed, and the thread tries again.
+ * slots taken so far. While a thread reads the successor of the first slot, other threads may take
+ * this slot and return it. Then the count has changed, and the thread tries again.
  */
 #include "base/handles.h"
 
@@ -13,7 +13,7 @@
 #define GENERATION ((uint64_t)1 << 32)
 #define KIND_SHIFT 56
 #define KIND_MASK (((uint64_t)1 << KIND_SHIFT) - 1)          /* all bits but the kind's */
-#define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS) /* and slot 0, which is not taken */
+#define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS) /* with slot 0, which is never taken */
 
 _Static_assert((uint64_t)SLOTS << TUTTI__HANDLES_SHIFT <= GENERATION, "an index has 28 bits");
 
@@ -52,7 +52,7 @@ const tutti__slot_t *tutti__handle_find_more(const tutti__handles_t *table, cons
     return slot;
 }
 
-/* ---- taking a slot: its index, or 0 ---- */
+/* ---- taking a slot: returns its index, or 0 ---- */
 
 static uint32_t take_free(tutti__handles_t *table)
 {

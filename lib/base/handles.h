@@ -32,7 +32,7 @@
 /* Slots in the table itself, and in each chunk. */
 #define TUTTI__HANDLES_CHUNK 4096u
 #define TUTTI__HANDLES_CHUNKS 4096u
-#define TUTTI__HANDLES_SHIFT 4 /* of the index in a handle */
+#define TUTTI__HANDLES_SHIFT 4 /* the index's lowest bit in a handle */
 /* Added to `free` for each slot that is taken. */
 #define TUTTI__HANDLES_TAKEN ((uint64_t)1 << 32)
 
@@ -47,7 +47,7 @@ typedef struct {
     /* The valid handle. In a free slot: the complement of the slot's next handle. The complement
        has the index of another slot, so no handle of this slot equals it. In an unused slot: 0. */
     _Atomic uint64_t handle;
-    _Atomic uintptr_t object; /* of a free slot: the index of the next free one; 0: none */
+    _Atomic uintptr_t object; /* in a free slot: the next free slot's index; 0: none */
 } tutti__slot_t;
 
 _Static_assert(sizeof(tutti__slot_t) == 1 << TUTTI__HANDLES_SHIFT, "an offset is no index");
@@ -61,7 +61,7 @@ typedef struct {
     _Atomic uint64_t
         free; /* low half: index of the first free slot, or 0; high half: slots taken */
     _Atomic uint32_t used; /* slots that were ever taken: 1 to `used` */
-    _Atomic(tutti__slot_t *) more[TUTTI__HANDLES_CHUNKS]; /* from 1 on */
+    _Atomic(tutti__slot_t *) more[TUTTI__HANDLES_CHUNKS]; /* chunks from 1 on */
 } tutti__handles_t;
 
 /* Slot 0 is never taken. It holds a value of index 1, so a look-up of NULL does not find it. */
@@ -74,7 +74,7 @@ typedef struct {
 /* Make a handle invalid. NULL does nothing. Any thread. */
 void tutti__handle_end(tutti__handles_t *table, const void *handle);
 
-/* Report why a handle was not found, and return INVALID_ARGUMENT. name: of the argument. */
+/* Report why a handle was not found, and return INVALID_ARGUMENT. name: the argument's name. */
 tutti_status_t tutti__handle_wrong(const tutti__handles_t *table, const void *handle,
                                    const char *name);
 

@@ -4,7 +4,7 @@
  * log_callback.h.
  *
  * Levels follow frequency: error and warn: the user must act; info: once per job; debug: once per
- * communicator; trace: once per round; data: once per message. Lowercase, "peer 3".
+ * communicator; trace: once per round; data: once per message. Texts are in lower case.
  */
 #ifndef TUTTI__BASE_LOG_H
 #define TUTTI__BASE_LOG_H
@@ -27,13 +27,13 @@ typedef enum {
 
 /* Set the process's level, and the rank shown in each line (-1: not known yet). Any thread. */
 void tutti__log_setup(tutti__log_level_t level, int rank);
-/* The same, unless a rank is shown already: a communicator that is not the world leaves the log to
-   the world, or to the first communicator. */
+/* The same, unless a rank is shown already: for a communicator that is not the world. The world, or
+   else the first communicator, determines the rank in the log. */
 void tutti__log_offer(tutti__log_level_t level, int rank);
 int tutti__log_on(tutti__log_level_t level);
 void tutti__log_write(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 
-/* "warn", as in TUTTI_LOG=warn. */
+/* The level's name, as in TUTTI_LOG=warn. */
 const char *tutti__log_level_name(tutti__log_level_t level);
 
 /* Print complete lines, without prefix and at any level: TUTTI_HELP. */

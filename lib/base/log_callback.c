@@ -41,21 +41,21 @@ typedef struct line line_t;
 
 struct line {
     line_t *next;
-    tutti_log_callback_t callback; /* when it was logged */
+    tutti_log_callback_t callback; /* at the time of logging */
     void *arg;
     tutti_log_level_t level;
-    unsigned dropped_after; /* messages that found no room behind this one */
+    unsigned dropped_after; /* messages dropped after this one: the list was full */
     char text[];
 };
 
-/* One for each process. A forked child makes its own, because the locks of its parent's may be
-   held. */
+/* One for each process. A forked child makes its own, because threads of its parent may have held
+   the locks of the parent's queue. */
 typedef struct queue queue_t;
 
 struct queue {
     queue_t *parents; /* never read; so leak checkers find the memory */
     unsigned generation;
-    tutti__mutex_t change_lock; /* one change of the callback at a time; held while it is awaited */
+    tutti__mutex_t change_lock; /* one change of the callback at a time, until it is complete */
     int has_thread;             /* under change_lock */
     pthread_t thread;
 
@@ -65,7 +65,7 @@ struct queue {
     void *arg;
     line_t *first, *last;
     unsigned waiting;
-    uint64_t put, delivered; /* lines so far */
+    uint64_t put, delivered; /* numbers of lines so far */
     int stop;
 };
 
@@ -221,7 +221,7 @@ static void stop_thread(queue_t *queue)
 
 /* ---- changing ---- */
 
-/* New lines are for the new callback; the old one gets all that are in the list. */
+/* The new callback gets all later lines; wait until the old one has got all lines in the list. */
 static void change(queue_t *queue, tutti_log_callback_t callback, void *arg)
 {
     uint64_t put;

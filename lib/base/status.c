@@ -2,8 +2,8 @@
 /*
  * Status texts and each thread's last error.
  *
- * Called from all rooms, on any thread. The text of an error is in thread-local memory: setting it
- * cannot fail or race, and the caller need not free it.
+ * Called from all rooms, on any thread. The text of an error is in thread-local memory. So setting
+ * it cannot fail and needs no lock, and the caller does not free it.
  */
 #include "base/status.h"
 

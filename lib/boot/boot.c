@@ -5,8 +5,8 @@
  * The first exchange is one block of HELLO_BYTES from every rank. Its size never changes, so
  * different versions of the library can report the difference to each other. After the exchange all
  * ranks have the same data, apply the same rules and return the same error text. If a rank has
- * failed before (for example, it cannot open a socket), its block contains the error. Then the
- * ranks connect the tree, and a last agreement makes a failure of one rank a failure of all.
+ * failed before the exchange (for example, it cannot open a socket), its block contains the error.
+ * After that the ranks connect the tree, and agree: if one rank has failed, all ranks fail.
  *
  * Runs on the thread that makes the communicator.
  */
@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC 0x6f6c6c6568747475u /* "uttHello"; also detects a different byte order */
+#define MAGIC 0x6f6c6c6568747475u /* "utthello"; also detects a different byte order */
 #define HELLO_BYTES 4096
 /* Descriptors that a rank opens besides its connections to other ranks; see files_needed. */
 #define FILES 12u
@@ -110,8 +110,8 @@ static uint64_t wait_ms(uint64_t timeout_ms)
     return timeout_ms == 0 ? TUTTI__BOOT_CONNECT_MS : timeout_ms;
 }
 
-/* All ranks use rank 0's timeout. It counts from the time at which this rank's
-   own timeout began. */
+/* Replace this rank's timeout by rank 0's, counted from the time at which this rank's own timeout
+   began. */
 static void take_timeout(tutti__boot_t *boot, uint64_t timeout_ms)
 {
     uint64_t begun = boot->deadline - tutti__net_span(boot->timeout_ms);
@@ -180,8 +180,8 @@ static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf)
 
 /*
  * The largest number of descriptors that this rank has open at a time: links and watches of the
- * side channel, and, while arenas are passed, two for each rank of the machine. The machine's
- * lowest rank also has a connection to each of them.
+ * side channel, and, while ranks pass arenas, two for each rank of the machine. The machine's
+ * lowest rank also has a connection to each rank of the machine.
  */
 static uint32_t files_needed(const tutti__boot_t *boot)
 {
@@ -215,7 +215,8 @@ static void close_door(tutti__boot_t *boot)
         tutti__boot_shut_door(boot);
 }
 
-/* After the first exchange each rank knows the processes of its machine. */
+/* After the first exchange the marks are no longer needed: each rank has the process ids of its
+   machine. */
 static void shut_marks(tutti__boot_t *boot)
 {
     if (boot->meet.marks == NULL)

@@ -37,7 +37,7 @@ typedef struct {
     /* Deadline of the whole set-up, a time of tutti__now_ns(). 0: conf's timeout, counted from
        tutti__boot_open. */
     uint64_t deadline;
-    /* Each rank passes `bytes` bytes; all ranks receive all of them in the order of
+    /* Each rank passes `bytes` bytes; all ranks receive the bytes of all ranks, in the order of
        ranks. Collective. */
     tutti_status_t (*allgather)(void *ctx, const void *mine, size_t bytes, void *ret_all,
                                 uint64_t timeout_ms);
@@ -48,12 +48,12 @@ typedef struct {
     void (*settle)(void *ctx);
     void (*close)(void *ctx);
     tutti__marks_t
-        *marks; /* of its ranks, if `still` is NULL: tutti__boot_open uses and closes them;
+        *marks; /* the ranks' marks, for tutti__boot_open to use and close, if `still` is NULL;
                               or NULL */
-    const uint32_t *world_rank; /* [size] of a group: its ranks in the world, until the communicator
-                                   ends; NULL: this is the world */
-    const char *comm_name; /* of a communicator from tutti_comm_connect, also in its groups: its
-                              name for messages, until the communicator ends; NULL: the world */
+    const uint32_t *world_rank; /* [size] for a group: the world ranks of its members; lives as long
+                                   as the communicator. NULL: this is the world */
+    const char *comm_name; /* for a communicator from tutti_comm_connect and its groups: the name in
+                              messages; lives as long as the communicator. NULL: the world */
 } tutti__meet_t;
 
 void tutti__meet_self(tutti__meet_t *ret_meet);
@@ -86,9 +86,9 @@ tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size
    failure of all. The text names the first rank that failed. */
 tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine);
 
-/* Rank 0 reads a file that TUTTI_ALGORITHM names (at most 16 MiB); all ranks receive its
-   text, which the caller frees. Collective. If rank 0 cannot read it,
-   TUTTI_ERR_INVALID_ARGUMENT on all ranks. */
+/* Rank 0 reads a file that TUTTI_ALGORITHM names (at most 16 MiB); all ranks receive the text, and
+   the caller frees it. Collective. TUTTI_ERR_INVALID_ARGUMENT on all ranks: rank 0 cannot read the
+   file. */
 tutti_status_t tutti__boot_read_file(tutti__boot_t *boot, const char *path, char **ret_text);
 
 /*
@@ -96,8 +96,8 @@ tutti_status_t tutti__boot_read_file(tutti__boot_t *boot, const char *path, char
  *
  * fds       nfds of this rank; the caller keeps them
  * ret_fds   [machine ranks x nfds], in the order of ascending global rank; new descriptors
- *           (close-on-exec) that the caller closes; this rank's own are duplicates
- * ret_pids  [machine ranks] process ids as this process sees them
+ *           (close-on-exec) that the caller closes; those of this rank are duplicates of fds
+ * ret_pids  [machine ranks] process ids in the pid namespace of this process
  *
  * Collective over the machine.
  */
@@ -113,9 +113,9 @@ int tutti__side_parent(const tutti__boot_t *boot);                   /* link, or
 uint32_t tutti__side_rank(const tutti__boot_t *boot, uint32_t link); /* rank at the other end */
 int tutti__side_is_local(const tutti__boot_t *boot, uint32_t link);  /* on this host */
 
-/* Queue a message: sends the part for which the socket has room, and keeps the rest for
-   tutti__side_poll. On a lost link the message is discarded without an error, because poll reports
-   the loss. Body: up to 16 MiB. NO_MEMORY if 256 MiB wait for a peer that does not read. */
+/* Queue a message: sends the part for which the socket has space, and keeps the rest for
+   tutti__side_poll. If the link is lost, the message is discarded without an error, because
+   tutti__side_poll reports the loss. Body: up to 16 MiB. NO_MEMORY: 256 MiB wait for the peer. */
 tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t link, uint32_t kind, const void *body,
                                 size_t bytes);
 
@@ -126,7 +126,7 @@ typedef struct {
     /* body is valid during the call only; aligned to 8. */
     void (*message)(void *arg, uint32_t link, uint32_t kind, const void *body, size_t bytes);
     /* `rank` is lost: its link has closed (link >= 0), or its process on this host has ended
-       (link -1). Called once per rank, after its last message. If the rank is no neighbour
+       (link -1). Called once per rank, after its last message. If there is no link to the rank
        (link -1), the call comes 100 ms later, so that a message from the rank or from its
        leader can arrive first. */
     void (*lost)(void *arg, int link, uint32_t rank);
@@ -136,13 +136,12 @@ typedef struct {
    epoll_wait of 0 ms. */
 tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t *events);
 
-/* A rank's name for messages: "rank 3", or "rank 1 of the group (world rank 3)"; if it was
-   connected by tutti_comm_connect, "rank 3 of communicator 'PREFIX'". boot: of the rank's
-   communicator; NULL: of the world. The text is valid until this thread's fourth call after this
-   one. Any thread. */
+/* A rank's name for messages: "rank 3", or "rank 1 of the group (world rank 3)"; for a communicator
+   from tutti_comm_connect "rank 3 of communicator 'PREFIX'". boot: the rank's communicator; NULL:
+   the world. The text is valid until this thread's fourth further call. Any thread. */
 const char *tutti__boot_rank_name(const tutti__boot_t *boot, uint32_t rank);
-/* The rank's number in the world. *ret_is_group: 1 if this may differ from `rank`; 2: in the same
-   way, but the world is a communicator from tutti_comm_connect. */
+/* The rank's number in the world. *ret_is_group: 1: the number may differ from `rank`; 2: it may
+   differ, and is the rank in a communicator from tutti_comm_connect, not in the world. */
 uint32_t tutti__boot_world_rank(const tutti__boot_t *boot, uint32_t rank, int *ret_is_group);
 
 /* An epoll descriptor that is readable when tutti__side_poll has something to do. The engine adds

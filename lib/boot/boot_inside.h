@@ -24,7 +24,7 @@ typedef struct {
     int fd; /* -1: lost */
     uint32_t rank;
     int local; /* on this host */
-    int deaf;  /* sending failed: messages are discarded until reading finds the end */
+    int deaf;  /* sending failed: discard messages until recv() finds the stream's end */
     tutti__frame_in_t in;
     tutti__side_wait_t *first, **last;
     size_t waiting_bytes;
@@ -34,7 +34,7 @@ typedef struct {
 typedef struct {
     int pidfd; /* -1: the process has ended */
     uint32_t rank;
-    int link;        /* -1: the rank is no neighbour */
+    int link;        /* -1: there is no link to the rank */
     uint64_t due_ns; /* when its end will be reported; 0: nothing to report */
 } tutti__side_watch_t;
 
@@ -64,11 +64,11 @@ struct tutti__boot {
     tutti__gate_token_t token;
     uint64_t timeout_ms;
     uint64_t deadline; /* of the whole set-up */
-    pid_t owner;       /* the process that opened this, as opposed to its forked children */
+    pid_t owner;       /* the process that opened this; its forked children differ */
     int door; /* this rank's Unix socket, or -1. After opening only the machine's lowest rank has
                  it; after tutti__boot_settle no rank */
     uint32_t shares; /* calls of tutti__boot_share_fds */
-    int meeting;     /* the set-up is not over, and boot->meet reports no deaths: see peers.c */
+    int meeting;     /* set-up is in progress, and boot->meet reports no deaths: see peers.c */
     tutti__side_t side;
 };
 
@@ -80,7 +80,7 @@ uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot);
 
 /* TUTTI_ERR_PEER_LOST: a rank of this machine has died. boot: a tutti__boot_t; see peers.c. */
 tutti_status_t tutti__boot_peers_still(void *boot);
-/* Has the process ended? A pid <= 0 has not. */
+/* Has the process ended? For a pid <= 0, which is not known: 0. */
 int tutti__boot_has_ended(int pid);
 /* TUTTI_ERR_PEER_LOST, with the ranks that have dead[rank] 1; TUTTI_OK if there are none. */
 tutti_status_t tutti__boot_report_dead(const unsigned char *dead, uint32_t size);
@@ -91,7 +91,7 @@ void tutti__boot_await_death(tutti__boot_t *boot);
 /* Connect the tree; collective. Fills in boot->side.links and boot->side.parent. */
 tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *conf);
 
-/* After _remember, forked children of this process close boot's sockets, until _forget. */
+/* Between _remember and _forget, a forked child of this process closes boot's sockets. */
 void tutti__boot_remember(tutti__boot_t *boot);
 void tutti__boot_forget(tutti__boot_t *boot);
 /* Close the Unix socket, if it is open. Never while a fork copies the descriptors. */
@@ -105,8 +105,8 @@ void tutti__side_end(tutti__boot_t *boot);
 /* Close all descriptors, and nothing else. Async-signal-safe. */
 void tutti__side_let_go(tutti__side_t *side);
 
-/* The source of an epoll event of the side channel. The upper half of the event's data has this
-   number, the lower half the index of the link or watch. */
+/* The source of an epoll event of the side channel. The upper half of the event's data is this
+   number, the lower half is the index of the link or watch. */
 typedef enum {
     TUTTI__ABOUT_LINK,
     TUTTI__ABOUT_WATCH,

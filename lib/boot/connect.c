@@ -61,7 +61,7 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
 }
 
 /* Connect to rank 0, the parent, on another host. A failure is also logged as a warning, because
-   all ranks fail with the text of the first failed rank, which may be another one. */
+   all ranks return the text of the first failed rank, which may be another rank. */
 static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *addrs,
                                 uint64_t deadline)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sends a file of rank 0 to all ranks while a communicator is made. See boot.h.
+ * Sends a file of rank 0 to all ranks during the set-up of a communicator. See boot.h.
  *
  * A way to meet has an allgather only. So every rank contributes pieces of the same length, and
  * rank 0's pieces are used. The files are small and few, so a broadcast is not worth its code.

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-/* Protects the list. Held across a fork; otherwise for a few instructions. No other lock
-   is taken under it. */
+/* Protects the list. fork() holds it while it copies the process; other code holds it for a few
+   instructions, and takes no other lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tutti__boot_t *opened;
 
@@ -28,7 +28,7 @@ static void in_parent(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Frees nothing: other threads of the parent may have been using the memory. */
+/* Frees nothing: at the fork, other threads of the parent may have been using the memory. */
 static void in_child(void)
 {
     for (tutti__boot_t *boot = opened; boot != NULL; boot = boot->next) {

@@ -11,14 +11,14 @@
  *             of connections costs a bounded number of descriptors. A rank that lost its
  *             place tries again.
  *   guest     has shown the job's token. It keeps its place until it confirms.
- *   rank      has been admitted. The host watches its connection: if the rank ends while others are
- *             still awaited, the gate fails.
+ *   rank      has been admitted. The host watches its connection: if the rank ends while the host
+ *             still waits for other ranks, the gate fails.
  *
- * Usually the knock has arrived when its connection is accepted. In this case the rank needs no
+ * Usually the knock has arrived when the host accepts the connection. Then the rank needs no
  * stranger's place.
  *
- * A strict gate that fails stays open for a second and sends the reason to each rank that still
- * comes. Without this message, such a rank would find no gate and wait until its own deadline.
+ * After a failure a strict gate stays open for a second and sends the reason to late ranks.
+ * Without this message, such a rank would find no gate and wait until its own deadline.
  */
 #include "boot/gate.h"
 
@@ -73,7 +73,7 @@ static tutti_status_t list_polls(tutti__gate_host_t *host)
         return status;
     host->npolls = 0;
     add_poll(host, host->door, POLLIN, 0);
-    /* A gate that has failed must still report the error to the other ranks, and ends soon. */
+    /* After a failure, ignore `stop`: the gate must report the error to the other ranks first. */
     add_poll(host, host->failed == TUTTI_OK || host->refuses ? host->stop : -1, POLLIN, 0);
     for (uint32_t i = 0; i < TUTTI__GATE_STRANGERS; i++)
         add_poll(host, host->stranger[i].fd, POLLIN, i);
@@ -100,8 +100,8 @@ static void hear_known(tutti__gate_host_t *host)
         host->fds[r] = TUTTI__GATE_NOBODY;
         tutti__gate_lose(host, r);
     }
-    /* From the last guest on, because the last guest moves to the place of
-       a removed one. */
+    /* From the last guest to the first, because the last guest moves to the place of a removed
+       guest. */
     for (uint32_t i = ranks; i-- > guests;)
         if (host->polls[i].revents != 0)
             tutti__gate_hear_guest(host, host->about[i]);
@@ -142,9 +142,9 @@ static tutti_status_t serve(tutti__gate_host_t *host)
         status = list_polls(host);
         if (status != TUTTI_OK)
             return status;
-        /* If the watch ends this wait, the other ranks already have its error. */
+        /* If the checks of net.h end this wait, the other ranks already have the error. */
         status = tutti__net_poll(host->polls, host->npolls, until, &ready);
-        /* tutti__net_poll asks the watch only if nothing arrives for a while. */
+        /* tutti__net_poll calls the checks only if nothing arrives for a while. */
         if (status == TUTTI_OK && ready > 0 && tutti__net_left_ms(host->ask_due) == 0) {
             host->ask_due = tutti__net_deadline(TUTTI__GATE_CHECK_MS);
             status = tutti__net_still();
@@ -257,7 +257,7 @@ void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const cha
     snprintf(host.text, sizeof(host.text), "%s", text);
     host.refuses = 1;
     host.deadline = UINT64_MAX;
-    host.awaited = 1; /* so that the loop never ends by itself */
+    host.awaited = 1; /* so that serve() does not end by itself */
     while (status != TUTTI_ERR_SHUTDOWN) {
         status = serve(&host);
         /* If no descriptor is free for a guest, it waits in the kernel's queue. */

@@ -12,14 +12,14 @@
  *     guest -- confirm, or later --> gate          confirm: the guest is admitted
  *
  * Strangers (another user, wrong token, garbage, silence) are closed and forgotten; the gate keeps
- * a fixed number of their connections. It never drops a guest that has shown the token.
+ * a fixed number of strangers' connections. It never drops a guest that has shown the token.
  *
- * A gate fails if a rank ends after it showed the token while others are still awaited. A strict
- * gate, that of a meeting, also fails if a knock contradicts the meeting: it has another number of
- * ranks, or a rank that has come already. The gate sends the reason to all ranks that come within
- * the next second.
+ * A gate fails if a rank shows the token and ends while the gate still waits for other ranks. A
+ * gate for a meeting is strict: it also fails if a knock contradicts the meeting, by another number
+ * of ranks or by a rank that has connected already. After a failure a strict gate sends the reason
+ * to all ranks that connect within the next second.
  *
- * If the gate's address is known to other jobs, a greeting and a hello go ahead: see pass.h.
+ * If other jobs know the gate's address, a greeting and a hello precede the knock: see pass.h.
  *
  * No state; any thread.
  */
@@ -52,18 +52,18 @@ typedef struct {
     tutti__gate_purpose_t purpose;
     uint32_t number; /* distinguishes repeated uses of one listening socket */
     uint32_t rank;   /* this rank */
-    uint32_t size;   /* of the world */
+    uint32_t size;   /* number of ranks */
     int strict;
     tutti__gate_token_t token; /* ignored if there is a pass */
-    /* Not NULL: the address of the gate is known to other jobs; see pass.h. A guest without a valid
-       pass is refused with the reason, and changes nothing, even at a strict gate. */
+    /* Not NULL: other jobs know the gate's address; see pass.h. The gate refuses a guest without a
+       valid pass, with the reason; even a strict gate does not fail because of such a guest. */
     const struct tutti__pass *pass;
-    /* Called by an open gate when a rank is admitted, with the connections so far. May be NULL. */
+    /* An open gate calls it when it has admitted a rank. fds: all connections. May be NULL. */
     void (*came)(void *arg, uint32_t rank, const int *fds, uint32_t size);
     void *came_arg;
     /* Two guests may confirm as the same rank. The later guest expects the messages that follow an
-       admission: this function sends it the status and the thread's last error as the first of
-       these messages. May be NULL. */
+       admission. As the first of these messages, this function sends the status and the thread's
+       last error. May be NULL. */
     void (*dismiss)(int fd, tutti_status_t status);
 } tutti__gate_t;
 
@@ -109,8 +109,8 @@ typedef struct {
     uint32_t count;
     unsigned try_ms; /* for each address */
     /* The outcome. is_alone: no process listens at any address. is_final: another round would give
-       the same result. is_greeted: a gate with a pass has greeted; it may be of another job. other:
-       what a process of another job has answered, or "". */
+       the same result. is_greeted: a gate with a pass, perhaps of another job, has greeted. other:
+       the refusal by a process of another job, or "". */
     int is_alone, is_final, is_greeted;
     char other[TUTTI__ERROR_BYTES];
 } tutti__gate_round_t;
@@ -125,8 +125,8 @@ tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *r
  * They are tried in rounds, with longer timeouts in each round, until one of them leads to a gate
  * with the job's token. The answer of that gate is final, also a refusal.
  *
- * patient  wait until a process listens; without it TUTTI_ERR_TRANSPORT if no process
- *          listens at any address
+ * patient  1: wait until a process listens; 0: TUTTI_ERR_TRANSPORT if no process listens at any
+ *          address
  */
 tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs,
                                  uint32_t host, int patient, uint64_t deadline, int *ret_fd);

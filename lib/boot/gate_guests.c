@@ -15,7 +15,7 @@
 
 /* ---- connections ---- */
 
-/* shutdown(), because a child forked meanwhile may hold the descriptor. */
+/* shutdown(), because a child that was forked in the meantime may hold the descriptor. */
 void tutti__gate_close(tutti__gate_guest_t *guest)
 {
     if (guest->fd < 0)
@@ -42,7 +42,7 @@ uint32_t tutti__gate_drop_strangers(tutti__gate_host_t *host)
     return dropped;
 }
 
-/* Only guests with the token are kept here, so their number needs no limit. */
+/* Add a guest to the list. It has shown the token, so the number of guests needs no limit. */
 static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
     if (host->nguests == host->room) {
@@ -99,7 +99,7 @@ static void refuse(tutti__gate_host_t *host, tutti__gate_guest_t *guest, tutti_s
         tutti__gate_stop_awaiting(host, guest->knock.rank);
 }
 
-/* A guest has ended without its last message. */
+/* A guest has ended before its last message: if it does not connect again in time, it is dead. */
 static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
     if (host->suspect_due != 0 || guest->knock.rank >= host->size ||
@@ -111,8 +111,8 @@ static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 
 /* ---- admitting ---- */
 
-/* Set the options by which the kernel detects that a guest's host has vanished while other ranks
-   are awaited. */
+/* Set the socket options by which the kernel detects a guest's lost host, while the gate waits for
+   other ranks. */
 static tutti_status_t notice_lost_host(int fd)
 {
     int family;
@@ -123,8 +123,8 @@ static tutti_status_t notice_lost_host(int fd)
     return family == AF_UNIX ? TUTTI_OK : tutti__net_tcp_options(fd);
 }
 
-/* Judge a whole knock with the token. On return the guest has its answer, or its
-   connection is closed. */
+/* Judge a complete knock that has the token. On return the gate has sent the answer, or closed the
+   connection. */
 static tutti_status_t take_guest(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     tutti_status_t status = tutti__gate_judge(host, &guest->knock);
@@ -150,7 +150,7 @@ static tutti_status_t take_guest(tutti__gate_host_t *host, tutti__gate_guest_t *
     return status;
 }
 
-/* The first of these lines is a warning. */
+/* The first refusal is logged as a warning, further ones at debug. */
 static void log_refusal(tutti__gate_host_t *host, const char *why)
 {
     tutti__log_level_t level = host->nstrangers++ == 0 ? TUTTI__LOG_WARN : TUTTI__LOG_DEBUG;
@@ -158,8 +158,8 @@ static void log_refusal(tutti__gate_host_t *host, const char *why)
     TUTTI__LOG(level, "refused a connection: %s", why);
 }
 
-/* A gate with a pass sends its greeting before it receives anything. 0: the connection is of no
-   use. */
+/* If the gate has a pass, send its greeting before the gate receives anything. 0: the connection is
+   useless. */
 static int greet(const tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     guest->stage = TUTTI__GATE_SENDS_KNOCK;
@@ -172,8 +172,8 @@ static int greet(const tutti__gate_host_t *host, tutti__gate_guest_t *guest)
                 MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(guest->greeting);
 }
 
-/* Is the whole message one of this library? If the guest has another job, it receives the
-   reason. */
+/* Is the complete message one of this library and this job? If the guest's pass is wrong, send it
+   the reason. */
 static int is_known(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     if (guest->stage == TUTTI__GATE_SENDS_HELLO && guest->hello.magic == TUTTI__GATE_HELLO &&
@@ -225,9 +225,9 @@ static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
         host->gate->came(host->gate->came_arg, rank, host->fds, host->size);
 }
 
-/* A guest has confirmed. Meanwhile another guest may have been admitted as the same rank. If
-   the gate has failed meanwhile, this guest is still admitted: the caller reports the reason
-   to all admitted ranks. */
+/* A guest has confirmed. Since its knock, another guest may have been admitted as the same rank. If
+   the gate has failed since then, the guest is still admitted: the caller reports the reason to all
+   admitted ranks. */
 static void take_confirmation(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     int awaited =

@@ -18,9 +18,9 @@ typedef enum {
 typedef struct {
     int fd; /* -1: a free place */
     tutti__gate_stage_t stage;
-    size_t have; /* bytes received of that message */
+    size_t have; /* bytes received of the message of this stage */
     uint32_t confirm;
-    tutti__gate_token_t token; /* of this connection */
+    tutti__gate_token_t token; /* valid for this connection */
     tutti__gate_greeting_t greeting;
     tutti__gate_hello_t hello;
     tutti__gate_knock_t knock;
@@ -29,30 +29,30 @@ typedef struct {
 typedef struct {
     const tutti__gate_t *gate;
     int door, stop;
-    uint32_t rank, size; /* the gate's; if it has none: the first guest's, 0 before */
-    int **ret_fds;       /* if the gate has no size: where to store fds */
+    uint32_t rank, size; /* as in gate; if gate has no size: 0, then that of the first knock */
+    int **ret_fds;       /* if gate has no size: where to store fds */
     uint64_t deadline;
-    uint64_t timeout_ms;   /* for a deadline that begins with the first guest */
-    tutti_status_t failed; /* sent with its text to all ranks that come; or TUTTI_OK */
+    uint64_t timeout_ms;   /* if the deadline is counted from the first guest's knock */
+    tutti_status_t failed; /* the error for all ranks that connect, with `text`; or TUTTI_OK */
     char text[TUTTI__ERROR_BYTES];
     int *fds;
     uint32_t awaited;
     uint32_t trials;     /* waits for tutti__net_files_left since the last accepted connection */
-    int refuses;         /* until `stop` only: tutti__gate_refuse */
-    uint32_t nstrangers; /* so far; the first is logged as a warning */
+    int refuses;         /* in tutti__gate_refuse: refuse all guests until `stop` */
+    uint32_t nstrangers; /* refused so far; the first is logged as a warning */
     uint32_t next;       /* the next stranger's place */
     tutti__gate_guest_t stranger[TUTTI__GATE_STRANGERS];
     tutti__gate_guest_t *guest; /* [nguests] */
     uint32_t nguests, room;
-    /* For poll(): listening socket, stop, strangers, guests, ranks, and their indices. Open
-       descriptors only: poll() refuses a list longer than the limit of descriptors. */
+    /* For poll(): listening socket, stop, strangers, guests, ranks; `about` has their indices. Only
+       open descriptors, because poll() refuses a list longer than the limit of descriptors. */
     struct pollfd *polls;
     uint32_t *about;
     uint32_t npolls, polls_room, listed_strangers;
     uint64_t suspect_due; /* a guest that ended before it confirmed counts as dead if it has not
                              knocked again by this time; 0: no such guest */
     uint32_t suspect;     /* the rank of that guest */
-    uint64_t ask_due;     /* when the watch is asked next */
+    uint64_t ask_due;     /* when to call the checks of net.h next */
 } tutti__gate_host_t;
 
 /* ---- gate_guests.c ---- */
@@ -71,7 +71,7 @@ void tutti__gate_hear_guest(tutti__gate_host_t *host, uint32_t i);
 
 /* ---- gate_judge.c ---- */
 
-/* From now on all ranks that come receive this error. The text is the thread's last error. */
+/* From now on all ranks that connect receive this status and the thread's last error. */
 void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status);
 /* A rank that was admitted, or that has shown the token, has ended: the gate fails. */
 void tutti__gate_lose(tutti__gate_host_t *host, uint32_t rank);
@@ -80,11 +80,11 @@ void tutti__gate_stop_awaiting(tutti__gate_host_t *host, uint32_t rank);
 
 /* Does the guest belong to another job? It gets no answer in this case. */
 int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_guest_t *guest);
-/* At a gate with a pass, a guest with its whole knock: sets guest->token. INVALID_ARGUMENT: the
-   guest belongs to another job, or does not know the secret. */
+/* For a gate with a pass, after the guest's complete knock: check it, and set guest->token.
+   INVALID_ARGUMENT: the guest belongs to another job, or does not know the secret. */
 tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_guest_t *guest);
-/* Is the knock consistent with the meeting? If the gate has no size, the first
-   guest's knock has it. */
+/* Is the knock consistent with the meeting? If the gate has no size, take the size from the first
+   knock. */
 tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_knock_t *knock);
 /* Send the status, with the thread's last error if it is not TUTTI_OK. 0: the guest has ended. */
 int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status);

@@ -22,7 +22,7 @@ void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status)
         return;
     host->failed = status;
     snprintf(host->text, sizeof(host->text), "%s", tutti_last_error());
-    /* If the failure callback has sent the error to the other ranks, no rank will come. */
+    /* If the failure callback has sent the error to the other ranks, no rank will connect. */
     host->deadline = TUTTI__MIN(
         host->deadline, tutti__net_deadline(tutti__net_failed(status) ? 0 : TUTTI__GATE_GRACE_MS));
 }
@@ -49,7 +49,7 @@ int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_guest_t
            !(gate->pass != NULL || tutti__gate_same_token(knock->token, gate->token.knock));
 }
 
-/* The answer to a refused guest has no token: the guest would not know the one of this job. */
+/* The answer to a refused guest has no token, because the guest does not know this job's token. */
 tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_guest_t *guest)
 {
     const tutti__gate_knock_t *knock = &guest->knock;

@@ -75,7 +75,7 @@ static tutti_status_t hear_answer(const tutti__gate_t *gate, const unsigned char
     return TUTTI_OK;
 }
 
-/* At a gate with a pass: receive the greeting, send the hello, make this connection's tokens. */
+/* For a gate with a pass: receive the greeting, send the hello, make this connection's tokens. */
 static tutti_status_t show_pass(const tutti__gate_t *gate, int fd, uint32_t host, uint64_t deadline,
                                 tutti__gate_token_t *ret_token, verdict_t *verdict)
 {
@@ -149,14 +149,14 @@ static tutti_status_t try_address(const tutti__gate_t *gate, const tutti__net_ad
         status = knock_at(gate, fd, host, try_deadline, verdict);
     if (status != TUTTI_OK) {
         close(fd);
-        /* A process was listening there, so this is not TRANSPORT. */
+        /* A process was listening at the address, so TRANSPORT would be wrong. */
         return status == TUTTI_ERR_TRANSPORT && !verdict->is_refused ? TUTTI_ERR_PEER_LOST : status;
     }
     *ret_fd = fd;
     return TUTTI_OK;
 }
 
-/* The other addresses would give the same result. */
+/* Would the other addresses give the same result? */
 static int is_final(tutti_status_t status)
 {
     return status == TUTTI_OK || status == TUTTI_ERR_INVALID_ARGUMENT || status == TUTTI_ERR_ABI ||

@@ -7,7 +7,7 @@
 
 #define TUTTI__GATE_MAGIC 0x6574616769747475u /* "uttigate" */
 
-/* A guest's last message: it confirms, or it leaves and may knock again. */
+/* A guest's last message is CONFIRM, or "later": the guest leaves, and may knock again. */
 #define TUTTI__GATE_CONFIRM 0x796573u
 #define TUTTI__GATE_LATER 0x6f6eu
 
@@ -18,7 +18,7 @@
 
 typedef struct {
     uint64_t magic;
-    uint32_t layout; /* these two have the same offsets in all versions */
+    uint32_t layout; /* magic and layout have the same offsets in all versions */
     uint32_t has_secret;
     unsigned char number[16];
 } tutti__gate_greeting_t;
@@ -45,7 +45,7 @@ typedef struct {
     char text[224];
 } tutti__gate_answer_t;
 
-/* Constant time: the duration does not depend on the place of a difference. */
+/* Compare in constant time: the duration does not depend on the position of a difference. */
 static inline int tutti__gate_same_token(const unsigned char *a, const unsigned char *b)
 {
     unsigned differ = 0;

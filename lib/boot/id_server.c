@@ -2,26 +2,26 @@
 /*
  * Unique ids: making one, and serving its meeting. See meet.h; meet_id.c is the ranks' side.
  *
- * Any rank, or the parent of the ranks, may have made the id, while rank 0 hosts the meeting. So
- * the maker only introduces the ranks: it waits until all have come, receives rank 0's place, and
- * sends it to all ranks.
+ * Any rank, or the parent of the ranks, may have made the id, but rank 0 hosts the meeting. So the
+ * maker only introduces the ranks: it waits until all ranks have connected, receives rank 0's
+ * place, and sends it to all ranks.
  *
  *     rank r -- knock as r of n ---------> maker        (see gate.h)
  *     rank 0 -- {status, text, place} ---> maker
  *     rank r <-- {status, text, place} --- maker        then rank r joins rank 0
  *     rank r -- {status, text} ----------> maker        rank r has joined, or has failed
  *
- * Until all ranks have joined, the maker watches the connections. If a rank ends without that last
- * message, or cannot join, the maker reports it to the others, which wait for that rank at rank 0.
- * If the maker is a rank, it sends its number, so that the others can name the maker if it ends.
+ * Until all ranks have joined, the maker watches the connections. If a rank ends without its last
+ * message, or cannot join, the maker reports this to the other ranks, which wait for it at rank 0.
+ * If the maker is a rank, it sends its number. If it then ends, the other ranks can name it.
  *
- * Each id has a thread, because ranks may come at any time. After the meeting the thread continues
- * to answer, so a second use of the id is an error with a text instead of a wait until the
- * deadline. The thread ends with tutti_finalize or with the process. A forked child closes the
- * sockets, which belong to its parent.
+ * Each id has a thread, because ranks may connect at any time. After the meeting the thread still
+ * answers, so a second use of the id is an error with a text instead of a wait until the deadline.
+ * The thread ends with tutti_finalize or with the process. A forked child closes the sockets, which
+ * belong to its parent.
  *
- * Tried: no thread, the maker serves during tutti_init. This requires that the maker is a rank. A
- * launcher that makes the id and forks the ranks is not.
+ * Tried: no thread; the maker serves the id during tutti_init. This requires that the maker is a
+ * rank, but a launcher that makes the id and forks the ranks is not a rank.
  */
 #include "boot/id_wire.h"
 
@@ -53,11 +53,11 @@ typedef struct server {
     pthread_t thread;
 } server_t;
 
-/* Protects the list. Held across a fork; otherwise for a few instructions. No other lock
-   is taken under it. */
+/* Protects the list. fork() holds it while it copies the process; other code holds it for a few
+   instructions, and takes no other lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static server_t *servers;
-static server_t *inherited; /* in a child: its parent's, kept where leak checkers find them */
+static server_t *inherited; /* in a child: its parent's servers, for leak checkers */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void before_fork(void)
@@ -120,8 +120,8 @@ static void register_handlers(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* Send to all ranks that have connected. An error of sending is ignored: if a rank has ended, the
-   meeting detects it. */
+/* Send to all ranks that have connected. Errors of sending are ignored, because the meeting detects
+   that a rank has ended. */
 static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word)
 {
     for (uint32_t r = 0; r < size; r++)
@@ -151,7 +151,7 @@ static void set_word(tutti__id_word_t *word, tutti_status_t status, const char *
     snprintf(word->text, sizeof(word->text), "%.246s", text);
 }
 
-/* Rank r has ended, or has sent its last message. TUTTI_OK: it has joined. */
+/* Rank r has ended, or has sent its last message. TUTTI_OK: rank r has joined. */
 static tutti_status_t receive_report(int fd, uint32_t r)
 {
     tutti__id_report_t report;
@@ -171,7 +171,7 @@ static void close_rank(int *fd)
 {
     if (*fd < 0)
         return;
-    shutdown(*fd, SHUT_WR); /* a child forked meanwhile may hold it open */
+    shutdown(*fd, SHUT_WR); /* a forked child may hold the socket open */
     close(*fd);
     *fd = TUTTI__GATE_NOBODY;
 }

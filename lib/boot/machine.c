@@ -47,7 +47,7 @@ static tutti_status_t make_tables(tutti__machine_t *m, const tutti__topo_t *topo
     return TUTTI_OK;
 }
 
-/* This rank's arena, with its status page, and its doorbell. */
+/* Make this rank's arena, with the status page, and this rank's doorbell. */
 static tutti_status_t make_own(tutti__machine_t *m)
 {
     tutti_status_t status = tutti__arena_create_among(m->nranks, &m->arena);
@@ -189,7 +189,7 @@ void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
 
     if (TUTTI__LIKELY(tutti__load_relaxed(sleeping) == 0))
         return;
-    /* Between a submission and the wait for it no thread polls, so the word is set for a moment. */
+    /* A peer between a submission and its wait does not poll, so `sleeping` is 1 for a moment. */
     for (int i = 0; i < TUTTI__RING_LOOKS; i++) {
         tutti__pause();
         if (tutti__load_relaxed(sleeping) == 0)

@@ -48,9 +48,9 @@ typedef struct {
     uint32_t nranks;   /* on this machine */
     uint32_t me;       /* this rank's index among them */
     uint32_t *rank;    /* [nranks] their global ranks, ascending */
-    int32_t *index_of; /* [size of the world] index, or -1 for ranks of other machines */
+    int32_t *index_of; /* [size] index, or -1 for ranks of other machines */
     tutti__arena_t *arena;
-    char **base;                 /* [nranks] arenas, as this process has mapped them */
+    char **base;                 /* [nranks] the arenas' addresses in this process */
     size_t *span;                /* [nranks] */
     int *pid;                    /* [nranks] */
     int *doorbell;               /* [nranks] doorbells: eventfds */
@@ -68,11 +68,11 @@ void tutti__machine_wake(const tutti__machine_t *machine, tutti__word_t *word);
 /* Ring a peer's doorbell if its engine sleeps. The caller has executed a fence after its stores. */
 void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index);
 
-/* Ring it even if its engine does not sleep: the engine then polls everything once. The caller has
-   made its stores before. */
+/* Ring a peer's doorbell even if its engine does not sleep: the engine then polls everything once.
+   Call it after the stores. */
 void tutti__machine_ring_always(const tutti__machine_t *machine, uint32_t index);
 
-/* Sleep until *word is no longer `value`, for at most timeout_us. peer: index of its writer. */
+/* Sleep until *word is no longer `value`, for at most timeout_us. peer: index of *word's writer. */
 void tutti__machine_sleep(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
                           uint32_t value, uint32_t timeout_us);
 

@@ -10,7 +10,7 @@
  *      the inner one
  *   4. the launcher's MPI, if the launcher provides what MPI needs, and a module for MPI opens
  *   5. env://
- *   6. the launcher's variables, if they name a place or say that all ranks are on this host
+ *   6. the launcher's variables, if they name a place or show that all ranks are on this host
  *   7. PMIx or PMI-2, if the launcher provides it and its library opens (meet_pm.c)
  *   8. the launcher's variables (meet_job.c)
  *   9. a world of one
@@ -72,7 +72,7 @@ static tutti_status_t incomplete(const tutti__conf_job_t *job)
                        job->source, job->missing);
 }
 
-/* TUTTI_BOOT=env: the variables, and no MPI. */
+/* TUTTI_BOOT=env: meet by env:// or by the launcher's variables, without MPI. */
 static tutti_status_t meet_by_env(const tutti__conf_t *conf, tutti__meet_t *ret_meet)
 {
     tutti__conf_job_t job;
@@ -112,7 +112,7 @@ static tutti_status_t meet_by_pm(const tutti__conf_t *conf, tutti__conf_pm_t kin
                : status;
 }
 
-/* As TUTTI_BOOT requires. */
+/* Meet as TUTTI_BOOT requires. */
 static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_comm,
                                    tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
 {
@@ -134,7 +134,7 @@ static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_co
     return TUTTI_OK;
 }
 
-/* Only the launchers' variables can still show that other ranks exist. */
+/* A world of one, unless the launchers' variables show that other ranks exist. */
 static tutti_status_t check_alone(void)
 {
     char vars[96];
@@ -184,7 +184,7 @@ static int wants_pm(const tutti__conf_job_t *job)
            tutti__conf_pm() != TUTTI__CONF_NO_PM;
 }
 
-/* The variables of env:// or of a launcher are set, and MPI is not used. */
+/* Meet without MPI. The variables of env:// or of a launcher are set. */
 static tutti_status_t meet_without_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                        tutti__meet_t *ret_meet)
 {
@@ -211,7 +211,7 @@ static tutti_status_t judge_mpi(const tutti__conf_t *conf, const tutti__conf_job
                    meet->size);
         return TUTTI_OK;
     }
-    /* The process initialised MPI for itself, and torchrun has started several such processes. */
+    /* MPI has one rank, but torchrun has started several processes, each with an MPI of its own. */
     if (size <= 1 && is_complete(job)) {
         meet->close(meet->ctx);
         *module = NULL;
@@ -229,7 +229,7 @@ static tutti_status_t judge_mpi(const tutti__conf_t *conf, const tutti__conf_job
     return status;
 }
 
-/* A launcher has started several ranks, or MPI runs in this process. */
+/* Meet over MPI. A launcher has started several ranks, or MPI runs in this process. */
 static tutti_status_t meet_by_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                   tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
 {

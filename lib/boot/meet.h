@@ -2,13 +2,13 @@
 /*
  * Meetings at a place: the address where rank 0 listens, and the token that admits a rank.
  *
- * Rank 0 opens a place. The other ranks receive it over a communicator that they share already
- * (groups), through a store of the caller's, or from the process that made a unique id. All these
- * meetings are stars (star.h), over TCP, or over a Unix socket if all ranks are on one machine.
+ * Rank 0 opens a place. The other ranks receive the place over an existing communicator (groups),
+ * through a store of the caller's, or from the process that made a unique id. All these meetings
+ * are stars (star.h), over TCP, or over a Unix socket if all ranks are on one machine.
  *
- * Ranks of env:// or of a launcher know the address from their variables, and prove that they
- * belong to the same job: meet_job.c. Where the launcher has PMIx or PMI-2, the place travels
- * through it: meet_pm.c.
+ * Ranks of env:// or of a launcher take the address from their variables, and prove that they
+ * belong to the same job: meet_job.c. If the launcher has PMIx or PMI-2, the place travels through
+ * it: meet_pm.c.
  *
  *      groups ---------------+
  *      store: set, get ------+
@@ -27,8 +27,8 @@
 typedef struct {
     uint32_t layout; /* TUTTI__BOOT_LAYOUT; 0: no place */
     uint32_t over_tcp;
-    unsigned char name[16];   /* of a Unix socket */
-    tutti__net_addrs_t addrs; /* of TCP */
+    unsigned char name[16];   /* the Unix socket's name */
+    tutti__net_addrs_t addrs; /* the TCP addresses */
     tutti__gate_token_t token;
 } tutti__venue_t;
 
@@ -36,11 +36,11 @@ typedef struct {
 tutti_status_t tutti__venue_open(const char *interface, int on_machine, tutti__venue_t *ret_place,
                                  int *ret_door);
 
-/* Rank 0: wait until all ranks have come. Takes over the listening socket, also when it fails.
-   deadline: of the whole set-up. */
+/* Rank 0: wait until all ranks have connected. Takes over the listening socket, even on an error.
+   deadline: the deadline of the whole set-up. */
 tutti_status_t tutti__venue_host(const tutti__venue_t *place, int door, uint32_t size,
                                  uint64_t deadline, tutti__meet_t *ret_meet);
-/* Other ranks: connect to rank 0 and wait until all ranks have come. */
+/* Other ranks: connect to rank 0 and wait until all ranks have connected. */
 tutti_status_t tutti__venue_join(const tutti__venue_t *place, uint32_t rank, uint32_t size,
                                  uint64_t deadline, tutti__meet_t *ret_meet);
 
@@ -58,7 +58,7 @@ typedef struct {
 } tutti__id_t;
 
 void tutti__id_encode(const tutti__id_t *id, tutti_unique_id_t *ret_id);
-/* TUTTI_ERR_INVALID_ARGUMENT if the bytes are damaged or no id; TUTTI_ERR_ABI if another
+/* TUTTI_ERR_INVALID_ARGUMENT: the bytes are damaged, or are not an id; TUTTI_ERR_ABI: another
    version made the id. */
 tutti_status_t tutti__id_decode(const tutti_unique_id_t *bytes, tutti__id_t *ret_id);
 
@@ -67,7 +67,7 @@ tutti_status_t tutti__id_create(const tutti__conf_t *conf, tutti_unique_id_t *re
 /* End the servers: no rank can meet by ids of this process any more. One thread at a time. */
 void tutti__id_end_all(void);
 
-/* Meet by an id, or by a store. Their content is checked. */
+/* Meet by an id, or by a store. The content of id and store is checked. */
 tutti_status_t tutti__meet_id(const tutti_unique_id_t *bytes, const tutti__conf_t *conf,
                               uint32_t rank, uint32_t size, tutti__meet_t *ret_meet);
 tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t *conf,
@@ -77,9 +77,9 @@ tutti_status_t tutti__store_check(const tutti_store_t *store);
 /* Meet by the variables of env:// or of a launcher; the job is complete. */
 tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                tutti__meet_t *ret_meet);
-/* Meet through the launcher's process manager; kind: not TUTTI__CONF_NO_PM. job: its size must be
-   that of the process manager; or NULL. TUTTI_ERR_UNSUPPORTED if the process manager cannot be
-   used; then no other rank waits for this one. */
+/* Meet through the launcher's process manager; kind: not TUTTI__CONF_NO_PM. job: NULL, or a job
+   whose size must equal the process manager's. TUTTI_ERR_UNSUPPORTED: the process manager cannot be
+   used, and no other rank waits for this rank. */
 tutti_status_t tutti__meet_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
                               const tutti__conf_job_t *job, tutti__meet_t *ret_meet);
 

@@ -17,9 +17,9 @@ typedef struct {
     const tutti__id_t *id;
     tutti__gate_t gate;
     uint64_t deadline;
-    int fd;         /* to the maker; -1: the maker has ended, and it was no rank */
+    int fd;         /* to the maker; -1: no connection to the maker */
     uint32_t maker; /* a rank, or TUTTI__NO_RANK */
-    /* For maker_still. asking: prevents recursion, because asking the maker asks the watch again.
+    /* For maker_still. asking: prevents recursion, because each wait calls maker_still again.
        told, text: the maker's reason, returned by each later call. */
     int asking;
     tutti_status_t told;
@@ -42,7 +42,7 @@ static tutti_status_t reach_maker(way_t *way)
     return status;
 }
 
-/* The meeting has failed after this rank's knock. Knock again: the answer has the reason. */
+/* The maker has closed the connection after this rank's knock. Knock again for the reason. */
 static tutti_status_t ask_why(way_t *way)
 {
     tutti_status_t status;
@@ -55,7 +55,7 @@ static tutti_status_t ask_why(way_t *way)
     return tutti__fail(TUTTI_ERR_PEER_LOST, "the process that made the unique id gave up");
 }
 
-/* Receive the maker's next message. If no message came, its status is TUTTI_OK. */
+/* Receive the maker's next message. If there was none, ret_word->status is TUTTI_OK. */
 static tutti_status_t hear_maker(way_t *way, tutti__id_word_t *ret_word, uint64_t deadline)
 {
     tutti_status_t status;
@@ -83,7 +83,7 @@ static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
         return status;
     if (way->gate.rank == 0)
         status = tutti__net_send(way->fd, TUTTI__NET_MAKER, mine, sizeof(*mine), way->deadline);
-    /* Before the maker closed, it may have sent the reason. */
+    /* If the maker has closed the connection, it may have sent the reason first. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = hear_maker(way, ret_word, way->deadline);
     if (status == TUTTI_ERR_PEER_LOST && ret_word->status == TUTTI_OK)
@@ -91,7 +91,7 @@ static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
     return status;
 }
 
-/* Check while this rank joins: a message of the maker is the reason of a failure. */
+/* A check of net.h while this rank joins rank 0: a message of the maker is a failure's reason. */
 static tutti_status_t maker_still(void *arg)
 {
     way_t *way = arg;
@@ -121,8 +121,8 @@ static tutti_status_t maker_still(void *arg)
     return status;
 }
 
-/* Report the outcome of joining to the maker, which passes it on. If the others have failed,
-   return their failure. */
+/* Report the outcome of joining to the maker, which passes it on. If the maker reports another
+   rank's failure, return this failure. */
 static tutti_status_t report(way_t *way, tutti_status_t status)
 {
     tutti__id_report_t mine = { .status = (int32_t)status };

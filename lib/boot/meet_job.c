@@ -2,18 +2,18 @@
 /*
  * Meeting by the variables of env:// or of a launcher, without MPI. See meet.h.
  *
- * Rank 0 listens at a TCP port that all ranks know, behind a gate with a pass (pass.h). The others
- * connect, again and again until rank 0 is there. Then the meeting is a star (star.h).
+ * Rank 0 listens at a TCP port that all ranks know, behind a gate with a pass (pass.h). The other
+ * ranks try to connect until rank 0 listens. After that the meeting is a star (star.h).
  *
- *     MASTER_ADDR:MASTER_PORT         rank 0 listens there, or at TUTTI_PORT
- *     torchrun's agent listens there  rank 0 takes the first free one of the 16 ports above; the
- *                                     others try these ports in turn
+ *     usually                          rank 0 listens at MASTER_ADDR:MASTER_PORT, or at TUTTI_PORT
+ *     torchrun's agent uses this port  rank 0 takes the first free one of the 16 ports above; the
+ *                                      other ranks try these ports in turn
  *
- * Rank 0 may find its port in use: by an earlier rank 0, which is about to end, by another job, or
- * by a second process with rank 0. So it tries for a while, and meanwhile knocks there: if a rank 0
- * of the same job answers, both ranks 0 receive the error.
+ * Rank 0's port may be in use: by an earlier rank 0 that is about to end, by another job, or by a
+ * second process with rank 0. So rank 0 retries for a while, and also knocks at the port: if a rank
+ * 0 of the same job answers, both ranks 0 receive the error.
  *
- * A refusal by a gate of another job is not final at once, because that may be an earlier rank 0.
+ * A refusal by a gate of another job is not final at once, because it may be an earlier rank 0's.
  *
  * Runs on the calling thread.
  */
@@ -60,7 +60,7 @@ static void choose_address(const char *name, tutti__net_addr_t *ret_addr)
         *ret_addr = addrs.addr[0];
 }
 
-/* Listen there, or at all addresses if it is not one of this machine. */
+/* Listen at addr, or at all addresses if addr is not an address of this machine. */
 static tutti_status_t listen_there(tutti__net_addr_t *addr, int *ret_fd)
 {
     tutti_status_t status = tutti__net_tcp_listen_at(addr, ret_fd);
@@ -76,7 +76,7 @@ static tutti_status_t listen_there(tutti__net_addr_t *addr, int *ret_fd)
     return tutti__net_tcp_listen_at(addr, ret_fd);
 }
 
-/* The port is in use. INVALID_ARGUMENT if that is by a rank 0 of this job. */
+/* The port is in use. INVALID_ARGUMENT: another rank 0 of this job uses it. */
 static tutti_status_t ask_other(const way_t *way, const tutti__net_addr_t *addr)
 {
     tutti__net_addr_t there = *addr;
@@ -170,8 +170,8 @@ typedef struct {
     tutti__gate_round_t round;
     uint64_t lookup_due;            /* when the name is looked up again */
     uint64_t other_due;             /* when another job's refusal becomes final; 0: none */
-    uint64_t gone_due;              /* when rank 0 counts as ended; 0: it may come */
-    int is_greeted;                 /* a gate of this job, as far as it is known, has greeted */
+    uint64_t gone_due;              /* when rank 0 counts as ended; 0: not set */
+    int is_greeted;                 /* a gate has greeted; it is probably of this job */
     char other[TUTTI__ERROR_BYTES]; /* the refusal */
     char last[TUTTI__ERROR_BYTES];  /* the last error */
 } search_t;
@@ -196,7 +196,7 @@ static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t u
         search->gone_due = tutti__net_deadline(TUTTI__JOB_GONE_MS);
     if (search->gone_due != 0 && tutti__net_left_ms(search->gone_due) == 0)
         return tutti__fail(TUTTI_ERR_PEER_LOST, "rank 0 ended while ranks met (%s)", search->last);
-    /* With several ports, the other job's rank 0 may be a neighbour. */
+    /* With several ports, the refusal may come from a job at a neighbouring port: go on. */
     if (search->other[0] != '\0' &&
         (tutti__net_left_ms(until) == 0 ||
          (way->nports == 1 && tutti__net_left_ms(search->other_due) == 0)))
@@ -256,7 +256,7 @@ static tutti_status_t join(const way_t *way, tutti__meet_t *ret_meet)
 
 /* ---- both ---- */
 
-/* All ranks are on this host: a Unix socket, whose name only this job uses. */
+/* All ranks are on this host: meet at a Unix socket whose name only this job uses. */
 static tutti_status_t meet_here(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                 tutti__meet_t *ret_meet)
 {

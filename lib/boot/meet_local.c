@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks of one machine meet at an abstract Unix socket; all of them have been given its name.
+ * Ranks of one machine meet at an abstract Unix socket; the caller passes its name on all ranks.
  *
  * For tests, and for programs whose ranks are forked processes or threads. See star.h.
  */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meeting through the launcher's process manager (pm.h), without MPI: rank 0 leaves its addresses
- * and a random token there. The other ranks connect to rank 0 as by a unique id. See meet.h.
+ * Meeting through the launcher's process manager (pm.h), without MPI: rank 0 stores its addresses
+ * and a random token in it. The other ranks connect to rank 0 as by a unique id. See meet.h.
  *
  * Compared with the launcher's variables: rank 0 may be on any host, it listens at a free port, and
  * no other job has the token.
  *
- * The exchange has no deadline of its own and cannot be ended from outside. So a thread waits for
- * it. After the timeout the thread is left behind.
+ * The exchange through the process manager has no deadline and cannot be ended from outside. So a
+ * separate thread makes it. After the timeout, the caller returns and this thread goes on waiting.
  */
 #include "base/atomic.h"
 #include "base/constants.h"
@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What rank 0 leaves, in hexadecimal digits. */
+/* Rank 0's entry in the process manager, in hexadecimal digits. */
 typedef struct {
     int32_t status;
     union {
@@ -50,10 +50,10 @@ typedef struct {
 
 /* Used by the thread that makes the world; there is one such thread at a time. */
 static struct {
-    const tutti__pm_t *pm; /* connected */
-    pid_t pid;             /* of the connected process; a fork is not connected */
-    unsigned meetings;     /* each has its own key */
-    int is_stuck;          /* a thread is left behind, so closing would wait as well */
+    const tutti__pm_t *pm; /* the connected process manager */
+    pid_t pid;             /* the process that connected; a forked child is not connected */
+    unsigned meetings;     /* so far; each meeting has its own key */
+    int is_stuck;          /* a thread waits for ever in share(), so close() would wait as well */
 } used;
 
 static void close_at_exit(void)
@@ -93,7 +93,7 @@ static tutti_status_t await(exchange_t *exchange, uint64_t deadline)
     return atomic_load(&exchange->state) == DONE ? TUTTI_OK : status;
 }
 
-/* Every rank gets rank 0's entry. */
+/* Pass rank 0's entry to all ranks. */
 static tutti_status_t share(const tutti__pm_t *pm, uint32_t rank, uint64_t deadline, entry_t *entry)
 {
     exchange_t *exchange = calloc(1, sizeof(*exchange));
@@ -182,7 +182,7 @@ static tutti_status_t join(const tutti__pm_t *pm, uint32_t rank, uint32_t size, 
     return tutti__venue_join(&place, rank, size, deadline, ret_meet);
 }
 
-/* The libraries' threads inherit a mask with all signals blocked. */
+/* Block all signals while connecting: threads that PMIx or PMI-2 start inherit this mask. */
 static tutti_status_t connect(const tutti__pm_t *pm, uint32_t *ret_rank, uint32_t *ret_size)
 {
     tutti_status_t status;
@@ -213,7 +213,7 @@ tutti_status_t tutti__meet_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
 
     if (status != TUTTI_OK)
         return status;
-    /* For example, the variables of an mpirun around this job's srun. */
+    /* An example: the job's variables are those of an mpirun that has started this srun. */
     if (job != NULL && job->size != size)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "%s tells of %u ranks, %s of %u; TUTTI_BOOT=env uses the variables",

@@ -4,9 +4,9 @@
  * others read it and join. See meet.h.
  *
  * If rank 0 cannot listen, it writes the reason instead of its place, so no rank waits for it. If
- * the meeting fails before all ranks have come, rank 0 writes the reason over its place. A rank
- * that comes late and cannot connect reads the key again. If the store keeps the first value of a
- * key, such a rank does not find the reason; nothing else is lost.
+ * the meeting fails before all ranks have connected, rank 0 writes the reason over its place. A
+ * late rank that cannot connect reads the key again. If the store keeps the first value of a key, a
+ * late rank does not find the reason; this has no other effect.
  */
 #include "boot/meet.h"
 
@@ -39,7 +39,7 @@ static const size_t store_sizes[] = { STORE_V0 };
 static const tutti__grown_t store_grown =
     TUTTI__GROWN("store", "sizeof(tutti_store_t)", store_sizes);
 
-/* A copy of the caller's structure, with all that it must have. */
+/* Copy the caller's structure, and check that it is complete. */
 static tutti_status_t read_store(const tutti_store_t *user, tutti_store_t *store)
 {
     tutti_status_t status = tutti__grown_read(&store_grown, user, store);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Places: rank 0 listens, the others connect and show its token. See meet.h.
+ * Places: rank 0 listens, the other ranks connect and show the place's token. See meet.h.
  *
  * On TCP any process can connect, so only the token admits a rank. The token travels
  * unencrypted, as all messages between ranks do: a process that can read the job's network, or

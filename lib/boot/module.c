@@ -3,11 +3,11 @@
  * Finds and opens modules: those for MPI, and those for devices.
  *
  * There is one module for each MPI implementation, because their ABIs differ. Two MPIs in one
- * process corrupt each other. So if the process has an MPI already, its module is used, and a
- * module that would load another MPI is refused. A module is opened with RTLD_LOCAL, so its
- * names cannot collide with the application's. Open MPI loads plugins of its own, which expect
- * libmpi's names in the global scope, and not all of them link it. So libmpi is made global
- * before it is initialised.
+ * process corrupt each other. So if the process has an MPI already, the module for this MPI is
+ * used, and a module that would load another MPI is refused. A module is opened with RTLD_LOCAL, so
+ * its names cannot collide with the application's. Open MPI's plugins expect libmpi's names in the
+ * global scope, because not all plugins link libmpi. So libmpi becomes global before MPI is
+ * initialised.
  *
  * tutti_init calls this; the lock serialises concurrent calls.
  */
@@ -41,7 +41,7 @@ typedef struct {
 } search_t;
 
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
-/* Under lock. Modules that were opened; never closed. */
+/* Protected by `lock`. Modules that were opened; never closed. */
 static const tutti__mpi_module_t *opened;
 static const tutti__device_ops_t *device, *lent;
 static const char *device_versions;
@@ -64,7 +64,7 @@ const tutti__core_t *tutti__module_core(void)
     return &core;
 }
 
-/* Is this file an MPI library, by its name? libmpi.so.40, libmpi.so.12, libmpich.so.12. */
+/* Is the file's name an MPI library's? libmpi.so.40, libmpi.so.12, libmpich.so.12. */
 static int find_libmpi(struct dl_phdr_info *info, size_t bytes, void *ret_path)
 {
     const char *base = strrchr(info->dlpi_name, '/');
@@ -77,8 +77,8 @@ static int find_libmpi(struct dl_phdr_info *info, size_t bytes, void *ret_path)
     return 1;
 }
 
-/* A function of the MPI in this process, if there is one. Its scope is global, or local to the
-   library or plugin that loaded it. */
+/* A function of the MPI in this process, if there is one. MPI's names are in the global scope, or
+   in that of the library or plugin that loaded MPI. */
 static void *find_in_process(const char *name)
 {
     void *found = dlsym(RTLD_DEFAULT, name), *handle;
@@ -129,8 +129,8 @@ int tutti__module_mpi_runs(void)
     return initialized(&begun) == 0 && begun && finalized(&ended) == 0 && !ended;
 }
 
-/* The modules are in tutti/ beside libtutti.so. If this code is linked statically, its own file
-   does not show where they are; the configured folder is used. */
+/* The modules are in tutti/ beside libtutti.so. If this code is linked statically, its file does
+   not show the place, so the configured folder is used. */
 static void find_dir(const tutti__conf_t *conf, search_t *search)
 {
     const char *file = "", *slash, *base;
@@ -171,8 +171,8 @@ static void raise_libmpi(void *function)
         TUTTI__LOG(TUTTI__LOG_WARN, "cannot make %s global: %s", info.dli_fname, dlerror());
 }
 
-/* The table of the module in a file; NULL: the reason is in search. All tables begin with
-   their ABI version. */
+/* Load a module and return its table; NULL: the reason is in search. Each table begins with its ABI
+   version. */
 static const void *load(search_t *search, const char *file, void **ret_handle)
 {
     char path[sizeof(search->dir) + NAME_MAX + 2], reason[128];
@@ -374,7 +374,7 @@ static tutti_status_t search_device(const tutti__conf_t *conf, const char *name)
     return status;
 }
 
-/* Under lock. */
+/* Call it with `lock` held. */
 static tutti_status_t find_device(const tutti__conf_t *conf, const char *name,
                                   const tutti__device_ops_t **ret_ops, const char **ret_versions)
 {

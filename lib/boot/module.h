@@ -26,15 +26,15 @@ typedef struct {
     tutti_status_t (*fail)(tutti_status_t status, const char *text);
     int (*log_on)(tutti__log_level_t level);
     void (*log)(tutti__log_level_t level, const char *text);
-    /* While a communicator is made: an error if this rank can see that another rank has ended. */
+    /* During the set-up of a communicator: an error if this rank detects that another has ended. */
     tutti_status_t (*still)(void);
 } tutti__core_t;
 
-/* Some ranks of a meeting, which have a transport of their own. */
+/* Some ranks of a meeting, between which a transport is opened. */
 typedef struct {
     uint32_t rank, size;
-    const uint32_t *world;  /* [size] their ranks in the meeting */
-    const uint32_t *number; /* [size] the number that each of them got from take_number */
+    const uint32_t *world;  /* [size] the ranks' numbers in the meeting */
+    const uint32_t *number; /* [size] each rank's result of take_number */
 } tutti__part_t;
 
 /* The functions of an MPI module. */
@@ -46,8 +46,8 @@ typedef struct {
        MPI_COMM_WORLD). */
     tutti_status_t (*meet)(const tutti__core_t *core, const void *mpi_comm,
                            tutti__meet_t *ret_meet);
-    /* The transport over the communicator of that meeting. Local. slot_bytes, credits: of its
-       channels. The meeting must outlive it. */
+    /* Open the transport over the communicator of that meeting. Local. slot_bytes, credits: for its
+       channels. Close the transport before the meeting. */
     tutti_status_t (*xport_open)(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                  tutti__xport_t **ret_xport);
     /* xport_open for a part of the meeting's ranks, after they have exchanged their numbers.
@@ -55,8 +55,8 @@ typedef struct {
     tutti_status_t (*xport_open_part)(const tutti__meet_t *meet, const tutti__part_t *part,
                                       size_t slot_bytes, uint32_t credits,
                                       tutti__xport_t **ret_xport);
-    /* A number for messages to this rank over one transport. It is unique on this rank within the
-       meeting, and not used again; other ranks may use the same number. Any thread. Local. */
+    /* A new number for messages to this rank over one transport. This rank never gets the number
+       again in this meeting; other ranks may get the same number. Any thread. Local. */
     tutti_status_t (*take_number)(const tutti__meet_t *meet, uint32_t *ret_number);
     /* The job has failed: an MPI that the module started is not finalized at exit, because that
        would wait for ranks that no longer answer. Any thread, also before meet. */
@@ -68,7 +68,7 @@ typedef struct {
     uint32_t abi, unused;
     const char *name;             /* "ucx" */
     const char *(*version)(void); /* of UCX: "1.13.1" */
-    /* One end of a transport between `size` ranks. Local. slot_bytes, credits: of its channels.
+    /* Open one end of a transport between `size` ranks. Local. slot_bytes, credits: of channels.
        shares: ranks share processors, so a message should wake a rank that sleeps. ret_address:
        the other ranks need it to connect; valid until the transport is closed. */
     tutti_status_t (*open)(const tutti__core_t *core, uint32_t rank, uint32_t size, int shares,
@@ -79,10 +79,10 @@ typedef struct {
 } tutti__ucx_module_t;
 
 /*
- * Find and open the MPI module that fits. The libmpi in this process decides; without it the
- * launcher's variables; without them the first module that opens. The module stays loaded,
- * because MPI cannot be unloaded. TUTTI_ERR_UNSUPPORTED, with the directory and the reasons,
- * if no module fits.
+ * Find and open the MPI module for the libmpi in this process. If there is none, the launcher's
+ * variables select the module; without such variables the first module that opens is taken. The
+ * module stays loaded, because MPI cannot be unloaded. TUTTI_ERR_UNSUPPORTED, with the directory
+ * and the reasons: no module fits.
  */
 tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_module_t **ret_module);
 
@@ -94,7 +94,7 @@ tutti_status_t tutti__module_ucx(const tutti__conf_t *conf, const tutti__ucx_mod
  * Open the device that conf->device names, from the file NAME.so. The module stays loaded. "auto":
  * CUDA, but only if the process has loaded it, so a program without CUDA loads nothing. Any thread.
  *
- * ret_ops       NULL: no device, because of "none" or "auto"
+ * ret_ops       NULL: no device ("none", or "auto" without CUDA)
  * ret_versions  static
  *
  * UNSUPPORTED or ABI, with the module's reason, also if "auto" finds CUDA loaded.
@@ -116,18 +116,18 @@ typedef void (*tutti__module_put_t)(void *arg, const char *name, const char *val
 void tutti__module_describe(const tutti__conf_t *conf, const char *file, tutti__module_put_t put,
                             void *arg);
 
-/* For tests: use this table instead of a file for the device of its name. NULL: end this. */
+/* For tests: use this table instead of the file for the device `ops->name`. NULL: files again. */
 void tutti__module_lend_device(const tutti__device_ops_t *ops);
 
 /* The services for modules. */
 const tutti__core_t *tutti__module_core(void);
 
-/* Is an MPI initialised in this process, and not finalized? */
+/* Has this process initialised an MPI, and not finalized it? */
 int tutti__module_mpi_runs(void);
 
 /*
- * This process meets the others, in the first way that applies; meet.c has the order. If a launcher
- * has started N > 1 ranks, and no way works or MPI reports size 1, the result is an error, never N
+ * Meet the other processes in the first way that applies; meet.c has the order. If a launcher has
+ * started N > 1 ranks, but no way works or MPI reports size 1, the result is an error, never N
  * worlds of one. ret_module: NULL unless the ranks meet over MPI.
  */
 tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,

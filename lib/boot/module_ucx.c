@@ -17,7 +17,7 @@
 #include <string.h>
 
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
-/* Under lock; never closed. */
+/* Protected by `lock`; never closed. */
 static const tutti__ucx_module_t *opened;
 
 typedef struct {
@@ -36,8 +36,8 @@ static void save(signals_t *signals)
     pthread_sigmask(SIG_SETMASK, &all, &signals->mask);
 }
 
-/* Handlers that have not changed since save() are left alone. A handler that another thread has
-   set since then counts as changed. */
+/* Restore the handlers that have changed since save(). A handler that another thread has set since
+   then is also restored. */
 static void restore(const signals_t *signals)
 {
     struct sigaction now;
@@ -50,7 +50,7 @@ static void restore(const signals_t *signals)
     pthread_sigmask(SIG_SETMASK, &signals->mask, NULL);
 }
 
-/* Under lock. */
+/* Call it with `lock` held. */
 static tutti_status_t open_module(const tutti__conf_t *conf)
 {
     const tutti__ucx_module_t *module;

@@ -93,8 +93,8 @@ void tutti__net_sleep_ms(unsigned ms)
     poll(NULL, 0, (int)ms);
 }
 
-/* Held while tutti__net_files_left has its trial descriptors open: meanwhile other threads may find
-   no free descriptor. */
+/* tutti__net_files_left holds it while its trial descriptors are open. During this time other
+   threads may find no free descriptor. */
 static pthread_mutex_t trial = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t trial_once = PTHREAD_ONCE_INIT;
 
@@ -115,8 +115,8 @@ static void register_trial(void)
     pthread_atfork(lock_trial, unlock_trial, unlock_trial);
 }
 
-/* Raise the soft limit only as far as needed: a program that uses select() needs low numbers. Under
-   `trial`. 0: the limit cannot be raised. */
+/* Raise the soft limit only as far as needed: a program that uses select() needs low numbers. Call
+   it with `trial` held. 0: the limit cannot be raised. */
 static int raise_limit(uint32_t by)
 {
     struct rlimit limit;
@@ -216,7 +216,7 @@ void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret
         snprintf(ret_text + used, text_bytes - used, " and %u more", count - done);
 }
 
-/* "rank 3", or another name of the other end. */
+/* The name of the other end in messages: "rank 3", or the maker of the unique id. */
 static const char *name_peer(uint32_t rank, char *text, size_t text_bytes)
 {
     if (rank == TUTTI__NET_MAKER)
@@ -395,7 +395,7 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
     while (connect(fd, (struct sockaddr *)&addr, addr_bytes) != 0) {
         if (errno != EAGAIN && errno != EINTR && !(errno == ECONNREFUSED && patient)) {
             status = tutti__fail_errno("connect unix socket");
-            /* The listener opened its socket before it passed on the name, so it has ended. */
+            /* The listener has ended: it opened its socket before it passed on the name. */
             if (errno == ECONNREFUSED)
                 status = TUTTI_ERR_PEER_LOST;
             goto close_fd;

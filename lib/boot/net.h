@@ -13,7 +13,7 @@
 
 #include <poll.h>
 
-/* As a rank: the process that made a unique id, if it is none of the ranks. */
+/* Instead of a rank: the process that made the unique id. */
 #define TUTTI__NET_MAKER UINT32_MAX
 
 /* Longest abstract name of a Unix socket. */
@@ -41,13 +41,13 @@ int tutti__net_left_ms(uint64_t deadline);
 void tutti__net_sleep_ms(unsigned ms);
 
 /*
- * Set the check of this thread's waits: a function that each wait calls every 100 ms. If it returns
- * another status than TUTTI_OK, the wait ends with this status. For meetings inside a job, whose
- * ranks may die meanwhile. NULL: no check.
+ * Set a check for this thread: a function that each of the thread's waits calls every 100 ms. If it
+ * returns another status than TUTTI_OK, the wait ends with this status. It detects that ranks of
+ * this job die during a meeting. NULL: no check.
  */
 typedef tutti_status_t tutti__net_check_t(void *arg);
 void tutti__net_watch(tutti__net_check_t *check, void *arg);
-/* A second check, called after the first: the meeting's own, see tutti__meet_t. */
+/* Set a second check, called after the first: `still` of the meeting, see tutti__meet_t. */
 void tutti__net_watch_meeting(tutti__net_check_t *check, void *arg);
 /* Call both checks. */
 tutti_status_t tutti__net_still(void);
@@ -59,7 +59,7 @@ tutti_status_t tutti__net_still(void);
  */
 typedef void tutti__net_failed_t(void *arg, tutti_status_t status);
 void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg);
-/* Call the function of tutti__net_watch_failures; its text is the thread's last error. 0: none. */
+/* Call the function of tutti__net_watch_failures, for the thread's last error. 0: there is none. */
 int tutti__net_failed(tutti_status_t status);
 
 /* poll() until the deadline. TUTTI_OK with *ret_ready 0: the deadline has passed. */
@@ -72,24 +72,24 @@ tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadl
  */
 tutti_status_t tutti__net_files_left(uint32_t count);
 
-/* Wait until no other thread is inside tutti__net_files_left, which holds descriptors meanwhile. */
+/* Wait until no other thread is in tutti__net_files_left and holds trial descriptors. */
 void tutti__net_files_settle(void);
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes);
 
-/* The ranks with listed[rank] set: "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2,
+/* A text with all ranks r for which listed[r] is set: "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2,
    ... and 17 more". */
 void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret_text,
                            size_t text_bytes);
 
 /*
- * Abstract Unix sockets. Their names are in no file system, belong to a network namespace, and end
- * with the last descriptor. connect, patient: wait until a process listens.
+ * Abstract Unix sockets. Their names are in no file system, belong to a network namespace, and
+ * vanish with the last descriptor. _connect with patient 1 waits until a process listens.
  */
 tutti_status_t tutti__net_unix_listen(const void *name, size_t name_bytes, int *ret_fd);
 tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int patient,
                                        uint64_t deadline, int *ret_fd);
-/* TUTTI_ERR_TRANSPORT if a Unix socket's other end belongs to another user; other sockets pass. */
+/* TUTTI_ERR_TRANSPORT: the socket is a Unix socket, and its other end belongs to another user. */
 tutti_status_t tutti__net_same_user(int fd);
 
 /* Send or receive all bytes. TIMEOUT; PEER_LOST if the other end closes. */
@@ -108,8 +108,8 @@ tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t dea
 tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_addrs_t *ret_addrs);
 /* Listen on a free port for these addresses, and write the port into them. */
 tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd);
-/* Listen at this address and port; a family with zeros as address: at all addresses. TUTTI__AGAIN:
-   another process uses the port; UNSUPPORTED: the address is not one of this machine. */
+/* Listen at this address and port; an address of zeros: all addresses of the family. TUTTI__AGAIN:
+   another process uses the port; UNSUPPORTED: this machine does not have the address. */
 tutti_status_t tutti__net_tcp_listen_at(const tutti__net_addr_t *addr, int *ret_fd);
 /* The addresses of a host's name, with port 0. TUTTI_ERR_TRANSPORT: there is none. May wait for a
    name server, longer than a deadline. */
@@ -117,11 +117,11 @@ tutti_status_t tutti__net_resolve(const char *name, tutti__net_addrs_t *ret_addr
 int tutti__net_is_loopback(const tutti__net_addr_t *addr);
 /* Is the name an address in digits? */
 int tutti__net_is_literal(const char *name);
-/* TUTTI_ERR_TRANSPORT: no process listens there. */
+/* Connect. TUTTI_ERR_TRANSPORT: no process listens at the address. */
 tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t deadline,
                                       int *ret_fd);
-/* Send without delay, and detect within 5 seconds that a host has vanished, even while
-   nothing is sent. */
+/* Set the options of a connection: send without delay, and detect within 5 seconds that the other
+   host has vanished, even on an idle connection. */
 tutti_status_t tutti__net_tcp_options(int fd);
 void tutti__net_addr_text(const tutti__net_addr_t *addr, char *ret_text, size_t text_bytes);
 

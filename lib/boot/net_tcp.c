@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* One address of an interface; 0 if it cannot be used between hosts. */
+/* Convert an interface's address; 0: it cannot be used between hosts. */
 static int take_address(const struct sockaddr *sa, tutti__net_addr_t *ret_addr)
 {
     memset(ret_addr, 0, sizeof(*ret_addr));
@@ -113,8 +113,8 @@ static tutti_status_t tcp_socket(int domain, int *ret_fd)
     return TUTTI_OK;
 }
 
-/* A listening socket at an address. fixed: the port is the caller's, and a connection of an earlier
-   process that used it may still be in TIME_WAIT. */
+/* A listening socket at an address. fixed: the caller has chosen the port; connections of an
+   earlier process at this port may still be in TIME_WAIT. */
 static tutti_status_t listen_at(const tutti__net_addr_t *addr, int fixed,
                                 struct sockaddr_storage *ret_sa, int *ret_fd)
 {
@@ -223,7 +223,7 @@ tutti_status_t tutti__net_resolve(const char *name, tutti__net_addrs_t *ret_addr
     return TUTTI_OK;
 }
 
-/* No process listens, no route leads there, or another error of errno. */
+/* Report why a connection failed: no process listens, there is no route, or another errno. */
 static tutti_status_t no_connection(const char *where)
 {
     switch (errno) {

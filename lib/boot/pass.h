@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pass: how both ends of a connection prove that they belong to the same job, if the gate is at
- * a known address, where processes of other jobs may connect, and other processes may listen.
+ * The pass: both ends of a connection prove that they belong to the same job. It is needed if the
+ * gate's address is known: processes of other jobs may connect to it, or may listen at it.
  *
  *     guest <-- greeting: a number, never used before -- gate
  *     guest -- hello: its job, and a number of its own -> gate
@@ -10,11 +10,11 @@
  * The tokens of knock and answer are codes (secret.h) of both numbers, the job, rank and size. So a
  * recorded connection cannot be repeated, and an answer proves the gate.
  *
- * The gate sends the first message, so a guest sends nothing to a service that is no gate: at ports
- * near torchrun's MASTER_PORT other stores may listen.
+ * The gate sends the first message, so a guest sends nothing to a service that is not a gate, such
+ * as a store at a port near torchrun's MASTER_PORT.
  *
- * The proof is for the start of a connection. What follows is neither encrypted nor signed, as all
- * messages between ranks.
+ * The proof is for the start of a connection. Later messages are neither encrypted nor signed, like
+ * all messages between ranks.
  */
 #ifndef TUTTI__BOOT_PASS_H
 #define TUTTI__BOOT_PASS_H
@@ -44,11 +44,11 @@ tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_g
                                   const tutti__gate_hello_t *hello, uint32_t rank, uint32_t size,
                                   tutti__gate_token_t *ret_token);
 
-/* Called by the guest: is this a gate of its job? TUTTI_ERR_ABI: another version; PEER_LOST: no. */
+/* For the guest: is this a gate of the same job? TUTTI_ERR_ABI: another version; PEER_LOST: no. */
 tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
                                           const tutti__gate_greeting_t *greeting);
-/* Called by the gate, after the token has been compared: does the hello have the gate's job?
-   INVALID_ARGUMENT: no; the text is for the guest. */
+/* For the gate, after it has compared the token: is the hello's job the gate's? INVALID_ARGUMENT:
+   no; the text is for the guest. */
 tutti_status_t tutti__pass_judge_hello(const tutti__pass_t *pass, const tutti__gate_hello_t *hello,
                                        uint32_t rank);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Deaths during a set-up whose way to meet does not report them: MPI's collectives wait for a dead
- * rank, and a rank that has not connected yet is no connection that could end. After the first
- * exchange each rank knows the processes of its machine, and checks whether they still exist
- * whenever it waits at a socket (net.h) or for MPI (meet_mpi.c). Before the first exchange it knows
- * them by their marks (marks.h).
+ * Detection of deaths during set-up, if the way to meet does not report them: MPI's collectives
+ * wait for a dead rank, and a rank that has not connected yet has no connection that could end.
+ * Whenever a rank waits at a socket (net.h) or for MPI (meet_mpi.c), it checks whether the other
+ * processes of its machine exist. It has their process ids from the first exchange; before this
+ * exchange it finds them by their marks (marks.h).
  *
  * If a rank's process does not exist any more, the rank has died: no rank leaves the set-up before
  * all ranks have begun its last exchange. For kill() a dead process exists until its parent has
@@ -23,7 +23,7 @@ int tutti__boot_has_ended(int pid)
     return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-/* A rank that has given up because of another one's death may have ended, too. So all are named. */
+/* Name all ended ranks: some may have ended because another rank has died. */
 tutti_status_t tutti__boot_report_dead(const unsigned char *dead, uint32_t size)
 {
     char ranks[256];

@@ -16,13 +16,13 @@
 
 typedef struct {
     const char *name; /* "PMIx" */
-    /* Load the library, connect to the launcher on this host. TUTTI_ERR_UNSUPPORTED if that is not
-       possible. A repeated call returns the same. One thread at a time. */
+    /* Load the library, and connect to the launcher on this host. TUTTI_ERR_UNSUPPORTED: this is
+       not possible. A repeated call returns the same values. One thread at a time. */
     tutti_status_t (*open)(uint32_t *ret_rank, uint32_t *ret_size);
-    /* All ranks receive rank 0's text. Collective; returns when all ranks have called it, without a
-       deadline. key: another one each time. Any thread. */
+    /* All ranks receive rank 0's text. Collective; waits without a deadline until all ranks have
+       called it. key: a new key for each call. Any thread. */
     tutti_status_t (*share)(const char *key, uint32_t rank, char text[TUTTI__PM_TEXT_BYTES]);
-    /* Disconnect. If a connected process ends without it, the launcher assumes a crash. */
+    /* Disconnect. If a connected process ends without this call, the launcher assumes a crash. */
     void (*close)(void);
 } tutti__pm_t;
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The part of PMIx's binary interface that pmix.c uses: of libpmix.so.2, which PMIx's standard
- * keeps stable. Compared with the header of PMIx 4.2.2: there a value has 32 bytes, and all else is
- * equal.
+ * The part of libpmix.so.2's binary interface that pmix.c uses. PMIx's standard keeps it stable.
+ * The only difference from the header of PMIx 4.2.2: there a value has 32 bytes.
  */
 #ifndef TUTTI__BOOT_PMIX_H
 #define TUTTI__BOOT_PMIX_H
@@ -21,7 +20,7 @@ typedef struct {
     uint32_t rank;
 } tutti__pmix_proc_t;
 
-/* May be longer than PMIx's. */
+/* May be longer than PMIx's own structure. */
 typedef struct {
     uint16_t type;
     union {
@@ -32,7 +31,7 @@ typedef struct {
     } data;
 } tutti__pmix_value_t;
 
-/* Arrays with more than one would need PMIx's length. */
+/* Use single structures only: in an array the length must be PMIx's. */
 typedef struct {
     char key[512];
     uint32_t flags;

@@ -62,7 +62,7 @@ static void put_libraries(void *handle, tutti__module_put_t put, void *arg)
             put(arg, "library", names + entry->d_un.d_val, path_of(map, names + entry->d_un.d_val));
 }
 
-/* "Open MPI v4.1.4" of "Open MPI v4.1.4, package: ..."; "MPICH Version: 4.0.2" of several lines. */
+/* The short version: "Open MPI v4.1.4" from "Open MPI v4.1.4, package: ...", or the first line. */
 static void put_mpi(void *handle, tutti__module_put_t put, void *arg)
 {
     mpi_version_f *get = (mpi_version_f *)dlsym(handle, "MPI_Get_library_version");

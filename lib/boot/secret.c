@@ -54,7 +54,7 @@ static tutti_status_t unreadable(const char *path, const char *why)
                        path, why);
 }
 
-/* A secret ends before the line end that an editor or `echo` adds. */
+/* Read a secret, without the line end that an editor or `echo` adds. */
 static tutti_status_t read_fd(int fd, const char *path, tutti__secret_t *secret)
 {
     char extra;

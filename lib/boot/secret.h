@@ -3,7 +3,7 @@
  * The job's secret, and the codes that prove it (HMAC-SHA-256).
  *
  * HMAC comes from libcrypto, which is opened at run time if a secret is set, so the library links
- * no libcrypto. Without a secret the code is a plain hash: it tells jobs apart, and proves nothing.
+ * no libcrypto. Without a secret the code is a plain hash: it separates jobs, but proves nothing.
  *
  * Rejected: a hash function of our own. A job with a secret relies on it, and distributions keep
  * libcrypto up to date.

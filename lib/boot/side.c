@@ -5,12 +5,12 @@
  * One epoll descriptor has each link's socket, a pidfd for each watched process, and a timer. It is
  * level-triggered, so a poll may leave events for the next one.
  *
- * The death of a neighbour usually shows as the end of its stream. It does not if the neighbour
- * left a child that holds the socket (fork.c prevents most cases); so pidfds are watched as well.
- * Before a neighbour is reported lost, its stream is read to the end: its last messages (the reason
- * of a failure, or an orderly end) come first. For the same reason, if a process of this host that
- * is no neighbour ends, it is reported only TUTTI__SIDE_DEATH_MS later: its last messages come
- * through the leader, and are lost only if the leader is dead or stuck as well.
+ * If a neighbour dies, its stream usually ends. It does not end if a forked child of the neighbour
+ * holds the socket (fork.c prevents most cases); so a rank watches pidfds as well. Before a
+ * neighbour is reported lost, its stream is read to the end, so its last messages (the reason of a
+ * failure, or an orderly end) are delivered first. If a process of this host ends that is not a
+ * neighbour, its last messages come through the leader: so its end is reported
+ * TUTTI__SIDE_DEATH_MS later. These messages are lost only if the leader is dead or stuck as well.
  *
  * Belongs to the owner of the engine's token. Never blocks, except for a short while when it ends.
  */
@@ -67,7 +67,7 @@ static int link_to(const tutti__side_t *side, uint32_t rank)
     return -1;
 }
 
-/* Watch a process. If it cannot be watched, its socket still shows its end. */
+/* Watch a process. If this is not possible, still detect the end of its stream. */
 static tutti_status_t watch(tutti__boot_t *boot, uint32_t rank)
 {
     tutti__side_t *side = &boot->side;
@@ -174,7 +174,7 @@ static tutti_status_t deliver(tutti__side_link_t *link, const tutti__side_events
 /*
  * Read up to `pieces` pieces of a link; the link is lost at the end of its stream.
  *
- * Stops after a short piece without another recv(): the next poll reads on.
+ * After an incomplete piece it stops; the next poll continues.
  */
 static void read_link(tutti__side_t *side, const tutti__side_events_t *events, uint32_t index,
                       unsigned pieces)

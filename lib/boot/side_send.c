@@ -4,8 +4,8 @@
  *
  * The part of a message for which the socket has space is sent at once; the rest is copied and
  * waits until epoll reports space. Errors are not reported here: a link that cannot send is marked
- * deaf and shut down. Then side.c reads it to its end and reports it lost. So the peer's last
- * messages still arrive.
+ * deaf and shut down. After that side.c reads the link to its end, so the peer's last messages
+ * still arrive, and reports it lost.
  */
 #include "base/constants.h"
 #include "base/log.h"
@@ -142,7 +142,7 @@ tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t index, uint32_t ki
         return TUTTI_OK;
     status = keep(boot, link, &head, body, sent);
     if (status != TUTTI_OK) {
-        /* A partial message must not be followed by another message. */
+        /* Part of this message was sent: no other message may follow on this link. */
         if (sent > 0)
             deafen(link);
         return status;

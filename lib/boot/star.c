@@ -5,14 +5,14 @@
  *     rank r -- ask {number, bytes}, its bytes -------------------> rank 0
  *     rank r <-- answer {status, text, bytes}, all ranks' bytes --- rank 0
  *
- * An answer with a status other than TUTTI_OK is equal on all ranks and ends the meeting. So
- * all ranks receive the number of a rank that did not come. Ranks other than 0 wait a little
- * longer, so that they receive rank 0's answer.
+ * If an answer's status is not TUTTI_OK, all ranks get the same answer, and the meeting ends. So
+ * the text tells all ranks which rank is missing. Ranks other than 0 wait a little longer than rank
+ * 0, so that they receive this answer.
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
- * a rank has ended, rank 0's current or next step answers at once, before the others ask. If an
- * answer cannot be sent to a rank, that rank is lost. Rank 0 continues, and the next step reports
- * the loss to all.
+ * a rank has ended, rank 0's current or next step answers at once, before the others ask. If rank 0
+ * cannot send an answer to a rank, this rank is lost. Rank 0 continues, and the next step reports
+ * the loss to all ranks.
  *
  * Runs on the calling thread; waits until the deadline at most.
  */
@@ -32,14 +32,14 @@
 #define SPARE_FILES 4u
 
 typedef struct {
-    uint32_t number, unused; /* of this allgather, from 1 */
+    uint32_t number, unused; /* number of the allgather, from 1 */
     uint64_t bytes;
 } ask_t;
 
 typedef struct {
     int32_t status;
     uint32_t unused;
-    uint64_t bytes; /* that follow */
+    uint64_t bytes; /* length of the data behind the answer */
     char text[240];
 } answer_t;
 
@@ -47,11 +47,11 @@ typedef struct {
     uint32_t rank, size;
     uint32_t nfds;         /* length of fds, asks and have. Rank 0: size; others: 1 */
     int *fds;              /* rank 0: its own is NOBODY; others: the connection to rank 0 */
-    uint32_t number;       /* of the last allgather */
+    uint32_t number;       /* number of the last allgather */
     uint64_t patience_ms;  /* others: how much longer they wait than rank 0 */
     tutti_status_t failed; /* the status that ended the meeting, or will end it in the next step */
     char text[TUTTI__ERROR_BYTES];
-    int in_step;  /* inside an allgather, which watches the connections itself */
+    int in_step;  /* in an allgather: it watches the connections itself */
     ask_t *asks;  /* rank 0: the messages being received */
     size_t *have; /* rank 0: bytes received of ask and data */
 } star_t;
@@ -127,8 +127,8 @@ static tutti_status_t send_answer(const star_t *star, uint32_t r, const answer_t
     return status;
 }
 
-/* Rank 0: send the outcome to all ranks that have come. If a rank cannot receive it, that rank is
-   lost; the others have their answer, so that does not change the outcome of this step. */
+/* Rank 0: send the outcome to all connected ranks. If a rank cannot receive it, this rank is lost;
+   the outcome of this step does not change, because other ranks may have received it. */
 static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void *data,
                                  size_t bytes, uint64_t deadline)
 {
@@ -149,7 +149,7 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
             lose(star, r);
             continue;
         }
-        /* The rank is stopped, or the watch has ended the wait: keep this reason. */
+        /* The rank is stopped, or a check of net.h has ended the wait: keep this reason. */
         fail_star(star, sent);
         close(star->fds[r]);
         star->fds[r] = TUTTI__GATE_NOBODY;
@@ -158,8 +158,8 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
 
-/* Rank 0: a process claims to be a rank that has come already. The send buffer of the connection is
-   empty, so the answer fits. */
+/* Rank 0: a process claims to be a rank that has connected already. The send buffer of its
+   connection is empty, so the answer fits. */
 static void dismiss(int fd, tutti_status_t status)
 {
     answer_t answer = { .status = (int32_t)status };
@@ -245,7 +245,7 @@ static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t byte
     return TUTTI_OK;
 }
 
-/* Rank 0: receive all ranks' bytes. A rank that has sent its bytes is watched until all have. */
+/* Rank 0: receive all ranks' bytes. Ranks that have sent their bytes are watched until the end. */
 static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollfd *polls,
                              uint64_t deadline)
 {
@@ -316,7 +316,7 @@ static tutti_status_t ask(star_t *star, const void *mine, size_t bytes, void *re
 
     if (status == TUTTI_OK)
         status = tutti__net_send(star->fds[0], 0, mine, bytes, deadline);
-    /* Before it closed, rank 0 may have sent the reason for ending the meeting. */
+    /* If rank 0 has closed the connection, it may have sent the reason first. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = hear_answer(star, ret_all, star->size * bytes, deadline);
     return status;
@@ -378,7 +378,7 @@ static tutti_status_t star_still(void *ctx)
     return status;
 }
 
-/* A star with `nfds` connections, all still missing. */
+/* Make a star with space for `nfds` connections. */
 static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, uint64_t deadline,
                            star_t **ret_star)
 {
@@ -403,7 +403,7 @@ static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, uint64_t de
     return TUTTI_OK;
 }
 
-/* Turn the outcome of joining into a meeting, or free the star. */
+/* After hosting or joining: return the star as a meeting, or free it after an error. */
 static tutti_status_t begin(star_t *star, const char *name, uint64_t deadline,
                             tutti_status_t status, tutti__meet_t *ret_meet)
 {

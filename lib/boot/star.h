@@ -18,19 +18,19 @@
  * Rank 0: wait until all ranks have come.
  *
  * gate  rank 0's; strict
- * name  of the meeting, see tutti__meet_t
- * door  the listening socket; closed by this function, also when it fails
+ * name  the meeting's name, see tutti__meet_t
+ * door  the listening socket; this function closes it, even on an error
  */
 tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door,
                                 uint64_t deadline, tutti__meet_t *ret_meet);
 
-/* Others: wait until all ranks have come. fd: the connection to rank 0, after a successful knock;
-   taken over, also when this fails. */
+/* Others: wait until all ranks have connected. fd: the connection to rank 0, after a successful
+   knock; taken over, even on an error. */
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
                                 uint64_t deadline, tutti__meet_t *ret_meet);
 
-/* The others' deadline for rank 0's answer: a little after `deadline`, when rank 0 stops, so that
-   they receive its reason. */
+/* The other ranks' deadline for rank 0's answer: a little later than `deadline`, at which rank 0
+   gives up and sends the reason. */
 uint64_t tutti__star_patience(uint64_t deadline);
 
 #endif

@@ -31,7 +31,7 @@ struct tutti__starting {
     tutti__marks_t *marks;
     uint64_t interval_ms;
     const char *launcher;
-    int rank, size, local_size; /* from the launcher; size 0: unknown */
+    int rank, size, local_size; /* the launcher's values; size 0: unknown */
 };
 
 /* ---- warning ---- */

@@ -16,11 +16,11 @@ typedef struct {
     tutti_call_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
-    uint32_t root;   /* also: dest of a send, source of a receive */
+    uint32_t root;   /* or the dest of a send, or the source of a receive */
     uint32_t source; /* SENDRECV */
     const void *sendbuf;
     void *recvbuf; /* BROADCAST: the buffer. SEND: sendbuf, RECV: recvbuf */
-    size_t count;  /* of the public call: count, sendcount or recvcount */
+    size_t count;  /* the public call's count, sendcount or recvcount */
     size_t recvcount;
     const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
     double prescale, postscale; /* 1: none. Reductions only */
@@ -37,7 +37,7 @@ typedef struct {
 typedef struct {
     size_t *table, *in_table; /* [room + 1] */
     size_t room;
-    void *temp; /* for scaled operands, or a result, that cannot be in recvbuf */
+    void *temp; /* memory for scaled operands or a result, if recvbuf cannot have them */
     size_t temp_bytes;
     size_t result; /* elements of a reduction that this rank receives */
     int copies;    /* the result is made in temp */
@@ -50,8 +50,8 @@ void tutti__call_room_free(tutti__call_room_t *room);
  * that fit. Not set: exec->meet and exec->signature.
  *
  * ret_in_place  the schedule's in_place
- * ret_empty     nothing is to be moved: no rank has an element. If ranks have only their own counts
- *               (gatherv, scatterv, alltoallv, messages): this rank has no element
+ * ret_empty     no data are to be moved: no rank has an element; or, if a rank has only its own
+ *               counts (gatherv, scatterv, alltoallv, messages), this rank has no element
  *
  * The only error is NO_MEMORY.
  */
@@ -59,7 +59,7 @@ tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uin
                                    tutti__call_room_t *room, tutti__want_t *ret_want,
                                    tutti__exec_call_t *ret_exec, int *ret_in_place, int *ret_empty);
 
-/* Must its operands be reduced in the order of ranks? */
+/* Must the call's operands be reduced in the order of ranks? */
 int tutti__call_keeps_order(const tutti__call_t *call);
 
 /* For exec->signature, if channels are used: equal on all ranks for calls that fit. */
@@ -89,8 +89,8 @@ int tutti__call_has_arrays(const tutti__call_t *call, uint32_t rank);
 size_t tutti__call_bytes(const tutti__call_t *call, uint32_t rank, uint32_t size);
 
 /* The bit added to the tag of a call on device memory, so that ranks with different kinds of memory
-   find a mismatch. 0 for calls whose path does not depend on the kind of memory: messages, and
-   calls whose ranks know only their own counts. There each rank may use another kind. */
+   find a mismatch. 0 for messages, and for calls whose ranks know only their own counts: in such a
+   call each rank may use another kind of memory. */
 unsigned tutti__call_device_tag(const tutti__call_t *call);
 
 static inline tutti__collective_t tutti__call_collective(tutti_call_kind_t kind)

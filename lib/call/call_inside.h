@@ -7,17 +7,17 @@
 #include "call/env.h"
 
 /*
- * An error is common if all ranks of the communicator find it before data moves. Then the
- * communicator stays usable. All other errors end it.
+ * An error is common if all ranks of the communicator find it before data moves. After a common
+ * error the communicator stays usable. All other errors end the communicator.
  */
 
-/* own.c: begin a collective of the library's own over `run`, on words of 64 bits. allreduce: the
-   maximum. */
+/* own.c: begin a collective of the library's own in `run`, on words of 64 bits. An allreduce takes
+   the maximum. */
 tutti_status_t tutti__own_start(const tutti__call_env_t *env, tutti__run_t *run,
                                 tutti__collective_t collective, const uint64_t *in, uint64_t *out,
                                 size_t nwords, int *ret_common);
 
-/* own.c: the same with framed messages, by tutti__cache_leaders. dtype, op: of the frame's data. */
+/* own.c: the same for a frame, by tutti__cache_leaders. dtype, op: for the data in the frame. */
 tutti_status_t tutti__own_start_frame(const tutti__call_env_t *env, tutti__run_t *run,
                                       tutti__frame_t *frame, tutti_dtype_t dtype, tutti_op_t op,
                                       int *ret_common);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a call's arguments to buffers and block maps. See call.h, and the end of coll.h for the
+ * Turns a call's arguments into buffers and block maps. See call.h, and the end of coll.h for the
  * buffers of each collective.
  *
  * If a rank has only one block of a buffer, the buffer pointer is shifted back, so that the block
@@ -56,7 +56,7 @@ static tutti_status_t need_temp(tutti__call_room_t *room, size_t bytes)
 
 /* ---- maps ---- */
 
-/* Blocks of these lengths, in sequence. */
+/* Make a map of consecutive blocks with these lengths; returns the total. */
 static size_t sum_up(size_t *table, const size_t *counts, uint32_t size)
 {
     table[0] = 0;
@@ -65,7 +65,7 @@ static size_t sum_up(size_t *table, const size_t *counts, uint32_t size)
     return table[size];
 }
 
-/* Only block `mine` has elements. */
+/* Make a map in which only block `mine` has elements. */
 static void only(size_t *table, uint32_t mine, size_t count, uint32_t size)
 {
     for (uint32_t b = 0; b <= size; b++)
@@ -102,8 +102,8 @@ static tutti_status_t scale_in(const tutti__call_t *call, uint32_t rank, size_t 
     return status;
 }
 
-/* OUT is one block of IN's map. In place as in MPI, it would overwrite the operands of
-   other ranks. */
+/* Set OUT, one block of IN's map. If the call is in place as in MPI, the result is made in temp: in
+   recvbuf it would overwrite operands for other ranks. */
 static tutti_status_t scattered_out(const tutti__call_t *call, size_t begin, size_t esize,
                                     tutti__call_room_t *room, tutti__exec_call_t *exec)
 {
@@ -184,7 +184,7 @@ static void allgatherv(const tutti__call_t *call, uint32_t rank, uint32_t size,
     exec->out = call->recvbuf;
 }
 
-/* On root both maps are root's, so that its own block has the same place in both. */
+/* On root both maps are equal, so that root's own block has the same place in both. */
 static void gatherv(const tutti__call_t *call, uint32_t rank, uint32_t size,
                     tutti__call_room_t *room, tutti__exec_call_t *exec)
 {
@@ -309,8 +309,8 @@ static tutti_status_t place(const tutti__call_t *call, uint32_t rank, uint32_t s
     }
 }
 
-/* Does each block have the same place on both sides? Blocks of an alltoallv may be in each
-   other's gaps. */
+/* Does each block have the same place on both sides? With equal buffers an alltoallv may have its
+   received blocks in the gaps between the sent blocks. */
 static int in_place(const tutti__call_t *call, const tutti__exec_call_t *exec, uint32_t size)
 {
     if (exec->in != exec->out || call->kind != TUTTI_CALL_ALLTOALLV)

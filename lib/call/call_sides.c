@@ -14,7 +14,7 @@ static tutti__side_t many(const char *name, const char *count_name, const void *
 {
     static const size_t missing;
 
-    /* A NULL array is reported later, where counts are added up. */
+    /* Here an array may be NULL: the check that adds up the counts reports this. */
     return (tutti__side_t){ .name = name,
                             .count_name = count_name,
                             .displs_name = displs_name,

@@ -16,15 +16,15 @@ enum {
     COUNT,    /* 0 if the counts differ between ranks */
     PRESCALE, /* as bits */
     POSTSCALE,
-    HEAD,       /* the following word only between hosts: */
-    HASH = HEAD /* of recvcounts; 0 without recvcounts */
+    HEAD,       /* only between hosts there is one more word: */
+    HASH = HEAD /* the hash of recvcounts, or 0 */
 };
 
 static_assert(HEAD == TUTTI__EXCHANGE_HEAD, "the exchange has room for a head");
 
-/* A call of the library's own; above all kinds. */
+/* A bit of WHAT for a call of the library's own; above the bits of the kinds. */
 #define OWN 0x80u
-/* A call on device memory; above all types. */
+/* A bit of WHAT for a call on device memory; above the bits of the types. */
 #define ON_DEVICE 0x8000u
 /* In WHAT; ranks have at most this many bits. */
 #define ROOT_BITS 24
@@ -209,7 +209,7 @@ static tutti_status_t compare_gathered(const tutti__compare_t *cmp, const tutti_
     return status;
 }
 
-/* The heads came with the counts of pairs. */
+/* Compare the heads that the exchange of counts has passed. */
 static tutti_status_t compare_exchanged(const tutti__compare_t *cmp, uint32_t size)
 {
     tutti_status_t status = TUTTI_OK;
@@ -267,7 +267,7 @@ tutti_status_t tutti__compare_next(tutti__compare_t *cmp, const tutti__call_env_
                                      : TUTTI_OK;
     case TUTTI__COMPARE_HEADS:
         status = compare_gathered(cmp, env);
-        /* Only the hashes differ: the next gather names two ranks. */
+        /* The heads are equal, but the hashes differ: the next allgather finds two ranks. */
         return status == TUTTI_OK
                    ? again(start_gather(cmp, env, run, TUTTI__COMPARE_COUNTS, ret_common))
                    : status;

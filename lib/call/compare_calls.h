@@ -3,11 +3,11 @@
  * The comparison of a direct call's arguments between all ranks, before data moves. All ranks find
  * the same two ranks whose arguments differ. Calls of the engine have been compared by agreement.
  *
- * On one host: only calls with more arguments than a node operation's meeting compares: counts of
- * parts, or factors.
+ * On one host: only calls with arguments that a node operation's meeting does not compare, namely
+ * counts of parts and factors.
  *
- * Between hosts, where no meeting compares anything: every collective call, also those that the
- * library makes for itself, unless TUTTI_COMPARE=0.
+ * Between hosts there is no such meeting: every collective call is compared, also the library's own
+ * calls, unless TUTTI_COMPARE=0.
  *
  *                             one host              several hosts
  *      heads                  an allgather          their hash rides with the data of small calls,
@@ -18,8 +18,8 @@
  *      counts of pairs        exchange.h, with the  exchange.h
  *                             heads
  *
- * Rejected: the allgather before each call between hosts. It is one round shorter, but each of 1024
- * ranks receives 17 MB of an alltoallv's counts instead of 48 KiB.
+ * Rejected: an allgather before each call between hosts. It takes one round less, but each of 1024
+ * ranks would receive 17 MB of an alltoallv's counts instead of 48 KiB.
  */
 #ifndef TUTTI__CALL_COMPARE_CALLS_H
 #define TUTTI__CALL_COMPARE_CALLS_H
@@ -45,7 +45,7 @@ typedef struct {
     uint64_t *words;
     size_t room;
     tutti__ride_t ride;
-    int is_done; /* the data have ridden: after OK, the call is done */
+    int is_done; /* the comparison has also moved the data: the call is done */
     tutti__exchange_t pairs;
 } tutti__compare_t;
 
@@ -56,8 +56,8 @@ int tutti__compare_needed(const tutti__call_env_t *env, const tutti__call_t *cal
 /* The same for calls of the library's own. */
 int tutti__compare_needed_own(const tutti__call_env_t *env);
 
-/* Begin, over `run`. call: valid until the end. may_ride: the call is in host memory, as it was
-   passed; equal on all ranks. *ret_common: see call_inside.h. */
+/* Begin, in `run`. call: valid until the end. may_ride: the call uses the caller's buffers, in host
+   memory; equal on all ranks. *ret_common: see call_inside.h. */
 tutti_status_t tutti__compare_start(tutti__compare_t *cmp, const tutti__call_env_t *env,
                                     tutti__run_t *run, const tutti__call_t *call, int may_ride,
                                     int *ret_common);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Decides whether messages between hosts go from and to device memory (exec/direct.c). They do so
- * on all ranks or on none. Conditions: TUTTI_GPU_DIRECT is not 0, NCCL serves the hosts, the
- * transport to each rank of another host reports that it takes device memory, and the memory can be
- * allocated.
+ * Decides whether messages between hosts go from and to device memory (exec/direct.c): on all
+ * ranks, or on none. Conditions: TUTTI_GPU_DIRECT is not 0, the hosts have NCCL, the transport to
+ * each rank of another host reports that it takes device memory, and the memory can be allocated.
  *
  * The hazard: an MPI that takes device memory may at any time launch copies of its own, wait for
- * the device, or allocate on it. If NCCL's work is on the device and waits for other ranks, and
- * these wait for MPI, no rank makes progress until TUTTI_TIMEOUT. NCCL's documents call the
- * combination unsafe. UCX and MPI with GPUDirect RDMA do not use the device for long messages, but
- * do not guarantee it. So if jobs hang, set TUTTI_GPU_DIRECT=0: then MPI gets host memory only.
+ * the device, or allocate on it. If NCCL's work on the device waits for other ranks, and these
+ * ranks wait for MPI, no rank makes progress until TUTTI_TIMEOUT. NCCL's documents call the
+ * combination unsafe. With GPUDirect RDMA, UCX and MPI do not use the device for long messages, but
+ * this is not guaranteed. If jobs hang, set TUTTI_GPU_DIRECT=0: then MPI gets host memory only.
  *
  * An MPI that waits only for its own device is safe: NCCL is called in one order, and only when all
  * ranks of the host have reached the call (MEET and TURN in nccl.h). So all work on a device
@@ -37,7 +36,7 @@ static uint32_t slots_for(uint32_t nhosts)
     return 2 * receivers + TUTTI__SCHED_STREAMS;
 }
 
-/* The largest power of two that is at most a chunk, and whose slots take at most STAGE. */
+/* Bytes of a slot: the largest power of two up to a chunk with which all slots fit in STAGE. */
 static size_t message_bytes(const tutti__exec_device_t *device, uint32_t slots)
 {
     size_t most = TUTTI__MIN(device->chunk_bytes, device->stage_bytes / slots), bytes = 1;

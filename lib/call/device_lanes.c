@@ -16,7 +16,7 @@
 /* Size of a fused bucket in device memory, for TUTTI_FUSION_BYTES=auto. */
 #define FUSE_BYTES ((size_t)16 << 20)
 
-/* Memory of NCCL; if NCCL has none, plain device memory. */
+/* Allocate memory from NCCL; if NCCL provides none, plain device memory. */
 static tutti_status_t alloc_fuse(const tutti__exec_device_t *device, tutti__device_lane_t *lane,
                                  void **ret_fuse)
 {

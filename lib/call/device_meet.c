@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ranks of one NCCL communicator find each other. See device_meet.h. */
+/* The exchange of data before an NCCL communicator is opened. See device_meet.h. */
 #include "call/device_meet.h"
 
 #include "base/constants.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The GPU's identity, as NCCL compares it; "" if NCCL allows sharing. */
+/* The GPU's identity, as NCCL compares it; "" if NCCL allows several ranks on one GPU. */
 static void identify(const tutti__device_setup_t *setup, tutti__meet_facts_t *mine)
 {
     const char *host = tutti__conf_nccl_host();

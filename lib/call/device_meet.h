@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ranks of one NCCL communicator find each other. For device_nccl.c and device_flat.c. */
+/* The exchange before an NCCL communicator is opened. For device_nccl.c and device_flat.c. */
 #ifndef TUTTI__CALL_DEVICE_MEET_H
 #define TUTTI__CALL_DEVICE_MEET_H
 
@@ -10,20 +10,20 @@
 
 /* A rank's data before NCCL is opened. */
 typedef struct {
-    int32_t status; /* of the id; with an error, the ranks open no NCCL */
-    uint64_t order; /* leaders: offset in the arena */
+    int32_t status; /* result of making the id; on an error, the ranks open no NCCL */
+    uint64_t order; /* leaders: the launch order's offset in the arena */
     tutti__nccl_serves_t serves;
-    tutti__nccl_id_t id;                              /* of the rank that makes it */
-    char identity[TUTTI__DEVICE_IDENTITY_BYTES + 20]; /* of the rank's GPU */
+    tutti__nccl_id_t id;                              /* set by the rank that makes it */
+    char identity[TUTTI__DEVICE_IDENTITY_BYTES + 20]; /* identifies the rank's GPU */
 } tutti__meet_facts_t;
 
-/* Fill in this rank's data, which is zeroed; a leader gets a zeroed page for the order of launches.
+/* Fill in this rank's zeroed data; on a leader, allocate a zeroed page for the order of launches.
    makes_id: this rank makes NCCL's id. */
 tutti_status_t tutti__meet_prepare(const tutti__device_setup_t *setup, int makes_id,
                                    tutti__meet_facts_t *mine);
 
-/* Do two ranks of the same place use one GPU, which NCCL refuses? place: [size]. ret_words: names
-   the two ranks. */
+/* Do two ranks with the same place[] use one GPU? NCCL refuses this. place: [size] each rank's host
+   or machine. ret_words: names the two ranks. */
 int tutti__meet_is_shared(const tutti__meet_facts_t *facts, const uint32_t *place, uint32_t size,
                           char ret_words[TUTTI__MEET_WORDS]);
 
@@ -32,7 +32,7 @@ tutti__nccl_open_t tutti__meet_with(const tutti__device_setup_t *setup,
                                     const tutti__meet_facts_t *facts);
 
 /* Wait until NCCL is connected on all ranks, a rank reports an error, or TUTTI_TIMEOUT has passed.
-   whom: the ranks that it connects, for messages. */
+   whom: the connected ranks, for messages. */
 tutti_status_t tutti__meet_settle(const tutti__device_setup_t *setup, tutti__node_t *node,
                                   const char *whom);
 

@@ -3,8 +3,8 @@
  * NCCL among the ranks of each host:
  *
  *   1. each host's leader makes NCCL's id, and the order of launches in its arena. Each rank
- *      reports the types that its NCCL serves, and only those common to all ranks are used; and its
- *      GPU, since NCCL refuses two ranks of a host on one GPU
+ *      reports the types that its NCCL serves: only types that all ranks report are used. Each rank
+ *      also reports its GPU, because NCCL refuses two ranks of a host on one GPU
  *   2. begin to open NCCL's communicators, and exchange whether this worked
  *   3. wait until NCCL has connected, at most until the deadline
  */
@@ -78,8 +78,8 @@ static tutti_status_t connect_nccl(const tutti__device_setup_t *setup,
     return status;
 }
 
-/* Without NCCL: each leader without it logs its reason, and rank 0 logs the effect on calls. first:
-   of the ranks without it. */
+/* The communicator has no NCCL: each leader without NCCL logs the reason, and rank 0 logs the
+   effect on calls. first: the first rank without NCCL. */
 static void warn_leaders(const tutti__device_setup_t *setup, uint32_t first, const char *mine)
 {
     char words[64];
@@ -124,7 +124,7 @@ tutti_status_t tutti__device_open_nccl(const tutti__device_setup_t *setup)
     tutti__meet_facts_t *facts;
     tutti_status_t status;
 
-    /* The world has logged the reason. */
+    /* The world has no NCCL, and has logged the reason. */
     if (setup->world != NULL && setup->world->node == NULL)
         return TUTTI_OK;
     facts = calloc(setup->topo->size, sizeof(*facts));

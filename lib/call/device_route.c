@@ -5,19 +5,19 @@
  *   NCCL     a schedule for device memory, if there is one and NCCL serves type and operation
  *   staged   copy the data to host memory, make the call there, and copy the result back
  *            (staged.h). Always for messages and for calls whose ranks know only their own counts;
- *            for allreduces of several hosts if that is cheaper (coll/device_cost.h)
+ *            for allreduces of several hosts if this route is cheaper (coll/device_cost.h)
  *
- * So the choice depends only on properties that are equal on all ranks: kind, type, length, scales
- * and schedule, but never addresses. Scaling is part of the copies of a packing; a tensor that is
- * not packed is scaled by such a copy into recvbuf, if the result is as large as the operand.
+ * The choice depends only on properties that are equal on all ranks: kind, type, length, scales and
+ * schedule, but never addresses. The copies that pack tensors also scale them. A tensor that is not
+ * packed is scaled by a copy into recvbuf, if the result is as large as the operand.
  *
- * INPUT: wait until the data are complete. It is used only where streams may wait on semaphores;
+ * INPUT: wait until the data are complete. It is used only if CUDA streams may wait on semaphores;
  * see engine/semaphore.c.
  *
- * A call in a stream (tutti/cuda.h) begins behind the work in the stream. If NCCL does the whole
- * call, and no step follows, the operation ends when the work is queued, and the stream waits for
- * it. Operations of the engine end likewise, behind the lane's stream `up`. Otherwise an operation
- * ends when its result is complete.
+ * A call in a CUDA stream (tutti/cuda.h) begins after the earlier work of this stream. If the work
+ * of NCCL completes the call, the operation ends when this work is queued, and the CUDA stream
+ * waits for it. Operations of the engine end in the same way, with their work in the lane's stream
+ * `up`. All other operations end when their result is complete.
  *
  * A schedule of scope ALL passes the launch sequencer before its run.
  */
@@ -50,7 +50,7 @@ static int is_scaled(const tutti__call_t *call)
 /* ---- a reduce_scatter in place as in MPI ---- */
 
 /*
- * The result must go to the beginning of the buffer, which holds operands for other ranks, and no
+ * The result belongs at the beginning of the buffer, but operands for other ranks are there, and no
  * other device memory is available. So reduce in place as in NCCL, into this rank's own part, move
  * the result to the beginning, and restore the own part:
  *
@@ -80,7 +80,7 @@ static void aim_at_own(tutti__operation_t *op)
     call->recvbuf = op->moved.own;
 }
 
-/* Move the result through the stage piece by piece: each piece is read before it is written, since
+/* Move the result through STAGE piece by piece. Each piece is read before it is written, because
    source and destination may overlap. */
 static tutti_status_t move_result(tutti__operation_t *op)
 {
@@ -101,8 +101,7 @@ static tutti_status_t move_result(tutti__operation_t *op)
     return status == TUTTI_OK ? ops->record(lane->done, lane->up) : status;
 }
 
-/* The result has moved, and no longer uses the stage. Restore only the part of `own` outside
-   recvbuf. */
+/* The result is in recvbuf, and STAGE is free. Restore the part of `own` outside recvbuf. */
 static tutti_status_t restore_own(tutti__operation_t *op)
 {
     const tutti__moved_t *moved = &op->moved;
@@ -155,7 +154,7 @@ static double scale_of(const tutti__operation_t *op, int after)
     return after ? call->postscale : call->prescale;
 }
 
-/* The event behind the caller's data, or NULL. */
+/* The event after which the caller's data are complete, or NULL. */
 static tutti__devent_t *ready_of(const tutti__operation_t *op)
 {
     if (op->stream_ready != NULL)
@@ -163,7 +162,7 @@ static tutti__devent_t *ready_of(const tutti__operation_t *op)
     return op->with->nready > 0 ? op->with->ready[0] : NULL;
 }
 
-/* Queue the packing, if there is any; *ret_ready: an event behind the data, or NULL. */
+/* Queue the packing, if there is any. *ret_ready: as ready_of, or the event after the packing. */
 static tutti_status_t pack(tutti__operation_t *op, tutti__devent_t **ret_ready)
 {
     const tutti__device_ops_t *ops = device_of(op)->ops;
@@ -191,7 +190,7 @@ static tutti_status_t pack(tutti__operation_t *op, tutti__devent_t **ret_ready)
     return status == TUTTI_OK ? ops->record(lane->done, lane->up) : status;
 }
 
-/* The run, or the copy back, has ended. is_queued: its work is queued on the device, and may not be
+/* The run, or the copy back, has ended. is_queued: its device work is queued, but perhaps not yet
    complete. */
 static tutti_status_t unpack(tutti__operation_t *op, int is_queued)
 {
@@ -244,8 +243,8 @@ static void place(tutti__operation_t *op)
     call->prescale = call->postscale = 1;
 }
 
-/* Find the schedule of op->asked in host memory, where the buffers are arranged as on the device.
-   Scales need no space there. */
+/* Find the schedule with which op->asked would run in host memory. Buffers have the same layout in
+   host memory, and scales need no additional space. */
 static tutti_status_t find_in_host(tutti__operation_t *op, const tutti__sched_t **ret_sched)
 {
     tutti__call_t plain = *op->asked;
@@ -283,8 +282,8 @@ static tutti_status_t find_on_device(tutti__operation_t *op, int *ret_empty)
     if (status != TUTTI_OK || *ret_empty)
         return status;
     status = tutti__own_find(op->env->device_cache, &op->want, op->in_place, &sched, &common);
-    /* After a common error the call is staged. If host memory cannot serve it either, the choice of
-       that schedule reports the error. */
+    /* After a common error the call is staged. If there is no schedule in host memory either, the
+       search for this schedule reports the error. */
     if (status != TUTTI_OK)
         return common ? TUTTI_OK : status;
     if (sched->on_device && (sched->scope == TUTTI__SCOPE_HOST || suits(op, device->all_node)))
@@ -345,7 +344,7 @@ static tutti_status_t enter(tutti__operation_t *op)
     const tutti__call_t *call = op->asked;
     tutti_status_t status = TUTTI_OK;
 
-    /* At once: the caller's stream may receive further work during the comparison. */
+    /* Record now: the caller may queue further work in the stream during the comparison. */
     if (op->stream_ready != NULL && !op->has_compared)
         status = device_of(op)->ops->record(op->stream_ready, call->stream);
     if (status != TUTTI_OK)
@@ -365,12 +364,12 @@ static tutti_status_t begin_staged(tutti__operation_t *op, tutti__devent_t *read
     op->sched = NULL;
     op->call = op->asked;
     op->moved.own = NULL;
-    op->unpacks = 0; /* the call in host memory scales */
+    op->unpacks = 0; /* the call in host memory scales the result */
     return tutti__staged_begin(device_of(op), op->lane, op->asked, op->env->exec->rank,
                                op->env->exec->size, ready, &op->staged);
 }
 
-/* Keep the own part of a reduce_scatter in host memory. */
+/* Save the own part of a reduce_scatter in host memory. */
 static tutti_status_t keep(tutti__operation_t *op)
 {
     if (op->sched == NULL || op->moved.own == NULL) {
@@ -389,14 +388,14 @@ static tutti_status_t start_run(tutti__operation_t *op)
     op->exec.meet = !op->env->is_agreed && !op->has_compared && op->sched->nchans > 0 &&
                     op->env->shape->nhosts == 1;
     status = tutti__operation_run(op, op->sched);
-    /* The stage is too small for the blocks, on all ranks. */
+    /* STAGE is too small for the blocks, on all ranks. */
     if (status == TUTTI_ERR_UNSUPPORTED && op->sched->scope == TUTTI__SCOPE_HOST &&
         !op->env->is_agreed)
         return begin_staged(op, op->exec.ready);
     return status;
 }
 
-/* Queue the packing, and begin the run behind it. */
+/* Queue the packing, and begin the run after it. */
 static tutti_status_t launch(tutti__operation_t *op)
 {
     tutti__devent_t *ready;
@@ -467,7 +466,7 @@ static tutti_status_t step_run(tutti__operation_t *op)
         return begin_staged(op, ready);
     }
     if (status != TUTTI_OK) {
-        /* An assigned turn that is not launched blocks all later launches. */
+        /* Scope ALL: no error is common, because a turn without its launch blocks later ones. */
         op->is_common = !op->env->is_agreed && op->sched->scope == TUTTI__SCOPE_HOST &&
                         status == TUTTI_ERR_MISMATCH && tutti__own_is_common(&op->run, status);
         return status;
@@ -475,7 +474,7 @@ static tutti_status_t step_run(tutti__operation_t *op)
     return op->moved.own != NULL ? move_result(op) : unpack(op, op->run.node_call.queued);
 }
 
-/* Are the data of all tensors complete? */
+/* INPUT: are the data of all tensors complete? */
 static tutti_status_t look_at_input(tutti__operation_t *op)
 {
     tutti_status_t status = TUTTI_OK;
@@ -494,7 +493,7 @@ tutti_status_t tutti__device_route_put_back(tutti__operation_t *op)
     return tutti__staged_finish(device_of(op), op->lane, &op->staged);
 }
 
-/* A phase that waits for the copies of op->staged, or of the lane. */
+/* A step of a phase that waits for the copies of op->staged, or of the lane. */
 static tutti_status_t await_copies(tutti__operation_t *op)
 {
     op->hint = (tutti__hint_t){ NULL, 0, -1 };

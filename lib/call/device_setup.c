@@ -4,7 +4,7 @@
  * all ranks have a device or none, all have NCCL or none, and a failure on one rank is a failure on
  * all:
  *
- *   1. choose the device; a group has its world's
+ *   1. choose the device; a group uses its world's device
  *   2. open NCCL's communicators, of each host's ranks (device_nccl.c) and, if nccl-flat is
  *      requested, of all ranks (device_flat.c)
  *   3. make streams, events and memory of all lanes, and register the memory of fused buckets with
@@ -43,7 +43,7 @@ uint32_t tutti__device_first(const tutti__device_setup_t *setup, int fails)
 
 /* ---- choosing the device ---- */
 
-/* A rank's device, as the ranks exchange it. */
+/* The description of a rank's device for the other ranks. */
 typedef struct {
     char name[32];    /* "": none */
     int32_t is_named; /* TUTTI_DEVICE names the device */
@@ -68,7 +68,7 @@ static tutti_status_t find_device(const tutti__device_setup_t *setup,
     return TUTTI_OK;
 }
 
-/* The first rank whose device differs from that of rank `as`; or size. */
+/* The first rank whose device differs from rank `as`'s device; or size. */
 static uint32_t find_other(const facts_t *facts, uint32_t size, uint32_t as)
 {
     uint32_t r = 0;
@@ -78,8 +78,8 @@ static uint32_t find_other(const facts_t *facts, uint32_t size, uint32_t as)
     return r;
 }
 
-/* Do all ranks have the same device? If not, *ops becomes NULL; if a rank's TUTTI_DEVICE names one,
-   this is an error. */
+/* Do all ranks have the same device? If not, *ops becomes NULL; if TUTTI_DEVICE names a device on a
+   rank, the difference is an error. */
 static tutti_status_t have_alike(const tutti__device_setup_t *setup,
                                  const tutti__device_ops_t **ops, facts_t *facts)
 {
@@ -102,7 +102,7 @@ static tutti_status_t have_alike(const tutti__device_setup_t *setup,
                            "rank %u has no device '%s', but rank %u has: TUTTI_DEVICE must name "
                            "it on all ranks (mpirun -x TUTTI_DEVICE passes it on)",
                            other, facts[named].name, named);
-    /* Rank 0 and rank `other` have different devices, so one of them has none. */
+    /* The devices of rank 0 and rank `other` differ, so one of these ranks has no device. */
     setup->lone->lacks = facts[0].name[0] == '\0' ? 0 : other;
     setup->lone->ops = *ops;
     *ops = NULL;
@@ -206,7 +206,7 @@ void tutti__device_close(const tutti__device_setup_t *setup)
 
     if (device->ops == NULL)
         return;
-    /* Close also a device that has failed. */
+    /* A device that has failed is closed as well. */
     before = tutti__device_enter(device);
     tutti__device_close_flat(device);
     if (device->node != NULL)

@@ -3,8 +3,8 @@
  * Opening and closing a communicator's device: the choice of the device, NCCL among the ranks of
  * each host and of all hosts, and the resources of the lanes (exec/exec_device.h).
  *
- * Collective. The caller ensures that meanwhile no communicator of the process hands over requests
- * to streams.
+ * Collective. During the call no communicator of the process may hand over requests to CUDA
+ * streams; the caller ensures this.
  */
 #ifndef TUTTI__CALL_DEVICE_SETUP_H
 #define TUTTI__CALL_DEVICE_SETUP_H
@@ -14,8 +14,8 @@
 #include "conf/conf.h"
 #include "exec/exec.h"
 
-/* This rank's device, if some ranks of the world have none: then the communicator has no device,
-   and this one only detects device memory, which is an error. */
+/* This rank's device, if other ranks of the world have no device. Then the communicator has none,
+   and this rank uses its own only to detect device memory, which is an error. */
 typedef struct {
     const tutti__device_ops_t *ops; /* NULL: all ranks have a device, or none has */
     uint32_t lacks;                 /* a rank of the world without a device */
@@ -28,26 +28,27 @@ typedef struct {
     const tutti__topo_t *topo;
     const tutti__machine_t *machine;
     tutti__boot_t *boot;
-    tutti__node_t *node;               /* in host memory */
+    tutti__node_t *node;               /* the node for host memory */
     tutti__xport_t **xport;            /* [size] */
-    const tutti__exec_device_t *world; /* of a group's world; NULL: this is a world */
+    const tutti__exec_device_t *world; /* a group's world's device; NULL: this is a world */
     tutti__exec_device_t *device;      /* to be opened; zeroed */
-    tutti__lone_device_t *lone;        /* set by a world; a group has its world's */
-    int32_t *statuses;                 /* inside: [size], of the last exchange */
+    tutti__lone_device_t *lone;        /* set by a world; a group uses its world's */
+    int32_t *statuses;                 /* inside: [size] statuses in the last exchange */
 } tutti__device_setup_t;
 
 /* Open the device, if all ranks have a working one; otherwise setup->device->ops stays NULL. The
    calling thread's current device does not change. */
 tutti_status_t tutti__device_open(const tutti__device_setup_t *setup);
-/* Close the device, which no call uses any more; work in flight is aborted. Local. Takes a device
-   that is half open. */
+/* Close the device. No call may use it any more; work in flight is aborted. Local. The device may
+   be only partly open. */
 void tutti__device_close(const tutti__device_setup_t *setup);
 
 /* ---- inside: rounds of opening, on the thread that opens the device ---- */
 
 /* Exchange the statuses of all ranks. */
 tutti_status_t tutti__device_exchange(const tutti__device_setup_t *setup, tutti_status_t mine);
-/* After an exchange: the first rank whose status is an error (fails 1), or OK (0); or size. */
+/* After an exchange: the first rank with an error (fails 1), or the first without (fails 0); or
+   size. */
 uint32_t tutti__device_first(const tutti__device_setup_t *setup, int fails);
 
 /* device_nccl.c: open NCCL among each host's ranks. Without NCCL, device->node stays NULL. */

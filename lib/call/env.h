@@ -9,7 +9,7 @@
 #include "exec/exec.h"
 #include "watch/watch.h"
 
-/* All of it outlives the operations. */
+/* All objects here outlive the operations. */
 typedef struct {
     const tutti__exec_env_t *exec;
     const tutti__shape_t *shape;
@@ -18,8 +18,8 @@ typedef struct {
     tutti__boot_t *boot; /* for the names of ranks */
     tutti__cache_t *cache, *device_cache;
     int is_agreed; /* 1: all ranks have agreed on each call; 0: the operation compares the calls */
-    int is_bucket; /* 1: the operations are agreed or planned buckets. A rank that is idle after a
-                      departure takes part in no further bucket */
+    int is_bucket; /* 1: the operations are agreed or planned buckets. After another
+                      rank has left, a rank that is idle takes part in no further bucket */
 } tutti__call_env_t;
 
 #endif

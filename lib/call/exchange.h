@@ -8,7 +8,7 @@
  *      allgather   each rank reports the first difference that it has found, so all ranks name the
  *                  same one
  *
- * A rank receives n words and 5 n words, with n ranks.
+ * With n ranks, a rank receives n words in the alltoall and 5 n words in the allgather.
  * Rejected: one allreduce of all counts. Each of 1024 ranks would receive 17 MB for an alltoallv.
  */
 #ifndef TUTTI__CALL_EXCHANGE_H
@@ -25,15 +25,15 @@ typedef struct {
     uint64_t *words;
     size_t room;
     uint32_t nhead; /* 0, or TUTTI__EXCHANGE_HEAD */
-    int is_verdict; /* the second run is in progress */
+    int is_verdict; /* 1: the second run is in progress; -1: no run has begun */
     int knows;      /* this rank knows its receive counts */
-    int all_know;   /* all ranks do; valid at the end */
+    int all_know;   /* all ranks know theirs; valid at the end */
 } tutti__exchange_t;
 
 void tutti__exchange_free(tutti__exchange_t *x);
 
-/* Begin. head: [TUTTI__EXCHANGE_HEAD] or NULL. is_zero: this rank makes a zero contribution, gives
-   nothing and expects nothing. A call without recvcounts does not know its receive counts.
+/* Begin. head: [TUTTI__EXCHANGE_HEAD] or NULL. is_zero: this rank makes a zero contribution: it
+   neither gives nor expects elements. Without recvcounts, a rank does not know its receive counts.
    *ret_common: see call_inside.h. */
 tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env_t *env,
                                      tutti__run_t *run, const tutti__call_t *call,
@@ -43,7 +43,7 @@ tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env
 tutti_status_t tutti__exchange_next(tutti__exchange_t *x, const tutti__call_env_t *env,
                                     tutti__run_t *run, int *ret_common);
 
-/* Between start and the end of the first run, with heads: rank r's head and number. After the end:
+/* After the first run: the head, if there are heads, and the number from rank `rank`. At the end:
    the number only. */
 const uint64_t *tutti__exchange_from(const tutti__exchange_t *x, uint32_t size, uint32_t rank);
 

@@ -173,8 +173,8 @@ static inline tutti_status_t end_call(tutti__operation_t *op)
     return TUTTI_OK;
 }
 
-/* A call without elements. On one host the ranks meet, so that a rank that passed elements finds
-   the mismatch. Between hosts the ranks have compared the call, or compare nothing. */
+/* A call without elements. On one host the ranks still meet, so that a rank with elements finds the
+   mismatch. Between hosts they have compared the call, unless TUTTI_COMPARE=0. */
 static tutti_status_t meet(tutti__operation_t *op)
 {
     const tutti__exec_env_t *env = op->env->exec;
@@ -230,7 +230,7 @@ static tutti_status_t start_compare(tutti__operation_t *op)
     return status;
 }
 
-/* Choose the schedule and begin its run. AGAIN: this thread may not; nothing was done. */
+/* Choose the schedule and begin its run. AGAIN: another thread must do this; nothing was done. */
 static inline tutti_status_t choose(tutti__operation_t *op)
 {
     const tutti__call_t *call = op->call;
@@ -317,8 +317,8 @@ static tutti_status_t step_compare(tutti__operation_t *op)
     return status == TUTTI__AGAIN ? TUTTI_OK : status;
 }
 
-/* Is there a transport that this thread may not use? All of them count, because the schedules of an
-   exchange are not known yet. */
+/* Is there a transport that this thread may not use? Check all transports, because the schedules of
+   an exchange are not known yet. */
 static int is_barred(const tutti__operation_t *op)
 {
     const tutti__exec_env_t *exec = op->env->exec;
@@ -410,9 +410,9 @@ tutti_status_t tutti__operation_step(tutti__operation_t *op)
 
 /* ---- ranks that have left ---- */
 
-/* A peer that has left sends nothing more, and an idle peer runs no buckets. In shared memory their
-   data are already here. A polled transport may deliver data late, so the operation waits for a
-   while. */
+/* A peer that has left sends nothing more, and an idle peer runs no buckets. In shared memory its
+   earlier data are already visible. A polled transport may deliver them later, so the operation
+   first waits for a while. */
 int tutti__operation_awaits_left(tutti__operation_t *op)
 {
     const tutti__watch_t *watch = op->env->watch;
@@ -455,8 +455,7 @@ void tutti__operation_cancel(tutti__operation_t *op)
         return;
     if (op->pairs != NULL)
         tutti__pairs_cancel(op->pairs);
-    /* If this thread may not call MPI, it leaves the messages alone; no other thread will cancel
-       them. */
+    /* If this thread may not call MPI, neither this nor another thread cancels the messages. */
     if (!op->is_common && op->run.sched != NULL &&
         tutti__own_allows(op->env, op->run.sched) == TUTTI_OK)
         tutti__run_cancel(&op->run);

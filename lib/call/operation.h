@@ -24,12 +24,12 @@
 typedef enum {
     TUTTI__AT_END, /* no call, or it is done */
     TUTTI__AT_COMPARE,
-    TUTTI__AT_COUNTS, /* the exchange of counts alone */
+    TUTTI__AT_COUNTS, /* only the exchange of counts */
     TUTTI__AT_PAIRS,
     TUTTI__AT_CHOOSE,
     TUTTI__AT_MEET,
     TUTTI__AT_RUN,
-    TUTTI__AT_DEVICE, /* all following ones are of calls on device memory: device_route.c */
+    TUTTI__AT_DEVICE, /* this and all further ones: calls on device memory, device_route.c */
     TUTTI__AT_INPUT,
     TUTTI__AT_KEEP,
     TUTTI__AT_LAUNCH,
@@ -45,8 +45,8 @@ typedef enum {
 
 typedef struct tutti__operation tutti__operation_t;
 
-/* Several tensors as one call: copies into its buffers before the run, and out of them after it. In
-   device memory these functions add copies by tutti__operation_copy. */
+/* Several tensors as one call: `pack` copies them into the call's buffers before the run, `unpack`
+   out of them after it. In device memory they add these copies by tutti__operation_copy. */
 typedef struct {
     tutti_status_t (*pack)(void *owner, tutti__operation_t *op);
     void (*unpack)(void *owner, tutti__operation_t *op);
@@ -54,7 +54,7 @@ typedef struct {
 
 /* Properties of a call of the engine, set by its lane; all zero for direct calls. */
 typedef struct {
-    uint8_t tag; /* 0: that of the call's kind */
+    uint8_t tag; /* 0: the tag of the call's kind */
     uint32_t signature;
     const tutti__packing_t *packing; /* NULL: the call works on the caller's buffers */
     void *owner;
@@ -62,10 +62,10 @@ typedef struct {
     tutti__devent_t *const *ready; /* [nready] the data are complete behind these events */
     uint32_t nready;
     int stays_in_host;           /* the call runs in host memory in any case; equal on all ranks */
-    int awaits_input;            /* nothing is launched before the data are complete */
+    int awaits_input;            /* launch only when the data are complete */
     int detaches;                /* the operation ends when its work is queued; see is_queued */
     int uses_stage;              /* the packing copies from the lane's STAGE */
-    size_t npieces;              /* copies of the packing, at most */
+    size_t npieces;              /* the largest number of copies of the packing */
     const tutti__call_t *scaled; /* with a packing: the call with its scales */
 } tutti__call_with_t;
 
@@ -85,19 +85,19 @@ struct tutti__operation {
     tutti__hint_t hint;  /* while AGAIN: the wait hint */
     int is_common;       /* after an error: see call_inside.h */
     int is_zero;         /* COUNTS: this rank makes a zero contribution */
-    int polls;           /* only polling advances it: MPI, or a device */
+    int polls;           /* the operation advances only when polled: MPI, or a device */
     int may_be_far;      /* set once: some transports advance only when polled */
-    tutti__xport_t *far; /* set once: one of these, or NULL */
-    int has_far;         /* its run uses a transport that advances only when polled */
-    int has_compared;    /* all ranks have the same call */
-    uint64_t left_ns;    /* since when it waits for a rank that has left, over a polled transport */
+    tutti__xport_t *far; /* set once: a transport that advances only when polled, or NULL */
+    int has_far;         /* the run uses a transport that advances only when polled */
+    int has_compared;    /* the ranks compare the call, or have compared it */
+    uint64_t left_ns;    /* when a wait for a rank that has left began, on a polled transport */
     size_t bytes;        /* cost of the run for the stepping thread */
 
     tutti__run_t run;
     tutti__exec_call_t exec;
     tutti__want_t want;
     int in_place;
-    const tutti__sched_t *run_sched; /* of the last run in host memory; NULL: there was none */
+    const tutti__sched_t *run_sched; /* the last run's, in host memory; NULL: there was no run */
     tutti__call_room_t room;
     tutti__compare_t compare;
     tutti__exchange_t exchange;
@@ -105,15 +105,15 @@ struct tutti__operation {
     tutti__node_call_t meet;
 
     /* Calls on device memory. */
-    tutti__call_t own;             /* with other buffers */
-    tutti__devent_t *stream_ready; /* of a direct call in a stream */
-    const tutti__sched_t *sched;   /* on the device; NULL: staged in host memory */
+    tutti__call_t own;             /* the call with other buffers */
+    tutti__devent_t *stream_ready; /* for a direct call in a CUDA stream; or NULL */
+    const tutti__sched_t *sched;   /* the schedule on the device; NULL: staged */
     int is_staged;
     int is_queued;  /* at the end: results are complete behind the lane's stream `up` */
     int unpacks;    /* the result is scaled after the run */
     int is_keeping; /* the own part of a reduce_scatter is being copied */
-    int is_certain; /* from now on only the communicator's end can fail it, and any thread of the
-                       library may finish it */
+    int is_certain; /* only the communicator's end can make the operation fail, and any thread of
+                       the library may finish it */
     tutti__moved_t moved;
     tutti__sequencer_t sequencer;
     tutti__staged_t staged;
@@ -128,9 +128,9 @@ void tutti__operation_fini(tutti__operation_t *op);
 /* Begin a checked call. Then step. call, with: valid until the end. */
 void tutti__operation_start(tutti__operation_t *op, const tutti__call_t *call,
                             const tutti__call_with_t *with);
-/* The exchange of a call's counts alone; the results are in op->exchange. */
+/* Begin only the exchange of a call's counts; the results are in op->exchange. */
 void tutti__operation_start_counts(tutti__operation_t *op, const tutti__call_t *call, int is_zero);
-/* A collective of the library's own, as `exec`; count at least 1. */
+/* Begin a collective of the library's own, described by `exec`; count at least 1. */
 tutti_status_t tutti__operation_start_own(tutti__operation_t *op, tutti__collective_t collective,
                                           const tutti__exec_call_t *exec, uint32_t root);
 
@@ -140,21 +140,21 @@ tutti_status_t tutti__operation_step(tutti__operation_t *op);
 
 /* The operation waits for a rank that has left: step once more. SHUTDOWN: it will never be done. */
 tutti_status_t tutti__operation_step_left(tutti__operation_t *op);
-/* Does it wait for a rank that has left? */
+/* Does the operation wait for a rank that has left? */
 int tutti__operation_awaits_left(tutti__operation_t *op);
 
-/* Give up; does nothing at the end. After a common error this only cleans up. Otherwise the
-   communicator has ended, and no buffer of the call is touched any more. */
+/* Give up an operation that has not ended. After a common error this only cleans up. Otherwise the
+   communicator has ended, and the library does not touch the call's buffers any more. */
 void tutti__operation_cancel(tutti__operation_t *op);
 
 /* Is there a transport that the calling thread may not drive? */
 int tutti__operation_is_barred(const tutti__operation_t *op);
 
-/* A number that changes with all progress that is not visible in a word of shared memory. */
+/* A number that changes with each progress that changes no word of shared memory. */
 uint32_t tutti__operation_moves(const tutti__operation_t *op);
 /* For messages: a tag of base/names.h. */
 unsigned tutti__operation_tag(const tutti__operation_t *op);
-/* Does it wait for work of this rank's own device, before its data are complete? */
+/* Does the operation wait for its data, which this rank's device still computes? */
 int tutti__operation_awaits_data(const tutti__operation_t *op);
 
 /* For packings: add a copy of `count` elements in device memory. */
@@ -162,10 +162,10 @@ void tutti__operation_copy(tutti__operation_t *op, void *to, const void *from, s
 
 /* ---- inside ---- */
 
-/* operation.c: prepare op->call; END if nothing is to be moved. */
+/* operation.c: prepare a call; *ret_empty: no data are to be moved. */
 tutti_status_t tutti__operation_prepare(tutti__operation_t *op, const tutti__call_t *call,
                                         int *ret_empty);
-/* operation.c: the schedule in host memory of a prepared call; NULL: of op->want. */
+/* operation.c: the schedule in host memory for a prepared call; call NULL: for op->want. */
 tutti_status_t tutti__operation_find(tutti__operation_t *op, const tutti__call_t *call,
                                      const tutti__sched_t **ret_sched);
 /* operation.c: begin the run of op->exec. */

@@ -8,15 +8,15 @@
  *      sender --head--> receiver        equal:      sender ==data==> receiver
  *      sender <--head-- receiver        different:  MISMATCH on both
  *
- * A sendrecv has two sides, one as sender and one as receiver, with one peer or with two. Each side
- * proceeds independently, because in a chain of ranks one side may depend on the other. So a
- * mismatch of one side does not stop the other side, whose peer has no error.
+ * A sendrecv has two sides, as sender and as receiver, with one peer or with two. Each side
+ * proceeds independently: if one side waited for the other, a ring of ranks could deadlock. So a
+ * mismatch on one side does not stop the other side, whose peer has no error.
  *
  * A peer that is in a collective call reads no heads. On one host both ranks wait until
  * TUTTI_TIMEOUT; between hosts the message's length reveals the mismatch.
  *
  * Rejected: the head in front of the data. The sender would not get the receiver's arguments. The
- * price is a message each way before the data, so a short message takes about twice as long.
+ * cost of two heads: a message each way precedes the data, so a short message takes twice as long.
  */
 #include "call/pairs.h"
 
@@ -154,7 +154,7 @@ tutti_status_t tutti__pairs_step(tutti__pairs_t *pairs, tutti__hint_t *hint)
         else if (status != TUTTI_OK)
             return status;
     }
-    /* Both sides are blocked: there is no single word to sleep on. */
+    /* If both sides are blocked, there is no single word to sleep on. */
     if (blocked > 1)
         hint->word = NULL;
     return blocked > 0 ? TUTTI__AGAIN : TUTTI_OK;

@@ -12,7 +12,7 @@ typedef struct {
 } tutti__head_t;
 
 typedef enum {
-    TUTTI__SIDE_DONE, /* or the call has no such side */
+    TUTTI__SIDE_DONE, /* also if the call has no such side */
     TUTTI__SIDE_HEADS,
     TUTTI__SIDE_DATA,
     TUTTI__SIDE_WRONG
@@ -40,7 +40,7 @@ void tutti__pairs_fini(tutti__pairs_t *pairs);
 tutti_status_t tutti__pairs_start(tutti__pairs_t *pairs, const tutti__call_t *call,
                                   const tutti__exec_call_t *exec);
 tutti_status_t tutti__pairs_step(tutti__pairs_t *pairs, tutti__hint_t *hint);
-uint32_t tutti__pairs_moves(const tutti__pairs_t *pairs); /* as of a run */
+uint32_t tutti__pairs_moves(const tutti__pairs_t *pairs); /* sum over both runs */
 tutti_status_t tutti__pairs_end(const tutti__pairs_t *pairs);
 void tutti__pairs_cancel(tutti__pairs_t *pairs);
 

@@ -30,8 +30,8 @@ static size_t most_bytes(size_t slot_bytes)
     return TUTTI__MIN((size_t)TUTTI__RIDE_BYTES, slot_bytes) - sizeof(tutti__frame_t);
 }
 
-/* The bytes that a call of this kind needs in a frame. No overflow: `one` is at most
-   TUTTI__RIDE_BYTES. */
+/* The bytes that a call of this kind needs in a frame. The product does not overflow: `one` is at
+   most TUTTI__RIDE_BYTES. */
 static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
 {
     switch (kind) {
@@ -147,7 +147,7 @@ static void unpack(const tutti__call_t *call, const char *data, size_t bytes, ui
 
 /* ---- the run ---- */
 
-/* The head ends where a cache line begins. */
+/* Allocate the frame so that its data begin at a cache line. */
 static tutti_status_t get_frame(tutti__ride_t *ride, const tutti__call_env_t *env,
                                 size_t slot_bytes)
 {
@@ -176,7 +176,7 @@ tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *e
                                  int *ret_common)
 {
     const tutti__exec_env_t *exec = env->exec;
-    /* The setting, so that the calls that ride, and their bits, do not depend on the transport. */
+    /* At most TUTTI_CHUNK_BYTES, so that the choice, and bits, do not depend on the transport. */
     size_t slot_bytes = TUTTI__MIN(tutti__run_slot_bytes(run), exec->slot_bytes);
     tutti_status_t status = get_frame(ride, env, slot_bytes);
     size_t bytes = NOT_AT_ALL;

@@ -16,9 +16,9 @@
  *      gather, scatter
  *      alltoall                      p p n
  *
- * Recvbuf is written when the frame has come back, and only if all calls are equal. These calls
- * send an empty frame first: larger calls, all other kinds, and calls for which the cost model
- * expects an empty frame to be faster.
+ * The result is written to recvbuf at the end of the round, and only if all calls are equal. Larger
+ * calls, all other kinds, and calls for which the cost model expects an empty frame to be faster,
+ * first send a frame without data.
  */
 #ifndef TUTTI__CALL_RIDE_H
 #define TUTTI__CALL_RIDE_H
@@ -29,16 +29,16 @@
 /* Zero it first. It is reused from call to call. */
 typedef struct {
     const tutti__call_t *call;       /* NULL: the frame carries no data */
-    size_t most[TUTTI__COLLECTIVES]; /* of data, for which riding is cheaper than a call after an
-                                        empty frame: coll/cost.h; with `memory` */
+    size_t most[TUTTI__COLLECTIVES]; /* largest data for which riding is cheaper than a call after
+                                        an empty frame: coll/cost.h; set with `memory` */
     char *memory;
     tutti__frame_t *frame; /* in memory; data are aligned to a cache line */
 } tutti__ride_t;
 
 void tutti__ride_free(tutti__ride_t *ride);
 
-/* Begin, over `run`. call: its data ride if they can, and it is valid until the end; NULL: an empty
-   frame. *ret_common: see call_inside.h. */
+/* Begin, in `run`. call: valid until the end; its data ride if possible; NULL: an empty frame.
+   *ret_common: see call_inside.h. */
 tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *env,
                                  tutti__run_t *run, uint64_t identity, const tutti__call_t *call,
                                  int *ret_common);

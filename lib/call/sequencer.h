@@ -17,11 +17,11 @@
 
 /* The state of one lane. */
 typedef struct {
-    uint64_t mine, all; /* COME: 1, and at rank 0 the sum over all ranks */
+    uint64_t mine, all; /* COME: mine is 1; `all` is the sum over all ranks, at rank 0 */
     uint64_t turn;      /* the call's number; valid after TURN */
 } tutti__sequencer_t;
 
-/* Begin a step, TUTTI__GATE_COME or _TURN, over `run`. tag, signature: of the call. */
+/* Begin a step, TUTTI__GATE_COME or _TURN, in `run`. tag, signature: the call's. */
 tutti_status_t tutti__sequencer_start(tutti__sequencer_t *sequencer, unsigned step,
                                       const tutti__exec_env_t *env, tutti__run_t *run, uint8_t tag,
                                       uint32_t signature);

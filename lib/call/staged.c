@@ -6,8 +6,8 @@
  *                    | down         ^ up
  *      host     | send  | recv      |                | the same |
  *
- * Two adjacent ranges, or one range if the caller's buffers overlap, as they do in place. So the
- * call in host memory works in place in the same way.
+ * Host memory has two adjacent ranges, or one range if the caller's buffers overlap, for example in
+ * place. So the call in host memory is in place in the same way.
  */
 #include "call/staged.h"
 
@@ -43,7 +43,7 @@ static tutti_status_t need(tutti__staged_t *staged, size_t bytes)
     return TUTTI_OK;
 }
 
-/* Find the ranges to copy: each side from the begin of its buffer. */
+/* Find the ranges to copy: each side from the beginning of its buffer. */
 static void find_ranges(const tutti__call_t *call, uint32_t rank, uint32_t size,
                         tutti__staged_t *staged, int *ret_has_gaps)
 {
@@ -110,8 +110,8 @@ static void make_call(const tutti__call_t *call, tutti__staged_t *staged)
 
 /* ---- copies ---- */
 
-/* Begin the copies of one direction. Down: wait for `ready` even without copies, because no rank
-   may write before it. */
+/* Begin the copies of one direction. Down: wait for `ready` even without copies, because results
+   may be written only after it. */
 static tutti_status_t turn_to(const tutti__exec_device_t *device, uint32_t lane_index, int is_up,
                               tutti__devent_t *ready, tutti__staged_t *staged)
 {
@@ -145,7 +145,7 @@ static tutti_status_t add(const tutti__exec_device_t *device, uint32_t lane_inde
     return TUTTI_OK;
 }
 
-/* All copies were added. */
+/* After the last copy: record the event `done` behind it. */
 static tutti_status_t close_queue(const tutti__exec_device_t *device, uint32_t lane_index,
                                   const tutti__staged_t *staged)
 {
@@ -169,7 +169,7 @@ static tutti__staged_part_t take(tutti__staged_t *staged, size_t most)
     return piece;
 }
 
-/* For the next half in turn: end its piece, and begin a new piece. */
+/* For the half whose turn it is: end its piece, and begin a new piece. */
 static tutti_status_t move(const tutti__exec_device_t *device, uint32_t lane_index,
                            tutti__staged_t *staged)
 {

@@ -9,12 +9,12 @@
  *
  * Host memory is the lane's STAGE, which is pinned. Larger data are in memory of malloc, and pass
  * through STAGE piece by piece, in two halves alternately. A copy from or to unpinned memory would
- * block the thread until all earlier work in the stream is complete, even the caller's own. To pin
- * more memory might wait for the whole device, and so for other ranks. A step moves one piece, so
- * the thread can step its other lanes.
+ * block the thread until all earlier work in the CUDA stream is complete, even the caller's.
+ * Pinning more memory may wait for the whole device, and so for other ranks. A step moves one
+ * piece, so the thread can also step its other lanes.
  *
- * STAGE, `copied` and `done` belong to the lane and have no other user meanwhile: a run in host
- * memory does not need them, and zero contributions have left STAGE before `ready` is complete.
+ * STAGE, `copied` and `done` belong to the lane, and have no other user during a call: a run in
+ * host memory does not use them, and zero contributions are copied out of STAGE before `ready`.
  *
  * A part of recvbuf that a call does not write keeps its contents, because it is copied in both
  * directions.
@@ -32,15 +32,15 @@ typedef struct {
 
 /* The state of one lane; zero it first. */
 typedef struct {
-    tutti__call_t call; /* on host memory */
+    tutti__call_t call; /* the same call in host memory */
     char *host;         /* from malloc, or NULL */
     size_t host_bytes;
     tutti__staged_part_t send, recv; /* the caller's buffers, and their copies in host memory */
-    /* Data that pass through STAGE by pieces. */
+    /* For data that pass through STAGE piece by piece: */
     int in_stage; /* 1: all data stay in STAGE, so none pass through it */
     int is_up;
-    tutti__staged_part_t left[2]; /* not yet begun, in this order */
-    tutti__staged_part_t half[2]; /* being copied, in each half of STAGE */
+    tutti__staged_part_t left[2]; /* the rest of each range, in this order */
+    tutti__staged_part_t half[2]; /* the piece in each half of STAGE */
     uint32_t turn;                /* the next half */
     uint32_t moves;               /* complete pieces */
 } tutti__staged_t;
@@ -49,10 +49,10 @@ void tutti__staged_free(tutti__staged_t *staged);
 
 /*
  * device  the lanes' resources; the calling thread uses this device
- * ready   a recorded event, behind which the data are complete; or NULL
- * ret     its `call` is valid until the next begin; its arrays are those of `call`
+ * ready   a recorded event, after which the data are complete; or NULL
+ * staged  staged->call is valid until the next begin, and has the arrays of `call`
  *
- * rank and size: of the communicator. NO_MEMORY, SYSTEM.
+ * rank, size: this rank, and the communicator's size. NO_MEMORY, SYSTEM.
  */
 tutti_status_t tutti__staged_begin(const tutti__exec_device_t *device, uint32_t lane,
                                    const tutti__call_t *call, uint32_t rank, uint32_t size,
@@ -63,8 +63,8 @@ tutti_status_t tutti__staged_finish(const tutti__exec_device_t *device, uint32_t
 tutti_status_t tutti__staged_step(const tutti__exec_device_t *device, uint32_t lane,
                                   tutti__staged_t *staged);
 
-/* The same for any bytes, kept in staged->host while other code uses STAGE: `from` is copied to its
-   begin, behind `ready`, and later its bytes from `at` on are copied to `to`. */
+/* The same for any bytes, which stay in staged->host while other code uses STAGE. _keep copies
+   `bytes` bytes from `from`, after `ready`; _put_back copies those from offset `at` on to `to`. */
 tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t lane, char *from,
                                   size_t bytes, tutti__devent_t *ready, tutti__staged_t *staged);
 tutti_status_t tutti__staged_put_back(const tutti__exec_device_t *device, uint32_t lane, char *to,

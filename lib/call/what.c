@@ -10,8 +10,8 @@ static const tutti__sched_t *sched_of(const tutti__operation_t *op, const tutti_
     return call->on_device && !op->is_staged && op->sched != NULL ? op->sched : op->run_sched;
 }
 
-/* The transport to other hosts, if the schedule has messages to them over one; NULL: it has
-   none. Ranks of pretended hosts on one machine use shared memory. */
+/* The transport to other hosts, if the schedule has messages to other hosts; NULL: it has none.
+   Ranks of pretended hosts on one machine use shared memory. */
 static const tutti__xport_t *far_of(const tutti__operation_t *op, const tutti__sched_t *sched)
 {
     for (uint32_t i = 0; op->far != NULL && i < sched->nchans; i++) {
@@ -23,7 +23,7 @@ static const tutti__xport_t *far_of(const tutti__operation_t *op, const tutti__s
     return NULL;
 }
 
-/* Of an operation without a schedule: a direct message, or data in the comparison. */
+/* The transport of an operation without a schedule: a direct message, or data in the comparison. */
 static const char *other_transport(const tutti__operation_t *op, const tutti__call_t *call)
 {
     const tutti__exec_env_t *exec = op->env->exec;

@@ -6,8 +6,8 @@
 #include "call/operation.h"
 #include "stats/stats.h"
 
-/* Of an operation that has just ended without an error. call: the program's; in a bucket, that of
-   its first tensor. */
+/* For an operation that has just ended without an error. call: the program's call; for a bucket,
+   its first tensor's. */
 tutti__stats_what_t tutti__operation_what(const tutti__operation_t *op, const tutti__call_t *call,
                                           int is_async);
 

@@ -3,9 +3,9 @@
  * Inside coll/: the ranks that take part in an algorithm, and functions that the files share.
  *
  * An allreduce between ranks has two uses: as an algorithm of its own for all ranks, and as the
- * part between hosts of the hierarchical ones. So it is written as a `put` function that appends to
- * a schedule under construction, for a set of participants (tutti__party_t), inside a chunk loop
- * that the caller has made. Trees are written in the same way.
+ * part between hosts of a hierarchical algorithm. So it is a `put` function that appends operations
+ * to a schedule under construction, for a set of participants (tutti__party_t), inside a chunk loop
+ * that the caller has begun. Trees have `put` functions as well.
  */
 #ifndef TUTTI__COLL_ALGORITHMS_H
 #define TUTTI__COLL_ALGORITHMS_H
@@ -19,7 +19,7 @@
  *      all      host by host, so that most neighbours in a ring or tree share a host
  *      ranked   all, in the order of ranks: for operations that do not commute, and to give
  *               neighbouring members neighbouring blocks
- *      across   of each host the rank with the same local number
+ *      across   one rank of each host: the rank with the same local number
  */
 typedef struct {
     const tutti__shape_t *shape;
@@ -44,7 +44,7 @@ static inline tutti__party_t tutti__party_ranked(const tutti__shape_t *shape, ui
     return (tutti__party_t){ shape, shape->size, rank, TUTTI__PARTY_RANKED, 0, 1 };
 }
 
-/* This rank's counterparts on all hosts. Its local number must exist on every host. */
+/* The ranks with this rank's local number on all hosts. Every host must have such a rank. */
 static inline tutti__party_t tutti__party_across(const tutti__shape_t *shape, uint32_t rank)
 {
     return (tutti__party_t){
@@ -70,7 +70,7 @@ static inline tutti__at_t tutti__at(tutti__buf_t buf, uint32_t blk)
     return (tutti__at_t){ buf, blk };
 }
 
-/* The position `blocks` blocks after this one. */
+/* The position `blocks` blocks after `at`. */
 static inline tutti__at_t tutti__beyond(tutti__at_t at, uint32_t blocks)
 {
     return (tutti__at_t){ at.buf, at.blk + blocks };
@@ -87,8 +87,8 @@ static inline uint32_t tutti__power_upto(uint32_t n)
 }
 
 /*
- * Recursive algorithms need a power of two. If n is none, the first members form pairs: the even
- * member of a pair steps aside (takes no part), and the odd one, its proxy, works for both.
+ * Recursive algorithms need a power of two. If n is not one, the first members form pairs: the even
+ * member of a pair steps aside (takes no part), and the odd member, its proxy, works for both.
  *
  *      members  0 1   2 3   4   5      n = 6: power 4, extra 2
  *      numbers   0     1    2   3
@@ -138,8 +138,8 @@ void tutti__coll_put_recv(tutti__build_t *b, uint32_t peer, unsigned stream, tut
 void tutti__coll_put_recv_reduce(tutti__build_t *b, uint32_t peer, unsigned stream, int left,
                                  tutti__at_t src, tutti__at_t dst, uint32_t n, uint32_t max);
 
-/* Move the n blocks from `from` on around a circle of `size`: in two messages if they
-   cross its end. */
+/* Move n blocks of a circle of `size` blocks, from block `from` on: in two messages if they cross
+   the circle's end. */
 void tutti__coll_put_send_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf, uint32_t from,
                               uint32_t n, uint32_t size);
 void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf, uint32_t from,
@@ -157,10 +157,10 @@ uint32_t tutti__coll_arc_blocks(uint32_t n);
 typedef struct {
     tutti__build_t *b;
     uint32_t n, me;
-    tutti__at_t own, dst; /* own: this rank's operand; dst: the result. May be the same memory */
+    tutti__at_t own, dst; /* this rank's operand; the result: own and dst may be equal */
     tutti__at_t tmp;      /* temporary memory; not needed if me < 2 */
     uint32_t blocks;
-    unsigned stream; /* the senders' */
+    unsigned stream; /* the senders' stream */
     int finish;
     uint32_t i; /* the next member */
 } tutti__collect_t;
@@ -182,11 +182,11 @@ tutti__coll_put_t tutti__coll_put_halving_doubling;
 
 typedef struct {
     tutti__coll_put_t *put;
-    uint32_t blocks;  /* of src and of dst, for n members */
+    uint32_t blocks;  /* number of blocks of src, and of dst, for n members */
     uint32_t message; /* largest number of blocks in a message */
 } tutti__coll_between_t;
 
-/* The allreduce with one of the names in tutti__coll_between_names, which NULL ends; name NULL: the
+/* Find an allreduce by its name, one of tutti__coll_between_names (ended by NULL). name NULL: the
    first. Returns 0 if there is no such name. */
 extern const char *const tutti__coll_between_names[];
 int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret_between);
@@ -197,9 +197,9 @@ tutti_status_t tutti__coll_build_between(const char *name, int ranked, const tut
                                          tutti__sched_t **ret_sched);
 
 /*
- * A binomial tree over `party`, for `blocks` blocks, in the current stream `stream`. Up: member 0
- * gets in dst the reduction of all members' src, in their order; others keep partial results in
- * dst. Down: from member `root`.
+ * A binomial tree over `party`, for `blocks` blocks, in the current stream `stream`. _up: member 0
+ * gets the reduction of all members' src in dst, in their order; other members have partial results
+ * in dst. _down: member `root` sends `data` to all members.
  */
 void tutti__coll_put_tree_up(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                              tutti__at_t dst, uint32_t blocks, unsigned stream, int finish);
@@ -207,9 +207,9 @@ void tutti__coll_put_tree_down(tutti__build_t *b, const tutti__party_t *party, u
                                tutti__at_t data, uint32_t blocks, unsigned stream);
 
 /*
- * The first half of halving-doubling: each member of the power of two gets one of the blocks in
- * src, reduced in dst in the order of members. Returns its number, or UINT32_MAX for a member that
- * has stepped aside and has sent all its data.
+ * The first half of halving-doubling: each member that has a number gets one block, the reduction
+ * of all members' src in their order, in dst. Returns this member's number; or UINT32_MAX: the
+ * member has stepped aside, and has sent all its data.
  */
 uint32_t tutti__coll_put_halve(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, unsigned stream);
@@ -225,7 +225,7 @@ tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t ran
 
 /* The reason why node algorithms cannot serve this shape; NULL: they can. */
 const char *tutti__coll_node_refuses(const tutti__shape_t *shape);
-/* The same for nccl-flat: several hosts, and shape->device_scope is HOST. */
+/* The same for nccl-flat: it refuses several hosts if shape->device_scope is HOST. */
 const char *tutti__coll_nccl_flat_refuses(const tutti__shape_t *shape);
 /* The same for algorithms that need a power of two. */
 const char *tutti__coll_power_refuses(const tutti__shape_t *shape);

@@ -3,8 +3,8 @@
  * Direct allgather: each rank sends its block to all others and receives theirs. For blocks of
  * any lengths.
  *
- * One step: all messages are in flight at once, which suits small blocks and few ranks. Each rank
- * begins with its right neighbour, so the ranks do not all send to the same one.
+ * It has one step: all messages are in flight at once, which suits small blocks and few ranks. Each
+ * rank begins with its right neighbour, so the ranks do not all send to the same rank.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
  */

@@ -8,14 +8,14 @@
  * contiguous, because neighbours come first. If n is no power of two, the first ranks form pairs:
  * the even rank sends its block to the odd one and receives all others at the end.
  *
- * All messages of a step are between two ranks, so it suits networks with bidirectional links
- * between few peers. Bruck's needs no extra step if n is no power of two.
+ * All messages of a step are between two ranks, so the algorithm suits networks with bidirectional
+ * links between few peers. Bruck's allgather needs no extra step if n is no power of two.
  *
  * Cost: lg p alpha + (p-1)/p n beta; 2 alpha + n beta more if p is no power of two.
  */
 #include "coll/algorithms.h"
 
-/* For a rank that steps aside: all blocks except its own come from its neighbour. */
+/* A rank that steps aside receives all blocks except its own from its neighbour. */
 static void put_rest(tutti__build_t *b, uint32_t peer, int is_send, uint32_t own, uint32_t n,
                      uint32_t most)
 {

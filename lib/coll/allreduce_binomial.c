@@ -12,7 +12,7 @@
  * where stream 0 had its partial result (and in place its operand), so it waits until stream 0 has
  * finished the chunk.
  *
- * 2 (n - 1) messages in total, where recursive doubling has n lg n; but twice the steps.
+ * It has 2 (n - 1) messages in total; recursive doubling has n lg n messages, but half the steps.
  *
  * Cost: 2 ceil(lg p) (alpha + n beta) + ceil(lg p) n gamma; with many chunks, lg p n
  * beta at rank 0.

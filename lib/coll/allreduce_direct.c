@@ -6,9 +6,9 @@
  *
  *      0 --> 1, 2, 3     1 --> 2, 3, 0     2 --> 3, 0, 1     3 --> 0, 1, 2
  *
- * One step: the lowest latency if messages are small and ranks few, and if a network takes
- * several messages at once. Each rank begins with its right neighbour, so the ranks do not all
- * send to the same one.
+ * It has one step, so the latency is the lowest one if messages are small, ranks are few, and the
+ * network takes several messages at once. Each rank begins with its right neighbour, so the ranks
+ * do not all send to the same rank.
  *
  * Cost: (p-1) (alpha + n beta + n gamma), of which the alphas overlap.
  */

@@ -8,7 +8,7 @@
  * rank is an inner node of at most one. All ranks then do equal work, at the depth of one tree.
  *
  *               3                  n even: the second tree is the first one's mirror image
- *          1         5             n odd: it is shifted by one
+ *          1         5             n odd: the second tree is the first one, shifted by one
  *        0   2     4   6
  *
  * The places of a tree are numbered in order, from left to right. Counted from 1, the lowest set

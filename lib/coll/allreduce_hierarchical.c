@@ -140,7 +140,7 @@ static void put_on_device(tutti__build_t *b, const plan_t *plan, const tutti__pa
     put_copies(b, plan);
 }
 
-/* For shapes in which node operations would only copy, or with a single host. */
+/* For shapes with a single host, or in which node operations would only copy. */
 static tutti_status_t build_one_level(const char *sub, const tutti__shape_t *shape,
                                       const tutti__coll_args_t *args, tutti__sched_t **ret_sched)
 {

@@ -5,14 +5,14 @@
  * Computing 69, 2017).
  *
  * In each step the k ranks whose numbers in base k differ in one digit send each other their data,
- * and all reduce it in the order of that digit. Fewer steps than with pairs, for more messages at
- * once; it pays if several small messages cost little more than one.
+ * and each reduces all data in the order of this digit. There are fewer steps than with pairs, but
+ * more messages at once; this is faster if several small messages cost little more than one.
  *
  *      radix 3, 9 ranks:   {0 1 2} {3 4 5} {6 7 8}     last digit
  *                          {0 3 6} {1 4 7} {2 5 8}     first digit
  *
  * If n is no power of k, neighbouring ranks form groups of at most k; the number of groups is the
- * largest power of k below n. The first rank of a group works for all of them.
+ * largest power of k below n. The first rank of a group works for the whole group.
  *
  * A rank's partial result is always of neighbouring ranks, so operands keep their order. Every
  * element is summed by the same tree.
@@ -25,7 +25,7 @@
 typedef struct {
     tutti__build_t *b;
     uint32_t n, k, power; /* power of k: number of groups */
-    uint32_t group;       /* this rank's */
+    uint32_t group;       /* this rank's group */
 } knomial_t;
 
 /* The first rank of a group; for group `power`: n. */

@@ -6,9 +6,9 @@
  *      2. recursive doubling between the leaders
  *      3. the leader sends the result to its host's ranks
  *
- * All of it is messages. One message per step leaves a host, however many ranks the host has. So it
- * is for small messages between hosts with few ranks, where each message costs more than its bytes.
- * The comparison of calls travels by this schedule: see call/ride.h.
+ * The algorithm uses messages only. In each step one message leaves a host, however many ranks the
+ * host has. So it is for small data and hosts with few ranks: there a message costs more than its
+ * bytes. The comparison of calls uses this schedule: see call/ride.h.
  *
  * Association: the order of local ranks inside a host, then that of recursive doubling, for every
  * element.

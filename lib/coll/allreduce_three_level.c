@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce over three levels: in groups of cores, in the host, between hosts. With messages only,
- * no node operations: for hosts whose groups (sockets, chiplets) are far from each other, and for
- * comparison (after Graham et al.: "Cheetah: a framework for scalable hierarchical collective
- * operations", CCGrid 2011; slices as in allreduce_hierarchical.c).
+ * Allreduce over three levels: in groups of cores, in the host, between hosts. It uses messages,
+ * but no node operations: it is for hosts whose groups (sockets, chiplets) are far from each other,
+ * and for comparison (after Graham et al.: "Cheetah: a framework for scalable hierarchical
+ * collective operations", CCGrid 2011; slices as in allreduce_hierarchical.c).
  *
- * The buffer is cut into G slices; G is the smallest number of ranks in a group. A slice belongs to
- * one place in each group.
+ * The buffer is cut into G slices; G is the smallest number of ranks in a group. Slice i belongs to
+ * place i, the i-th rank, of each group.
  *
  *      group of 3    0 1 2 | 3 4 5 || 6 7 8 | 9 10 11        | group  || host
  *
@@ -16,9 +16,9 @@
  *      3. between hosts the first groups' places i: an allreduce of slice i
  *      4. back          down the tree; then place i sends slice i to all of its group
  *
- * Stream 0 runs steps 1 and 2, stream 1 step 3, stream 2 step 4. Each waits for the one before it,
- * chunk by chunk. Ranks at places from G on have no slice: they only send their data and receive
- * the result.
+ * Stream 0 runs steps 1 and 2, stream 1 step 3, stream 2 step 4. Each stream waits for the previous
+ * one, chunk by chunk. Ranks at places from G on have no slice: they only send their data and
+ * receive the result.
  *
  * Association: the places of a group in order, the groups of a host up a tree, then the inner
  * algorithm's association.
@@ -37,8 +37,8 @@ typedef struct {
     uint32_t slices, blocks; /* G; blocks of a slice */
     uint32_t batch;          /* blocks of a message: steps 1, 2 and 4 process a batch at a time */
     tutti__party_t group;    /* this rank's group */
-    tutti__party_t host;     /* of each group of the host: the rank at this place */
-    tutti__party_t across;   /* of each host: the first group's rank at this place */
+    tutti__party_t host;     /* the ranks at this rank's place in all groups of the host */
+    tutti__party_t across;   /* the ranks at this rank's place in each host's first group */
     int has_slice, is_first; /* is_first: in the first group */
 } levels_t;
 
@@ -55,7 +55,7 @@ static uint32_t group_size(const tutti__shape_t *shape, uint32_t host)
     return shape->group_size == 0 ? local : TUTTI__MIN(shape->group_size, local);
 }
 
-/* Only the last group of a host may be smaller. */
+/* The size of the smallest group. On each host only the last group may be smaller. */
 static uint32_t count_slices(const tutti__shape_t *shape)
 {
     uint32_t least = UINT32_MAX;

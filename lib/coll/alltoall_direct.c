@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct alltoall: each rank sends every other its block, then receives. For alltoallv as well:
- * only the two ranks of a message need its length.
+ * Direct alltoall: each rank sends every other rank its block, then receives. For alltoallv as
+ * well: only the two ranks of a message need its length.
  *
  * All messages are in flight at once, which suits small blocks; the pairwise algorithm has one at a
- * time. The k-th peer of rank r is k - r (modulo n), so the ranks do not all send to the same one.
- * In place needs no scratch: a block is received where one was sent before.
+ * time. The k-th peer of rank r is k - r (modulo n), so the ranks do not all send to the same rank.
+ * In place it needs no SCRATCH: the peer's block replaces the block that was sent to this peer.
  *
  * The k-th peer of a peer is this rank. So in place without slots, two ranks take each other's
  * blocks at the same time. If each rank received from its left neighbour first, it would wait until
  * its right neighbour has taken the block in that place: a deadlock in a ring, which the checker
- * finds. Out of place has the same order, because a call may be in place on some ranks only.
+ * finds. The order is the same out of place, because a call may be in place on some ranks only.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
  */

@@ -11,7 +11,7 @@
  *                 round 1: 0-1, 2-3                         round 3: 0-3, 1-2
  *
  * The partner of a round both sends and receives in it, so a block is sent just before its
- * replacement arrives: in place costs nothing, and needs no other messages.
+ * replacement arrives. So in place the messages are the same, without additional cost.
  *
  * Cost: (p-1) alpha + (p-1)/p n beta.
  */

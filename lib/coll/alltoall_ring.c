@@ -10,9 +10,9 @@
  * algorithm is better. But here a rank has only two neighbours, whatever n is, and needs slots and
  * connections only for these.
  *
- * Blocks on their way are in SCRATCH. The blocks to send begin after the rank's own and cross the
- * end of IN: two messages. Each is received before the next is sent; otherwise all ranks would wait
- * for each other.
+ * Blocks on their way are in SCRATCH. In the first step the blocks to send begin after the rank's
+ * own block and cross the end of IN, so they take two messages. A rank receives each message before
+ * it sends the next; otherwise all ranks would wait for each other.
  *
  * Cost: (p-1) alpha + (p-1)/2 n beta.
  */
@@ -23,8 +23,8 @@ typedef struct {
     uint32_t n, me, left, right;
 } ring_t;
 
-/* One of these messages: a piece of the rank's blocks to the right, and one from the left into
-   SCRATCH from `at` on. */
+/* One message of the first step: send a piece of this rank's blocks to the right, and receive a
+   piece from the left into SCRATCH, from `at` on. */
 static void put_piece(const ring_t *ring, uint32_t begin, uint32_t n, uint32_t at, uint32_t n_left)
 {
     if (n > 0)

@@ -7,7 +7,7 @@
  * In step i each rank sends a message to the ranks k^i, 2 k^i, ... (k-1) k^i places further on, and
  * receives one from the ranks as far before it. After step i a rank has been told, directly or not,
  * of the arrival of the k^(i+1) ranks up to itself. So after ceil(log_k n) steps it has been told
- * of all, for any n. No rank is special.
+ * of the arrival of all ranks, for any n. No rank is special.
  *
  * The content of a message does not matter: one element of SCRATCH. Messages are received into
  * another element. Otherwise, without slots and with radix 3 or more, each rank would wait until

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The allreduces that are also parts of others, by name: between hosts, and alone.
+ * The allreduces that are also the part between hosts of other algorithms, and their names.
  */
 #include "coll/algorithms.h"
 

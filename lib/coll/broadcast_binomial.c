@@ -3,15 +3,15 @@
  * Binomial tree broadcast (as in Thakur, Rabenseifner, Gropp: "Optimization of collective
  * communication operations in MPICH", IJHPCA 19(1), 2005).
  *
- * Ranks are numbered from the root on, host by host. Rank v receives from v without its lowest bit,
- * and sends to v plus each lower bit, the largest subtree first:
+ * Ranks are numbered from the root on, host by host. Rank v receives from v without its lowest set
+ * bit, and sends to v plus each lower bit, the largest subtree first:
  *
  *      0 ---> 4 ---> 6 ---> 7
  *      |      +----> 5
  *      +----> 2 ---> 3
  *      +----> 1
  *
- * lg n steps. In the chunk loop a rank passes on chunk t while its parent sends chunk t + 1.
+ * It has lg n steps. In the chunk loop a rank passes on chunk t while its parent sends chunk t + 1.
  *
  * Cost: ceil(lg p) (alpha + n beta).
  */

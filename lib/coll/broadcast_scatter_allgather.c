@@ -13,8 +13,8 @@
  *      to 2, from 4 to 6         2 3     6 7
  *      to 1, ...               1   3   5   7        then each rank has one
  *
- * A tree of logarithmic depth that moves the buffer twice instead of lg n times: for buffers that
- * are too large for the binomial tree and too small to fill a chain.
+ * The depth is logarithmic, but each rank moves the buffer twice instead of lg n times. So it is
+ * for buffers that are too large for the binomial tree and too small to fill a chain.
  *
  * Cost: 2 ceil(lg p) alpha + 2 (p-1)/p n beta.
  */

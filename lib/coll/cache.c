@@ -28,7 +28,7 @@ struct tutti__cache_entry {
     tutti__cache_entry_t *next;
 };
 
-/* A logged choice: calls of this size get it. */
+/* A logged choice, and the size of the call for which it was logged. */
 struct tutti__cache_told {
     tutti__want_t want;
     tutti__cache_entry_t key;
@@ -145,7 +145,7 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
     cache->told = told;
 }
 
-/* Stands for a call that is staged: it is not for the device, and is never run. */
+/* The schedule of a call that is staged: it has no operations, and is never run. */
 static const tutti__sched_t staged_sched = { .name = "staged" };
 
 static tutti_status_t build(const tutti__cache_t *cache, tutti__cache_entry_t *entry)

@@ -21,7 +21,7 @@ typedef struct {
     tutti__association_t association;
     int on_device; /* schedules for device memory, if the algorithm has them; set after init */
     tutti__device_limits_t device_limits; /* for on_device */
-    tutti__scope_t device_scope;          /* the shape's, for on_device; set after init */
+    tutti__scope_t device_scope;          /* replaces the shape's, if on_device; set after init */
     uint32_t prove; /* credits for proofs of built schedules (TUTTI_CHECK=1); 0: none */
     tutti__cache_entry_t *entries;
     /* The last result for each collective, in place or not. */
@@ -50,13 +50,13 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
 /* The allreduce by leaders, in place: for the comparison of calls. */
 tutti_status_t tutti__cache_leaders(tutti__cache_t *cache, const tutti__sched_t **ret_sched);
 
-/* Between two ranks: dest receives IN, and source's data arrive in OUT; UINT32_MAX: none. Both may
-   be this rank itself. */
+/* A message: rank dest receives IN, and rank source's data arrive in OUT; UINT32_MAX: no such rank.
+   Both may be this rank itself. */
 tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint32_t source,
                                      const tutti__sched_t **ret_sched);
 
-/* The exchange of heads before such a message: IN goes to the peer, and the peer's IN arrives in
-   OUT, of equal lengths. One of dest and source is UINT32_MAX; the other is not this rank. */
+/* The exchange of heads before a message: the peer receives IN, and the peer's IN arrives in OUT;
+   the lengths are equal. One of dest and source is UINT32_MAX, the other is not this rank. */
 tutti_status_t tutti__cache_heads(tutti__cache_t *cache, uint32_t dest, uint32_t source,
                                   const tutti__sched_t **ret_sched);
 

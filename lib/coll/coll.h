@@ -67,7 +67,7 @@ typedef struct {
 typedef struct {
     uint32_t rank;
     uint32_t root;   /* BROADCAST, REDUCE, GATHER(V), SCATTER(V): a rank */
-    int in_place;    /* IN is OUT (see below) */
+    int in_place;    /* see the end of this file */
     const char *sub; /* hierarchical: the algorithm between hosts; NULL: its default */
     uint32_t radix;  /* for algorithms with a radix, >= 2; 0: the default */
     int on_device;   /* IN and OUT are device memory; the schedule is built for it if possible: see
@@ -85,7 +85,7 @@ typedef struct {
                     sub has this property. Required for operations that do not commute */
     uint32_t radix;          /* default radix; 0: has none */
     const char *const *subs; /* values for args->sub, ended by NULL; NULL: has none */
-    /* The reason why it cannot serve this shape, or NULL. refuses NULL: serves any shape. */
+    /* Returns why the algorithm cannot serve this shape, or NULL. refuses NULL: it serves all. */
     const char *(*refuses)(const tutti__shape_t *shape);
     tutti_status_t (*build)(const tutti__shape_t *shape, const tutti__coll_args_t *args,
                             tutti__sched_t **ret_sched);
@@ -102,8 +102,8 @@ const tutti__algorithm_t *tutti__algorithm_find(tutti__collective_t collective, 
 /* How much a choice may depend on sizes: the association of operands changes the bits. */
 typedef enum {
     TUTTI__ANY_ASSOCIATION = 0,
-    TUTTI__STRICT_ASSOCIATION = 1, /* every element associated alike; otherwise an error */
-    TUTTI__STEADY_ASSOCIATION = 2  /* the same for choices made here; an override is followed */
+    TUTTI__STRICT_ASSOCIATION = 1, /* all elements have one association; otherwise an error */
+    TUTTI__STEADY_ASSOCIATION = 2  /* the same, but an override may have others */
 } tutti__association_t;
 
 #define TUTTI__ANY_ROOT UINT32_MAX /* at init: is there a choice for some root? */
@@ -136,7 +136,7 @@ typedef struct {
  *              for device memory of several hosts (nccl-flat) and shape->device_scope is HOST:
  *              calls on host memory, groups
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
- * why          for users: "by the table: one host"; static. For an override: tutti__why_forced
+ * ret_why      for users: "by the table: one host"; static. For an override: tutti__why_forced
  *
  * An override is followed or is an error, never replaced: TUTTI_ERR_INVALID_ARGUMENT for names that
  * do not exist and ranges that overlap, TUTTI_ERR_UNSUPPORTED if the algorithm cannot serve the

@@ -8,16 +8,16 @@
  * ranks and n bytes, an algorithm has
  *
  *      far steps   messages between hosts, each of which waits for the previous one
- *      far bytes   what crosses the busiest host's link in one direction. If all ranks of a host
- *                  send at the same time, this is L times what one of them sends
+ *      far bytes   the bytes that cross the busiest host's link in one direction. If all ranks of a
+ *                  host send at the same time, these are L times the bytes of one rank
  *      near steps, near bytes     the same inside a host, and the bytes that are reduced. A message
  *                  from another host that is not reduced has no near bytes, because it is received
  *                  into its place
  *
  * A message has at most a slot's size, divided by the largest number of blocks in a message. A
  * longer one is cut, and each piece passes all steps; this multiplies the steps by n over the size
- * of a piece, without rounding, so that the cost is a straight line over n. A chain is different: a
- * piece follows the piece before it, and costs the time of sending it only.
+ * of a piece, without rounding, so that the cost is a straight line over n. In a chain a piece
+ * follows the piece before it, so it costs only the time to send it.
  *
  * The numbers come from settings, the tuned file and the speed of the network cards, never from a
  * measurement of this job: the same settings choose the same algorithms, and give the same bits.
@@ -48,8 +48,8 @@ tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_r
 /* ---- the terms ---- */
 
 typedef struct {
-    uint64_t p, hosts, locals; /* locals: on the host with the most ranks */
-    uint64_t least;            /* on the host with the fewest */
+    uint64_t p, hosts, locals; /* locals: the largest number of ranks on a host */
+    uint64_t least;            /* the smallest number of ranks on a host */
     uint64_t alpha_ns, beta_ps, slot_bytes;
     tutti__cost_t sum;
 } model_t;
@@ -103,8 +103,8 @@ static void bytes(model_t *m, uint64_t far, uint64_t near, uint64_t parts)
     m->sum.ps += (far * m->beta_ps + near * TUTTI__COST_NEAR_PS) / parts;
 }
 
-/* ---- allreduce between `n` ranks, each alone on its host, `slices` such calls beside each other
-   with a share of the bytes each ---- */
+/* ---- allreduce between `n` ranks on different hosts. `slices` of them run at the same time, each
+   for its share of the bytes ---- */
 
 static void recursive_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
 {
@@ -157,7 +157,7 @@ static int allreduce(model_t *m, const char *name, const char *sub)
         bytes(m, 0, 2 * (m->locals - 1), 1);
         return put_between(m, "recursive_doubling", m->hosts, 1, 1);
     }
-    /* Between all ranks; those of a host send to other hosts at the same time. */
+    /* Between all ranks. The ranks of one host send to other hosts at the same time. */
     return put_between(m, name, m->p, 1, m->locals);
 }
 

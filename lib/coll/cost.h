@@ -8,8 +8,8 @@
 
 #include "coll/coll.h"
 
-/* A straight line over the call's bytes: `ns`, and `ps` picoseconds more for each byte. So of two
-   algorithms each is the cheaper one on one side of a single size. */
+/* A straight line over the call's bytes: `ns`, and `ps` picoseconds more for each byte. So two
+   lines cross at one size at most: on each side of this size one algorithm is cheaper. */
 typedef struct {
     uint64_t ns, ps;
 } tutti__cost_t;
@@ -22,9 +22,9 @@ int tutti__cost_of(const tutti__algorithm_t *algorithm, const char *sub,
 /* The time for `bytes` bytes, in picoseconds. Sizes above 16 GiB count as 16 GiB. */
 uint64_t tutti__cost_ps(const tutti__cost_t *cost, size_t bytes);
 
-/* The link between hosts, from what is known about it: megabits per second, 0: unknown; nanoseconds
-   from one host to another, 0: unknown; is_rdma: the network card moves data without the
-   processor. */
+/* The model's figures for the link between hosts. mbps: megabits per second, 0: unknown;
+   latency_ns: from one host to another, 0: unknown; is_rdma: the network card moves data without
+   the processor. */
 tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_rdma);
 
 /* The largest size, at most `most`, up to which an allreduce of a frame with the data of a call (by

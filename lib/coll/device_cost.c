@@ -110,7 +110,7 @@ static int reduces(tutti__collective_t collective)
 static int by_cost(size_t bytes, const tutti__device_cost_t *cost,
                    const tutti__device_limits_t *limits, char ret_why[TUTTI__DEVICE_WHY])
 {
-    /* Both buffers must fit, one after the other. */
+    /* STAGE must have space for both buffers, one after the other. */
     int fits = bytes <= limits->stage_bytes / 2, staged = fits && cost->staged_ns < cost->device_ns;
     uint64_t us = (staged ? cost->staged_ns : cost->device_ns) / 1000;
     uint64_t other_us = (staged ? cost->device_ns : cost->staged_ns) / 1000;

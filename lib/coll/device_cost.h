@@ -30,9 +30,9 @@ typedef struct {
 /*
  * Must a call on device memory run in host memory, though there is a schedule for the device?
  *
- * choice  the result of tutti__algorithm_choose
- * forced  the choice is TUTTI_ALGORITHM's, which is followed
- * why     the reason, for users; "": there was no choice
+ * choice   the result of tutti__algorithm_choose
+ * forced   the choice is TUTTI_ALGORITHM's, which is followed
+ * ret_why  the reason, for users; "": there was no choice
  *
  * Depends on the arguments only, so all ranks choose alike.
  */

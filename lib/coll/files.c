@@ -2,12 +2,12 @@
 /*
  * Schedules that users wrote. See files.h.
  *
- * A call may be in place on some ranks and not on others, and a rank that refused it would
- * leave the others waiting. So a file must be correct for both; usually it is, because SEND
- * captures its value.
+ * A call may be in place on some ranks only. If one rank refused such a call, the others would wait
+ * for it. So a file must be correct in place and out of place; usually it is, because SEND captures
+ * its value.
  *
  * Other requirements of a call (a root, the order of operands, one association) are equal on all
- * ranks. They are proved here; select.c refuses a call that needs more, on all ranks alike.
+ * ranks. They are proved here; if a call needs more than this, select.c refuses it on all ranks.
  */
 #include "coll/files.h"
 
@@ -172,7 +172,7 @@ static tutti_status_t prove_all(tutti__file_t *file, const tutti__shape_t *shape
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "TUTTI_ALGORITHM=%s:%.200s: more than %u blocks",
                                tutti__collective_name(row->collective), row->name, MOST_BLOCKS);
-        /* On one host either all ranks meet before the first message, or none. */
+        /* On one host a schedule with channels begins with a meeting: on all ranks, or on none. */
         if (shape->nhosts == 1 && (scheds[r]->nchans > 0) != (scheds[0]->nchans > 0))
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "TUTTI_ALGORITHM=%s:%.200s: rank %u has %smessages, unlike rank 0",

@@ -12,7 +12,7 @@
 #include "coll/override.h"
 
 typedef struct {
-    tutti__algorithm_t row;          /* `ordered`, `fixed_association`: as proved; no build */
+    tutti__algorithm_t row;          /* `ordered`, `fixed_association`: as proved; `build`: NULL */
     char name[TUTTI__FILE_PATH + 1]; /* "@path", as in TUTTI_ALGORITHM; row.name */
     char *text;                      /* owned; NULL: another entry has the text */
     uint32_t ranks;                  /* number of ranks of its schedules */

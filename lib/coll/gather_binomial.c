@@ -3,8 +3,8 @@
  * Binomial tree gather (as in Thakur, Rabenseifner, Gropp: "Optimization of collective
  * communication operations in MPICH", IJHPCA 19(1), 2005).
  *
- * Ranks are numbered from the root on, around the circle. Rank v collects the blocks of the ranks
- * from v on, 1, 2, 4 ... of them, and sends them all to v without its lowest bit:
+ * Ranks are numbered from the root on, around the circle. Rank v collects the blocks of 1, 2, 4 ...
+ * ranks, from v on, and sends all these blocks to v without its lowest set bit:
  *
  *      0 <--- 4 <--- 6 <--- 7       in order of time: 1 -> 0, 3 -> 2, 5 -> 4, 7 -> 6,
  *      |      +----- 5                                2 -> 0, 6 -> 4, and 4 -> 0

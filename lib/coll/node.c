@@ -94,7 +94,7 @@ tutti_status_t tutti__coll_node_alltoall(const tutti__shape_t *shape,
     return tutti__build_end(b, ret_sched);
 }
 
-/* SCRATCH can be used in loops only; this loop has a single trip. */
+/* SCRATCH exists in loops only, so this is a loop with a single trip. */
 tutti_status_t tutti__coll_node_barrier(const tutti__shape_t *shape, const tutti__coll_args_t *args,
                                         tutti__sched_t **ret_sched)
 {

@@ -9,8 +9,8 @@
  *
  * A path ends with its item: it may have any characters except `,` and `;`.
  *
- * All errors that do not depend on the ranks are found here: names that do not exist, sizes that
- * are named twice. select.c checks whether an algorithm can serve, files.c the content of files.
+ * All errors that do not depend on the ranks are found here: unknown names, and sizes with two
+ * algorithms. select.c checks whether an algorithm can serve a call, files.c the content of files.
  */
 #include "coll/override.h"
 
@@ -51,7 +51,7 @@ static span_t trim(span_t span)
     return span;
 }
 
-/* Remove the text before the first of `ends`; *rest is the text after it. 0: there is none. */
+/* Cut *rest at the first character of `ends`, and remove this character. 0: there is none. */
 static int cut(span_t *rest, const char *ends, span_t *ret_head)
 {
     size_t n = 0;
@@ -186,7 +186,7 @@ static tutti_status_t parse_range(span_t range, tutti__override_item_t *item)
                        shown(range), range.text);
 }
 
-/* The text after the opening bracket of name(radix), with the closing one. */
+/* Parse the text after the opening bracket of name(radix); it has the closing bracket. */
 static tutti_status_t parse_radix(span_t text, tutti__choice_t *choice)
 {
     const tutti__algorithm_t *a = choice->algorithm;
@@ -288,7 +288,7 @@ static span_t item_name(const tutti__override_item_t *item)
     return (span_t){ item->choice.algorithm->name, strlen(item->choice.algorithm->name) };
 }
 
-/* Does an earlier item apply to the same sizes? */
+/* An item must not apply to the same sizes as an earlier item. */
 static tutti_status_t check_overlap(const tutti__override_t *override,
                                     const tutti__override_item_t *item)
 {

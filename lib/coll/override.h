@@ -25,8 +25,8 @@ typedef struct {
 } tutti__override_t;
 
 /*
- * Parse the text (NULL: an empty one). TUTTI_ERR_INVALID_ARGUMENT if it is malformed, names nothing
- * that exists, or has two algorithms for one size; one line that names the place.
+ * Parse the text (NULL: an empty one). TUTTI_ERR_INVALID_ARGUMENT: it is malformed, has an unknown
+ * name, or has two algorithms for one size; the error text is one line and names the place.
  */
 tutti_status_t tutti__override_parse(const char *text, tutti__override_t *ret_override);
 

@@ -58,8 +58,8 @@ void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf
         tutti__build_recv(b, peer, 0, tutti__at(buf, 0), n - head);
 }
 
-/* Let P be the largest power of two below n: the longest step has n - P blocks, the one
-   before it P / 2. */
+/* Let P be the largest power of two below n: the last step has n - P blocks, the step before it has
+   P / 2 blocks. */
 uint32_t tutti__coll_arc_blocks(uint32_t n)
 {
     uint32_t power = n > 1 ? tutti__power_upto(n - 1) : 1;
@@ -110,8 +110,8 @@ static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
         collect_add(c, rank, 0, c->tmp, is_last ? c->dst : c->tmp, is_last);
     if (i != c->me)
         return;
-    /* Finished with the last addition, as on the other ranks: a copy that divides would
-       round twice. */
+    /* Finish in the last addition, like the other ranks: a copy that divides would round a second
+       time. */
     if (is_last && c->finish)
         tutti__build_finish(c->b);
     tutti__build_reduce(c->b, c->own, c->tmp, c->blocks);

@@ -2,10 +2,9 @@
 /*
  * Proofs of algorithms. See prove.h.
  *
- * One rank's schedule proves nothing. But builders are pure, so any rank can build those of
- * all others. The checker's result applies to the schedules that will run, with two
- * exceptions: the number of trips, of which a few are tried, and the sizes of blocks, about
- * which it assumes nothing.
+ * A proof needs the schedules of all ranks. Builders are pure, so any rank can build the schedules
+ * of all ranks. The checker checks the schedules that will run, except that it tries only a few
+ * numbers of trips. It assumes nothing about the sizes of blocks.
  */
 #include "coll/prove.h"
 

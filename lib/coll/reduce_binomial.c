@@ -4,10 +4,10 @@
  * communication operations in MPICH", IJHPCA 19(1), 2005), with operands in the order of ranks
  * for any root.
  *
- * The ranks from the root on form a tree with the root on top. The ranks before it form another
- * tree, with rank 0 on top, which sends its result to the root last, as the left operand. This
- * may take one step more than a tree rotated to begin at the root, but that tree needs
- * operations that commute.
+ * The ranks from the root on form a tree with the root on top. The ranks before the root form
+ * another tree with rank 0 on top; at the end rank 0 sends its result to the root, as the left
+ * operand. One rotated tree that begins at the root may take one step less, but needs operations
+ * that commute.
  *
  *      root 3 of 8:    0 <- 1        3 <- 4
  *                      0 <- 2        3 <- 5 <- 6

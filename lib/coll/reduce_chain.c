@@ -14,7 +14,7 @@
  */
 #include "coll/algorithms.h"
 
-/* Add the message of `peer` to the data in `have`; no operation if there is no such rank. */
+/* If is_there: add the message of `peer` to the data in `have`. Returns the result's place. */
 static tutti__at_t put_take(tutti__build_t *b, int is_there, uint32_t peer, int left,
                             tutti__at_t have, tutti__at_t dst, int finish)
 {

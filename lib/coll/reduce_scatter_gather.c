@@ -3,9 +3,9 @@
  * Reduce by reduce-scatter and gather (Rabenseifner: "Optimization of collective reduction
  * operations", ICCS 2004), for any number of ranks.
  *
- * First as in allreduce_halving_doubling.c, until each member of the power of two has one block of
- * the result. Then the same steps in reverse, but in one direction only: in each pair, the rank
- * whose number is nearer to the root's receives the other rank's blocks.
+ * The first half is that of allreduce_halving_doubling.c: at its end each member of the power of
+ * two has one block of the result. The second half has the same steps in reverse, but in each pair
+ * only the rank whose number is nearer to the root's receives the other rank's blocks.
  *
  *      number 2 is root:    0 -> 2    1 -> 3      the far bit first
  *                           3 -> 2                then the near bit
@@ -25,7 +25,7 @@ static uint32_t holder(tutti__pairs_t pairs, uint32_t number, uint32_t root)
     return number == tutti__pairs_number(pairs, root) ? root : tutti__pairs_proxy(pairs, number);
 }
 
-/* The number's block is already in dst. */
+/* The second half. The number's block is already in dst. */
 static void put_gather(tutti__build_t *b, tutti__pairs_t pairs, uint32_t number, uint32_t root,
                        tutti__at_t dst)
 {

@@ -4,9 +4,9 @@
  * Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH", IJHPCA
  * 19(1), 2005).
  *
- * As the first half of allreduce_halving_doubling.c: neighbours first, each step halves a rank's
- * remaining work, members form pairs if n is no power of two. Here the blocks are those of the
- * ranks, so a number stands for the blocks of its one or two ranks.
+ * It works like the first half of allreduce_halving_doubling.c: neighbours come first, each step
+ * halves a rank's remaining work, and members form pairs if n is no power of two. Here each rank
+ * has a block, so a number stands for the blocks of its one or two ranks.
  *
  *      5 ranks    number     0        1        2        3
  *                 ranks      0 1      2        3        4

@@ -3,9 +3,9 @@
  * Pairwise reduce-scatter (Thakur, Rabenseifner, Gropp: "Optimization of collective communication
  * operations in MPICH", IJHPCA 19(1), 2005).
  *
- * In step k each rank sends the block of the rank k places further on directly to it, and receives
- * its own from the rank k places before it. No rank passes data on, and no temporary memory is
- * needed: one message at a time in each direction, to a new peer in each step.
+ * In step k each rank sends the rank k places further on this rank's block, and receives its own
+ * block from the rank k places before it. No rank passes data on, and no temporary memory is
+ * needed: there is one message at a time in each direction, to a new peer in each step.
  *
  * A rank adds the messages to its own data, beginning with its neighbour's. So blocks have
  * different associations.

@@ -3,7 +3,7 @@
  * Ring reduce-scatter: the first half of the ring allreduce (see allreduce_ring.c), rotated so that
  * each rank's own block ends there.
  *
- *      block 0 begins at rank 1, which sends its data to 2; that adds its own ...; ends at 0
+ *      block 0: rank 1 sends its data to rank 2, which adds its own, and so on until rank 0
  *
  * Partial results are in SCRATCH. Each rank sends (n-1)/n of the buffer, the minimum, to one
  * neighbour only, host by host. Different blocks begin at different ranks, so an element's

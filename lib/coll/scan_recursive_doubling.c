@@ -29,7 +29,7 @@ static void put_scan(tutti__build_t *b, uint32_t n, uint32_t me, uint32_t first,
     uint32_t i = me - first;
 
     for (uint64_t far = 1; far < n - first; far *= 2) {
-        int is_last = far <= i && 2 * far > i && me + far >= n; /* no later use */
+        int is_last = far <= i && 2 * far > i && me + far >= n; /* not sent later */
 
         if (me + far < n)
             tutti__build_send(b, (uint32_t)(me + far), have, 1);

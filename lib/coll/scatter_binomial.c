@@ -2,9 +2,9 @@
 /*
  * Binomial tree scatter: gather_binomial.c in reverse.
  *
- * Ranks are numbered from the root on, around the circle. Rank v receives the blocks of the ranks
- * from v on; their number is v's lowest set bit. It sends the upper half to its child, then the
- * upper half of the rest, and so on, the largest subtree first. Its own block remains.
+ * Ranks are numbered from the root on, around the circle. Rank v receives as many blocks as the
+ * value of its lowest set bit, from block v on. It sends the upper half to a child, then the upper
+ * half of the rest to the next child, and so on, the largest subtree first. Its own block remains.
  *
  *      0 ---> 4 ---> 6 ---> 7
  *      |      +----> 5

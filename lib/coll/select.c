@@ -7,16 +7,16 @@
  * refused, never silently replaced. Each algorithm reports the shapes that it cannot serve, so a
  * setting made for another job is a clear error (otherwise it can crash: MPICH issue 7456).
  *
- * The table is searched from the top for the first row that fits. A row fits if it is for such
- * calls, and if its algorithm can serve the shape and, where required, keeps the order of ranks and
- * one association. If the reason of that row is "by cost", the cheapest of such rows is taken, by
- * the model of cost.c. The model also chooses the allreduce between hosts inside hierarchical. In
- * words:
+ * The table is searched from the top for the first row that fits. A row fits if its conditions
+ * apply to the call, and if its algorithm can serve the shape and, where required, keeps the order
+ * of ranks and one association. If this row's reason is "by cost", the model of cost.c finds the
+ * cheapest of all fitting rows with this reason. The model also chooses the allreduce between hosts
+ * inside hierarchical. In words:
  *
  *      one host         node operations, if there are any
  *      several hosts    the cheapest algorithm by the model; for allreduce hierarchical
  *      gather, scatter  a tree for small messages, otherwise directly from or to the root
- *      alltoall         Bruck's for a few bytes per rank, then all at once, then one after another
+ *      alltoall         Bruck's for a few bytes per rank, direct for more, pairwise for large data
  *      v forms          the lengths are unknown: an algorithm that is never bad
  *      does not commute an algorithm that keeps the operands in the order of ranks
  *
@@ -45,11 +45,11 @@ typedef enum {
 typedef struct {
     tutti__collective_t collective;
     hosts_t hosts;
-    uint32_t ranks; /* at least */
-    size_t bytes;   /* at most, in total */
+    uint32_t ranks; /* the smallest number of ranks */
+    size_t bytes;   /* the largest number of bytes, in total */
     const char *algorithm;
     int strict;      /* may be taken if association is fixed */
-    const char *why; /* tutti__why_cost: the cheapest of such rows */
+    const char *why; /* tutti__why_cost: take the cheapest of the rows with this reason */
 } row_t;
 
 /* Reasons. */
@@ -124,7 +124,7 @@ static const char not_fixed[] =
     "its association depends on an element's place, against TUTTI_DETERMINISTIC=strict";
 static const char not_ordered[] = "it does not keep the order of ranks, which the operation needs";
 
-/* The cheapest of the algorithm's subs, for the association; the first of equals. */
+/* The cheapest of the algorithm's subs that the association allows; of equal costs, the first. */
 static const char *cheapest_sub(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                 size_t bytes, tutti__association_t association)
 {
@@ -172,7 +172,7 @@ static int is_ordered(const tutti__choice_t *choice)
     }
 }
 
-/* The reason why it cannot serve; NULL if it can. */
+/* The reason why the choice cannot serve the call; NULL if it can. */
 static const char *refusal(const tutti__choice_t *choice, const tutti__shape_t *shape, int ordered)
 {
     const tutti__algorithm_t *a = choice->algorithm;
@@ -247,7 +247,7 @@ static tutti_status_t choose_row(const tutti__want_t *want, const tutti__shape_t
     return TUTTI_OK;
 }
 
-/* Does this choice apply to other calls only? */
+/* Is this choice meant for other shapes only? Then the table decides. */
 static int is_elsewhere(const tutti__choice_t *choice, const tutti__shape_t *shape)
 {
     return choice->algorithm != NULL &&

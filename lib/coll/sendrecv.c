@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Between two ranks: send IN to one, receive OUT from another, or only one of these. And the
- * exchange of heads before a message: one head each way.
+ * Messages between two ranks: send IN to one rank, receive OUT from another, or only one of both;
+ * and the exchange of heads before a message, with one head in each direction.
  *
  * Each direction has its own stream, so neither waits for the other: in one stream, two ranks that
  * send each other more than the slots hold would deadlock. The sender's stream, which identifies

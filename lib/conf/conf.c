@@ -3,9 +3,9 @@
  * The table of all TUTTI_* variables, and the function that reads them from the environment.
  *
  * Called by tutti_init, on its thread. An invalid value is an error: a job that does not start is
- * better than a job that runs for days without the setting. An unknown name is only a warning,
- * since it may belong to another version. An invalid tuned file is a warning as well, since the job
- * works without it, only slower.
+ * better than a job that runs for days without the setting. An unknown name is only a warning: it
+ * may belong to another version. An invalid tuned file is a warning as well: the job works without
+ * the file, but is slower.
  */
 #include "conf/conf.h"
 
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 typedef enum {
-    CONF_BYTES,   /* uint64_t, rounded up to a multiple of 64; or the word in `choices`: AUTO */
+    CONF_BYTES,   /* uint64_t, rounded up to a multiple of 64; AUTO for the word in `choices` */
     CONF_COUNT,   /* uint64_t */
     CONF_SECONDS, /* uint64_t milliseconds */
     CONF_NUMBER,  /* int64_t; -1 if not given */
@@ -48,7 +48,7 @@ typedef struct {
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
-#define LONGEST_MS (1000000 * (uint64_t)1000) /* 11 days; still an int, for poll() */
+#define LONGEST_MS (1000000 * (uint64_t)1000) /* 11 days; fits in an int, for poll() */
 #define MOST_RANKS ((uint64_t)1 << 24)
 
 /* A row is name, type, field, default; help; limits. */
@@ -241,8 +241,8 @@ static const char help_name[] = "TUTTI_HELP";
 static const char python_name[] = "TUTTI_LIBRARY"; /* the Python package reads it */
 static const char old_transport[] = "TUTTI_XPORT"; /* the name of TUTTI_TRANSPORT until 0.1 */
 static const char new_transport[] = "TUTTI_TRANSPORT";
-static const char test_prefix[] = "TUTTI_TEST_"; /* of the tests' variables */
-static const char local_prefix[] = "local:";     /* of TUTTI_BOOT; see boot/meet.c */
+static const char test_prefix[] = "TUTTI_TEST_"; /* for the tests' variables */
+static const char local_prefix[] = "local:";     /* in TUTTI_BOOT's value; see boot/meet.c */
 
 static int parse_number(const row_t *row, const char *text, uint64_t *ret_value)
 {
@@ -265,7 +265,7 @@ static int parse_number(const row_t *row, const char *text, uint64_t *ret_value)
     return 1;
 }
 
-/* Copy into a field and fill it up with zeros: all its bytes are sent to the other ranks. */
+/* Copy into a field, and zero the rest of it: the whole field is sent to the other ranks. */
 static int put_text(const row_t *row, const char *text, size_t length, void *field)
 {
     if (length >= row->most)
@@ -309,7 +309,7 @@ static int put(tutti__conf_t *conf, const row_t *row, const char *text)
             return 0;
         break;
     }
-    memcpy(field, &value, sizeof(value)); /* uint64_t, or int64_t of the same bits */
+    memcpy(field, &value, sizeof(value)); /* a uint64_t, or an int64_t with these bits */
     return 1;
 }
 
@@ -455,8 +455,8 @@ static int is_known(const char *name)
            strncmp(name, test_prefix, strlen(test_prefix)) == 0;
 }
 
-/* The most similar known name. NULL if they differ by more than a typing error: two letters, and
-   less than a third of the letters after TUTTI_. */
+/* The most similar known name. NULL if the names differ by more than a typing error, which changes
+   at most two letters, and less than a third of the letters after TUTTI_. */
 static const char *nearest(const char *name)
 {
     size_t best = tutti__parse_distance(name, help_name);
@@ -512,7 +512,7 @@ int tutti__conf_is_local(const tutti__conf_t *conf)
     return strncmp(conf->boot, local_prefix, strlen(local_prefix)) == 0;
 }
 
-/* TUTTI_RANK or TUTTI_SIZE without TUTTI_BOOT=local:NAME: N such processes are N worlds of one. */
+/* TUTTI_RANK or TUTTI_SIZE without TUTTI_BOOT=local:NAME: warn that this is a world of one. */
 static void warn_lonely(const tutti__conf_t *conf)
 {
     if (conf->boot[0] == '\0' && (conf->rank >= 0 || conf->size >= 0))
@@ -520,7 +520,7 @@ static void warn_lonely(const tutti__conf_t *conf)
                    conf->rank >= 0 ? "TUTTI_RANK" : "TUTTI_SIZE");
 }
 
-/* Messages that are printed once per process, and by one process of a job. */
+/* Print the messages that appear once per process, and in one process of a job. */
 static void say_once(const tutti__conf_t *conf, int help, const tutti__conf_note_t *note)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -534,7 +534,7 @@ static void say_once(const tutti__conf_t *conf, int help, const tutti__conf_note
         warn_unknown();
         warn_lonely(conf);
     }
-    /* TUTTI__LOG would use the level from before tutti__log_setup. */
+    /* Not TUTTI__LOG: its level is set later, by tutti__log_setup. */
     if (note->text[0] != '\0' && conf->log_level >= (int64_t)note->level)
         tutti__log_write(note->level, "%s", note->text);
 }
@@ -584,7 +584,7 @@ tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf)
     int help = 0;
 
     tutti__conf_defaults(&conf);
-    status = read_environment(&conf); /* names the tuned file */
+    status = read_environment(&conf); /* finds the tuned file's name */
     if (status == TUTTI_OK)
         status = check_rest(&conf, &help);
     if (status != TUTTI_OK)

@@ -3,8 +3,8 @@
  * The settings: one table of TUTTI_* variables. No other room calls getenv.
  *
  * Read once per tutti_init. The first part, tutti__conf_shared_t, is equal on all ranks: rank 0
- * sends its values to the others, so that all ranks make the same choices. The second part belongs
- * to each rank.
+ * sends its values to the others, so that all ranks make the same choices. In the second part each
+ * rank has its own values.
  */
 #ifndef TUTTI__CONF_CONF_H
 #define TUTTI__CONF_CONF_H
@@ -24,7 +24,7 @@ typedef enum {
     TUTTI__CONF_WIRE_FLOAT8_E4M3
 } tutti__conf_wire_t;
 
-/* A number's value if the library chooses it. */
+/* The value of a number that the library chooses. */
 #define TUTTI__CONF_AUTO UINT64_MAX
 
 /* Plain data: sent between ranks as bytes. */
@@ -35,21 +35,21 @@ typedef struct {
     uint64_t credits;          /* TUTTI_CREDITS: slots per channel */
     uint64_t oneshot_bytes;    /* TUTTI_ONESHOT_BYTES: largest ranks x bytes of one-shot */
     uint64_t node_chunk_bytes; /* TUTTI_NODE_CHUNK_BYTES: one pipeline chunk of two-shot */
-    uint64_t l3_bytes;         /* TUTTI_L3_BYTES: of one L3 cache; or AUTO */
+    uint64_t l3_bytes;         /* TUTTI_L3_BYTES: size of an L3 cache; or AUTO */
     uint64_t huge_pages;       /* TUTTI_HUGE_PAGES: tutti__huge_t of mem/shared.h */
     uint64_t timeout_ms;       /* TUTTI_TIMEOUT (seconds in the variable): deadline of each wait */
     uint64_t stall_ms;         /* TUTTI_STALL_WARNING (seconds): warn after a wait of this length */
-    uint64_t strict;           /* TUTTI_DETERMINISTIC=strict: one association class */
+    uint64_t strict;           /* TUTTI_DETERMINISTIC=strict: one association for all sizes */
     uint64_t check;            /* TUTTI_CHECK: 1: prove schedules */
     uint64_t compare;          /* TUTTI_COMPARE: 1: compare direct calls before data moves */
-    uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: as the topology
-                                  has them, for three levels all */
+    uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: from the
+                                  topology; in three_level: all local ranks */
     uint64_t stage_bytes;      /* TUTTI_STAGE_BYTES: pinned host memory of each lane */
     uint64_t device_chunk_bytes;  /* TUTTI_DEVICE_CHUNK_BYTES: one chunk of a device's pipeline */
     uint64_t device_staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES: largest allreduce of several hosts
                                      that runs in host memory; or AUTO */
     uint64_t gpu_direct;          /* TUTTI_GPU_DIRECT: 1: MPI uses device memory, if it can */
-    uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: streams wait for work of the host */
+    uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: CUDA streams wait for host work */
     uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
     uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by class */
     uint64_t wire;                /* TUTTI_WIRE: tutti__conf_wire_t */
@@ -72,8 +72,8 @@ typedef struct {
     int64_t stats;                    /* TUTTI_STATS: tutti__conf_stats_t */
     char stats_file[4096];            /* TUTTI_STATS_FILE; "": none */
     int64_t stats_port;               /* TUTTI_STATS_PORT; -1: not set */
-    char isa[TUTTI__CONF_TEXT];       /* TUTTI_TEST_ISA: as tutti__reduce_force takes it */
-    char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = by machine */
+    char isa[TUTTI__CONF_TEXT];       /* TUTTI_TEST_ISA: the argument of tutti__reduce_force */
+    char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = the machine is one host */
     char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = the installed folder */
     char boot[TUTTI__CONF_TEXT];      /* TUTTI_BOOT: "" = by launcher; "self"; "mpi"; "env";
                                     "pmix"; "pmi2"; "local:NAME" */
@@ -94,16 +94,16 @@ typedef struct {
  * An invalid value is TUTTI_ERR_INVALID_ARGUMENT; the text has the variable, its value and the
  * allowed values. An invalid tuned file is a warning, and none of its settings is used.
  *
- * Once per process, it prints warnings about unknown TUTTI_* names (but TUTTI_TEST_*), a report
- * about the tuned file and, with TUTTI_HELP=1, the table. If a launcher, or TUTTI_RANK with
- * local:NAME, tells the rank, only rank 0 prints. Does not set up the log.
+ * Once per process, it prints warnings about unknown TUTTI_* names (not TUTTI_TEST_*), a report
+ * about the tuned file and, with TUTTI_HELP=1, the table. If the rank is known from a launcher, or
+ * from TUTTI_RANK with local:NAME, only rank 0 prints. Does not set up the log.
  */
 tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf);
 
 /* One setting, as text. */
 typedef struct {
     const char *name;
-    const char *value; /* as it is written in the table, file or variable; "": not set */
+    const char *value; /* the text in the table, file or variable; "": not set */
     const char *from;  /* "default", "environment", "tuned file" */
     const char *wrong; /* the allowed values, if this value is invalid; otherwise NULL */
 } tutti__conf_shown_t;
@@ -127,8 +127,8 @@ void tutti__conf_defaults(tutti__conf_t *ret_conf);
 /* 1: NCCL_MULTI_RANK_GPU_ENABLE is set. Then NCCL 2.30.3 and later accept several ranks on one
    GPU. */
 int tutti__conf_nccl_shares_gpus(void);
-/* NCCL_HOSTID of the environment; NULL: not set. NCCL takes it for the host's name: ranks with
-   different values may share a GPU, and are connected by sockets. */
+/* The value of NCCL_HOSTID; NULL: not set. NCCL uses it as the host's name: two ranks with
+   different values may share a GPU, and NCCL connects them by sockets. */
 const char *tutti__conf_nccl_host(void);
 
 /* The number of ranks in the launcher's variables; 0: no launcher. ret_name: the launcher's name
@@ -143,7 +143,7 @@ int tutti__conf_launcher_rank(void);
 /* The number of ranks that env:// or the launcher has on this host (srun: on the job's first host);
    0: not known. With several hosts, rank 0's number is used, as with all settings. */
 int tutti__conf_launcher_local_size(void);
-/* A text that is equal on all ranks of the launcher's job on this host, and different in other
+/* A name of the launcher's job: equal on all ranks of the job on this host, different in other
    jobs; "": not known. */
 void tutti__conf_launcher_job(char *ret_text, size_t text_bytes);
 
@@ -165,11 +165,11 @@ typedef struct {
     uint32_t rank, size;   /* size 0: no variables of a job */
     char missing[96];      /* "": complete; otherwise the variables that are not set */
     char addr[256];        /* name or address of rank 0's host; "": all ranks are on this host */
-    uint32_t port;         /* of rank 0; also distinguishes jobs */
-    char port_source[32];  /* where the port is from: "MASTER_PORT" */
+    uint32_t port;         /* rank 0's port; also distinguishes jobs */
+    char port_source[32];  /* the variable with the port: "MASTER_PORT" */
     int port_is_taken;     /* torchrun's agent listens at `port`: rank 0 takes a port above it */
     char run[256];         /* the job's name; "": none */
-    uint64_t restart;      /* how often the job was started again */
+    uint64_t restart;      /* number of restarts of the job */
     int is_env;            /* the source is env:// */
     int is_launcher_equal; /* a launcher has the same rank and size as env:// */
     int is_addressed;      /* MASTER_ADDR, AZ_BATCH_MASTER_NODE or TUTTI_PORT is set */
@@ -178,7 +178,7 @@ typedef struct {
 /*
  * TUTTI_ERR_INVALID_ARGUMENT if the variables contradict each other.
  *
- * told  1 for TUTTI_BOOT=env: the variables that Slurm sets also outside of srun are used
+ * told  1, with TUTTI_BOOT=env: also use the variables that Slurm sets outside of srun
  */
 tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_job_t *ret_job);
 
@@ -190,7 +190,7 @@ int tutti__conf_launcher_lacks_mpi(void);
 /* 1: the launcher is srun, without PMIx. */
 int tutti__conf_launcher_lacks_pmix(void);
 
-/* The launcher's process manager in this process, by which ranks meet without MPI. */
+/* The launcher's process manager, through which this process can meet the others without MPI. */
 typedef enum {
     TUTTI__CONF_NO_PM,
     TUTTI__CONF_PMIX,

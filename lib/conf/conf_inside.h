@@ -7,7 +7,7 @@
 #include "conf/conf.h"
 #include "conf/tuned.h"
 
-/* A line for the log, printed when the log's level is known; `text` is "" if there is none. */
+/* A line for the log, printed when the log's level is known; text "": no line. */
 typedef struct {
     tutti__log_level_t level;
     char text[TUTTI__LOG_BYTES];
@@ -35,10 +35,10 @@ const char *tutti__conf_text(const char *name);
 
 /* Whole numbers of launchers' variables; -1: not set, or no number up to INT_MAX. */
 int tutti__conf_int(const char *name);
-/* RANK and WORLD_SIZE, if they are valid, with more than one rank, and MASTER_ADDR is set.
-   0: otherwise. */
+/* RANK and WORLD_SIZE. Returns 0 if they are not valid, if there is only one rank, or if
+   MASTER_ADDR is not set. */
 int tutti__conf_env(uint32_t *ret_rank, uint32_t *ret_size);
-/* The rank in the launcher's variables alone; -1: not set. */
+/* The rank in the launcher's variables, not in env://; -1: not set. */
 int tutti__conf_launcher_own_rank(void);
 
 /* Is `name` a setting that a tuned file may hold? */
@@ -50,8 +50,8 @@ int tutti__conf_put(tutti__conf_t *conf, const char *name, const char *text, cha
 /* Is this TUTTI_BOOT=local:NAME? Then all ranks are on this host. */
 int tutti__conf_is_local(const tutti__conf_t *conf);
 
-/* Replace settings in `conf`, which has the environment's, by those of the tuned file; all or
-   nothing. Afterwards the caller applies the environment again. */
+/* Replace settings in `conf`, which has the environment's settings, by those of the tuned file: all
+   of them or none. Afterwards the caller applies the environment again. */
 void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note);
 
 #endif

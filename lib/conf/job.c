@@ -7,16 +7,16 @@
  *   env://       RANK, WORLD_SIZE, with MASTER_ADDR (PyTorch's names; torchrun sets them)
  *   a launcher   OMPI_COMM_WORLD_RANK and _SIZE, MV2_COMM_WORLD_..., PMI_RANK and PMI_SIZE, or
  *                SLURM_PROCID and SLURM_STEP_NUM_TASKS: see launcher.c
- *   Slurm        SLURM_PROCID and SLURM_NTASKS, with TUTTI_BOOT=env only: a batch script, which
- *                runs once, has them as well
+ *   Slurm        SLURM_PROCID and SLURM_NTASKS, with TUTTI_BOOT=env only, because a batch script,
+ *                which runs once, has these variables as well
  *
  * The place where rank 0 listens, the first that is set:
  *
  *   address   MASTER_ADDR; AZ_BATCH_MASTER_NODE; the first host of srun's list of nodes
  *   port      TUTTI_PORT; MASTER_PORT; for AZ_BATCH_MASTER_NODE, whose port belongs to the Azure
  *             Batch service, AZURE_PORT; for srun a number made from the job's number
- *   neither   if the first two addresses are not set, the launcher has all ranks on this host, and
- *             the job has a name: a Unix socket
+ *   neither   a Unix socket, if the first two addresses are not set, the launcher has started all
+ *             ranks on this host, and the job has a name
  *
  * torchrun's agent listens at MASTER_PORT itself if TORCHELASTIC_USE_AGENT_STORE is True.
  */
@@ -50,8 +50,8 @@ static void miss(tutti__conf_job_t *job, const char *what)
              what);
 }
 
-/* A variable's value makes no sense. With a launcher that is no error, since the ranks may meet by
-   its MPI. */
+/* A variable has an invalid value. With a launcher this is no error, because the ranks may meet by
+   the launcher's MPI. */
 static tutti_status_t reject(tutti__conf_job_t *job, const char *name, const char *text,
                              const char *what)
 {
@@ -90,7 +90,7 @@ static tutti_status_t read_env(tutti__conf_job_t *job)
     if (tutti__conf_text("MASTER_ADDR") == NULL || (rank == NULL && size == NULL) ||
         tutti__conf_launcher_size(&launcher) > 0)
         return TUTTI_OK;
-    /* A single rank needs no other. */
+    /* A job with a single rank is no contradiction. */
     if (tutti__conf_int("WORLD_SIZE") == 1 && (rank == NULL || tutti__conf_int("RANK") == 0))
         return TUTTI_OK;
     return contradiction(rank, size);
@@ -130,7 +130,7 @@ static int put_host(tutti__conf_job_t *job, const char *text, size_t length)
     return 1;
 }
 
-/* "10.0.0.4:6000" */
+/* Azure's form of address and port: "10.0.0.4:6000". */
 static int put_azure(tutti__conf_job_t *job, const char *text)
 {
     const char *colon = strrchr(text, ':');
@@ -218,15 +218,15 @@ static tutti_status_t read_port(const tutti__conf_t *conf, tutti__conf_job_t *jo
     return TUTTI_OK;
 }
 
-/* torchrun has started all ranks on this host: no other host needs to reach rank 0. */
+/* Has torchrun started all ranks on this host? Then no other host needs to reach rank 0. */
 static int is_torchrun_alone(const tutti__conf_job_t *job)
 {
     return job->is_env && tutti__conf_text("TORCHELASTIC_RUN_ID") != NULL &&
            tutti__conf_int("LOCAL_WORLD_SIZE") == (int)job->size;
 }
 
-/* With several agents of torchrun the count of restarts is not used. Each agent counts the failures
-   of its own ranks only, so the counts of two agents differ. */
+/* Are there several agents of torchrun? Then the number of restarts is not used: each agent counts
+   only the failures of its own ranks, so two agents have different numbers. */
 static int has_agents(const tutti__conf_job_t *job)
 {
     int local = tutti__conf_int("LOCAL_WORLD_SIZE");

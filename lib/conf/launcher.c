@@ -2,17 +2,17 @@
 /*
  * Which launcher has started this process, according to the environment.
  *
- * Each launcher sets the number of ranks in variables of its own. The first launcher of the table
- * whose variable is set counts: mpirun or mpiexec inside a Slurm job starts its helpers with srun,
- * so Slurm's variables are set as well, but describe the helpers.
+ * Each launcher sets the number of ranks in a variable of its own. The first launcher of the table
+ * whose variable is set is taken: mpirun or mpiexec inside a Slurm job starts its helpers with
+ * srun, so Slurm's variables are set as well, but they describe the helpers.
  *
  * Not in the table:
  *   SLURM_NTASKS         is also set in a batch script, which runs once. SLURM_STEP_NUM_TASKS is
  *                        set only in processes that srun has started
  *   PMIX_RANK            has no variable for the size. The launchers that set it (Open MPI, srun)
  *                        also set a variable of the table
- *   RANK and WORLD_SIZE  name no launcher, and so no MPI; see job.c. Without MASTER_ADDR they only
- *                        prevent that a process becomes a world of one: see tutti__conf_company
+ *   RANK and WORLD_SIZE  identify no launcher, and so no MPI; see job.c. Without MASTER_ADDR, they
+ *                        only prevent that a process becomes a world of one: tutti__conf_company
  */
 #include "conf/conf_inside.h"
 #include "conf/parse.h"
@@ -53,7 +53,7 @@ int tutti__conf_int(const char *name)
     return (int)value;
 }
 
-/* The launcher whose size variable counts, or -1. */
+/* The first launcher whose size variable is set, or -1. */
 static int find(void)
 {
     for (int i = 0; i < LAUNCHERS; i++)
@@ -62,7 +62,7 @@ static int find(void)
     return -1;
 }
 
-/* The launcher that has started the process. Like mpiexec, srun sets PMI_SIZE, for any MPI; but
+/* The launcher that has started the process. Both mpiexec and srun set PMI_SIZE, for any MPI; but
    only mpiexec sets MPI_LOCALNRANKS. */
 static int find_name(void)
 {
@@ -103,8 +103,8 @@ int tutti__conf_job_size(void)
     return tutti__conf_env(&rank, &size) ? (int)size : tutti__conf_launcher_size(&name);
 }
 
-/* With --mpi=none, srun sets none of these. An MPI that is started then ends the process (Open MPI)
-   or is a world of one. */
+/* With --mpi=none, srun sets none of these variables. If MPI is initialised without them, it ends
+   the process (Open MPI) or is a world of one. */
 int tutti__conf_launcher_lacks_mpi(void)
 {
     return find_name() == SRUN && tutti__conf_text("PMIX_RANK") == NULL &&
@@ -119,7 +119,7 @@ int tutti__conf_launcher_lacks_pmix(void)
            tutti__conf_text("PMIX_NAMESPACE") == NULL;
 }
 
-/* PMI_FD of mpiexec is for PMI-1, for which no common library exists. */
+/* mpiexec's PMI_FD is not used: it is for PMI-1, which has no common library. */
 tutti__conf_pm_t tutti__conf_pm(void)
 {
     if (tutti__conf_int("PMIX_RANK") >= 0 && tutti__conf_text("PMIX_NAMESPACE") != NULL)
@@ -205,7 +205,7 @@ tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
 {
     int rank = tutti__conf_int("RANK"), size = tutti__conf_int("WORLD_SIZE");
 
-    /* Set by torchrun and similar programs, also inside mpirun -np 1. */
+    /* torchrun and similar programs set these two, also inside mpirun -np 1. */
     if (size > 1 && rank >= 0 && rank < size) {
         snprintf(ret_text, text_bytes, "RANK=%d and WORLD_SIZE=%d", rank, size);
         return TUTTI__CONF_IN_COMPANY;

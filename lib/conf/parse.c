@@ -114,7 +114,7 @@ size_t tutti__parse_distance(const char *a, const char *b)
 
     if (na >= 64 || nb >= 64)
         return TUTTI__MAX(na, nb);
-    /* Levenshtein: row[j] is the distance of the first i letters of a and the first j of b. */
+    /* Levenshtein: row[j] is the distance of a's first i letters and b's first j letters. */
     for (size_t j = 0; j <= nb; j++)
         row[j] = j;
     for (size_t i = 1; i <= na; i++) {
@@ -137,7 +137,7 @@ static int is_of_host(char c)
            c == '-' || c == '_';
 }
 
-/* In brackets stand numbers and ranges of numbers; the first number counts. */
+/* Brackets contain numbers and ranges of numbers; the first number is used. */
 int tutti__parse_first_host(const char *list, char *ret_host, size_t room)
 {
     int inside = 0, is_first = 0;

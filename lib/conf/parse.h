@@ -29,8 +29,8 @@ int tutti__parse_choice(const char *text, const char *choices, uint64_t *ret_ind
    letters, digits, '.', '-' and '_'. */
 int tutti__parse_first_host(const char *list, char *ret_host, size_t room);
 
-/* Levenshtein distance: letters to change, insert or delete. If a text has more than 63 letters,
-   the longer one's length. */
+/* Levenshtein distance: letters to change, insert or delete. If a text has more than 63 letters:
+   the longer text's length. */
 size_t tutti__parse_distance(const char *a, const char *b);
 
 #endif

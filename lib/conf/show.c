@@ -2,7 +2,7 @@
 /*
  * The settings as text, with the source of each value, for tutti_info.
  *
- * The tuned file is found as in tutti_init: its name contains the launcher's number of local ranks.
+ * The tuned file is the one of tutti_init: its name contains the launcher's number of local ranks.
  */
 #include "conf/conf_inside.h"
 

@@ -48,7 +48,7 @@ static int is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Printable ASCII only: words of the file are quoted in the log. */
+/* Is it printable ASCII? Words of the file are quoted in the log. */
 static int is_plain(char c)
 {
     return c > ' ' && c < 0x7f;
@@ -140,7 +140,7 @@ enum {
     NOT_READ = -2
 };
 
-/* Read up to `room` bytes. Returns the number read, or a constant above, with errno. */
+/* Read up to `room` bytes. Returns their number; or a constant above, and sets errno. */
 static ssize_t read_file(const char *path, char *ret_text, size_t room)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), saved_errno;
@@ -226,9 +226,10 @@ static void find_field(const char *cpuinfo, const char *field, char *ret_value, 
 }
 
 /*
- * The kernel's name of the processor. A hypervisor may show one name on all its machines, so x86
- * adds family and model; Arm has only numbers. The first page of cpuinfo has the first processor;
- * the kernel takes time to write the text of each further processor.
+ * Append the kernel's name of the processor. A hypervisor may show the same name on all its
+ * machines, so on x86 family and model are added; Arm has only numbers. Only the first page of
+ * cpuinfo is read: it has the first processor, and the kernel takes time to write the text of each
+ * further one.
  */
 static void name_processor(const char *root, char name[TUTTI__TUNED_NAME])
 {
@@ -314,7 +315,7 @@ int tutti__tuned_path(uint64_t ranks, char ret_path[TUTTI__TUNED_PATH])
     char name[TUTTI__TUNED_NAME];
     int n;
 
-    if (config == NULL || config[0] != '/') { /* the XDG standard ignores a relative path */
+    if (config == NULL || config[0] != '/') { /* by the XDG standard a relative path is ignored */
         config = home;
         below = "/.config";
     }

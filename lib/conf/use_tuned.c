@@ -2,13 +2,13 @@
 /*
  * Finds the tuned file, and applies its settings.
  *
- * Called while the settings are read, before the ranks meet. So the number of local ranks is the
- * launcher's. If no launcher tells it (unique ids, stores), only a file named by TUTTI_TUNED is
+ * Called while the settings are read, before the ranks meet. So the number of local ranks comes
+ * from the launcher. If it is not known (unique ids, stores), only a file named by TUTTI_TUNED is
  * read.
  *
  * All ranks use rank 0's values, as for all shared settings. So the other ranks do not search the
  * home directory, which may be on a network file system. But all ranks read a file named by
- * TUTTI_TUNED, since the application's rank 0 may have another rank in the launcher's variables.
+ * TUTTI_TUNED, because rank 0 may have another rank in the launcher's variables.
  */
 #include "conf/conf_inside.h"
 #include "conf/tuned.h"
@@ -33,7 +33,7 @@ static int is_one_host(const tutti__conf_t *conf)
            (local_ranks(conf) > 0 && local_ranks(conf) == (uint64_t)tutti__conf_job_size());
 }
 
-/* Will another rank's settings replace this rank's, as far as the launcher's variables tell? */
+/* By the launcher's variables: will rank 0's settings replace this rank's? */
 static int follows(const tutti__conf_t *conf)
 {
     if (tutti__conf_is_local(conf))
@@ -105,7 +105,7 @@ static void note_values(const char *path, const tutti__tuned_t *tuned, int one_h
     }
 }
 
-/* No warning: a user who has not named a file may not know about tuned files. */
+/* The file cannot be opened. This is no warning: the user may not know about tuned files. */
 static void note_closed(const char *path, int error, const char *why, tutti__conf_note_t *note)
 {
     if (error == ENOENT || error == ENOTDIR)

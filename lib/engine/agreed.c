@@ -3,7 +3,7 @@
  * The engine as the owner of its agreement (agree/agree.h): this rank's calls go in, and tensors
  * that all ranks agreed on come out, bucket by bucket.
  *
- * With the token, unless a comment says otherwise.
+ * The caller owns the token, unless a comment says otherwise.
  */
 #include "engine/agreed.h"
 
@@ -26,9 +26,9 @@ static uint64_t place_of(const tutti__request_t *request)
 }
 
 /*
- * Rank 0 learns from this submission; a plan may begin. It does not learn from a request that
- * returns from a plan: this would end the step, and the plan that has just been stopped would begin
- * again, for ever if a rank submits nothing.
+ * Rank 0 learns its steps from this submission, and may begin a plan. It does not learn again from
+ * a request that a stopped plan gave back. Otherwise the same plan would begin again at once, and
+ * for ever if a rank submits nothing.
  */
 static void learn(tutti__agreement_t *a, tutti__request_t *request,
                   const tutti__metadata_t *metadata)
@@ -63,7 +63,7 @@ static void submit(tutti__agreement_t *a, tutti__request_t *request)
     if (tutti__planned_take(&a->plan, request, &m))
         return;
     request->announced = 1;
-    /* At rank 0 this may end the request, and a waiter may free it while the name is in use. */
+    /* Copy the name: at rank 0 agree_submit may end the request, and its waiter may free it. */
     memcpy(name, request->name, bytes);
     tutti__agree_submit(a->agree, name, bytes, &m, request->phase == 0 ? &request->group : &alone);
 }
@@ -143,8 +143,8 @@ static void send_message(void *owner, uint32_t link, uint32_t kind, const void *
     tutti__links_send(a->env->watch, link, kind, body, bytes, urgent);
 }
 
-/* The request that a bucket names. If this rank has joined, it makes a zero
-   contribution instead. */
+/* This rank's request for a tensor of a bucket. If this rank has joined: a new zero contribution.
+   NULL: an error, and the communicator has ended. */
 static tutti__request_t *find_request(tutti__agreement_t *a, const tutti__agreed_t *tensor)
 {
     tutti__request_t *request = tutti__pending_find(a->pending, tensor->name, tensor->name_bytes);
@@ -159,7 +159,7 @@ static tutti__request_t *find_request(tutti__agreement_t *a, const tutti__agreed
     return request;
 }
 
-/* The coordinator's messages name the tensors of one bucket after another. */
+/* Add an agreed tensor to its bucket. Calls pass the tensors of one bucket after another. */
 static int serve(void *owner, const tutti__agreed_t *tensor)
 {
     tutti__agreement_t *a = owner;
@@ -229,7 +229,7 @@ static uint64_t stop_plan(void *owner)
     return tutti__planned_stop(&a->plan);
 }
 
-/* The requests enter the queue again, because a callback must not call into the agreement. */
+/* The plan's requests enter the queue again: this callback must not call into the agreement. */
 static void end_plan(void *owner, uint64_t buckets)
 {
     tutti__agreement_t *a = owner;
@@ -272,8 +272,8 @@ static uint32_t world_rank(void *owner, uint32_t rank, int *ret_is_group)
 
 /* ---- opening and closing ---- */
 
-/* The ranks behind each link: all ranks of another host behind its leader; otherwise
-   the neighbour. */
+/* The ranks behind each link. The link to another host's leader has all ranks of that host behind
+   it, the link to the parent none, any other link the neighbour. */
 static void lay_links(const tutti__agreement_t *a, tutti__agree_link_t *links)
 {
     const tutti__shape_t *shape = a->env->shape;

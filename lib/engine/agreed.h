@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine as the owner of its agreement. See agreed.c. The token's owner, unless noted. */
+/* The engine as the owner of its agreement. See agreed.c. Callers own the token. */
 #ifndef TUTTI__ENGINE_AGREED_H
 #define TUTTI__ENGINE_AGREED_H
 
@@ -9,23 +9,23 @@ typedef struct {
     const tutti__engine_env_t *env;
     tutti__pending_t *pending;
     tutti__lanes_t *lanes;
-    int parent; /* link, or -1 at rank 0 */
+    int parent; /* index of the link to the parent; -1 at rank 0 */
     tutti__agree_t *agree;
     tutti__agree_link_t *links; /* [nlinks] */
     tutti__plan_requests_t plan;
-    uint32_t waits;           /* of the last request that was submitted */
-    tutti__bucket_t *filling; /* the bucket whose tensors are being received */
+    uint32_t waits;           /* `waits` of the request from which rank 0 learned last */
+    tutti__bucket_t *filling; /* the bucket that is received now, tensor by tensor */
 } tutti__agreement_t;
 
 tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env_t *env,
                                   tutti__pending_t *pending, tutti__lanes_t *lanes);
 void tutti__agreed_close(tutti__agreement_t *a);
-/* Announce the requests of a list; ordered ones enter their lane. only_ordered: leave the others
-   alone. */
+/* Announce the requests of a list. Ordered requests enter the ordered lane instead. only_ordered:
+   ignore all other requests of the list. */
 void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first, int only_ordered);
-/* Stop the plan if this rank must. Rank 0: put agreed tensors into buckets. 1: there were some. */
+/* Stop the plan if this rank must. Rank 0: send agreed tensors as buckets. 1: it sent some. */
 int tutti__agreed_step(tutti__agreement_t *a);
-/* Forget everything that is not in a lane. */
+/* Forget all tensors, plans and zero contributions that are not in a lane. */
 void tutti__agreed_clear(tutti__agreement_t *a);
 /* Write which rank or device a request waits for; 1 if that is certain. */
 int tutti__agreed_culprit(tutti__agreement_t *a, const tutti__request_t *request, char *text,

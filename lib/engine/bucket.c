@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bucket: where it can be served, and its end. The token's owner. */
+/* Buckets: freeing, and the memory that can serve a bucket. Callers own the token. */
 #include "engine/bucket.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ void tutti__bucket_free(tutti__bucket_t *bucket)
     free(bucket);
 }
 
-/* Several tensors always fit the lane's memory. A lone tensor goes there if some ranks make zero
+/* Several tensors always fit the lane's memory. A lone tensor is packed if some ranks make zero
    contributions, which have no other memory, or if its scaled operand needs memory of its own. */
 int tutti__bucket_is_packed(const tutti__bucket_t *bucket)
 {
@@ -27,7 +27,7 @@ int tutti__bucket_is_packed(const tutti__bucket_t *bucket)
             call->kind != TUTTI_CALL_ALLREDUCE);
 }
 
-/* Kinds with their own block map run in host memory. */
+/* Calls with blocks of different sizes (reduce_scatterv, allgatherv) run in host memory. */
 int tutti__bucket_fits_device(const tutti__bucket_t *bucket, const tutti__exec_device_t *device)
 {
     const tutti__request_t *r = bucket->first;

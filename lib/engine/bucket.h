@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bucket: tensors that one call serves. The token's owner. */
+/* A bucket: tensors that one call serves. Callers own the token. */
 #ifndef TUTTI__ENGINE_BUCKET_H
 #define TUTTI__ENGINE_BUCKET_H
 
@@ -11,14 +11,14 @@ typedef struct tutti__bucket tutti__bucket_t;
 struct tutti__bucket {
     uint32_t number;
     uint32_t nrequests; /* 0: the bucket does not concern this rank */
-    uint32_t plan;      /* of this plan; 0: of none */
+    uint32_t plan;      /* the plan that it belongs to; 0: none */
     int is_tight;       /* packed without gaps; see tutti__planned_t */
     int counts;         /* exchange the counts first */
     uint32_t on_device; /* 1: its tensors are device memory */
     int joined;         /* some ranks have joined, and make zero contributions */
     tutti__request_t *first, *last;
     tutti__bucket_t *next;   /* in its lane, or in the list of pending completions */
-    tutti__devent_t *landed; /* pending completion: event behind its work; from the pool */
+    tutti__devent_t *landed; /* pending completion: the pool's event behind its work */
     uint64_t since_ns;       /* start of the pending completion */
 };
 
@@ -40,15 +40,15 @@ static inline void tutti__bucket_append(tutti__bucket_t **first, tutti__bucket_t
     *last = bucket;
 }
 
-/* Frees its zero contributions as well, but no other requests. NULL is allowed. */
+/* Free a bucket and its zero contributions, but no other requests. NULL is allowed. */
 void tutti__bucket_free(tutti__bucket_t *bucket);
 /* Is the bucket served in memory of the lane, and not in the caller's buffers? */
 int tutti__bucket_is_packed(const tutti__bucket_t *bucket);
-/* Can all ranks serve the bucket in device memory? device: NULL: there is none. */
+/* Can all ranks serve the bucket in device memory? device NULL: there is none. */
 int tutti__bucket_fits_device(const tutti__bucket_t *bucket, const tutti__exec_device_t *device);
 
-/* The cost of a step with the bucket, an estimate. To start a bucket in device memory takes little
-   time. */
+/* Estimated cost of a step with the bucket. A bucket in device memory costs nothing here: the host
+   only starts its work. */
 static inline size_t tutti__bucket_bytes(const tutti__bucket_t *bucket)
 {
     size_t total = 0;

@@ -5,18 +5,18 @@
  *      lane:  pack, run, unpack are queued --> pending until the event behind them is complete
  *             the next bucket begins           (polled, in the order of their arrival)
  *
- * A bucket leaves its lane as soon as the host has no more work for it. Streams order all memory
- * and events that the lane's next bucket uses again:
+ * A bucket leaves its lane as soon as the host has no more work for it. The next bucket
+ * of the lane may use the same memory and events at once:
  *
- *   - The lane's device memory is accessed in the stream `up`, or by NCCL. NCCL waits for `up`
- *     before its work, and `up` waits for NCCL after it.
- *   - Only runs that are not queued use pinned memory.
- *   - A new record of an event does not affect waits for its last record.
+ *   - Only the CUDA stream `up` and NCCL access the lane's device memory. NCCL's work waits for
+ *     earlier work in `up`, and later work in `up` waits for NCCL's work.
+ *   - A run that is queued uses no pinned memory.
+ *   - A stream that waits for an event does not notice if the event is recorded again.
  *
- * The bucket's requests are then queued, but not done. A request that is handed over to a stream is
- * done for its waiter, and leaves the bucket. The others are done when the event is complete.
+ * The requests of a pending completion are queued, but not done. If a request is handed over to a
+ * stream, it is done for its waiter, and leaves the bucket. Others are done when the event is.
  *
- * Rejected: a count of the users of an event. Every thread that accesses a bucket has the token.
+ * Rejected: counting the users of an event. The token already excludes concurrent accesses.
  */
 #include "engine/completion.h"
 
@@ -32,7 +32,7 @@ tutti_status_t tutti__completion_record(tutti__completions_t *completions, tutti
 {
     tutti_status_t status;
 
-    /* The lane's streams already wait for these events, or the host has. */
+    /* The lane's CUDA streams already wait for these events, or the host has waited. */
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
         tutti__events_put(completions->pending->events, &r->ready);
     status = tutti__events_take(completions->pending->events, &bucket->landed);
@@ -75,15 +75,14 @@ static void fail(tutti__completions_t *completions, const tutti__bucket_t *bucke
 {
     char text[TUTTI__ERROR_BYTES];
 
-    /* Requests that were handed over behind an event have left the bucket. */
+    /* The bucket has no request any more if all were handed over. */
     snprintf(text, sizeof(text), "%s, tensor '%.100s', queued on its device: %.300s",
              tutti__boot_rank_name(completions->env->boot, completions->env->exec->rank),
              bucket->first != NULL ? bucket->first->name : "", tutti_last_error());
     tutti__watch_fail(completions->env->watch, status, text);
 }
 
-/* Is the event complete? An error of NCCL appears only in NCCL's own query; its work does
-   not end then. */
+/* Is the event complete? After an error of NCCL it never is, so ask NCCL for errors as well. */
 static tutti_status_t land(const tutti__completions_t *completions, const tutti__bucket_t *bucket)
 {
     const tutti__exec_device_t *device = completions->env->exec->device;
@@ -151,7 +150,7 @@ void tutti__completion_drain(tutti__completions_t *completions, uint64_t limit_n
 
 /* ---- handing over ---- */
 
-/* The request's place in its bucket's list; NULL: in no bucket here. */
+/* The request's place in its bucket's list; NULL: in no pending completion. */
 static tutti__request_t **find(tutti__completions_t *completions, const tutti__request_t *request,
                                tutti__bucket_t **ret_bucket)
 {

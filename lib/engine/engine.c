@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The engine's open and close, and its functions for direct calls. See engine.h. steps.c has the
- * steps, wait.c the callers, thread.c the thread.
+ * steps, wait.c the waiting callers, thread.c the engine's own thread.
  */
 #include "engine/engine.h"
 
@@ -49,8 +49,8 @@ void tutti__engine_cancel(tutti__engine_t *e, uint32_t first, uint32_t number)
 
 void tutti__engine_drain(tutti__engine_t *e)
 {
-    /* The thread ends the communicator at the deadline of these requests, which does not include
-       the caller's own work. Freeing the device's memory waits for that work anyway. */
+    /* If a peer is late with these requests, the engine's thread ends the communicator. If the
+       caller's own work is late, this waits on, as freeing device memory would do anyway. */
     while (atomic_load(&e->signals.given) > 0 && !tutti__watch_has_ended(e->env.watch))
         usleep(TUTTI__DRAIN_NAP_US);
 }
@@ -91,7 +91,7 @@ void tutti__engine_release(tutti__engine_t *e)
     free(e);
 }
 
-/* No other thread uses the engine. With the token, which is not given back. */
+/* The caller owns the token and keeps it; no other thread uses the engine any more. */
 static void destroy(tutti__engine_t *e)
 {
     tutti__owned_t *own = tutti__owned(e);
@@ -106,7 +106,7 @@ static void destroy(tutti__engine_t *e)
     tutti__engine_release(e);
 }
 
-/* Link the parts, and open those that can fail only on this rank. */
+/* Connect the engine's parts. Open all parts whose open may fail on this rank alone. */
 static tutti_status_t open_parts(tutti__engine_t *e, tutti__owned_t *own)
 {
     tutti_status_t status;
@@ -149,7 +149,7 @@ static tutti__engine_t *make(const tutti__engine_env_t *env)
     return e;
 }
 
-/* As open, with the token, which is given back before the thread starts. */
+/* The rest of engine_open. Takes over the token, and gives it back before the thread starts. */
 static tutti_status_t open_with_token(tutti__engine_t *e)
 {
     tutti__owned_t *own = tutti__owned(e);
@@ -199,10 +199,10 @@ static void end_all(tutti__engine_t *e)
     own = tutti__owned(e);
     atomic_store(&e->news, 1);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
-    /* This step may have ended the communicator: the next one tells the neighbours. */
+    /* If this step has ended the communicator, the next step tells the neighbours. */
     if (tutti__watch_has_ended(e->env.watch))
         tutti__engine_step(e, TUTTI__STEP_BRIEF);
-    /* Messages from the backlog go before the goodbye; a peer that does not read loses them. */
+    /* Send the backlog before the goodbye. A peer that does not read it in time loses it. */
     tutti__links_flush_all(e->env.watch, tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
     /* Requests that were handed over to streams can no longer report errors, so let
        them complete. */

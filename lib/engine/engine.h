@@ -34,19 +34,19 @@ typedef struct {
     const tutti__exec_env_t *exec;
     const tutti__shape_t *shape;
     const tutti__conf_shared_t *conf;
-    tutti__watch_t *watch;  /* the engine takes it over: it lives as long as the last request */
-    tutti__engine_t *world; /* of the world to which a group belongs; NULL: this is a world */
+    tutti__watch_t *watch;  /* owned by the engine; lives as long as the last request */
+    tutti__engine_t *world; /* a group: the engine of its world; NULL: this is a world */
     tutti__stats_t *stats;  /* or NULL */
 } tutti__engine_env_t;
 
 /* Collective over all ranks of boot. */
 tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_t **ret_engine);
 
-/* Wait for the requests that were handed over to streams, at most TUTTI_TIMEOUT. Before close. */
+/* Before close: wait until no request is handed over to a stream, or the communicator has ended. */
 void tutti__engine_drain(tutti__engine_t *engine);
 
-/* While device memory is allocated or freed: no communicator of the process hands over requests to
-   streams. Pause also waits for the requests that were handed over before. */
+/* Call pause before device memory is allocated or freed, and resume after it. Between them, no
+   communicator of the process hands over requests. Pause waits until no earlier one is left. */
 void tutti__semaphore_pause(void);
 void tutti__semaphore_resume(void);
 
@@ -55,14 +55,14 @@ void tutti__semaphore_resume(void);
 void tutti__engine_stop(tutti__engine_t *engine);
 
 /* Local. Stop the engine, if it was not stopped, and free it; NULL is allowed. Requests stay valid
-   for wait. `env` is not used after the return. No callback of any engine may use this one. */
+   for wait. After the return, the engine does not use `env`, and no callback may use the engine. */
 void tutti__engine_close(tutti__engine_t *engine);
 
 /* ---- asynchronous calls: async.h has their guarantees ---- */
 
-/* A call for submission. Its arguments were checked; arrays are copied. On device memory, the
-   caller's data are complete when the present work of the call's stream is; has_stream 0: they are
-   complete. */
+/* A call for submission, with checked arguments. The engine copies its arrays. Data in device
+   memory are complete when the present work of the call's CUDA stream is complete. has_stream 0:
+   the data are complete already. */
 typedef struct {
     const char *name; /* NULL: matched by order, see nameless.h */
     tutti__call_t call;
@@ -85,7 +85,7 @@ typedef struct {
 tutti_status_t tutti__engine_submit(tutti__engine_t *engine, const tutti__entry_t *entries,
                                     size_t nentries, tutti_request_t **ret_requests);
 
-/* Is this a name that the engine gives to calls without one? */
+/* Can this be a name that the engine has made for a call without a name? */
 int tutti__engine_owns_name(const char *name);
 
 /* Persistent requests. */
@@ -98,7 +98,7 @@ tutti_status_t tutti__engine_free(tutti_request_t *request);
 /* See the public functions of these names. */
 tutti_status_t tutti__engine_test(tutti_request_t *request, int *ret_done);
 tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms);
-/* As wait, but on device memory it returns when the work is queued or, with
+/* As wait. But if the request is on device memory, return as soon as its work is queued or, with
    TUTTI_STREAM_WAIT=device, has begun. Later work in `stream` sees the result. */
 tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,
                                          tutti__dstream_t *stream);
@@ -110,8 +110,8 @@ tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nreques
                                       size_t *ret_index);
 tutti_status_t tutti__engine_recvcounts(tutti_request_t *request, int timeout_ms,
                                         size_t *ret_counts);
-/* Does the request need a buffer now? Then return its call with the recvcounts, for the check
-   of a buffer. */
+/* If the request needs a receive buffer now: return its call with the recvcounts, so that the
+   caller can check a buffer. Otherwise an error. */
 tutti_status_t tutti__engine_receives(const tutti_request_t *request, tutti__call_t *ret_call,
                                       uint32_t *ret_rank, uint32_t *ret_size);
 /* Call it only after engine_receives, with the checked buffer. */
@@ -119,7 +119,7 @@ tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
                                      const size_t *recvdispls);
 tutti_status_t tutti__engine_join(tutti__engine_t *engine, int *ret_last_rank);
 
-/* Is this thread inside one of the caller's callbacks? Then it must not wait for anything. */
+/* Is this thread inside a callback of the program? A callback must not wait. */
 int tutti__engine_in_callback(void);
 
 /* ---- for direct calls, which run beside the engine ---- */
@@ -127,23 +127,23 @@ int tutti__engine_in_callback(void);
 /* For warnings: "an allreduce of 8 elements of float32, sum". size: number of ranks. Any thread. */
 void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes);
 
-/* help.c: called by a thread that waits. It does the work that the engines' own threads may not do,
-   for all engines of the process. Any thread that may drive all transports. */
+/* help.c: a waiting thread does the work that the engines' own threads may not do, for all engines
+   of the process. The thread may drive all transports. */
 void tutti__engine_help_others(tutti__engine_t *engine);
 
 /* Does each local rank have a processor, so that waiting threads may spin? */
 int tutti__engine_spins(const tutti__engine_t *engine);
 
 /*
- * This rank cannot take part in a group that ranks of this communicator are making: tell the ranks
- * that wait for it. first: the group's first rank; number: of the call, from 1, equal on all ranks.
+ * Ranks of this communicator make a group, and this rank cannot take part: tell the ranks that wait
+ * for it. first: the group's first rank; number: this is the n-th group call, on all ranks.
  * Any thread.
  */
 void tutti__engine_cancel(tutti__engine_t *engine, uint32_t first, uint32_t number);
 /* After the end: tell the neighbours, end all requests, and abort the device's work. Any thread. */
 void tutti__engine_settle(tutti__engine_t *engine);
 
-/* tutti__watch_end, and then settle. Returns the reason that has won. Any thread. */
+/* Call tutti__watch_end, then settle. Returns the reason that was given first. Any thread. */
 tutti_status_t tutti__engine_kill(tutti__engine_t *engine, tutti_status_t status, const char *text);
 
 /* Drop a reference to the engine's memory: the communicator's, or a request's. Any thread. */

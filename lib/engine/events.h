@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Events for submissions with a stream and for pending completions. Any thread, without the lock of
-   pending.h. */
+/* Events for submissions with a CUDA stream and for pending completions. Any thread that does not
+   hold the lock of pending.h. */
 #ifndef TUTTI__ENGINE_EVENTS_H
 #define TUTTI__ENGINE_EVENTS_H
 
@@ -8,13 +8,13 @@
 #include "engine/request.h"
 
 typedef struct {
-    const tutti__exec_device_t *device; /* NULL: none, and no events */
+    const tutti__exec_device_t *device; /* NULL: no device, so no events */
     tutti__mutex_t lock;                /* protects the rest */
     tutti__devent_t **event;            /* [count] the free events are the first `nfree` */
     size_t count, nfree;
 } tutti__events_t;
 
-/* device: NULL, or makes the first events. After an error: close. */
+/* Make the first events, if device is not NULL. After an error, the caller calls close. */
 tutti_status_t tutti__events_open(tutti__events_t *events, const tutti__exec_device_t *device);
 void tutti__events_close(tutti__events_t *events);
 /* Record an event in the stream of each request; all or none. */

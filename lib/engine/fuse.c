@@ -11,11 +11,11 @@
  * elements of tensors, so its buckets have no gaps. In device memory the gaps are not zeroed: their
  * sums are never read, and no element depends on another.
  *
- * A plan's bucket whose tensors follow each other in rank 0's memory has no gaps either. If the
- * tensors follow each other on a rank as well, in memory that the other ranks of the host map
- * (tutti_mem_alloc), this rank serves the bucket there, without copies. The other ranks pack it.
- * Tried: the same in other memory, which is copied in chunks for which ranks wait: ResNet-50's
- * gradients took several times as long as when they were packed.
+ * If the tensors of a plan's bucket follow each other in rank 0's memory, the bucket has no gaps
+ * either. A rank on which they also follow each other, in memory that the other ranks of the host
+ * map (tutti_mem_alloc), serves the bucket there without copies. The other ranks pack the bucket.
+ * Tried: the same in memory that is not mapped. It is copied in chunks, and ranks wait for each
+ * chunk: ResNet-50's gradients took several times as long as packed gradients.
  *
  * A rank that has joined makes zero contributions: zeros, in the same places.
  */
@@ -60,8 +60,8 @@ static size_t part_bytes(const tutti__request_t *r)
     return r->call.count * tutti_dtype_bytes(r->call.dtype);
 }
 
-/* Are the tensors packed without gaps? A lone tensor is, because other ranks may serve it in the
-   caller's buffers. */
+/* Are the tensors packed without gaps? A lone tensor has no gap, because other ranks may serve it
+   in the caller's buffers. */
 static int is_tight(const tutti__bucket_t *bucket)
 {
     return bucket->is_tight || bucket->nrequests == 1 || bucket->first->call.op > TUTTI_MAXLOC;
@@ -186,7 +186,7 @@ static void pack_part(tutti__lane_t *lane, const tutti__request_t *r, const void
         memset(to + bytes, 0, TUTTI__ROUND_UP(bytes, TUTTI__LINE_BYTES) - bytes);
 }
 
-/* Write a zero contribution into device memory. STAGE is free until the run begins. */
+/* Copy zeros into device memory, from STAGE: no run uses STAGE before it begins. */
 static tutti_status_t write_zeros(tutti__lane_t *lane)
 {
     const tutti__exec_device_t *device = lane->op.env->exec->device;

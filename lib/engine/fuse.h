@@ -5,19 +5,19 @@
 
 #include "engine/lanes.h"
 
-/* Lay out the lane's first bucket, and make the call that serves it of lane->call. */
+/* Lay out the lane's first bucket. The call that serves it is lane->call on packed memory. */
 tutti_status_t tutti__fuse_call(tutti__lane_t *lane, tutti__call_t *ret_call);
-/* The same on the caller's buffers, if they are shared memory, and the tensors of the bucket follow
-   each other there as in the packed bucket. 0: it must be packed. */
+/* The same without packing, in the caller's buffers. Returns 0 unless these are shared memory, and
+   the bucket's tensors follow each other there as in the packed bucket. */
 int tutti__fuse_call_in_place(const tutti__lane_t *lane, tutti__call_t *ret_call);
-/* Can the request's buffer be a part of such a bucket? It must be an allreduce in place, without
-   factors. */
+/* Can a bucket with this request be served in the caller's buffers? The request must be an
+   allreduce in place, without factors. */
 static inline int tutti__fuse_can_join(const tutti__request_t *r)
 {
     return r->call.kind == TUTTI_CALL_ALLREDUCE && r->call.sendbuf == r->call.recvbuf &&
            r->call.prescale == 1 && r->call.postscale == 1;
 }
-/* Its owner is the lane. */
+/* The `owner` of its calls is the lane. */
 extern const tutti__packing_t tutti__fuse_packing;
 
 #endif

@@ -4,14 +4,14 @@
  *
  * Below MPI_THREAD_MULTIPLE an engine's thread does not call MPI, so messages between hosts make
  * progress only when the application's thread steps them. Suppose that this thread waits in a
- * direct call on device memory, whose launch is ordered behind that of an asynchronous call of this
- * or another communicator. Then it would wait for its own work (node/nccl/nccl.h: every rank
- * continues to step all lanes).
+ * direct call on device memory, and an asynchronous call of some communicator must launch first.
+ * Without help, the thread would wait for work that only this thread may do (node/nccl/nccl.h:
+ * every rank continues to step all lanes).
  *
- * A thread that waits for a request does the same for all communicators of the process that need
- * it. Otherwise two ranks that wait for requests of two communicators, in different orders, would
- * wait for each other. A communicator from tutti_comm_connect needs no such help, since it never
- * uses MPI, but its waiting threads help the world.
+ * A thread that waits for a request helps all communicators of the process that need help.
+ * Otherwise two ranks that wait for requests of two communicators, in different orders, would wait
+ * for each other. A communicator from tutti_comm_connect never uses MPI, so it needs no help, but
+ * its waiting threads help the world.
  */
 #include "engine/steps.h"
 
@@ -19,8 +19,8 @@
 
 /* Protects `limited`. Its holder waits for no rank. */
 static tutti__mutex_t limited_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_LIMITED);
-/* The world whose own thread may not drive all transports, which is that of tutti_init, over MPI;
-   usually NULL. Changed under the lock; read without it to find out whether there is one. */
+/* The world of tutti_init, if its own thread may not drive all transports (MPI); usually NULL.
+   Written under the lock. A thread without the lock may only compare it with other values. */
 static tutti__engine_t *_Atomic limited;
 
 /* The transport to another host; NULL: there is one host. */
@@ -36,7 +36,7 @@ static tutti__xport_t *far_of(const tutti__engine_t *e)
 
 static void open_world(tutti__engine_t *e)
 {
-    /* The world's hosts count: a launch of a group of one host may be behind the world's. */
+    /* Ask the world's transport: its launches may precede those of a group on one host. */
     if (e->far == NULL || e->far->ops->may_progress(e->far, 1))
         return;
     tutti__mutex_lock(&limited_lock);
@@ -104,7 +104,7 @@ static void help_limited(const tutti__engine_t *own)
     if (!tutti__mutex_trylock(&limited_lock))
         return;
     world = atomic_load(&limited);
-    /* In a forked child it may be the parent's world. */
+    /* In a forked child, `limited` may be the parent's world. */
     if (world != NULL && world != own && world->generation == tutti__fork_generation())
         help_world(world);
     tutti__mutex_unlock(&limited_lock);

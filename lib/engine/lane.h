@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One lane, for lanes.c: its first bucket starts and ends. The token's owner. */
+/* One lane, for lanes.c: its first bucket starts and ends. Callers own the token. */
 #ifndef TUTTI__ENGINE_LANE_H
 #define TUTTI__ENGINE_LANE_H
 
@@ -15,7 +15,7 @@ static inline int tutti__lane_is_planned(const tutti__lanes_t *lanes, const tutt
     return lane == &lanes->lane[TUTTI__PLAN_LANE];
 }
 
-/* The lane's operations are compared as direct calls are. */
+/* Do the ranks compare the lane's operations, as they compare direct calls? */
 static inline int tutti__lane_is_compared(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
     return lane >= &lanes->lane[TUTTI__ORDERED_LANE];
@@ -27,13 +27,13 @@ tutti_status_t tutti__lane_start(tutti__lanes_t *lanes, tutti__lane_t *lane);
 /* lane_end.c */
 /* If all work of the first bucket is queued, record an event behind its results. */
 tutti_status_t tutti__lane_record_result(tutti__lanes_t *lanes, const tutti__lane_t *lane);
-/* The operation is done, or there was none. */
+/* End the first bucket, whose operation is done, or which has no tensor of this rank. */
 void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane);
-/* Not all ranks have the tensors of a plan's bucket: each rank announces those that it has. */
+/* End a plan's bucket whose tensors not all ranks have. This rank's requests are announced. */
 void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane);
-/* All ranks know that no rank can serve the bucket. */
+/* End a bucket with an error that all ranks find, so that the communicator continues. */
 void tutti__lane_refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status);
-/* The communicator ends. */
+/* The first bucket has failed: end the communicator. */
 void tutti__lane_fail(tutti__lanes_t *lanes, const tutti__lane_t *lane, tutti_status_t status);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The counter of the buckets of a lane. */
+/* The counter of buckets in flight in which the lane's buckets are counted. */
 static uint32_t *count_of(tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
     return tutti__lane_is_planned(lanes, lane)   ? &lanes->planned
@@ -36,7 +36,7 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
     return bucket;
 }
 
-/* The first bucket of a lane leaves it. Its requests end, unless they continue elsewhere. */
+/* The first bucket leaves the lane. Unless status is AGAIN, its requests end. */
 static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status,
                    const char *text)
 {
@@ -93,7 +93,7 @@ void tutti__lane_refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status
 
 /* ---- the exchange of counts ---- */
 
-/* Keep the counts that each rank gives to this rank: the third of the request's four arrays. */
+/* Store the counts that the ranks send to this rank in the third of the request's four arrays. */
 static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_t size)
 {
     size_t *counts = r->arrays + 2 * (size_t)size;
@@ -103,8 +103,8 @@ static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_
     r->call.recvcounts = counts;
 }
 
-/* A rank has no buffer, because it did not know the size. So the bucket ends here, and each rank
-   announces the tensor again, as phase 1, when it has a buffer: no lane waits for a user. */
+/* Some rank did not know the counts, so it has no buffer. The bucket ends here, so that no lane
+   waits for the program. Each rank announces the tensor again, as phase 1, when it has a buffer. */
 static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__exchange_t *x)
 {
     assert(r->phase == 0 && r->agreed);
@@ -125,7 +125,7 @@ static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__
     tutti__pending_wake(lanes->pending);
 }
 
-/* ---- its end ---- */
+/* ---- the end of an operation ---- */
 
 void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {

@@ -4,24 +4,24 @@
  *
  * Agreed bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank. So
  * ranks never wait for each other in different orders. A bucket of one tensor runs on the user's
- * buffers; several tensors are one call in the lane's memory (fuse.c). If ranks do not know each
- * other's counts, the ranks first exchange them in the same lane. Each lane steps one operation
- * (call/).
+ * buffers; several tensors are one call in the lane's memory (fuse.c). If a rank does not know the
+ * other ranks' counts, all ranks first exchange the counts in the same lane. Each lane steps one
+ * operation (call/).
  *
  * A bucket whose work is all queued on a device leaves its lane before this work is complete
  * (completion.c).
  *
  * The ordered lane has calls without a name, one by one, in the order in which this rank submits
  * them. They are not agreed on: the ranks compare each of them as a direct call, in the lane.
- * Rejected: lane 0, in one order with direct calls. A direct call would then have to look for
- * ordered calls before it, and its stores would have to ring doorbells, which costs a fence each.
+ * Rejected: lane 0, in one order with direct calls. Each direct call would have to check
+ * for earlier ordered calls, and its stores would have to ring doorbells: a fence for each store.
  *
  * The plan's lane has buckets of a learned plan (planned.c), in the order of the plan. They are
  * compared in the same way. If not all ranks have the tensors of a bucket, the comparison fails,
- * and its requests return to agreement.
+ * and the bucket's requests return to agreement.
  *
- * A run on a device requires that every rank keeps stepping all lanes that it has started (see
- * node/nccl/nccl.h). While there is such a run, `polling` keeps the thread awake, and the thread
+ * While a run uses a device, every rank must keep stepping all lanes in which it has started an
+ * operation (see node/nccl/nccl.h). So `polling` keeps the engine's thread awake, and this thread
  * steps all lanes, even if brief steps omit some.
  */
 #include "engine/lane.h"
@@ -39,7 +39,7 @@ static void open_caches(tutti__lanes_t *lanes)
     const tutti__conf_shared_t *conf = lanes->env->conf;
     const tutti__exec_device_t *device = lanes->env->exec->device;
 
-    /* Agreed buckets, and the beginning and end of a plan, depend on timing. Results must not. */
+    /* Timing decides which tensors share a bucket and when a plan runs. Results must not differ. */
     tutti__cache_init(&lanes->cache, lanes->env->shape, lanes->env->exec->rank, conf->algorithm,
                       conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
                       conf->check ? (uint32_t)conf->credits : 0);
@@ -181,7 +181,7 @@ void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
 
 /* ---- steps ---- */
 
-/* The bucket now continues without its callers: its requests may be handed over. */
+/* The bucket no longer needs the program's threads, so its requests may be handed over. */
 static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
 {
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
@@ -189,7 +189,7 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
     tutti__pending_wake(lanes->pending);
 }
 
-/* One step of a lane's operation. If it waits for a rank that has left, a second step decides. */
+/* Step a lane's operation. If it waits for a rank that has left, step again before it fails. */
 static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti_status_t status;
@@ -207,7 +207,7 @@ static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t
     return status;
 }
 
-/* Advance one lane. After a complete operation the next begins at once. */
+/* Advance one lane. When an operation is complete, begin the next one at once. */
 static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t who, int *ret_left)
 {
     int moved = 0;
@@ -235,8 +235,8 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
             tutti__lane_end(lanes, lane);
         else if (lane->running && tutti__lane_is_planned(lanes, lane) &&
                  (lane->op.is_common || status == TUTTI_ERR_SHUTDOWN))
-            /* After a departure no tensor can be agreed: this rank's requests end, but the
-               communicator does not, so that other ranks' requests continue. */
+            /* After a departure, agreement will end this rank's requests with an error. The
+               communicator does not end, so that other ranks' requests continue. */
             tutti__lane_give_back(lanes, lane);
         else if (lane->running && lane->op.is_common)
             tutti__lane_refuse(lanes, lane, status);
@@ -248,10 +248,10 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
     return moved;
 }
 
-/* NULL: in no lane. */
+/* The lane in which a request runs; NULL: none. */
 static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__request_t *request)
 {
-    /* All requests of the ordered lane wait for the rank or device that the first one waits for. */
+    /* A request of the ordered lane waits for the same rank or device as the first one. */
     if (request->ordered && lanes->lane[TUTTI__ORDERED_LANE].running)
         return &lanes->lane[TUTTI__ORDERED_LANE];
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
@@ -299,8 +299,8 @@ static int step_lanes(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
         polling |= lanes->lane[i].first != NULL && lanes->lane[i].op.polls;
     }
     polling |= lanes->completions.first != NULL;
-    /* Wake waiters from a long sleep: they must poll more often now, and only they may be allowed
-       to do the work. */
+    /* Wake waiters from a long sleep: now they must poll more often, because the engine's thread
+       may not be allowed to do the work (help.c). */
     if (polling && !atomic_exchange(&lanes->signals->polling, polling) && who == TUTTI__STEP_THREAD)
         tutti__pending_wake(lanes->pending);
     else if (!polling)
@@ -317,7 +317,7 @@ uint32_t tutti__lanes_moves(const tutti__lanes_t *lanes)
     return moves;
 }
 
-/* Some buckets are on the device. */
+/* Step all lanes and pending completions, while some buckets use the device. */
 static int step_with_device(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
     int before, moved;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lanes: buckets in flight. See lanes.c. The token's owner. */
+/* Lanes: buckets in flight. See lanes.c. Callers own the token. */
 #ifndef TUTTI__ENGINE_LANES_H
 #define TUTTI__ENGINE_LANES_H
 
@@ -8,7 +8,7 @@
 
 /* The caller of a step, which determines how much work the step may do. */
 typedef enum {
-    TUTTI__STEP_BRIEF, /* a caller that must return soon: leaves larger buckets to other threads */
+    TUTTI__STEP_BRIEF, /* a caller that must return soon, and skips large buckets */
     TUTTI__STEP_WAITER,
     TUTTI__STEP_THREAD /* the library's own thread */
 } tutti__who_t;
@@ -25,11 +25,11 @@ typedef struct {
     uint64_t begun_ns;       /* when the operation began, if times are measured */
     tutti__devent_t **ready; /* [ready_room] */
     size_t ready_room;
-    tutti__arena_t *arena; /* of `fuse` */
-    char *fuse;            /* in the arena: memory for fused buckets */
+    tutti__arena_t *arena; /* the arena that holds `fuse` */
+    char *fuse;            /* memory for fused buckets */
     size_t fuse_bytes;
     int is_packed; /* plan's lane: the first bucket is packed */
-    char *packed;  /* memory that the bucket is packed into: `fuse`, or the device's */
+    char *packed;  /* where the first bucket is packed: `fuse`, or device memory */
 } tutti__lane_t;
 
 struct tutti__lanes {
@@ -39,22 +39,22 @@ struct tutti__lanes {
     tutti__agree_t *agree; /* set with the agreement */
     int awaits_input;      /* streams may wait on semaphores */
     uint32_t in_flight;    /* agreed buckets in lanes */
-    uint32_t on_device;    /* those in device memory */
+    uint32_t on_device;    /* agreed buckets in lanes, in device memory */
     uint32_t ordered;      /* requests in the ordered lane */
     uint32_t planned;      /* buckets in the plan's lane */
     uint64_t planned_ns;   /* when a bucket last entered or left the plan's lane */
-    /* Buckets so far: agreed ones that were served; planned ones that were served; planned ones
-       whose tensors returned to agreement, because not all ranks had them. */
+    /* Numbers of buckets so far: agreed and served; of a plan and served; of a plan and returned
+       to agreement, because not all ranks had the tensors. */
     uint64_t agreed_served, plan_served, plan_returned;
-    uint32_t returned_plan; /* the plan of the last bucket of the third kind */
+    uint32_t returned_plan; /* the plan of the last bucket that returned to agreement */
     tutti__lane_t lane[TUTTI__LANES];
     tutti__completions_t completions;
     tutti__request_t *zeros; /* zero contributions with counts for phase 1 */
     tutti__cache_t cache, device_cache;
-    tutti__cache_t ordered_cache;    /* as that of direct calls */
-    tutti__call_env_t calls;         /* of agreed buckets */
-    tutti__call_env_t ordered_calls; /* of the ordered lane */
-    tutti__call_env_t planned_calls; /* of the plan's lane; compared, with the cache of `calls` */
+    tutti__cache_t ordered_cache;    /* a cache like that of direct calls */
+    tutti__call_env_t calls;         /* for agreed buckets */
+    tutti__call_env_t ordered_calls; /* for the ordered lane */
+    tutti__call_env_t planned_calls; /* for the plan's lane: compares calls; cache of `calls` */
 };
 
 void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
@@ -63,12 +63,12 @@ void tutti__lanes_close(tutti__lanes_t *lanes);
 void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Append a request to the ordered lane. */
 void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request);
-/* Append a bucket to the plan's lane. Without requests: this rank lacks some, so no rank serves
-   it. */
+/* Append a bucket to the plan's lane. If it has no requests, this rank lacks some of its tensors,
+   and no rank serves it. */
 void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Advance all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left);
-/* Changes when a run in a lane advances. */
+/* A number that changes whenever a run in a lane advances. */
 uint32_t tutti__lanes_moves(const tutti__lanes_t *lanes);
 /* Write which rank or device an agreed request waits for; 1 if that is certain. */
 int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *request, char *text,

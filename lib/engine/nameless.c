@@ -38,7 +38,7 @@ void tutti__nameless_close(tutti__nameless_t *nameless)
     nameless->messages = NULL;
 }
 
-/* The counter of a request. */
+/* The counter from which a request gets its number. */
 static uint64_t *counter(tutti__nameless_t *nameless, const tutti__request_t *request)
 {
     uint32_t peer = request->call.root;
@@ -50,7 +50,7 @@ static uint64_t *counter(tutti__nameless_t *nameless, const tutti__request_t *re
                 ->messages[request->call.kind == TUTTI_CALL_SEND ? peer : nameless->size + peer];
 }
 
-/* printf takes longer than the rest of a small call's submission. */
+/* Without printf, which takes longer than the rest of a small call's submission. */
 static char *put_text(char *at, const char *text)
 {
     size_t length = strlen(text);
@@ -91,7 +91,7 @@ void tutti__nameless_number(tutti__nameless_t *nameless, tutti__request_t *reque
     *at = '\0';
     request->name_bytes = (uint8_t)(at - request->name);
     request->ordered = (uint8_t)tutti__nameless_is_ordered(nameless, request);
-    /* An ordered request is not found by its name. */
+    /* No rank looks up an ordered request by its name. */
     request->hash =
         request->ordered ? number : tutti__hash_name(request->name, request->name_bytes);
 }

@@ -4,8 +4,8 @@
  * the communicator ends, as after the deadline of a wait (wait.c). Such a request may have a
  * callback instead of a waiter, so the engine's thread checks these deadlines as well.
  *
- * `due_ns` of pending.h is the first deadline of all pending requests, or an earlier time if that
- * request is done. When it has passed, the pending requests are searched, and it is set anew.
+ * `due_ns` of pending.h is the earliest deadline of all pending requests. It is too early if the
+ * request with this deadline is done. After due_ns, a search of the pending requests sets it anew.
  */
 #include "engine/own_deadline.h"
 
@@ -16,7 +16,7 @@
 
 typedef struct {
     tutti__agreement_t *agreed;
-    const tutti__request_t *request; /* pending; the token's owner ends requests */
+    const tutti__request_t *request; /* pending, because this thread owns the token */
     uint64_t now;
 } late_t;
 
@@ -26,7 +26,7 @@ static uint64_t due_of(const tutti__request_t *request)
                                     : request->since_ns + request->timeout_ms * (uint64_t)1000000;
 }
 
-/* The request whose deadline has passed first; NULL: none has. Finds the next deadline as well. */
+/* Set due_ns anew. Returns the request with this deadline if it has passed; otherwise NULL. */
 static const tutti__request_t *search(tutti__pending_t *pending, uint64_t now)
 {
     const tutti__request_t *first = NULL;
@@ -96,7 +96,7 @@ int64_t tutti__overdue_nap_us(const tutti__pending_t *pending)
     now = tutti__now_ns();
     due = atomic_load(&pending->due_ns);
     /* A request that is submitted during the sleep does not end the sleep. After a deadline the
-       sleeps are short, because the culprit may be reported. */
+       thread sleeps for a short time only, because a peer may report the culprit. */
     if (due <= now)
         return TUTTI__NEWS_POLL_US;
     return TUTTI__MIN((int64_t)TUTTI__MIN((due - now) / 1000, (uint64_t)INT64_MAX / 2) + 1,

@@ -5,9 +5,9 @@
 
 #include "engine/agreed.h"
 
-/* The token's owner, often: if a request has passed its own deadline, end the communicator. */
+/* If a request has passed its own deadline, end the communicator. The token's owner calls it. */
 void tutti__overdue_check(tutti__agreement_t *agreed, tutti__pending_t *pending);
-/* For the thread: how long it may sleep until the next check; -1: there is none. */
+/* How long the engine's thread may sleep until the next check; -1: there is none. */
 int64_t tutti__overdue_nap_us(const tutti__pending_t *pending);
 
 #endif

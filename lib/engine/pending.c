@@ -53,7 +53,7 @@ static tutti__request_t **chain_of(tutti__names_t *names, uint64_t hash)
     return &names->bucket[hash % names->nbuckets];
 }
 
-/* Keep chains short. Without memory they grow longer, which is not an error. */
+/* Keep chains short. Without memory for this, chains grow longer, which is not an error. */
 static void grow(tutti__names_t *names)
 {
     tutti__names_t larger = { NULL, names->nbuckets ? 2 * names->nbuckets : 256, names->count };
@@ -136,7 +136,7 @@ static tutti_status_t may_push(tutti__pending_t *pending, const tutti__request_t
 
     if (pending->is_closed)
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(pending->watch));
-    /* After a goodbye no new tensor can be agreed. An ordered call ends as a direct call does. */
+    /* After a goodbye ranks agree on no new tensor. An ordered call fails as a direct call does. */
     if (tutti__watch_any_left(pending->watch) &&
         !tutti__nameless_is_ordered(&pending->nameless, request)) {
         tutti__watch_left_text(pending->watch, TUTTI__NO_RANK, text, sizeof(text));
@@ -172,9 +172,9 @@ static tutti_status_t add_names(tutti__pending_t *pending, tutti__request_t **re
     return status;
 }
 
-/* Several requests are a submission group, which their names identify. Requests without names are
-   not a group if they are messages, because the two ranks of a message have different lists, or
-   ordered calls, because these are served one by one. */
+/* Make the requests a submission group, which their names identify. Requests without names are no
+   group if they are messages, since the two ranks of a message have different lists. Ordered calls
+   are no group, since they are served one by one. */
 static void make_group(tutti__request_t **requests, size_t n)
 {
     uint64_t hash = TUTTI__HASH_INIT;
@@ -349,7 +349,7 @@ static int is_simple(const tutti__request_t *r)
     return !r->is_zero && r->semaphore == 0 && !r->joins && r->callback == NULL && r->ready == NULL;
 }
 
-/* Most requests of a long list end alike: under one lock, with one wake. */
+/* Most requests of a list end in the same way, so lock once for all, and wake once. */
 void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first)
 {
     uint64_t now = tutti__now_ns();
@@ -380,7 +380,7 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
     tutti__pending_wake(pending);
 }
 
-/* Take those requests out of the queue that `pick` (NULL: all) chooses. */
+/* Remove the requests for which `pick` returns true (NULL: all) from the queue. */
 static void filter_queue(tutti__pending_t *pending, int (*pick)(const tutti__request_t *))
 {
     tutti__request_t *next, *request = pending->queue_first;
@@ -400,7 +400,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
 {
     tutti__request_t *ended = NULL, *next;
 
-    /* Under the same lock, because a waiter may free the ended requests at once. */
+    /* Change queue and names under one lock, so that neither names a request that has ended. */
     tutti__mutex_lock(&pending->lock);
     filter_queue(pending, pick);
     if (pending->join != NULL) {
@@ -432,7 +432,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
         next = ended->chain;
         finish(pending, ended, status, text);
     }
-    /* Requests that were handed over to streams are agreed, and no lane has them any longer. */
+    /* No lane has the requests any more that were handed over to streams, so end them here. */
     if (pick == NULL)
         tutti__semaphore_end_all(pending->semaphores, text);
 }

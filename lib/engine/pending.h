@@ -13,10 +13,10 @@ typedef struct {
     uint32_t nbuckets, count;
 } tutti__names_t;
 
-/* has_deadlines */
+/* Values of has_deadlines. */
 enum {
     TUTTI__DEADLINES_NONE,
-    TUTTI__DEADLINES_UNTOLD, /* the engine's thread has not been told */
+    TUTTI__DEADLINES_UNTOLD, /* there are some; the engine's thread has not been told */
     TUTTI__DEADLINES_TOLD
 };
 
@@ -33,23 +33,23 @@ struct tutti__pending {
     atomic_uint waits;    /* waits that have begun, of all threads */
     tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
     atomic_int sleepers;  /* on epoch */
-    /* Requests with deadlines of their own: whether there were any, and the first deadline of those
-       that are pending, or an earlier time; UINT64_MAX: none. */
+    /* Have requests had deadlines of their own? due_ns: the earliest deadline of the pending ones,
+       or an earlier time; UINT64_MAX: none. */
     atomic_int has_deadlines;
     _Atomic uint64_t due_ns; /* written under the lock */
 
     tutti__mutex_t lock; /* protects the rest */
     int is_closed;       /* nothing can be submitted any more */
     tutti__request_t *queue_first, *queue_last;
-    uint32_t nqueued; /* in the queue */
-    /* While a plan runs: its names, see planned.c. The engine need not take the queue before it has
-       `plan_wants` requests, if all of them are in the plan. Otherwise NULL. */
+    uint32_t nqueued; /* requests in the queue */
+    /* The names of the plan that runs, see planned.c; NULL: none. While all queued requests are in
+       the plan, the engine need not take the queue before it has `plan_wants` requests. */
     const tutti__tensor_names_t *plan_names;
     uint32_t plan_number, plan_wants;
     tutti__names_t names;
     tutti__nameless_t nameless;
     tutti__request_t *join;                     /* a pending tutti_join */
-    tutti__request_t *ended_first, *ended_last; /* with a callback that is due */
+    tutti__request_t *ended_first, *ended_last; /* requests whose callback is due */
 };
 
 void tutti__pending_open(tutti__pending_t *pending, tutti__watch_t *watch, tutti__events_t *events,
@@ -59,12 +59,12 @@ void tutti__pending_close(tutti__pending_t *pending);
 /* ---- any thread ---- */
 
 /* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. If the first
-   has group.size > 0, they become a submission group. ret_handles [n]: written before another
-   thread may see the requests, so before a callback; NULL: the program already has the handles.
-   *ret_rests: the engine needs no step now, because a plan's bucket waits for further requests. */
+   has group.size > 0, they become a submission group. ret_handles [n] is set before any callback of
+   the requests can run; NULL: the program already has the handles. *ret_rests 1: the engine needs
+   no step now, because a plan's bucket waits for further requests. */
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
                                    tutti_request_t **ret_handles, int *ret_rests);
-/* Add a pending request to the queue again, for its next phase. With the lock. */
+/* Add a pending request to the queue again. The caller holds the lock. */
 void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
 /* From now on nothing can be submitted. */
 void tutti__pending_refuse(tutti__pending_t *pending);
@@ -79,12 +79,12 @@ void tutti__pending_callbacks(tutti__pending_t *pending);
 tutti__request_t *tutti__pending_take(tutti__pending_t *pending);
 tutti__request_t *tutti__pending_find(tutti__pending_t *pending, const char *name,
                                       size_t name_bytes);
-/* The request has no waiter any longer: its name is free, and it is not pending. */
+/* Remove a request without a waiter from the pending ones. Its name becomes free. */
 void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request);
 /* End a request. text: NULL or copied. The waiter may free the request at once. */
 void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
                            tutti_status_t status, const char *text);
-/* The same for a list of requests that are done. */
+/* End a list of requests with TUTTI_OK. */
 void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first);
 /* End all pending requests for which `pick` (NULL: all) returns true, and take them out of the
    queue. */

@@ -27,7 +27,7 @@ static tutti_status_t not_persistent(const tutti__request_t *request)
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not persistent", request->name);
 }
 
-/* Back to the state after its creation. */
+/* Give a persistent request the state after its creation. */
 static void reset(tutti__request_t *r)
 {
     assert(!r->known && r->semaphore == 0 && r->ready == NULL);
@@ -40,7 +40,7 @@ static void reset(tutti__request_t *r)
         r->call.recvbuf = NULL;
         r->call.recvcounts = r->call.recvdispls = NULL;
     }
-    /* Published to other threads by the lock of the queue. */
+    /* The lock of the queue publishes both values to other threads. */
     atomic_store_explicit(&r->counted, 0, memory_order_relaxed);
     atomic_store_explicit(&r->begun, 0, memory_order_relaxed);
     atomic_store_explicit(&r->queued, 0, memory_order_relaxed);

@@ -6,11 +6,11 @@
  *
  * This rank stops the plan
  *   if a tensor has other metadata or a priority, is in a submission group, or is a message,
- *   if a thread waits for a request that waits here, while no other request comes,
+ *   if a thread waits for a request that waits here, and no further request is submitted,
  *   if this rank joins,
  *   if a bucket makes no progress for long: agreement names the rank that is late.
- * After that all requests that wait here, and those of buckets that not all ranks entered, are
- * announced. So a plan never changes which tensors are served.
+ * After the stop, the rank announces all requests that wait here, and the requests of buckets that
+ * not all ranks started. So a plan never changes which tensors are served.
  */
 #include "engine/planned.h"
 
@@ -22,8 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pass the names of the plan to the submitters; NULL: it is over. Until tutti__planned_taken, each
-   submission makes the engine take a step. */
+/* Pass the plan's names to the submitting threads; NULL: the plan is over. Until
+   tutti__planned_taken is called, each submission makes the engine take a step. */
 static void publish(tutti__plan_requests_t *p, const tutti__tensor_names_t *names)
 {
     tutti__mutex_lock(&p->pending->lock);
@@ -105,7 +105,7 @@ static void enter(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t
     tutti__store_release(&request->waits_in_plan, 1);
 }
 
-/* The request's index in the plan, or -1. It may have been found at its submission. */
+/* The request's index in the plan, or -1. `planned` may have it from the submission. */
 static int64_t find(const tutti__plan_requests_t *p, const tutti__request_t *request)
 {
     if (TUTTI__LIKELY(request->planned > 0 && p->runs && request->plan_number == p->plan.number))
@@ -120,7 +120,7 @@ int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
 
     if (TUTTI__LIKELY(i < 0))
         return 0;
-    /* A bucket failed on all ranks, though none has stopped: agreement finds out why. */
+    /* Not all ranks had a bucket's tensors, and no rank has stopped the plan: stop it here. */
     if (TUTTI__UNLIKELY(p->lanes->returned_plan == p->plan.number))
         give_up(p, TUTTI__PLAN_DEVIATION);
     if (!is_plain(request)) {
@@ -179,8 +179,8 @@ static void lay_out(tutti__plan_requests_t *p)
     }
 }
 
-/* Take over the requests that this rank has announced before the plan began: these announcements
-   are void. */
+/* Take over the requests that this rank announced before the plan began. The plan has made these
+   announcements invalid. */
 static void take_announced(tutti__plan_requests_t *p)
 {
     for (uint32_t i = 0; i < p->plan.ntensors; i++) {
@@ -276,7 +276,7 @@ tutti__request_t *tutti__planned_end(tutti__plan_requests_t *p, uint64_t buckets
     assert(!p->runs && p->started <= buckets);
     TUTTI__LOG(TUTTI__LOG_INFO, "plan %u ends after %llu buckets", p->plan.number,
                (unsigned long long)buckets);
-    /* Other ranks have started these buckets. */
+    /* Other ranks have started these buckets, so this rank takes part without tensors. */
     for (; p->started < buckets; p->started++) {
         tutti__bucket_t *bucket = calloc(1, sizeof(*bucket));
 
@@ -324,8 +324,8 @@ void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *requ
     }
 }
 
-/* How long a bucket may make no progress before the plan is stopped, so that agreement finds the
-   late rank. */
+/* If no bucket makes progress for this time, this rank stops the plan, and agreement finds the late
+   rank. */
 static uint64_t patience_ns(const tutti__conf_shared_t *conf)
 {
     uint64_t ms =

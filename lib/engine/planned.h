@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests of a learned plan. See planned.c. The token's owner, unless noted. */
+/* Requests of a learned plan. See planned.c. Callers own the token. */
 #ifndef TUTTI__ENGINE_PLANNED_H
 #define TUTTI__ENGINE_PLANNED_H
 
@@ -8,8 +8,8 @@
 /* Why this rank stops the plan. */
 typedef enum {
     TUTTI__PLAN_GOES_ON,
-    TUTTI__PLAN_LATE,     /* another rank does not go on */
-    TUTTI__PLAN_DEVIATION /* this rank's program has left the plan */
+    TUTTI__PLAN_LATE,     /* another rank makes no progress */
+    TUTTI__PLAN_DEVIATION /* this rank's program does not follow the plan */
 } tutti__plan_why_t;
 
 typedef struct {
@@ -24,38 +24,38 @@ typedef struct {
     tutti__lanes_t *lanes;
     tutti__agree_t *agree;
     tutti__agree_plan_t plan;
-    uint32_t plans;             /* that have begun so far */
+    uint32_t plans;             /* plans that have begun so far */
     int runs;                   /* buckets may start */
-    tutti__plan_why_t why;      /* set when this rank must stop it */
+    tutti__plan_why_t why;      /* set when this rank must stop the plan */
     tutti__request_t **request; /* [ntensors] requests that wait for the rest of their bucket */
     tutti__planned_bucket_t *bucket; /* [nbuckets] */
     uint32_t next;                   /* the bucket that starts next */
-    uint64_t started;                /* since the plan began */
-    /* Requests whose names are in the plan, but which cannot enter it: announced when it is over */
+    uint64_t started;                /* buckets started since the plan began */
+    /* Requests with names of the plan that cannot enter it. Announced when the plan is over. */
     tutti__request_t *held_first, *held_last;
     uint32_t nheld;           /* all requests that wait here */
-    uint64_t arrived_ns;      /* submission of the last one that entered the plan */
-    uint64_t wanted_ns;       /* since when a thread waits for one of them; 0: none does */
+    uint64_t arrived_ns;      /* submission of the last request that entered the plan */
+    uint64_t wanted_ns;       /* since when a thread waits for a request here; 0: none does */
     uint64_t wanted_after_ns; /* arrived_ns at that time */
 } tutti__plan_requests_t;
 
-/* The callbacks of agree.h, and after a clear. */
+/* For the callbacks of agree.h: a plan begins, stops, ends. */
 void tutti__planned_begin(tutti__plan_requests_t *p);
 uint64_t tutti__planned_stop(tutti__plan_requests_t *p);
-/* Returns the requests that are to be announced, as a list. */
+/* All ranks enter the plan's first `buckets` buckets. Returns the requests to announce. */
 tutti__request_t *tutti__planned_end(tutti__plan_requests_t *p, uint64_t buckets);
 /* Forget all requests. */
 void tutti__planned_clear(tutti__plan_requests_t *p);
 void tutti__planned_free(tutti__plan_requests_t *p);
 
-/* A submitted request. 1: it belongs to the plan, and waits here or has started. */
+/* Pass a submitted request. 1: it belongs to the plan, and waits here or has started. */
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
                         const tutti__metadata_t *metadata);
-/* The queue was taken: tell the submitters how many requests it must have before the engine takes
-   it again. */
+/* After the engine has taken the queue: set the number of requests that the queue must have before
+   the engine takes it again. */
 void tutti__planned_taken(tutti__plan_requests_t *p);
-/* A thread waits for a request, or has tested it: after a while without another submission the plan
-   stops. */
+/* A thread waits for a request, or tests it. If no further request is submitted for a while, stop
+   the plan. */
 void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request);
 /* Stop a plan that makes no progress. Call it now and then. */
 void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine's calls of the flight recorder, one for each place. See record/record.h. */
+/* The engine's calls of the flight recorder, one for each kind of event. See record/record.h. */
 #ifndef TUTTI__ENGINE_RECORDED_H
 #define TUTTI__ENGINE_RECORDED_H
 
@@ -41,7 +41,7 @@ static inline void tutti__recorded_start(const tutti__lanes_t *lanes, const tutt
                         bucket->first != NULL ? bucket->first->record : 0, bucket->nrequests);
 }
 
-/* recorded.c: tell what the lane's operation waits for. */
+/* recorded.c: record the rank or device that the lane's operation waits for. */
 void tutti__recorded_slow(tutti__record_t *record, const tutti__operation_t *op);
 
 /* The lane's operation cannot continue. */
@@ -66,7 +66,7 @@ static inline void tutti__recorded_copies(const tutti__lane_t *lane, const tutti
                                                               .lane = lane->op.lane });
 }
 
-/* A caller has waited since began_ns; 0: the trace is off. tensor: of its first request. */
+/* A caller has waited since began_ns; 0: the trace is off. tensor: number of the first request. */
 static inline void tutti__recorded_wait(tutti__record_t *record, uint32_t tensor, uint64_t began_ns)
 {
     if (TUTTI__UNLIKELY(began_ns != 0))

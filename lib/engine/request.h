@@ -19,29 +19,29 @@ struct tutti__request {
     tutti_request_t *handle; /* the program's handle, or NULL */
     tutti__engine_t *engine; /* a reference, held until the request is freed; NULL: a zero
                                 contribution */
-    uint64_t hash;           /* of the name */
-    tutti__call_t call; /* its arrays are in `arrays`. Work of its stream at submission precedes
-                                the request */
+    uint64_t hash;           /* hash of the name */
+    tutti__call_t call;      /* its arrays are in `arrays`. The data are complete when the work in
+                                its CUDA stream at submission is */
     size_t *arrays;
     size_t bytes; /* estimated cost of a step with this request */
     tutti_callback_t callback;
     void *callback_arg;
     uint8_t callback_info;  /* see tutti__entry_t */
     uint8_t priority;       /* likewise */
-    tutti__devent_t *ready; /* pool event behind that work, until the request is done; or NULL */
+    tutti__devent_t *ready; /* event behind that work, from the pool, until done; or NULL */
     uint64_t since_ns;      /* its submission */
-    uint64_t learned_ns;    /* since_ns, once a plan has been learned from this submission */
+    uint64_t learned_ns;    /* rank 0: since_ns of the submission it last learned from */
     uint64_t ended_ns;
     uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
-    size_t offset;           /* in each part of its bucket's memory, bytes */
+    size_t offset;           /* place in each part of its bucket's memory, in bytes */
     tutti__request_t *next;  /* in the queue, a bucket, or the list of due callbacks */
-    tutti__request_t *chain; /* in the table of pending names, or in `given` */
+    tutti__request_t *chain; /* next in the table of pending names, or in `given` */
     tutti__group_msg_t group;
     uint8_t counts_later; /* phase 0 determines the recvcounts */
-    uint8_t phase;        /* 1: its counts are known and checked */
-    uint8_t agreed;       /* in a bucket */
+    uint8_t phase;        /* 1: the exchange of counts is over */
+    uint8_t agreed;       /* it is in a bucket */
     uint8_t announced;    /* passed to the agreement */
-    uint8_t lane;         /* of its bucket; 0: in no bucket yet */
+    uint8_t lane;         /* lane of its bucket; 0: in no bucket yet */
     uint8_t nameless;     /* see nameless.h; its name is made when it is submitted */
     uint8_t ordered;      /* runs in the ordered lane, without agreement */
     uint8_t joins;        /* a request of tutti_join */
@@ -53,26 +53,26 @@ struct tutti__request {
     uint32_t plan_number;
     uint32_t waits;        /* waits of this rank's threads that had begun before its submission */
     uint32_t record;       /* its number in the flight recorder; 0: it has none */
-    uint32_t last_rank;    /* of a join */
+    uint32_t last_rank;    /* tutti_join: the rank that joined last */
     uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */
-    atomic_int active;     /* persistent: started, and not waited for */
+    atomic_int active;     /* persistent: started, and no wait has returned it */
     tutti__word_t counted; /* 1: phase 0 has set recvcounts; 2: the buffer is set. Release by the
                               owner, acquire by tutti_request_recvcounts */
-    tutti__word_t begun; /* 1: may be handed over to a stream, see semaphore.c; order as `queued` */
-    uint8_t semaphore;   /* handed over: 1 + its semaphore's index. Then these are set: */
+    tutti__word_t begun;   /* 1: may be handed over, see semaphore.c; ordered like `queued` */
+    uint8_t semaphore;     /* 1 + index of its semaphore; 0: not handed over */
     uint32_t semaphore_value;
-    uint64_t given_ns;           /* time of the handover, or of the last check without its data */
+    uint64_t given_ns;           /* handover, or the last check that found its data incomplete */
     tutti__word_t waits_in_plan; /* 1: see planned.c; any thread may read it */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
     tutti_status_t status; /* valid once ended */
-    char *text;            /* of an error, or NULL */
+    char *text;            /* text of an error, or NULL */
     uint32_t name_room;    /* bytes of `name` */
-    char name[];           /* not cleared before it is set */
+    char name[];           /* undefined until it is set */
 };
 
-/* The least room for a name, and the room of names that the engine makes. */
+/* The least space for a name, and the space for names that the engine makes. */
 #define TUTTI__SHORT_NAME 64
 #define TUTTI__OWN_NAME 128
 
@@ -105,8 +105,8 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
     return TUTTI_OK;
 }
 
-/* Make a request of a rank among `size` ranks. It has no handle, and no engine. spare: a request
-   that is not used any more, or NULL; taken over. */
+/* Make a request of a rank among `size` ranks, without handle and engine. spare: an unused request
+   whose memory it reuses, or NULL. Also after an error, spare is no longer the caller's. */
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
                                   tutti__request_t *spare, tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);
@@ -122,7 +122,7 @@ static inline int tutti__request_is_done(const tutti__request_t *request)
     return tutti__load_acquire(&request->done) == TUTTI__DONE;
 }
 
-/* May a call wait for the request? In a list, an inactive persistent request is ignored. */
+/* May a call wait for the request? An inactive persistent request is ignored in a list. */
 static inline int tutti__request_is_active(const tutti__request_t *request)
 {
     return !request->persistent || atomic_load(&request->active);

@@ -19,8 +19,8 @@ size_t tutti__request_sum(const size_t *counts, uint32_t n)
     return total;
 }
 
-/* Copy the arrays that are used. Recvcounts that are not known yet, and their
-   displacements, get space. */
+/* Copy the arrays that are used. Reserve space for recvcounts that are not known yet, and for their
+   displacements. */
 static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t size)
 {
     const size_t **array[] = { &r->call.sendcounts, &r->call.senddispls, &r->call.recvcounts,
@@ -43,7 +43,7 @@ static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t s
     return TUTTI_OK;
 }
 
-/* Memory for a request with a name of so many bytes, the last of which is 0. */
+/* Memory for a request. bytes: length of its name with the final 0. */
 static tutti__request_t *allocate(size_t bytes, tutti__request_t *spare)
 {
     size_t room = TUTTI__MAX(bytes, TUTTI__SHORT_NAME);

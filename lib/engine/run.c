@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls: the caller's thread steps its operation until it is done. See wait.h for the wait.
+ * Direct calls: the caller's thread steps the operation until it is done. See wait.h for the wait.
  */
 #include "engine/run.h"
 
@@ -17,14 +17,14 @@
 typedef struct {
     tutti__wait_t wait;
     tutti__operation_t *op;
-    tutti__node_t *node; /* not NULL: the wait is for its operation in lane 0 */
+    tutti__node_t *node; /* not NULL: wait for the node operation in lane 0, not for `op` */
     const tutti__run_env_t *env;
     uint32_t moves;
-    uintptr_t place;     /* of the word in its writer's arena */
-    uint64_t since_ns;   /* begin of the wait; 0: the clock was not read yet */
-    uint64_t checked_ns; /* the last check */
+    uintptr_t place;     /* offset of the awaited word, see place_of */
+    uint64_t since_ns;   /* start of the wait; 0: not yet read from the clock */
+    uint64_t checked_ns; /* time of the last check */
     int is_late;         /* the deadline has passed: one more poll decides */
-    int has_failed;      /* the step's own error has ended the wait */
+    int has_failed;      /* an error of a step has ended the wait */
 } run_t;
 
 static unsigned tag_of(const run_t *r)
@@ -56,9 +56,9 @@ static int comes_soon(const tutti__hint_t *hint)
     return 0;
 }
 
-/* The place of a word relative to its writer's arena. All peers write a stage's words at the same
-   place of their arenas, so the place identifies the stage. (With two ranks, announcements are at
-   other places, but then a stage has one word.) */
+/* The offset of a word in its writer's arena. In a stage of an operation, all peers write words at
+   the same offset of their arenas, so the offset identifies the stage. (With two ranks,
+   announcements are at other offsets, but a stage has only one word there.) */
 static uintptr_t place_of(const run_t *r, const tutti__hint_t *hint)
 {
     const tutti__machine_t *machine = r->env->machine;
@@ -67,7 +67,7 @@ static uintptr_t place_of(const run_t *r, const tutti__hint_t *hint)
     return (uintptr_t)hint->word - (index < 0 ? 0 : (uintptr_t)machine->base[index]);
 }
 
-/* Has there been progress since the last poll? Then the backoff begins anew. */
+/* If there was progress since the last poll, begin the backoff anew. */
 static void note_progress(run_t *r, const tutti__hint_t *before)
 {
     const tutti__hint_t *now = &r->wait.hint;
@@ -120,7 +120,7 @@ static tutti_status_t poll(tutti__wait_t *w)
 
 /* ---- deadlines ---- */
 
-/* The name of the rank or ranks that the call waits for, or of its device. */
+/* The name of the rank, ranks or device that the call waits for. */
 static const char *whom(const run_t *r)
 {
     if (r->wait.hint.peer < 0)
@@ -136,7 +136,7 @@ static void what(void *subject, char *text, size_t bytes)
              (double)r->op->env->conf->timeout_ms / 1000, tutti__tag_name(tag_of(r)), whom(r));
 }
 
-/* A device does not tell which rank it waits for, so a peer's report of the cause may follow. */
+/* Is the culprit certain? For a call on a device it is not, so a peer may report it later. */
 static int culprit(void *subject, char *text, size_t bytes)
 {
     (void)bytes;
@@ -187,8 +187,8 @@ static tutti_status_t check(run_t *r)
     if (r->since_ns == 0)
         r->since_ns = r->checked_ns = now;
     record(r);
-    /* If this rank was stopped itself, its data may have arrived meanwhile: poll once more before
-       the deadline counts. */
+    /* This process may have been stopped (SIGSTOP) while the data arrived, so poll once more after
+       the deadline. */
     if (now - r->since_ns >= r->op->env->conf->timeout_ms * 1000000u && !r->is_late) {
         r->is_late = 1;
         return TUTTI_OK;
@@ -214,9 +214,9 @@ static uint32_t share_us(uint64_t waited)
     return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, TUTTI__SLEEP_US), TUTTI__SLEEP_MOST_US);
 }
 
-/* Sleep on the descriptor of the transport to other hosts. If the call waits only for messages of
-   this transport, a wake-up is lost only when another thread takes the message. So this sleep may
-   be as long as one on a word. */
+/* Sleep on the descriptor of the transport to other hosts. If the call waits for messages of this
+   transport only, it misses a wake-up only if another thread takes the message. So this sleep may
+   be as long as a sleep on a word. */
 static void sleep_on_far(const run_t *r, tutti__xport_t *far)
 {
     uint64_t waited = waited_ns(r);
@@ -227,7 +227,7 @@ static void sleep_on_far(const run_t *r, tutti__xport_t *far)
     far->ops->sleep(far, -1, only && !early ? share_us(waited) : tutti__far_nap_us(waited));
 }
 
-/* There is no word to sleep on. */
+/* Sleep without a word to sleep on. */
 static void nap(const run_t *r)
 {
     tutti__xport_t *far = r->op->has_far ? r->wait.engine->far : NULL;
@@ -259,7 +259,7 @@ static tutti_status_t sleep_on_word(tutti__wait_t *w)
 static tutti_status_t end_badly(tutti__engine_t *e, const tutti__run_env_t *env,
                                 tutti__operation_t *op, tutti_status_t status)
 {
-    /* At the end, the call of `asked` may not exist any more. */
+    /* After the end of the operation, `asked` may point to freed memory. */
     int on_device = op->at != TUTTI__AT_END && op->asked != NULL && op->asked->on_device;
     char text[TUTTI__ERROR_BYTES];
 

@@ -6,8 +6,8 @@
 #include "call/operation.h"
 #include "engine/engine.h"
 
-/* The environment of the waits of a communicator's direct calls. The last two fields change with
-   each call. */
+/* What the waits of a communicator's direct calls need. The last two fields change with each
+   call. */
 typedef struct {
     tutti__watch_t *watch;
     tutti__boot_t *boot;
@@ -16,12 +16,12 @@ typedef struct {
     int spins;                 /* each rank has a processor */
     const char *where;         /* for messages: "a group", or a connected communicator's name;
                                   NULL: the world */
-    const tutti__call_t *call; /* in progress; NULL: a call of the library's own */
-    unsigned cached_tag;       /* the tag of a call in cached form */
+    const tutti__call_t *call; /* the call in progress; NULL: one that the library makes */
+    unsigned cached_tag;       /* the tag of a call that repeats the last one */
 } tutti__run_env_t;
 
-/* Continue an operation of lane 0 to its end, after a step that returned AGAIN with `hint`. node:
-   not NULL: a node operation in lane 0 instead, without `op`'s steps. */
+/* Continue an operation of lane 0 to its end, after a step that returned AGAIN with `hint`. node
+   not NULL: step the node operation in lane 0, and not `op`. */
 tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t *env,
                                 tutti__operation_t *op, tutti__node_t *node,
                                 const tutti__hint_t *hint);
@@ -31,8 +31,8 @@ tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t 
 tutti_status_t tutti__run_fail(tutti__engine_t *engine, const tutti__run_env_t *env,
                                tutti__operation_t *op, tutti_status_t status);
 
-/* The last error numbers the ranks of this communicator. Unless this is the world, its text says
-   so. */
+/* The last error's text has ranks of this communicator. Unless that is the world, add its name to
+   the text. */
 void tutti__run_name_group(const tutti__run_env_t *env, tutti_status_t status);
 
 #endif

@@ -1,49 +1,49 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests that only a semaphore in a stream waits for: tutti_cuda_wait with
- * TUTTI_STREAM_WAIT=device, if the host takes part in the work, so that no event can be recorded
- * behind it (completion.c).
+ * Requests that only a CUDA stream waits for, on a semaphore: tutti_cuda_wait with
+ * TUTTI_STREAM_WAIT=device. It is for work in which the host takes part, since no event can be
+ * recorded behind such work (completion.c).
  *
- *      caller   takes a semaphore; the stream waits until it has this value; returns
- *      engine   continues; when the request ends, with success or an error, it writes the value
+ *      caller   takes a semaphore; makes the stream wait until it has a new value; returns
+ *      engine   continues; when the request ends, with success or an error, writes the value
  *
  * A semaphore is a word of pinned memory. Values only increase, and streams wait for "at least". So
  * the word may serve another request as soon as it is written, even if streams reach their waits
  * much later. The words belong to the process and are never freed (mem/device.h): all communicators
- * share them. If none is free, or the stream cannot wait, the caller waits on the host.
+ * share them. If no semaphore is free, or the stream cannot wait, the caller waits on the host.
  *
  * A request can be handed over when only the communicator's death can fail it: all ranks have
- * announced it, its schedules are known, and the engine's own thread may run it. Its name is then
- * free, it is not pending, and the engine owns it.
+ * announced it, its schedules are known, and the engine's own thread may run it. After the
+ * handover its name is free, it is not pending, and the engine owns it.
  *
  * No stream waits for ever. The thread that hands a request over has the token and finds the
  * request in a lane. From then on the request is in `given`. Only tutti__semaphore_end and
- * tutti__semaphore_end_all remove the request, and they write the word. tutti__pending_finish calls
- * the first one when the bucket has ended. tutti__pending_finish_all calls the second one when the
- * communicator is closed or has died; every thread that finds it dead does this in its next step.
+ * tutti__semaphore_end_all remove the request, and both write the word. tutti__pending_finish calls
+ * semaphore_end when the bucket has ended. tutti__pending_finish_all calls semaphore_end_all when
+ * the communicator is closed or has died; the next step of any thread after a death does this.
  * The request does end: while its lane is busy, `polling` keeps the thread awake; peers that die or
  * leave are detected as usual; and the thread ends the communicator at the deadline. The deadline
- * counts from the moment at which the request's data are complete, so the caller's own work before
- * it may take any time.
+ * counts from the moment at which the request's data are complete, so the caller's own earlier work
+ * in the stream may take any time.
  *
  * A stream must not block the work that it waits for. NCCL executes the calls of one communicator
- * in their order, in any stream. A call in a stream behind such a wait would block all later
- * launches, even those of the request that the stream waits for. So nothing is launched before its
- * data are complete (TUTTI__AT_INPUT); a direct call in a stream is a request as well
- * (api/cuda.c). Buckets do not wait for each other in a cycle either: data behind a semaphore were
- * submitted when the semaphore's bucket had begun on this rank, so they are in a bucket with a
+ * in their order, in any stream. If a call of NCCL followed such a wait in a stream, it would
+ * block all later launches, even the launch that the wait needs. So a request is launched only when
+ * its data are complete (TUTTI__AT_INPUT), and a direct call in a stream is made a request
+ * (api/cuda.c). Buckets do not wait for each other in a cycle either. Data behind a semaphore are
+ * submitted after the semaphore's bucket has begun on this rank, so they are in a bucket with a
  * higher number.
  *
  * No thread may wait for the device while a stream waits on a semaphore: this could keep the engine
  * from launching the awaited work. Opening and closing a communicator allocates and frees device
- * memory. So it first waits until the process has no semaphore in use, and none is taken meanwhile.
- * The documentation tells users the same about cudaMalloc and cudaFree.
+ * memory, which waits for the device. So both first wait until the process uses no semaphore, and
+ * no thread takes one meanwhile. The documentation warns users of cudaMalloc and cudaFree as well.
  *
- * A world of one host uses no semaphores (api/comm.c): events order NCCL's work there, and a wait
- * of NCCL for its data on the host would lose this. For the other requests of such a world the
- * caller waits on the host. In any world it does so for persistent requests, requests with a
- * callback, and requests with the caller's own operation: each needs a thread that is told when the
- * request is done.
+ * A world of one host uses no semaphores (api/comm.c). Events order NCCL's work there. With
+ * semaphores, NCCL would wait on the host for its data, and this order would be lost. For the other
+ * requests of such a world the caller waits on the host. In any world the caller does so for
+ * persistent requests, requests with a callback, and requests with the caller's own operation: each
+ * needs a thread that is told when the request is done.
  */
 #include "engine/semaphore.h"
 
@@ -56,7 +56,7 @@
 #include <assert.h>
 #include <unistd.h>
 
-/* The semaphores in use, one bit each. This also orders the accesses to their values. */
+/* The semaphores in use, one bit each. Taking a bit also orders the accesses to `values`. */
 static _Atomic uint64_t taken;
 static atomic_uint pauses;
 static uint32_t values[TUTTI__DEVICE_WORDS];
@@ -94,7 +94,7 @@ static int take_word(uint32_t *ret_index)
 
 void tutti__semaphore_pause(void)
 {
-    /* take_word reads `pauses` after it has set its bit. */
+    /* take_word sets its bit first and reads `pauses` second, so one of the two sees the other. */
     atomic_fetch_add(&pauses, 1);
     while (atomic_load(&taken) != 0 && !tutti__engine_in_callback())
         usleep(TUTTI__DRAIN_NAP_US);
@@ -169,7 +169,7 @@ tutti_status_t tutti__semaphore_give(tutti__semaphores_t *s, tutti__request_t *r
 
 /* ---- ending ---- */
 
-/* The request leaves the list; its stream continues. */
+/* Remove a request from the list and let its stream continue. */
 static void let_go(tutti__semaphores_t *s, tutti__request_t **at)
 {
     tutti__request_t *request = *at;
@@ -235,7 +235,7 @@ static void give_up(tutti__semaphores_t *s, const tutti__request_t *request, uin
     tutti__watch_end(s->env->watch, TUTTI_ERR_TIMEOUT, text);
 }
 
-/* The request's own data are not complete, so no peer is late. */
+/* Are the request's own data incomplete? If they are, no peer is late. */
 static int has_no_data(const tutti__semaphores_t *s, const tutti__request_t *request)
 {
     return request->ready != NULL &&

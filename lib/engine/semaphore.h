@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests that only a semaphore in a stream waits for. See semaphore.c. The token's owner, unless
-   noted. */
+/* Requests that only a CUDA stream waits for, on a semaphore. See semaphore.c. Callers own the
+   token, unless noted. */
 #ifndef TUTTI__ENGINE_SEMAPHORE_H
 #define TUTTI__ENGINE_SEMAPHORE_H
 
@@ -21,11 +21,11 @@ typedef struct {
     uint64_t checked_ns;     /* the last check of `given` */
 } tutti__semaphores_t;
 
-/* Find the words, if there are any; the other fields are set. On the device. */
+/* Set `words` if the device has semaphores. The caller has set env. */
 tutti_status_t tutti__semaphore_open(tutti__semaphores_t *semaphores);
-/* Any thread: may the request be handed over, once it has begun, if there are words? */
+/* Can the request be handed over once it has begun, if there are words? Any thread. */
 int tutti__semaphore_suits(const tutti__request_t *request);
-/* Hand over a suitable request, if it has begun and the stream can wait: *ret_gone. */
+/* Hand over a suitable request, if it has begun and the stream can wait: *ret_gone is 1. */
 tutti_status_t tutti__semaphore_give(tutti__semaphores_t *semaphores, tutti__request_t *request,
                                      tutti__dstream_t *stream, int *ret_gone);
 /* A request that was handed over has ended: release its semaphore, and free it. */
@@ -33,7 +33,7 @@ void tutti__semaphore_end(tutti__semaphores_t *semaphores, tutti__request_t *req
                           tutti_status_t status, const char *text);
 /* End all requests that were handed over. */
 void tutti__semaphore_end_all(tutti__semaphores_t *semaphores, const char *text);
-/* For the thread: end the communicator if such a request passes the deadline. */
+/* The engine's thread: end the communicator if a request handed over is past the deadline. */
 void tutti__semaphore_check(tutti__semaphores_t *semaphores);
 
 #endif

@@ -6,12 +6,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* The owner of the token writes, any thread reads. */
+/* Written by the owner of the token, read by any thread. */
 typedef struct {
-    atomic_int polling;        /* only polling advances something in flight */
+    atomic_int polling;        /* some work in flight advances only when polled */
     atomic_int waits;          /* the last check for stalls found a waiting tensor or request */
     atomic_int given;          /* requests that were handed over to streams */
-    _Atomic uint64_t moved_ns; /* while this rank has joined: when a bucket was served last */
+    _Atomic uint64_t moved_ns; /* after tutti_join: when a bucket was last served */
 } tutti__signals_t;
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests that are not used any more, for new ones. Any thread. */
+/* A list of unused requests, whose memory new requests reuse. Any thread. */
 #ifndef TUTTI__ENGINE_SPARES_H
 #define TUTTI__ENGINE_SPARES_H
 
 #include "engine/request.h"
 
 typedef struct {
-    tutti__word_t busy; /* a thread uses the list; others do not wait for it */
+    tutti__word_t busy; /* a thread uses the list; other threads do without */
     tutti__request_t *first;
     uint32_t n;
 } tutti__spares_t;

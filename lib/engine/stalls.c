@@ -10,10 +10,10 @@
  *                                        the leader of a host, which passes the line on to rank 0
  *   all other pending requests           a line for the oldest request of this rank
  *
- * A request in a lane waits from the moment at which its lane advanced last. Behind its lane it
- * waits from the moment at which its work was queued on the device.
+ * The wait of a request in a lane counts from the last advance of the lane. If the request's work
+ * is queued on the device, its wait counts from the queueing.
  *
- * The owner of the token runs these checks: the thread, or a waiter. Direct calls: run.c.
+ * The token's owner, the engine's thread or a waiter, runs these checks. Direct calls: run.c.
  */
 #include "engine/stalls.h"
 
@@ -24,13 +24,13 @@
 #include <assert.h>
 #include <string.h>
 
-/* Length of the text that names the missing ranks. */
+/* Size of the text that names the missing ranks. */
 #define WHO_BYTES 448
 
 typedef struct {
     const tutti__watch_t *watch;
     uint64_t before, now; /* times of the previous check and of this one */
-    uint32_t tensors;     /* due in this check */
+    uint32_t tensors;     /* tensors reported in this check */
     const tutti__request_t *oldest;
     uint64_t oldest_ns;         /* start of its wait */
     tutti__metadata_t metadata; /* read under the lock, because tutti_request_receive changes it */
@@ -43,7 +43,7 @@ int64_t tutti__stalls_nap_us(const tutti__conf_shared_t *conf, const tutti__sign
 
     if (ms == 0)
         return -1;
-    /* A request that is submitted during the long sleep is not due at its end. */
+    /* If a request is submitted during the long sleep, it is not due at the sleep's end. */
     return atomic_load(&signals->waits) ? TUTTI__MIN(ms * 250, TUTTI__TICK_MS * 1000) : ms * 500;
 }
 
@@ -180,7 +180,7 @@ static void report_oldest(tutti__agreement_t *a, const check_t *check)
                    request->name, call, who, more);
 }
 
-/* A pending request stays valid while the token is held, so `oldest` outlives the lock. */
+/* The token's owner keeps pending requests valid, so `oldest` is valid without the lock. */
 static void check_requests(const tutti__stalls_t *stalls, check_t *check)
 {
     tutti__pending_t *pending = stalls->agreed->pending;
@@ -200,7 +200,7 @@ static void check_requests(const tutti__stalls_t *stalls, check_t *check)
         tutti__record_stall(stalls->agreed->env->watch->record);
 }
 
-/* The first pending completion, if tutti_cuda_wait has handed over all of its requests. */
+/* Report the first pending completion, if all of its requests were handed over to streams. */
 static void check_completions(const tutti__lanes_t *lanes, const check_t *check)
 {
     const tutti__bucket_t *bucket = lanes->completions.first;

@@ -28,7 +28,7 @@ void tutti__engine_leave(tutti__engine_t *e)
     (void)inside;
 }
 
-/* As tutti__pending_push, if some requests may be on a device. */
+/* As tutti__pending_push, for a communicator with a device. */
 static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **requests, size_t n,
                                        tutti_request_t **ret_handles, int *ret_rests)
 {
@@ -41,7 +41,7 @@ static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **re
     return status;
 }
 
-/* The first request with a deadline: wake the thread, which sleeps for less time from now on. */
+/* After the first request with a deadline: wake the thread, so that it sleeps less from now on. */
 static void tell_thread(tutti__engine_t *e)
 {
     int untold = TUTTI__DEADLINES_UNTOLD;
@@ -112,7 +112,7 @@ tutti_status_t tutti__submit_find(const tutti_request_t *handle, tutti__request_
     return status == TUTTI_OK ? tutti__fork_check((*ret_request)->engine->generation) : status;
 }
 
-/* A submission group is identified by its names, so the calls have names, or none of them has. */
+/* Names identify a submission group, so either all of its calls have names, or none has. */
 static tutti_status_t check_names(const tutti__entry_t *entries, size_t n)
 {
     for (size_t i = 1; i < n; i++)
@@ -209,7 +209,7 @@ static tutti_status_t find_memory(const tutti__engine_t *e, tutti__request_t *r,
     return TUTTI_OK;
 }
 
-/* The request gets its buffer, and is announced again. Under the lock of pending.h. */
+/* Give the request its buffer, and queue it again. Under the lock of pending.h. */
 static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r, void *recvbuf,
                                   const size_t *recvdispls)
 {

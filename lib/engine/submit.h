@@ -12,7 +12,7 @@ tutti_status_t tutti__submit_make(tutti__engine_t *engine, const tutti__entry_t 
    ret_handles: see tutti__pending_push. */
 tutti_status_t tutti__submit_push(tutti__engine_t *engine, tutti__request_t **requests, size_t n,
                                   tutti_request_t **ret_handles);
-/* The request that a handle refers to, if this process has made it and not its parent. */
+/* The request of a handle. An error if this process was forked after the request was made. */
 tutti_status_t tutti__submit_find(const tutti_request_t *handle, tutti__request_t **ret_request);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The engine's own thread. It makes progress while no thread waits, and watches sockets, stalls,
- * and transports that advance only when polled (MPI, devices). It alone sleeps on the doorbell, and
- * on the descriptor of UCX while messages are awaited. If it wakes while another thread works, it
- * sleeps again.
+ * and transports that advance only when polled (MPI, devices). No other thread sleeps on the
+ * doorbell, or on the descriptor of UCX for the engine's messages. If this thread wakes while
+ * another thread works, it sleeps again.
  */
 #include "engine/steps.h"
 
@@ -19,21 +19,21 @@
 
 /* The thread's state from one round of work to the next. */
 typedef struct {
-    int owns;          /* no other thread was at work */
-    uint32_t moves;    /* of the lanes */
-    uint64_t moved_ns; /* since when nothing has moved while work is polled; 0: it has just moved */
+    int owns;          /* this thread had the token */
+    uint32_t moves;    /* tutti__lanes_moves */
+    uint64_t moved_ns; /* since when polled work has not moved; 0: it has just moved */
 } pace_t;
 
 /*
- * Sleep until the doorbell rings or a socket is readable; 1 if either happened. far: or until a
- * message may have arrived. The doorbell is emptied here, so `news` reports it to the next owner of
- * the token: this thread, or another one.
+ * Sleep until the doorbell rings or a socket is readable; 1 if either happened. far not NULL: also
+ * wake when a message may have arrived there. This empties the doorbell, so `news` tells the next
+ * owner of the token, which may be another thread, that it rang.
  *
  * ppoll, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2. Seccomp
- * filters of older containers refuse it with EPERM: the thread spun, used 1 s of a processor in 2
- * s, and detected no deaths.
- * Tried: waiters sleep here as well. Then a waiter may empty a doorbell that was rung for the
- * thread, or the reverse: 70 ms a step in the example trainer instead of 2.
+ * filters of older containers refuse it with EPERM: the thread spun, used half of a processor, and
+ * detected no deaths.
+ * Tried: waiters sleep here as well. A waiter may empty a doorbell that was rung for the thread, or
+ * the reverse: 70 ms a step in the example trainer instead of 2.
  */
 static int sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeout_us)
 {
@@ -60,7 +60,7 @@ static int has_advanced(tutti__engine_t *e, pace_t *pace)
     return advanced;
 }
 
-/* Work while there is progress. */
+/* Take steps while they make progress. */
 static void thread_work(tutti__engine_t *e, pace_t *pace)
 {
     int moved, has_moved = 0;
@@ -85,8 +85,8 @@ static void thread_work(tutti__engine_t *e, pace_t *pace)
         pace->moved_ns = 0;
 }
 
-/* While work in flight has to be polled: the sleep in microseconds. *ret_far: the transport whose
-   messages end the sleep, or NULL. While another thread works, they need not wake this one. */
+/* How long to sleep, in microseconds, while work in flight must be polled. *ret_far: the transport
+   whose messages end the sleep. It is not set while another thread polls. */
 static int64_t poll_nap(const tutti__engine_t *e, pace_t *pace, tutti__xport_t **ret_far)
 {
     uint64_t now = tutti__now_ns();
@@ -100,7 +100,7 @@ static int64_t poll_nap(const tutti__engine_t *e, pace_t *pace, tutti__xport_t *
     return tutti__poll_nap_us(e, now - pace->moved_ns);
 }
 
-/* The shorter one of two times; -1: none. */
+/* The shorter of two sleeps; -1 stands for an endless one. */
 static int64_t sooner(int64_t a, int64_t b)
 {
     if (a < 0 || b < 0)
@@ -122,7 +122,7 @@ static void *thread_main(void *arg)
 
         nap = sooner(nap, tutti__queued_nap_us(&e->env));
         nap = sooner(nap, tutti__overdue_nap_us(&e->pending));
-        /* A socket stays readable until the working thread reads it. */
+        /* Do not spin on a socket that stays readable until the working thread reads it. */
         if (busy)
             usleep(TUTTI__BUSY_NAP_US);
         polls = atomic_load(&e->signals.polling);
@@ -147,8 +147,8 @@ tutti_status_t tutti__thread_start(tutti__engine_t *e)
     /* A lone rank has nothing to wait for, except a device. */
     if (e->size == 1 && e->env.exec->device == NULL)
         return TUTTI_OK;
-    /* Set before other threads read it. It stays set, because they may read it while the thread is
-       being stopped. */
+    /* Set has_thread before other threads read it. tutti__thread_stop does not clear it, because
+       other threads may still read it. */
     e->has_thread = 1;
     error = tutti__thread_launch(thread_main, e, &e->thread);
     if (error != 0) {

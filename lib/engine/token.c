@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-/* A thread that steps in a loop would take the token again and again, so all others hold back. */
+/* `wanted` keeps other threads, such as one that steps in a loop, from taking the token first. */
 void tutti__token_await(tutti__token_t *token)
 {
     atomic_fetch_add(&token->wanted, 1);

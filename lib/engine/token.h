@@ -3,8 +3,8 @@
  * The token: its owner is the only thread that works on the engine's state (tutti__owned_t in
  * state.h). Builds without NDEBUG remember the owner, and check it at each access.
  *
- * A thread that wants to work tries to take the token. If it fails, it leaves its request in the
- * queue, where the owner finds it (steps.c).
+ * A thread with work for the engine tries to take the token. If another thread has the token, the
+ * work stays in the queue, where the owner finds it (steps.c).
  */
 #ifndef TUTTI__ENGINE_TOKEN_H
 #define TUTTI__ENGINE_TOKEN_H
@@ -19,11 +19,11 @@ typedef struct {
     atomic_int taken;
     atomic_int wanted; /* threads that must have the token; other threads do not take it */
 #ifndef NDEBUG
-    pthread_t owner; /* while taken; only the owner reads or writes it */
+    pthread_t owner; /* valid while taken; only the owner reads or writes it */
 #endif
 } tutti__token_t;
 
-/* For asserts. A thread that is not the owner reads `owner` only because of a bug. */
+/* For asserts only. If a thread that is not the owner calls this, there is a bug. */
 static inline int tutti__token_is_mine(const tutti__token_t *token)
 {
 #ifndef NDEBUG
@@ -34,7 +34,7 @@ static inline int tutti__token_is_mine(const tutti__token_t *token)
 #endif
 }
 
-/* The token was taken by this thread. */
+/* This thread has taken the token. */
 static inline void tutti__token_note(tutti__token_t *token)
 {
 #ifndef NDEBUG
@@ -44,7 +44,7 @@ static inline void tutti__token_note(tutti__token_t *token)
 #endif
 }
 
-/* Take the token if it is free: 1. */
+/* Take the token if it is free. 1: taken. */
 static inline int tutti__token_take(tutti__token_t *token)
 {
     if (TUTTI__UNLIKELY(atomic_load(&token->wanted) != 0) || atomic_exchange(&token->taken, 1) != 0)
@@ -53,11 +53,11 @@ static inline int tutti__token_take(tutti__token_t *token)
     return 1;
 }
 
-/* Wait until the token is taken; no thread keeps it for long. For rare callers: others hold back
-   meanwhile. */
+/* Wait for the token and take it; no thread keeps it for long. Call it rarely: meanwhile no other
+   thread takes the token. */
 void tutti__token_await(tutti__token_t *token);
 
-/* Only give the token back. tutti__engine_yield does what must be done before and after. */
+/* Give the token back, and do no more. tutti__engine_yield also does the work around it. */
 static inline void tutti__token_leave(tutti__token_t *token)
 {
     assert(tutti__token_is_mine(token));

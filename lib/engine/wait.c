@@ -33,7 +33,7 @@ static const tutti__request_t *entry(const tutti__waiter_t *w, size_t i)
     return found != NULL && tutti__request_is_active(found) ? found : NULL;
 }
 
-/* `one`, or the first entry of the list that a call may wait for, or NULL. */
+/* `one`; without it, the first entry of the list that a call may wait for, or NULL. */
 static const tutti__request_t *first_of(const tutti__waiter_t *w)
 {
     const tutti__request_t *first = w->one;
@@ -43,8 +43,8 @@ static const tutti__request_t *first_of(const tutti__waiter_t *w)
     return first;
 }
 
-/* Find the request that ended first, so that a busy request does not keep the others from being
-   reported. Returns 1 if there is one, or if there is nothing left to wait for. */
+/* Set w->ready to the request of the list that ended first, so that each is reported in its turn.
+   1: a request has ended, or no entry is left to wait for. */
 static int search(tutti__waiter_t *w)
 {
     uint64_t ended_ns = UINT64_MAX;
@@ -113,8 +113,8 @@ static void what(void *waiter, char *text, size_t bytes)
 }
 
 /* If the caller's timeout has passed: TIMEOUT. If the library's own timeout has passed, the request
-   will never be complete, so the communicator ends; rank 0 can name at least the host. A rank that
-   has joined waits for the working ranks: each bucket extends its deadline. */
+   will never be complete, so the communicator ends; rank 0 can name at least the host. A rank in
+   tutti_join waits for ranks that work: each bucket that is served extends its deadline. */
 static tutti_status_t check(tutti__engine_t *e, tutti__waiter_t *w)
 {
     const tutti__request_t *request;
@@ -157,7 +157,7 @@ static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
 
     w->limit_ns = (w->timeout_ms < 0 ? own_ms : (uint64_t)w->timeout_ms) * 1000000u;
     w->deadline_ns = tutti__now_ns() + w->limit_ns;
-    /* A request's own deadline counts from its start. */
+    /* A request's own deadline counts from its submission. */
     if (w->timeout_ms < 0 && one != NULL && one->timeout_ms > 0) {
         w->limit_ns = one->timeout_ms * (uint64_t)1000000;
         w->deadline_ns = one->since_ns + w->limit_ns;
@@ -166,7 +166,7 @@ static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
 
 /* ---- working and sleeping ---- */
 
-/* With the token: this thread wants a request that may wait in a plan. */
+/* Tell the plan that this thread waits for a request. The caller owns the token. */
 static void want(tutti__engine_t *e, tutti__waiter_t *w)
 {
     const tutti__request_t *request;
@@ -205,8 +205,8 @@ static tutti_status_t poll(tutti__wait_t *wait)
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
 }
 
-/* Before the waiter sleeps: note whether the lanes have moved. Without the token it cannot read
-   this; the lanes then count as moved, because another thread works. */
+/* Before the waiter sleeps: note whether the lanes have moved. A waiter without the token cannot
+   read this, and assumes that they have, because another thread works. */
 static void note_moves(tutti__engine_t *e, tutti__waiter_t *w)
 {
     uint32_t moves = w->holds ? tutti__lanes_moves(&tutti__owned(e)->lanes) : w->moves + 1;
@@ -223,7 +223,7 @@ static void let_go(tutti__engine_t *e, tutti__waiter_t *w)
     w->holds = 0;
 }
 
-/* Leave the work to the token's owner or to the thread: sleep until a request is done. */
+/* Sleep until a request is done. Other threads do the work meanwhile. */
 static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_us)
 {
     struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000 };
@@ -235,7 +235,7 @@ static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_
     atomic_fetch_sub(&e->pending.sleepers, 1);
 }
 
-/* Does the awaited request wait in a plan? Then the waiter must poll again soon, because its poll
+/* Does the awaited request wait in a plan? If it does, the waiter must poll again soon: its poll
    stops a plan that makes no progress. */
 static int waits_in_plan(const tutti__waiter_t *w)
 {
@@ -324,7 +324,7 @@ static tutti_status_t poll_several(tutti__wait_t *wait)
         const tutti__request_t *r = entry(w, i);
         tutti__engine_t *e = r != NULL && !tutti__request_is_done(r) ? r->engine : NULL;
 
-        /* A callback may free the request. */
+        /* The step may run a callback that frees the request, so remember its engine. */
         if (e == NULL || !tutti__engine_enter(e))
             continue;
         tutti__engine_kick(e, TUTTI__STEP_WAITER);
@@ -351,8 +351,8 @@ static tutti_status_t sleep_several(tutti__wait_t *wait)
     return status;
 }
 
-/* The timeout of the first live communicator, in milliseconds; 0: none is alive, so all requests
-   are done, or about to be. */
+/* The timeout of the first communicator that is not closed, in milliseconds; 0: all are closed, so
+   all requests are done, or soon will be. */
 static uint64_t timeout_of(const tutti__waiter_t *w)
 {
     for (size_t i = 0; i < w->n; i++) {
@@ -402,7 +402,7 @@ tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_m
     }
     if (status != TUTTI_OK)
         return tutti__wait_not_yet(w, timeout_ms);
-    /* Closing ends all requests, but may not have finished. */
+    /* Another thread may still be closing the engine, which ends all requests. */
     while (!is_ready(w))
         sched_yield();
     return TUTTI_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The one wait loop: backoff, help for other communicators, sleeping, deadlines. Direct calls,
- * tutti_wait and the calls like it wait here.
+ * The wait loop of direct calls, tutti_wait and similar calls: backoff, help for other
+ * communicators, sleeping, deadlines.
  */
 #ifndef TUTTI__ENGINE_WAIT_H
 #define TUTTI__ENGINE_WAIT_H
@@ -12,10 +12,10 @@ typedef struct tutti__wait tutti__wait_t;
 
 /* The functions and limits in which the waits differ. */
 typedef struct {
-    /* Advance. OK: the wait is over. AGAIN: w->hint, w->moved and w->rests are set. Any other
-       status ends the wait. */
+    /* Advance the work. OK: the wait is over. AGAIN: w->hint, w->moved and w->rests are set. Any
+       other status ends the wait. */
     tutti_status_t (*poll)(tutti__wait_t *w);
-    /* Sleep for a while; then check the deadline. Any status but OK ends the wait. */
+    /* Sleep for a while, and check the deadline. Any status but OK ends the wait. */
     tutti_status_t (*sleep)(tutti__wait_t *w);
     uint32_t spins;  /* polls before the waiter yields, if each rank has a processor */
     uint32_t yields; /* yields before it sleeps */
@@ -25,16 +25,16 @@ typedef struct {
 
 struct tutti__wait {
     const tutti__wait_ops_t *ops;
-    tutti__engine_t *engine; /* NULL: several; then poll helps others, and always sets `rests` */
+    tutti__engine_t *engine; /* NULL: several; poll helps them, and always sets `rests` */
     tutti__hint_t hint;
     int moved; /* there was progress: the backoff begins anew */
     int rests; /* another thread does the work: sleep at once */
     uint32_t looks, yielded_ns;
 };
 
-/* How long to sleep now, in microseconds: in a call between hosts, where no message wakes the
-   sleeper; and while only polling advances requests of the engine. waited_ns: since the last
-   progress. */
+/* How long to sleep now, in microseconds. far_nap_us: in a call between hosts, where no message
+   wakes the sleeper. poll_nap_us: while requests advance only when polled. waited_ns: time since
+   the last progress. */
 uint32_t tutti__far_nap_us(uint64_t waited_ns);
 int64_t tutti__poll_nap_us(const tutti__engine_t *engine, uint64_t waited_ns);
 

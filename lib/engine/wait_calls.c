@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-/* The result of a request, for a call with this timeout. With the caller's own timeout, TIMEOUT
-   means "not yet". */
+/* The status that a call with this timeout returns for a request that is done. If the caller gave a
+   timeout, TUTTI_ERR_TIMEOUT means "not yet", so the call never returns it here. */
 static tutti_status_t status_of(const tutti__request_t *request, int timeout_ms)
 {
     const char *text = request->text != NULL ? request->text : "";
@@ -31,7 +31,7 @@ static tutti_status_t check_active(const tutti__request_t *request)
     return status;
 }
 
-/* Take a request that is done: free it, or leave it to be started again (1). */
+/* Return the result of a request that is done. Free it unless it is persistent: *ret_stays is 1. */
 static tutti_status_t take(tutti__request_t *request, int timeout_ms, int *ret_stays)
 {
     tutti_status_t status = status_of(request, timeout_ms);
@@ -92,7 +92,7 @@ tutti_status_t tutti__engine_wait(tutti_request_t *handle, int timeout_ms)
 
 /* ---- handing over to a stream ---- */
 
-/* May the stream be ordered behind requests? */
+/* Can work in the stream be ordered behind requests? */
 static tutti_status_t check_stream(tutti__engine_t *e, tutti__dstream_t *stream)
 {
     const tutti__exec_device_t *device;
@@ -126,15 +126,15 @@ static tutti_status_t hand_over_pending(tutti__engine_t *e, tutti__request_t *re
     return tutti__semaphore_give(&own->semaphores, request, stream, ret_gone);
 }
 
-/* If the request is queued, later work in the stream sees its result, and the request is done. If
-   it has begun, later work in the stream sees its result, and the engine owns the request:
-   *ret_gone. Otherwise nothing is done. */
+/* Order later work in the stream behind the request, if it is queued or has begun. A queued request
+   is done after this. One that has only begun belongs to the engine after this: *ret_gone is 1.
+   Otherwise this does nothing. */
 static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
                                 tutti__dstream_t *stream, int *ret_gone)
 {
     tutti_status_t status = TUTTI_OK;
 
-    /* After the close all requests are done. */
+    /* After the close of an engine all of its requests are done. */
     if (tutti__request_is_done(request) || !tutti__engine_enter(e))
         return TUTTI_OK;
     tutti__token_await(&e->token);
@@ -147,7 +147,7 @@ static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
     return status;
 }
 
-/* Wait for `enough`, and hand the request over; *ret_gone: the engine owns it. */
+/* Wait for `enough`, and hand the request over. *ret_gone 1: the engine owns the request. */
 static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enough, int timeout_ms,
                            tutti__dstream_t *stream, int *ret_gone)
 {
@@ -157,7 +157,7 @@ static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enoug
     return status == TUTTI_OK ? hand_over(request->engine, request, stream, ret_gone) : status;
 }
 
-/* The rest of a caller's timeout; 0 and negative values do not change. */
+/* The rest of a timeout that began at since_ns; 0 and negative values do not change. */
 static int left_of(int timeout_ms, uint64_t since_ns)
 {
     uint64_t ms = (tutti__now_ns() - since_ns) / 1000000u;
@@ -167,8 +167,8 @@ static int left_of(int timeout_ms, uint64_t since_ns)
     return ms < (uint64_t)timeout_ms ? timeout_ms - (int)ms : 0;
 }
 
-/* Wait until the request has begun or is queued, and order the stream behind it: *ret_gone.
-   Otherwise it is done, or about to be, because the communicator has died. */
+/* Wait until the request has begun or is queued, and order the stream behind it. *ret_gone: see
+   hand_over. If the communicator has died, the request is done, or soon will be. */
 static tutti_status_t pass_queued(tutti__request_t *request, int timeout_ms,
                                   tutti__dstream_t *stream, int *ret_gone)
 {
@@ -192,7 +192,7 @@ tutti_status_t tutti__engine_wait_queued(tutti_request_t *handle, int timeout_ms
 
     if (status != TUTTI_OK)
         return status;
-    /* The callback may still need objects that the caller frees after this call. */
+    /* Wait for a callback: it may need objects that the caller frees after this call. */
     if (!request->call.on_device || request->callback != NULL)
         return tutti__wait_and_take(request, timeout_ms);
     status = check_stream(request->engine, stream);
@@ -216,7 +216,7 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
         status = pass_queued(request, -1, entry->call.stream, &gone);
     if (gone)
         return TUTTI_OK;
-    /* An error of the stream does not affect the request. */
+    /* After an error of the stream the request still runs, so wait for it. */
     if (status != TUTTI_OK) {
         char words[TUTTI__ERROR_BYTES];
 
@@ -229,8 +229,8 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
 
 /* ---- several requests ---- */
 
-/* Wait for one entry of several: NULL and inactive ones are skipped. An entry whose request is
-   freed becomes NULL. */
+/* Wait for one entry of a list, unless it is NULL or inactive. If its request is freed, the entry
+   becomes NULL. */
 static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int timeout_ms)
 {
     tutti__waiter_t w = { .one = NULL };
@@ -274,7 +274,7 @@ tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nreques
     return first == TUTTI_OK ? TUTTI_OK : tutti__fail(first, "%s", text);
 }
 
-/* Are all entries of the list valid? *ret_first: the first that may be waited for, or NULL;
+/* Are all entries of the list valid? *ret_first: the first that a call may wait for, or NULL;
    *ret_mixed: the entries belong to several communicators. */
 static tutti_status_t check_list(tutti_request_t *const *requests, size_t n,
                                  tutti__request_t **ret_first, int *ret_mixed)

@@ -3,9 +3,8 @@
  * The wait loop. See wait.h.
  *
  * If each rank has a processor, a waiter first spins for about as long as it takes to wake a
- * sleeping thread. Then it yields; this suffices for ranks that share a core, since each of them
- * runs once per call. Then it sleeps. Deadlines and deaths of peers are checked only between
- * sleeps.
+ * sleeping thread. After that it yields, which is enough if ranks share a core: each rank runs
+ * once per call. After that it sleeps. It checks deadlines and deaths of peers only between sleeps.
  */
 #include "engine/wait.h"
 
@@ -15,7 +14,7 @@
 
 #include <sched.h>
 
-/* Spin or yield once. 0: the wait has lasted long enough to sleep. */
+/* Spin or yield once. 0: neither, because the wait has lasted so long that it should sleep. */
 static int back_off(tutti__wait_t *w)
 {
     const tutti__wait_ops_t *ops = w->ops;

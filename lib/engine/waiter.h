@@ -12,27 +12,27 @@ typedef struct {
     int timeout_ms;
     uint64_t limit_ns;
     uint64_t quiet_ns;            /* since when nothing has moved; 0: something has just moved */
-    uint32_t moves;               /* of the lanes, before the last sleep */
-    uint32_t record;              /* of this wait in the flight recorder; 0: it has not slept */
+    uint32_t moves;               /* tutti__lanes_moves before the last sleep */
+    uint32_t record;              /* number in the flight recorder; 0: it has not slept */
     uint64_t traced_ns;           /* the beginning of this wait; 0: the trace is off */
     int holds;                    /* this waiter owns the token */
     int calls_back;               /* callbacks are due */
-    tutti__request_t *one;        /* the request; or NULL: */
+    tutti__request_t *one;        /* the only request; NULL: `list` has the requests */
     tutti_request_t *const *list; /* [n]; NULL entries are ignored */
     size_t n;
-    const tutti__word_t *enough; /* `one`: ready as soon as this word of it is not 0. Or NULL */
+    const tutti__word_t *enough; /* word of `one` that ends the wait when not 0; or NULL */
     uint64_t deadline_ns;
-    char name[104]; /* the late request, as the last search for a culprit found it */
+    char name[104]; /* name of the late request, for the error's text */
     uint64_t since_ns;
     size_t ready;    /* `list`: the index of the request that ended first, or n */
     uint32_t looked; /* `list`: the epoch of the last search */
     int has_looked;
-    int is_empty; /* `list`: no entry is left to wait for: callbacks have freed all */
+    int is_empty; /* `list`: callbacks have freed all requests */
 } tutti__waiter_t;
 
 tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
-/* Wait until it is ready. OK: it is ready; TIMEOUT: not yet. engine: of all requests; NULL: the
-   requests of the list belong to several engines. */
+/* Wait until a request is ready. OK: one is; TIMEOUT: none yet. engine: the engine of all requests;
+   NULL: they belong to several engines. */
 tutti_status_t tutti__wait(tutti__engine_t *engine, tutti__waiter_t *w, int timeout_ms);
 /* As tutti_wait. */
 tutti_status_t tutti__wait_and_take(tutti__request_t *request, int timeout_ms);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor with direct messages: between hosts, messages go from and to device memory, over
- * transports that accept it. The schedule is the same. Only STAGE and the slots of messages are in
- * the lane's device memory, so all proofs about schedules hold.
+ * transports that accept this memory. The schedule does not change, so all proofs about schedules
+ * hold. Only STAGE and the slots of messages are in the lane's device memory.
  *
  *      SEND         from STAGE, after all earlier work of the stream; several blocks are first
  *                   packed into a slot
  *      RECV         the device copies from the slot in which the message arrived
  *      RECV_REDUCE  the device adds the slot to the destination
  *
- * An operation ends when the device has done its work: an event is polled. So when a slot is
- * released or a message is sent, no queued work touches it any more; and the work that reads a
+ * An operation ends when the device has done its work, which an event shows. So when a slot is
+ * released or a message is sent, no queued work touches that memory any more. Work that reads a
  * message is queued after the message has arrived.
  *
  * Sums that the device cannot compute go through STAGE in host memory. This depends only on values
@@ -26,11 +26,11 @@
 #include <assert.h>
 
 #define MOST_CREDITS 4 /* slots of a channel */
-#define PIECES 16      /* of one launch; on the stack */
+#define PIECES 16      /* most pieces of one launch; on the stack */
 
-/* st->started */
+/* Values of st->started. */
 enum {
-    WORKING = 1, /* the device works; the stream's event follows its work */
+    WORKING = 1, /* the device works; the stream's event is behind that work */
     SENDING
 };
 
@@ -112,7 +112,7 @@ static size_t sum_bytes(const tutti__run_t *run, const tutti__stream_t *st, cons
     return bytes;
 }
 
-/* Pack the blocks of an operation into `packed`, or unpack them from there. */
+/* Pack an operation's blocks into `packed`; takes 1: unpack them from there. */
 static tutti_status_t pack(const tutti__run_t *run, const tutti__stream_t *st,
                            const tutti__op_t *op, unsigned buf, uint32_t blk, char *packed,
                            int takes)
@@ -150,7 +150,7 @@ static tutti_status_t add(const tutti__run_t *run, const tutti__op_t *op, tutti_
                                  op->flags & TUTTI__FINISH ? run->divisor : 0, between(run));
 }
 
-/* Queue the device's work on a message; REDUCE: on blocks of STAGE. */
+/* Queue the device's work for a RECV or RECV_REDUCE of the message `data`, or for a REDUCE. */
 static tutti_status_t take(const tutti__run_t *run, const tutti__stream_t *st,
                            const tutti__op_t *op, const char *data)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor's ends of channels: opened at the beginning of a run, unless the last run has opened
- * the same ones, and told which messages to expect.
+ * The executor's ends of channels. The start of a run opens them, unless the last run has opened
+ * the same ends. Then the executor passes each receiving end the number of messages to expect.
  */
 #include "exec/exec_inside.h"
 
@@ -36,7 +36,7 @@ static tutti_status_t open_end(tutti__run_t *run, const tutti__sched_chan_t *key
         return status;
     ret_end->ops = x->ops;
     ret_end->key = *key;
-    ret_end->key.stream = (uint8_t)name.stream; /* so that no direct end is confused with another */
+    ret_end->key.stream = (uint8_t)name.stream; /* so a direct end never equals another end */
     ret_end->least_placed = key->is_recv && x->ops->expect_at != NULL ? x->least_placed : 0;
     ret_end->is_placing = 0;
     ret_end->sent_bytes = 0;
@@ -68,7 +68,7 @@ tutti_status_t tutti__run_open_ends(tutti__run_t *run, const tutti__sched_t *sch
     return status;
 }
 
-/* The number of messages that one operation receives in the whole run: its trips with data. */
+/* The number of messages that one operation receives in the whole run: one per trip with data. */
 static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
 {
     const tutti__block_t *block = &run->place[op->dbuf].block[op->dblk];
@@ -79,7 +79,7 @@ static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
     return tutti__divide_up(largest, run->message);
 }
 
-/* Post the first receives of the channels that place them. */
+/* Post the first receives of the channels that receive into their place. */
 static tutti_status_t post_first(const tutti__run_t *run)
 {
     const tutti__sched_t *sched = run->sched;
@@ -97,7 +97,7 @@ static tutti_status_t post_first(const tutti__run_t *run)
     return status;
 }
 
-/* Does this run place messages of that end? Then place.c posts its receives. */
+/* Do messages of this end go into their place in this run? If so, place.c posts the receives. */
 static int is_placing(const tutti__run_t *run, tutti__end_t *end)
 {
     end->ahead = 0;

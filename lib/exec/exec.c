@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor: operations and streams. See exec.h, and sched.h for the meaning of the operations.
- * start.c and ends.c have the steps before the first operation, place.c receives into their place,
+ * start.c and ends.c have the steps before the first operation, place.c receives without a slot,
  * sends.c SENDs that are not complete, framed.c messages with the identity of the call, wire.c
  * messages in a wire format, on_device.c operations on device memory.
  *
- * The start has looked up everything that an operation needs: the place of each block, in bytes,
- * and both ends of its channel. So an operation is a table look-up, a clamp, and the work of the
+ * The start of a run has looked up the place of each block, in bytes, and this rank's end of each
+ * channel. So an operation is a table look-up, a clamp, and the work of the
  * transport or the kernel. Divisions, comparisons of names and allocations belong in start.c.
  */
 #include "exec/exec_inside.h"
@@ -19,7 +19,7 @@
 
 /* ---- blocks ---- */
 
-/* Several contiguous blocks as one. */
+/* Several contiguous blocks as one span. */
 static tutti__span_t join(const tutti__run_t *run, unsigned buf, uint32_t blk, uint32_t nblk)
 {
     const tutti__place_t *place = &run->place[buf];
@@ -28,7 +28,7 @@ static tutti__span_t join(const tutti__run_t *run, unsigned buf, uint32_t blk, u
     return (tutti__span_t){ place->base + first->begin, last->begin + last->bytes - first->begin };
 }
 
-/* All blocks of an operation in one buffer; if more than one, they are contiguous. */
+/* All blocks of an operation in one buffer, as one span. Several blocks must be contiguous. */
 static inline tutti__span_t span(const tutti__run_t *run, const tutti__stream_t *st,
                                  const tutti__op_t *op, unsigned buf, uint32_t blk)
 {
@@ -82,7 +82,7 @@ static inline void fold(const tutti__run_t *run, const tutti__op_t *op, tutti__s
     tutti__reduce(&run->reducer, dst.ptr, srcs, 2, dst.bytes >> run->eshift, divisor(run, op));
 }
 
-/* The SENDs that must be complete before this one can start. */
+/* Poll the SENDs that must be complete before this SEND can start. */
 static tutti_status_t end_sends_before(tutti__run_t *run, const tutti__stream_t *st,
                                        const tutti__op_t *op, int packs, tutti__hint_t *hint)
 {
@@ -147,7 +147,7 @@ static void take_apart(const tutti__run_t *run, const tutti__stream_t *st, const
     }
 }
 
-/* The current operation has received its message: post the channel's next receives. */
+/* After the current operation has received its message: post the channel's next receives. */
 static tutti_status_t post_next(const tutti__run_t *run, const tutti__stream_t *st,
                                 const tutti__op_t *op)
 {
@@ -175,7 +175,7 @@ static inline tutti_status_t do_recv(tutti__run_t *run, const tutti__stream_t *s
     if (dst.bytes == 0)
         return TUTTI_OK;
     status = end->ops->view(end->chan, dst.bytes, run->signature, &data, hint);
-    if (status == TUTTI_OK && data != dst.ptr) /* place.c has posted no place that is being sent */
+    if (status == TUTTI_OK && data != dst.ptr) /* otherwise place.c has checked this */
         status = tutti__run_may_write(run, st, op, hint);
     if (status != TUTTI_OK)
         return status;
@@ -235,8 +235,8 @@ static tutti_status_t do_wait(const tutti__run_t *run, const tutti__stream_t *st
 
 /* ---- node operations ---- */
 
-/* The base of a node operation's offsets: element 0 of the map, or the first of
-   SCRATCH's blocks. */
+/* The address from which a node operation counts offsets: element 0 of the map, or block blk of
+   SCRATCH. */
 static char *node_base(const tutti__run_t *run, unsigned buf, uint32_t blk)
 {
     const tutti__place_t *place = &run->place[buf];
@@ -404,8 +404,8 @@ static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__
             tutti__run_loop(run, st, op);
             continue;
         }
-        /* An operation without a chunk in this trip is skipped. Before its first chunk the
-           difference wraps to a very large number. */
+        /* Skip an operation that has no chunk in this trip. In trips before its first chunk,
+           the difference wraps to a very large number. */
         if (st->trip - op->shift < st->trips) {
             tutti_status_t status;
 
@@ -430,7 +430,7 @@ static int is_at_wait(const tutti__run_t *run, uint32_t s)
     return run->sched->ops[run->stream[s].pc].kind == TUTTI__WAIT;
 }
 
-#define DEVICE 16 /* weight of a stream that the device blocks */
+#define DEVICE 16 /* added to `places` for a stream that waits for the device */
 
 tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
 {
@@ -459,7 +459,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
             polled |= tutti__run_polls_sends(run, &run->stream[s], here.peer);
             if (here.peer >= 0) {
                 places++;
-                /* A place with a word has precedence: its peer uses shared memory (step.h). */
+                /* Prefer a hint with a word: its peer uses shared memory (step.h). */
                 if (places == 1 || here.word != NULL)
                     *hint = here;
             } else if (run->device != NULL && !is_at_wait(run, s)) {
@@ -474,7 +474,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
             run->sched = NULL;
         return status;
     }
-    /* Blocked in several places: there is no single word to sleep on. */
+    /* The streams wait in several places, so there is no single word to sleep on. */
     if (places > 1)
         hint->word = NULL;
     if (places >= DEVICE) /* a device has no doorbell */
@@ -482,7 +482,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
     if (TUTTI__UNLIKELY(run->sending != TUTTI__NO_SEND) && !polled) {
         tutti_status_t status = tutti__run_poll_sends(run);
 
-        hint->word = NULL; /* it needs more polls */
+        hint->word = NULL; /* the SENDs need more polls */
         if (status != TUTTI_OK)
             return status;
     }

@@ -3,17 +3,17 @@
  * The executor: runs one rank's schedule over any transports.
  *
  * A run is resumable and never blocks: each stream has a program counter, and a step runs the
- * streams until none can continue. One run at a time per lane. One thread at a time uses a run. A
- * stream may go on although a SEND is not complete (sends.c).
+ * streams until none can continue. A lane has one run at a time. One thread at a time uses a run. A
+ * stream may go on although its SEND is not complete (sends.c).
  *
  * On device memory (exec_call.on_device) the node operations are those of env->device->node, and
  * the device executes COPY from or to IN and OUT, in the lane's streams. The thread that starts and
  * steps must have called ops->use(env->device->device). Chunks have a size that suits the device,
- * so usually they are longer than a message. A stream with channels processes each chunk in pieces
- * that fit a message, as if it had correspondingly more and shorter chunks. So the checker's proof
- * for one slot per channel holds for slots of any length. (Rejected: SEND and RECV that cut a long
- * message. Two ranks that send to each other first would then need slots for all pieces, or would
- * wait for each other forever.)
+ * so usually they are longer than a message. A stream with channels cuts each chunk into pieces
+ * that fit a message, as if the run had more and shorter chunks. So the checker's proof for one
+ * slot per channel holds for slots of any length. (Rejected: let SEND and RECV cut long messages.
+ * Two ranks that both send first would need slots for all pieces, or would wait for each other for
+ * ever.)
  */
 #ifndef TUTTI__EXEC_EXEC_H
 #define TUTTI__EXEC_EXEC_H
@@ -30,7 +30,7 @@ typedef struct {
     uint32_t rank, size;
     tutti__xport_t **xport;             /* [size] the transport to each peer; own entry unused */
     tutti__node_t *node;                /* NULL: no node operations, no meetings */
-    size_t slot_bytes;                  /* the setting; transports may have longer slots */
+    size_t slot_bytes;                  /* the setting; a transport's slots may be longer */
     const tutti__exec_device_t *device; /* NULL: no device */
     tutti__record_t *record;            /* for the trace; NULL: chunks are not traced */
     const uint32_t *host_of;            /* [size] for the trace and for wire formats */
@@ -38,9 +38,9 @@ typedef struct {
 
 /* The head of a framed message; its data follow. See framed.c. */
 typedef struct {
-    uint64_t identity; /* of the sender's call: equal for calls that fit */
-    uint32_t differs;  /* 1: frames with different identities have met */
-    uint32_t bytes;    /* of the data; 0: none */
+    uint64_t identity; /* identity of the sender's call; equal for calls that belong together */
+    uint32_t differs;  /* 1: some ranks have different identities */
+    uint32_t bytes;    /* bytes of the data; 0: none */
 } tutti__frame_t;
 
 /* The call that a schedule serves. */
@@ -55,24 +55,24 @@ typedef struct {
     /* Begin with a meeting of the host's ranks (NODE_MEET), so that ranks with different calls are
        detected before any data moves. For schedules without node operations. */
     int meet;
-    uint32_t root; /* for the meeting */
-    /* Blocks of different lengths (see blockmap.h); NULL: equal shares. Must stay valid until
-       the run ends. in_*: of IN, if the schedule's sizes are BY_PAIR; otherwise IN has the
-       blocks of OUT. */
+    uint32_t root; /* compared in the meeting */
+    /* Tables of blocks of different lengths (see blockmap.h); NULL: equal shares. They stay valid
+       until the run ends. in_*: the blocks of IN, if the schedule's sizes are BY_PAIR; otherwise IN
+       has the blocks of OUT. */
     const size_t *table, *begins;
     const size_t *in_table, *in_begins;
     size_t in_count; /* BY_PAIR: elements in IN's whole map; `count` is OUT's */
-    /* in and out are device memory; only for schedules made for it. The input data are complete
-       when `ready` has completed; NULL: they are complete. The event is the caller's again when the
-       run has ended. */
+    /* 1: `in` and `out` are device memory; the schedule is made for such memory. The input data are
+       complete when the event `ready` is complete; NULL: they are complete now. The caller must not
+       record the event again before the run has ended. */
     int on_device;
     tutti__devent_t *ready;
-    /* If the schedule has node operations only: the run ends when they are queued, and later
-       work in `then` waits for them. Otherwise it has no effect: the run ends when the result
-       is complete. */
+    /* 1, for a schedule with node operations only: the run ends when they are queued, and later
+       work in `then` waits for them. With other schedules `queued` has no effect: the run ends when
+       the result is complete. */
     int queued;
     tutti__dstream_t *then;
-    /* Not NULL: messages are this frame, with at most slot_bytes. count is 1, dtype and op are
+    /* Not NULL: each message is this frame, of at most slot_bytes. count is 1, dtype and op are
        those of the frame's data, in and out are the frame. For schedules in place that only send
        and receive one block. */
     tutti__frame_t *frame;
@@ -90,8 +90,8 @@ typedef struct {
 typedef struct {
     char *base;
     const tutti__block_t *block;
-    size_t mask; /* of a chunk's offset in its block: all bits; SCRATCH: 0, all chunks at one place;
-                    STAGE of its own: chunks alternate */
+    size_t mask; /* bits of a chunk's offset that count: all; SCRATCH: 0, all chunks at one
+                    place; STAGE with memory of its own: a few in turn */
     int joint;   /* one trip and contiguous blocks: several blocks can be used as one */
 } tutti__place_t;
 
@@ -105,24 +105,24 @@ typedef struct {
     /* A sender's message that is not complete: see sends.c. */
     char *sent;
     size_t sent_bytes;     /* 0: none */
-    uint32_t next_sending; /* another end with such a message */
-    /* A receiver over a transport that can receive into a message's place: */
-    size_t least_placed; /* bytes of a message; 0: it cannot */
-    int is_placing;      /* in this run: place.c posts its receives */
-    uint32_t ahead;      /* messages that are posted and not received */
-    size_t left;         /* messages of this run that are not posted */
+    uint32_t next_sending; /* the next end with such a message */
+    /* For a receiver: */
+    size_t least_placed; /* least bytes of a message that goes into its place; 0: none */
+    int is_placing;      /* in this run place.c posts the receives */
+    uint32_t ahead;      /* receives that are posted and have no message yet */
+    size_t left;         /* receives of this run that are not posted */
 } tutti__end_t;
 
 typedef struct {
     uint32_t pc, end;
     uint32_t loop; /* index of the enclosing LOOP, or UINT32_MAX */
     size_t trip;
-    size_t trips;  /* in loops: trips with a chunk; outside: 1 */
-    size_t chunk;  /* in loops: bytes of a chunk; outside: no limit */
+    size_t trips;  /* inside loops: trips with a chunk; outside: 1 */
+    size_t chunk;  /* inside loops: bytes of a chunk; outside: no limit */
     size_t pieces; /* on the device: this stream's trips per trip of the run */
     uint64_t marks;
-    uint64_t traced_ns; /* while a trace is on: the beginning of the current operation; or 0 */
-    int started;        /* the current operation was started, and is not done */
+    uint64_t traced_ns; /* start of the current operation; 0: no trace, or not started */
+    int started;        /* the current operation has started, and is not complete */
     char *gather;       /* for messages of several blocks: one slot */
 } tutti__stream_t;
 
@@ -133,41 +133,41 @@ typedef struct {
 } tutti__layout_t;
 
 /*
- * Values that are kept from call to call are compared by value, never by a schedule's address. So a
- * schedule must stay valid only while it runs.
+ * A run reuses results of the last call if values are equal, and compares no schedule's address. So
+ * a schedule may be freed when its run has ended.
  */
 typedef struct {
     const tutti__exec_env_t *env;
     uint32_t lane;
-    size_t slot_bytes;           /* of every channel; equal on all ranks. 0: not known yet */
+    size_t slot_bytes;           /* the longest message; equal on all ranks. 0: not known yet */
     const tutti__sched_t *sched; /* NULL: no run */
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;
     int meeting;                        /* the host's ranks meet; no operation has begun */
     int detours;                        /* messages are direct, or framed, or in a wire format */
-    tutti__frame_t *frame;              /* the call's; NULL: messages are not framed */
+    tutti__frame_t *frame;              /* the frame of the call; NULL: messages are not framed */
     tutti_dtype_t wire;                 /* the call's; 0: none */
     uint32_t moves;                     /* changes with each progress; wraps */
     const tutti__exec_device_t *device; /* NULL: the call is on host memory */
-    /* with a device only: */
-    tutti__devent_t *ready; /* the call's; NULL: none, or it was passed to the node */
-    int untouched;          /* until the first node operation is done; only stream 0 runs */
-    uint32_t direct;        /* > 0: STAGE and messages are in device memory, and each receiving
-                               channel has so many slots. 0: they are in host memory. Always set */
+    /* The next three fields are for a device only. */
+    tutti__devent_t *ready; /* the call's event; NULL: none, or the node has it */
+    int untouched;          /* the first node operation is not done, so only stream 0 runs */
+    uint32_t direct;        /* 0: STAGE and messages are in host memory. Otherwise they are in
+                               device memory, and each receiving channel has so many slots */
     tutti__reducer_t reducer;
-    tutti__node_call_t node_call; /* fields equal in the whole call; the current operation */
+    tutti__node_call_t node_call; /* the current node operation; see prepare_node in start.c */
     tutti__stream_t stream[TUTTI__SCHED_STREAMS];
 
-    /* channels: those of the last schedule that had any */
+    /* The channels of the last schedule that had any. */
     tutti__end_t *ends;
     uint32_t nends, ends_room;
-    uint32_t slots_used;         /* of the lane's slots, by these ends */
-    int expects;                 /* one of them needs the number of messages */
+    uint32_t slots_used;         /* slots of the lane that these ends use */
+    int expects;                 /* an end needs the number of messages */
     uint32_t sending;            /* list of ends whose SEND is not complete, or NO_SEND */
-    char *sent_from, *sent_upto; /* the range of addresses that contains all their messages */
+    char *sent_from, *sent_upto; /* range of addresses that contains all these SENDs' blocks */
 
     /* blocks */
-    tutti__layout_t layout; /* of the last call; count 0: it had tables */
+    tutti__layout_t layout; /* the last call's layout; count 0: it had tables */
     unsigned eshift;        /* log2 of an element's bytes */
     size_t chunk;           /* bytes */
     size_t message;         /* bytes of a chunk in a message; on the host the whole chunk */
@@ -187,8 +187,8 @@ void tutti__run_fini(tutti__run_t *run);
 /* The longest message of this lane's runs; equal on all ranks. */
 size_t tutti__run_slot_bytes(tutti__run_t *run);
 
-/* Begin. Opens channels and allocates memory as needed. TUTTI_ERR_UNSUPPORTED, on all ranks: a
-   message, or a chunk in STAGE, cannot hold that many blocks. */
+/* Begin a run: open channels and allocate memory as needed. TUTTI_ERR_UNSUPPORTED, on all ranks: an
+   operation has more blocks than a message, or a chunk in STAGE, can hold. */
 tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
                                 const tutti__exec_call_t *call);
 
@@ -196,24 +196,24 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
  * Continue as far as possible. TUTTI_OK: done. TUTTI__AGAIN: *hint is the wait hint. Any other
  * status ends the run; tutti__run_cancel must follow.
  *
- * On the device, TUTTI_ERR_UNSUPPORTED and _MISMATCH of the first node operation: all of the host's
- * ranks return it, nothing was moved, and no message is expected (tutti__run_untouched). The lane
- * continues with its next run.
+ * On the device, the first node operation may return TUTTI_ERR_UNSUPPORTED or _MISMATCH. It does so
+ * on all ranks of the host; nothing was moved, no message is expected (tutti__run_untouched), and
+ * the lane can start its next run.
  */
 tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint);
 
-/* Has the run ended, or got stuck, before the host's ranks have met? On the device only. */
+/* On the device: are the host's ranks still before their meeting, so that no data has moved? */
 static inline int tutti__run_untouched(const tutti__run_t *run)
 {
     return run->device != NULL && run->untouched;
 }
 
 /*
- * Give up a failed run; afterwards no buffer of the call is touched. Does nothing to transports if
- * the run is untouched.
+ * Give up a failed run, so that it touches no buffer of the call any more. If the run is untouched,
+ * the transports stay as they are.
  *
- * On the device: waits for the end of queued copies, at most a second; they wait only for the
- * call's `ready`. NCCL's work continues until env->device->node is aborted.
+ * On the device: wait for queued copies, at most a second. Copies wait for the call's `ready` and
+ * nothing else. NCCL's work continues until env->device->node is aborted.
  */
 void tutti__run_cancel(tutti__run_t *run);
 

@@ -22,15 +22,15 @@
 typedef struct {
     tutti__dstream_t *down;                        /* copies to the host */
     tutti__dstream_t *up;                          /* copies to the device, and kernels */
-    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* after a stream's copy, or a half's */
-    tutti__devent_t *ready;                        /* after earlier work of the caller's stream */
-    tutti__devent_t *done;                         /* for the lane's user, while nothing runs */
+    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* behind the copies of a stream or half */
+    tutti__devent_t *ready;                        /* behind earlier work in the caller's stream */
+    tutti__devent_t *done;                         /* for the lane's user, if it has no run */
     char *stage;                                   /* [stage_bytes] pinned host memory */
     char *fuse;                                    /* [fuse_bytes] device memory; lane 0: NULL */
-    int is_nccls; /* fuse is from nccl_alloc, and may be registered with `node` */
-    /* with direct_bytes only: */
+    int is_nccls; /* nccl_alloc made `fuse`, which may be registered with `node` */
+    /* Only if direct_bytes is not 0: */
     char *direct; /* device memory: [stage_bytes] STAGE, [direct_slots x direct_bytes] slots */
-    tutti__dstream_t *between; /* the device's work on messages */
+    tutti__dstream_t *between; /* for the device's work on messages */
 } tutti__device_lane_t;
 
 /* Schedules that precede a run of scope ALL. */
@@ -43,17 +43,17 @@ enum {
 typedef struct {
     const tutti__device_ops_t *ops;
     int device;
-    tutti__node_t *node; /* of the host's ranks, on device memory; NULL: no NCCL, so no schedule
-                            runs on the device */
-    /* Of all ranks of several hosts, for schedules of scope ALL; may be NULL. Each of its calls is
-       preceded by the schedules of `gate`, in host memory: call/sequencer.h. */
+    tutti__node_t *node; /* node of the host's ranks, on device memory; NULL: no NCCL, so no
+                            schedule runs on the device */
+    /* Node of all ranks of several hosts, for schedules of scope ALL; may be NULL. The schedules of
+       `gate` run in host memory before each of its calls: call/sequencer.h. */
     tutti__node_t *all_node;
     tutti__sched_t *gate[TUTTI__GATE_STEPS];
-    size_t chunk_bytes; /* limit of a block's chunk in loops; at least 64. The largest power of two
-                           within it is used */
+    size_t chunk_bytes; /* limit of a block's chunk in loops, at least 64. Chunks have the largest
+                           power of two within this limit */
     size_t stage_bytes, fuse_bytes; /* equal on all ranks, as is chunk_bytes */
-    /* Longest message from and to device memory; a power of two. 0: none. Equal on all ranks, as is
-       the number of a lane's slots for such messages. */
+    /* Longest message from and to device memory, a power of two; 0: there are none. direct_slots: a
+       lane's slots for such messages. Both are equal on all ranks. */
     size_t direct_bytes;
     uint32_t direct_slots;
     tutti__device_lane_t lane[TUTTI__DEVICE_LANES];
@@ -77,9 +77,9 @@ int tutti__device_is_queued(const tutti__exec_device_t *device);
 void tutti__device_abort(const tutti__exec_device_t *device);
 
 /* Quiesce the device. The communicator has ended, NCCL was aborted, and no thread queues work in
-   lanes `first` to `end` - 1 any more. Waits, at most TUTTI__QUIESCE_NS, until the work in their
-   CUDA streams and in NCCL's no longer touches the callers' buffers. The calling thread uses the
-   device and owns the lanes. */
+   lanes `first` to `end` - 1 any more. Waits, at most TUTTI__QUIESCE_NS, until work in the CUDA
+   streams of these lanes, and NCCL's work, touch no caller's buffer any more. The calling thread
+   uses the device and owns the lanes. */
 void tutti__device_quiesce(const tutti__exec_device_t *device, uint32_t first, uint32_t end);
 
 #endif

@@ -40,7 +40,7 @@ static inline size_t tutti__divide_up(size_t n, size_t by)
 
 /* ---- ends.c: channels ---- */
 
-/* Open this schedule's ends. Direct ones are opened in every run, with its slots. */
+/* Open this schedule's ends. Direct messages: in every run, with the run's slots. */
 tutti_status_t tutti__run_open_ends(tutti__run_t *run, const tutti__sched_t *sched);
 /* Give each receiving end the number of this run's messages. Call it after the ranks have met. */
 tutti_status_t tutti__run_expect(tutti__run_t *run);
@@ -50,23 +50,23 @@ void tutti__run_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__
 
 /* ---- place.c: receives into their place ---- */
 
-/* Post the next receives of a channel that places them. `st` is the stream that consumes it, before
-   its next operation. */
+/* Post the next receives of a channel that receives into their place. `st` is the stream that
+   receives from the channel, before its next operation. */
 tutti_status_t tutti__run_post(const tutti__run_t *run, const tutti__stream_t *st, uint16_t chan);
 
 /* ---- sends.c: SENDs that are started and not complete ---- */
 
-/* The stream's SEND to this end has started. pending: it reads `from` until it is complete; at most
-   one per end. OK: the stream goes on. AGAIN: then call end_sends_of; st->started is set. */
+/* The stream's SEND to this end has started. pending 1: the SEND still reads `from`; at most one
+   SEND per end. OK: the stream goes on. AGAIN: the caller polls end_sends_of. */
 tutti_status_t tutti__run_sent(tutti__run_t *run, tutti__stream_t *st, uint32_t chan,
                                tutti__span_t from, int pending, tutti__hint_t *hint);
 int tutti__run_is_sent(const tutti__run_t *run, tutti__span_t place);
 /* Each of these functions polls SENDs, and returns OK if they are complete, otherwise AGAIN.
       end_sends_of   the SENDs of this stream
-      end_sends      those that read `to`
+      end_sends      the SENDs that read `to`
       end_send_of    the SEND of this end, which must have one
       end_all_sends  all SENDs
-      end_sends_to   those that read a block which the operation writes */
+      end_sends_to   the SENDs that read a block which the operation writes */
 tutti_status_t tutti__run_end_sends_of(tutti__run_t *run, const tutti__stream_t *st,
                                        tutti__hint_t *hint);
 tutti_status_t tutti__run_end_sends(tutti__run_t *run, tutti__span_t to, tutti__hint_t *hint);
@@ -74,10 +74,10 @@ tutti_status_t tutti__run_end_send_of(tutti__run_t *run, uint32_t chan, tutti__h
 tutti_status_t tutti__run_end_all_sends(tutti__run_t *run, tutti__hint_t *hint);
 tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t *st,
                                        const tutti__op_t *op, tutti__hint_t *hint);
-/* Has a stream that is blocked, and waits for this peer, polled the SENDs as well? */
+/* `st` is blocked and waits for `peer`. Does its polling also poll the transport of the SENDs? */
 int tutti__run_polls_sends(const tutti__run_t *run, const tutti__stream_t *st, int32_t peer);
-/* Poll the SENDs, of which there is at least one: all streams are blocked, and no stream has polled
-   them. */
+/* Poll a SEND. Call it when all streams are blocked, there is a SEND, and no stream has polled its
+   transport. */
 tutti_status_t tutti__run_poll_sends(tutti__run_t *run);
 /* The run has failed: forget its SENDs. */
 void tutti__run_forget_sends(tutti__run_t *run);
@@ -93,7 +93,7 @@ static inline tutti_status_t tutti__run_may_write(tutti__run_t *run, const tutti
 
 /* ---- framed.c: messages with the identity of the call ---- */
 
-/* Execute SEND to RECV_REDUCE of a framed run. */
+/* Execute a SEND, RECV or RECV_REDUCE of a framed run. */
 tutti_status_t tutti__run_framed(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                                  tutti__hint_t *hint);
 
@@ -113,36 +113,36 @@ static inline int tutti__run_is_users(unsigned buf)
 }
 
 /*
- * Lay out STAGE's blocks, with chunks that are powers of two; the same on all ranks.
+ * Lay out STAGE's blocks, in chunks that are powers of two. All ranks get the same result.
  *
- * message  bytes of a block that fit a slot
+ * message  bytes of one block that a slot can take
  * largest  bytes of the longest block
  * stage    [nblocks], filled in
  */
 tutti_status_t tutti__run_lay_out_device(tutti__run_t *run, const tutti__sched_t *sched,
                                          size_t largest, size_t message, tutti__block_t *stage);
-/* Set how each stream's chunks are cut, and which streams run before the host's ranks have met. */
+/* Set each stream's number of pieces per chunk. Stop streams that must wait for the meeting. */
 void tutti__run_start_device(tutti__run_t *run, const tutti__exec_call_t *call);
 /* The ranks have met: start the other streams, and expect messages. */
 tutti_status_t tutti__run_live(tutti__run_t *run);
-/* WAIT, between streams that may cut chunks differently. */
+/* Execute a WAIT between streams that may cut chunks differently. */
 tutti_status_t tutti__run_wait(const tutti__run_t *run, const tutti__stream_t *st,
                                const tutti__op_t *op);
-/* COPY, by the device, from or to its memory. */
+/* Execute a COPY by the device, from or to device memory. */
 tutti_status_t tutti__run_copy(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op);
 /* Wait for queued copies: at most TUTTI__QUIESCE_NS. */
 void tutti__run_end_copies(const tutti__run_t *run);
 
 /* ---- direct.c: messages from and to device memory ---- */
 
-/* Determine run->direct for a call on device memory. All ranks get a number above 0, or all get 0;
-   the numbers may differ. */
+/* The value of run->direct for a call on device memory. Either all ranks get 0, or all get numbers
+   above 0, which may differ. */
 tutti_status_t tutti__run_choose_direct(const tutti__run_t *run, const tutti__sched_t *sched,
                                         const tutti__exec_call_t *call, uint32_t *ret_credits);
 /* Fill in the key of a channel's end; a receiving end gets slots. */
 void tutti__run_direct_key(tutti__run_t *run, const tutti__sched_chan_t *chan,
                            tutti__chan_key_t *key);
-/* Execute SEND to REDUCE of a direct run. */
+/* Execute a message operation, COPY or REDUCE of a direct run. */
 tutti_status_t tutti__run_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                                  tutti__hint_t *hint);
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor with framed messages: each message carries the identity of the sender's call, and
- * the data only if the call has some. All ranks run the same schedule, in place, on one frame, even
- * if their calls differ: a frame tells its own length.
+ * the call's data if it has any. All ranks run the same schedule, in place, on one frame. Their
+ * calls may differ, because the frame contains its own length.
  *
  *      SEND         the frame
- *      RECV_REDUCE  if both frames have the same identity, reduce the data; otherwise the frame
- *                   differs from now on, and has no data any more
- *      RECV         the same, but the data arrive as they are
+ *      RECV_REDUCE  if both frames have the same identity, reduce the data; otherwise mark the own
+ *                   frame as different, and drop its data
+ *      RECV         the same, but copy the data
  *
- * If a received frame differs, the receiver's frame differs as well. If the first and the last rank
- * on a path of messages have different calls, two neighbours on it do. The receiving neighbour
- * finds the difference and passes it on. In an allreduce such a path leads from each rank to each
- * rank.
+ * A frame that is marked as different marks the receiver's frame as well. If the first and the last
+ * rank on a path of messages have different calls, so have two neighbours on this path. The
+ * receiving neighbour marks its frame, and the mark reaches the end of the path. In an allreduce
+ * such a path leads from each rank to each other rank.
  */
 #include "exec/exec_inside.h"
 

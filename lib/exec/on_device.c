@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor on device memory: chunks and STAGE, copies by the device, and how a run begins and
- * is given up. See exec.h; exec.c has the parts that host memory shares.
+ * The executor on device memory: chunks and STAGE, copies by the device, beginning a run and giving
+ * it up. See exec.h. exec.c has the parts that are the same for host memory.
  *
  * Until the first node operation is done, no other operation of the run executes, and no message is
- * expected: NCCL may not serve the call, or the host's ranks may have different calls. The lane
- * must then be in the state before the run.
+ * expected: if NCCL does not serve the call, or the host's ranks have different calls, the lane
+ * must still be in the state before the run.
  */
 #include "exec/exec_inside.h"
 
@@ -33,7 +33,7 @@ tutti_status_t tutti__run_lay_out_device(tutti__run_t *run, const tutti__sched_t
     if (most < TUTTI__LEAST_CHUNK || message < TUTTI__LEAST_CHUNK)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "%u blocks do not fit %zu bytes of stage",
                            sched->stage_blocks, device->stage_bytes);
-    /* A chunk longer than the call has no benefit. */
+    /* Chunks need not be longer than the largest block. */
     run->chunk = TUTTI__MAX(power_upto(largest), TUTTI__LEAST_CHUNK);
     run->chunk = TUTTI__MIN(largest > run->chunk ? 2 * run->chunk : run->chunk, power_upto(most));
     run->message = TUTTI__MIN(run->chunk, power_upto(message));
@@ -119,7 +119,7 @@ tutti_status_t tutti__run_wait(const tutti__run_t *run, const tutti__stream_t *s
     size_t chunk = (st->trip - op->shift) / st->pieces;
     uint64_t target = (uint64_t)op->arg;
 
-    /* The producer's last trip for that chunk. */
+    /* Wait for the last trip in which the other stream processes this chunk. */
     if (st->loop != TUTTI__NO_LOOP)
         target += ((chunk + 1) * of->pieces - 1) * run->sched->marks[op->stream];
     return of->marks >= target ? TUTTI_OK : TUTTI__AGAIN;
@@ -131,7 +131,7 @@ static tutti_status_t queue_copies(tutti__run_t *run, const tutti__stream_t *st,
     const tutti__device_ops_t *ops = run->device->ops;
     tutti_status_t status = TUTTI_OK;
 
-    /* All later copies in the stream follow this wait. In place there is nothing more to do. */
+    /* All later copies in the CUDA stream follow this wait. A copy in place is only this wait. */
     if (op->sbuf == TUTTI__IN && st->trip == op->shift && run->ready != NULL) {
         status = ops->wait(stream, run->ready);
         *ret_queued = 1;

@@ -3,25 +3,24 @@
  * The executor's receives into their place: a long message of a RECV goes straight into its block,
  * without a slot and a copy, over transports that can do so (expect_at in xport.h).
  *
- * Such a receive is posted before its stream reaches the operation, so the message finds it. From
- * that moment on the block may change at any time. So it is posted only when its stream has no
- * operation left in front of it that
+ * The receive is posted before the stream reaches the RECV, so that it waits for the message. Once
+ * it is posted, the block may change at any time. So it is posted only when no SEND of any stream
+ * still reads this memory (sends.c), and no operation of the stream before the RECV
  *      touches this memory
- *      WAITs: another stream may use the block first, and perhaps only this WAIT orders that use
- *      is a node operation, in which other ranks may read this rank's buffers,
- * and if no SEND of any stream still reads this memory (sends.c).
- * Everything is compared by address, so it does not matter how blocks and buffers overlap.
+ *      is a WAIT: perhaps only this WAIT orders an earlier use of the block by another stream
+ *      is a node operation, in which other ranks may read this rank's buffers.
+ * Memory is compared by address, so it does not matter how blocks and buffers overlap.
  *
- * Receives of a channel are posted in order. After each receive, and at the beginning, a channel
- * gets its next messages, up to the first one whose place is not free. If that is the very next
- * one, it gets a slot. So after a receive has completed, the channel's next one is always posted.
- * The channel can take at least what one slot takes, so the proofs with one credit hold.
+ * Receives of a channel are posted in order: at the beginning, and after each receive that has
+ * completed, up to the first one whose place is not free. If none would be posted, the next one
+ * gets a slot instead of its place. So a channel always has a posted receive for its next message.
+ * It accepts at least as much as with one slot, so the proofs with one credit hold.
  */
 #include "exec/exec_inside.h"
 
 enum {
-    MOST_POSTED = 4, /* messages of a channel */
-    LOOK_AHEAD = 64  /* operations; beyond, a message gets a slot */
+    MOST_POSTED = 4, /* posted receives of a channel */
+    LOOK_AHEAD = 64  /* operations; a RECV behind them gets a slot */
 };
 
 static int is_loop(const tutti__op_t *op)
@@ -51,7 +50,7 @@ static int touches(const tutti__run_t *run, const tutti__stream_t *at, const tut
     return 0;
 }
 
-/* Is the place of the operation at `to` free from the stream's next operation at `from` on? */
+/* May the place of the RECV at `to` change from now on, while the stream is still at `from`? */
 static int is_free(const tutti__run_t *run, const tutti__stream_t *from, const tutti__stream_t *to,
                    tutti__span_t place)
 {
@@ -82,7 +81,7 @@ static size_t bytes_of(const tutti__run_t *run, const tutti__stream_t *at, const
     return bytes;
 }
 
-/* Post the receive of the operation at `at`. AGAIN: not yet. */
+/* Post the receive of the operation at `at`. AGAIN: its place is not free yet. */
 static tutti_status_t post(const tutti__run_t *run, const tutti__stream_t *from,
                            const tutti__stream_t *at, const tutti__op_t *op, tutti__end_t *end)
 {

@@ -3,25 +3,24 @@
  * The executor's SENDs that are started and not complete: the transport still reads the block, as
  * in a rendezvous, or while a socket is full.
  *
- * The stream goes on to its next SEND, and waits before any other operation. Where a SEND needs no
- * polls of its sender (sends_alone), the stream goes on in any case, and only these wait for it:
- *      an operation that writes this memory, of any stream
+ * The stream goes on if its next operation is a SEND; otherwise it waits. If the transport needs no
+ * polls of the sender (sends_alone), the stream always goes on, and only these wait for the SEND:
+ *      an operation of any stream that writes the block
  *      the next SEND of the channel: a channel has one message in flight
- *      a SEND of several blocks, if the memory in which it packs them is being sent
+ *      a SEND of several blocks, if the memory into which it packs is still being sent
  *      the end of the run
- * A receive waits after its message has arrived, so ranks that exchange blocks do not wait for each
- * other. The checker proves all schedules with these waits and without slots (check_sends.c).
+ * A receive waits only after its message has arrived, so ranks that exchange blocks do not wait for
+ * each other. The checker proves all schedules with these waits and without slots (check_sends.c).
  *
- * Tried: to go on in any case. Over TCP a rendezvous, or a full socket, needs polls of the sender,
- * and a stream that has gone on to a reduction does not poll: docs/decisions.md has the figures.
+ * Tried: always go on. Over TCP a rendezvous, or a full socket, needs polls of the sender, and a
+ * stream does not poll during a reduction: docs/decisions.md has the figures.
  *
- * Memory is compared by address, so it does not matter how blocks and buffers overlap. Rejected: to
- * compute the places when a schedule is built. In a loop they depend on the trip, on shifts and on
- * the call (in place or not), and most SENDs are complete at once: then nothing is compared here.
- * A rank's streams need no other order: if another stream writes the block, a WAIT orders it after
- * the start of the SEND, so the SEND is in this list.
+ * Memory is compared by address, so it does not matter how blocks and buffers overlap. Rejected:
+ * compare when a schedule is built. In a loop, addresses depend on the trip, on shifts and on the
+ * call (in place or not). Most SENDs are complete at once, and need no comparison. If another
+ * stream writes the block, a WAIT orders it after the start of the SEND, so this list has the SEND.
  *
- * On device memory a stream waits at its SEND: the device writes STAGE in its own time.
+ * On device memory each stream waits for its SEND, because the device writes STAGE asynchronously.
  */
 #include "exec/exec_inside.h"
 
@@ -34,7 +33,7 @@ static void note(tutti__run_t *run, uint32_t chan, tutti__span_t from)
     end->sent_bytes = from.bytes;
     end->next_sending = run->sending;
     run->sending = chan;
-    /* This range is compared first; the list is searched only if the range overlaps. */
+    /* The list is searched only if memory overlaps this range. */
     run->sent_from = is_first ? from.ptr : TUTTI__MIN(run->sent_from, from.ptr);
     run->sent_upto =
         is_first ? from.ptr + from.bytes : TUTTI__MAX(run->sent_upto, from.ptr + from.bytes);
@@ -74,7 +73,7 @@ tutti_status_t tutti__run_end_sends_of(tutti__run_t *run, const tutti__stream_t 
     return TUTTI_OK;
 }
 
-/* Does the stream go on to its next operation? See the head of this file. */
+/* Does the stream go on after this SEND? See the head of this file. */
 static int goes_on(const tutti__run_t *run, const tutti__stream_t *st, uint32_t peer)
 {
     const tutti__op_t *next = &run->sched->ops[st->pc + 1];
@@ -150,7 +149,7 @@ tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t 
 {
     tutti_status_t status = TUTTI_OK;
 
-    /* Some ranks of a node operation may have no destination. */
+    /* In a node operation, some ranks may have no destination. */
     for (uint32_t i = 0;
          i < op->nblk * op->nparts && run->place[op->dbuf].base != NULL && status == TUTTI_OK; i++)
         status =
@@ -158,7 +157,7 @@ tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t 
     return status;
 }
 
-/* A node operation waits for words in shared memory, and polls no transport. */
+/* A stream at a node operation polls words in shared memory, and no transport. */
 int tutti__run_polls_sends(const tutti__run_t *run, const tutti__stream_t *st, int32_t peer)
 {
     tutti__xport_t *const *xport = run->env->xport;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor before its first operation: memory, and the places of the call's blocks; ends.c has
+ * The executor before its first operation: memory, and the places of the call's blocks. ends.c has
  * the channels.
  *
- * A small call on one host takes 150 ns in total, so results of the last call are reused: its
- * channels if they are the same, its blocks if their number and size are the same. Tables of block
+ * A small call on one host takes 150 ns in total, so a call reuses the last call's channels if it
+ * needs the same, and the last call's blocks if their number and size are the same. Tables of block
  * lengths belong to the caller and are read in each call.
  */
 #include "exec/exec_inside.h"
@@ -36,8 +36,8 @@ void tutti__run_fini(tutti__run_t *run)
 
 /* ---- blocks ---- */
 
-/* Equal shares, as tutti__block_border cuts them, without a division for each. Returns the bytes of
-   the largest share. */
+/* Cut equal shares as tutti__block_border does, but without a division for each share. Returns the
+   bytes of the largest share. */
 static size_t put_shares(tutti__block_t *block, size_t count, uint32_t n, size_t esize)
 {
     size_t whole = count / n * esize, rest = count % n, carry = 0, begin = 0;
@@ -74,7 +74,7 @@ static size_t put_blocks(tutti__block_t *block, const size_t *table, const size_
                          : put_shares(block, count, n, esize);
 }
 
-/* One chunk of memory per block, as long as the block that it stands for. */
+/* Each SCRATCH block has memory for one chunk, and the length of the block that it stands for. */
 static void put_scratch(tutti__block_t *scratch, const tutti__block_t *out,
                         const tutti__sched_t *sched, size_t chunk)
 {
@@ -92,7 +92,7 @@ static int is_chunks_only(const tutti__block_t *block, uint32_t n, size_t chunk)
     return 1;
 }
 
-/* Allocate the blocks of IN and OUT (which may be the same), STAGE, SCRATCH. */
+/* Allocate the tables of the blocks of IN and OUT (may be the same table), STAGE and SCRATCH. */
 static tutti_status_t get_blocks(tutti__run_t *run, const tutti__sched_t *sched)
 {
     size_t need = (size_t)sched->nblocks * 3 + sched->scratch_blocks;
@@ -108,8 +108,8 @@ static tutti_status_t get_blocks(tutti__run_t *run, const tutti__sched_t *sched)
     return TUTTI_OK;
 }
 
-/* The longest message that every channel can carry: see xport.h. The transports are open when the
-   first call begins. */
+/* The longest message that every channel can carry: see xport.h. It is read at the first call, when
+   the transports are open. */
 static size_t find_slot_bytes(const tutti__exec_env_t *env)
 {
     size_t bytes = SIZE_MAX;
@@ -152,10 +152,10 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
         size_t longest =
             put_blocks(in, call->in_table, call->in_begins, call->in_count, sched->nblocks, esize);
 
-        /* Chunks must be equal on all ranks, and only this rank has these sizes. */
+        /* Chunks must be equal on all ranks, but only this rank knows these sizes. */
         largest = TUTTI__MAX(largest, longest);
     } else {
-        /* A scratch block is one chunk; a chunk longer than the call has no benefit. */
+        /* A scratch block takes a chunk of memory, so no chunk is longer than the largest block. */
         chunk = TUTTI__MIN(chunk, TUTTI__MAX(largest, esize));
     }
     assert(sched->sizes != TUTTI__ALL_EQUAL || is_chunks_only(out, sched->nblocks, largest));
@@ -184,7 +184,7 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
     return TUTTI_OK;
 }
 
-/* lay_out, unless the last call's layout can be reused. */
+/* Call lay_out, unless the last call's layout can be reused. */
 static tutti_status_t find_layout(tutti__run_t *run, const tutti__sched_t *sched,
                                   const tutti__exec_call_t *call)
 {
@@ -228,7 +228,7 @@ static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
 
     if (run->scratch_bytes < scratch) {
         free(run->scratch);
-        /* Zeroed: a barrier sends memory that was never written. */
+        /* Clear the memory: a barrier sends it without writing it. */
         run->scratch = calloc(1, scratch);
         run->scratch_bytes = run->scratch == NULL ? 0 : scratch;
         if (run->scratch == NULL)
@@ -271,7 +271,7 @@ static void start_meeting(tutti__run_t *run)
     meet->kind = TUTTI__NODE_MEET;
     meet->root = run->root;
     meet->divisor = 0;
-    /* With BY_PAIR the counts may differ between ranks. */
+    /* With BY_PAIR, counts may differ between ranks, so the meeting must not compare them. */
     if (run->sched->sizes == TUTTI__BY_PAIR)
         meet->map.count = 0;
     run->env->node->ops->start(run->env->node, run->lane, meet);
@@ -301,7 +301,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
 {
     tutti_status_t status;
 
-    /* Calls that reduce were checked; other calls may have any type and operation. */
+    /* A call without a reduction may have a type and operation that no reducer has. */
     if (!tutti__reducer_find(call->dtype, call->op, &run->reducer))
         run->reducer.fold = NULL;
     if (TUTTI__UNLIKELY(run->slot_bytes == 0))
@@ -316,7 +316,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     if (TUTTI__UNLIKELY(call->on_device)) {
         run->device = run->env->device;
         run->untouched = 1;
-        run->layout.count = 0; /* host calls and device calls reuse no layout from each other */
+        run->layout.count = 0; /* host calls and device calls need different layouts */
         status = tutti__run_choose_direct(run, sched, call, &run->direct);
         if (status != TUTTI_OK)
             return status;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Switches threads to a communicator's device, and quiesces the device after the communicator has
- * ended with an error: no device work touches the callers' buffers after their calls have returned.
+ * ended with an error: after a call has returned, no device work touches its buffers.
  *
  * Queued work continues after an error. It may read or write buffers that the caller frees, or uses
  * again, as soon as the call has returned the error. So NCCL is aborted first, which ends all work
  * that waits for other ranks. Then this function waits for the rest: copies and kernels. This takes
- * little time, unless the work is queued after long work in the caller's own CUDA stream. In this
- * case the function gives up after a second, because the engine waits meanwhile.
+ * little time, unless the work is queued behind long work in the caller's own CUDA stream. Because
+ * the engine waits meanwhile, the function gives up after a second.
  *
- * Rejected: determine the phase of each call, and which of its events are recorded. No call uses a
- * lane's events any more, so new records cover all work in its streams.
+ * Rejected: find out which events of each call are recorded. No call uses the events of a lane any
+ * more, so quiesce records them again, behind all work in the lane's CUDA streams.
  */
 #include "exec/exec_device.h"
 
@@ -59,7 +59,7 @@ void tutti__device_abort(const tutti__exec_device_t *device)
     tutti__device_leave(device, before);
 }
 
-/* A device on which a query fails is broken, and does no more work. */
+/* Is work left on the device? If a query fails, the device is broken, and does no more work. */
 static int is_busy(const tutti__exec_device_t *device, uint32_t first, uint32_t end)
 {
     for (uint32_t i = first; i < end; i++) {
@@ -80,7 +80,7 @@ void tutti__device_quiesce(const tutti__exec_device_t *device, uint32_t first, u
     for (uint32_t i = first; i < end; i++) {
         const tutti__device_lane_t *lane = &device->lane[i];
 
-        /* If a record fails, is_busy sees an earlier record, or none. */
+        /* If this fails, is_busy queries an earlier record of the event, or none. */
         (void)device->ops->record(lane->copied[0], lane->down);
         if (lane->between != NULL)
             (void)device->ops->record(lane->copied[1], lane->between);

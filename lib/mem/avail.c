@@ -2,9 +2,9 @@
 /*
  * Available memory, from /proc/meminfo and the control groups' files.
  *
- * Any group above this process's own may have a limit, so each one is read, up to the root. In a
- * container the path in /proc/self/cgroup may be the host's, of which only the upper part exists
- * inside; groups without files are skipped. About 50 us.
+ * Every group from this process's own up to the root may have a limit, so each is read. In a
+ * container the path in /proc/self/cgroup may be the host's path, and groups of it may be missing:
+ * groups without files are skipped. It takes about 50 us.
  */
 #include "mem/avail.h"
 
@@ -15,10 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The files in which a version of control groups has its numbers. */
+/* The files with the numbers of one version of control groups. */
 typedef struct {
     const char *mount, *limit, *usage;
-    const char *reclaimable; /* line of memory.stat: usage that can be reclaimed */
+    const char *reclaimable; /* line of memory.stat: the part of usage that can be reclaimed */
 } cgroup_version_t;
 
 static const cgroup_version_t version_1 = { "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
@@ -65,7 +65,7 @@ static uint64_t of_machine(const char *root)
     return (available + swap) * 1024;
 }
 
-/* The memory that one group leaves; `folder` is its folder. "max" is no number, hence no limit. */
+/* The memory that the group at `folder` has left. A limit "max" is no number, so it is no limit. */
 static uint64_t of_group(const cgroup_version_t *version, const char *folder)
 {
     uint64_t limit, usage, reclaimable = 0;
@@ -82,7 +82,7 @@ static uint64_t of_group(const cgroup_version_t *version, const char *folder)
     return minus(limit, minus(usage, reclaimable));
 }
 
-/* The minimum over the group at `path` below the mount and all groups above it. */
+/* The least memory left in the group at `path` and in all groups above it. */
 static uint64_t of_groups(const char *root, const cgroup_version_t *version, const char *path)
 {
     uint64_t least = UINT64_MAX;

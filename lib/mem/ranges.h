@@ -3,7 +3,7 @@
  * The taken ranges of an arena: offsets only, no memory is touched.
  *
  * First fit in address order keeps the file short; adjacent free ranges are joined. Arenas have a
- * few dozen long-lived ranges, so a list suffices. No lock of its own.
+ * few dozen long-lived ranges, so a list suffices. The caller locks.
  */
 #ifndef TUTTI__MEM_RANGES_H
 #define TUTTI__MEM_RANGES_H
@@ -12,21 +12,21 @@
 
 typedef struct tutti__ranges tutti__ranges_t;
 
-/* One free range [0, span); NULL without memory. */
+/* Make a list with one free range, [0, span). NULL: no memory. */
 tutti__ranges_t *tutti__ranges_create(uint64_t span);
 void tutti__ranges_destroy(tutti__ranges_t *ranges);
 
-/* Take `bytes` > 0 anywhere. 0 if no free range is that long, or without memory. */
+/* Take a range of `bytes` > 0 anywhere. 0: no free range is that long, or no memory. */
 int tutti__ranges_take(tutti__ranges_t *ranges, uint64_t bytes, uint64_t *ret_offset);
 
-/* Take `bytes` at a multiple of `align` that is at least `from`. */
+/* The same, at an offset that is a multiple of `align` and at least `from`. */
 int tutti__ranges_take_aligned(tutti__ranges_t *ranges, uint64_t bytes, uint64_t from,
                                uint64_t align, uint64_t *ret_offset);
 
 /*
- * Giving a range back has two steps, so that its memory can be emptied in between without a lock:
- * leave() returns its length and makes a second leave() fail; give() makes it free again. leave()
- * returns 0 if no taken range begins at `offset`.
+ * Giving a range back has two steps, so that its memory can be emptied between them without a lock.
+ * leave() returns the range's length, or 0 if no taken range begins at `offset`; a second leave()
+ * returns 0 as well. give() makes the range free.
  */
 uint64_t tutti__ranges_leave(tutti__ranges_t *ranges, uint64_t offset);
 void tutti__ranges_give(tutti__ranges_t *ranges, uint64_t offset);

@@ -5,18 +5,18 @@
  * Each rank owns one memfd, its arena, and allocates ranges of it. Peers map the whole arena once,
  * over a large span of addresses, far beyond its current end. When the owner extends the file, the
  * new pages are visible in all mappings, so an address in a peer's arena is always `base + offset`:
- * no mapping during a call, no generation numbers, and only one descriptor per pair of ranks is
- * ever passed.
+ * no call maps memory, there are no generation numbers, and a rank passes only one descriptor to
+ * each peer.
  *
  *      file   |ctl|lanes|..hole..| fusion |  tutti_mem_alloc |(not yet)......|
  *      span   |<------------- up to 64 GiB, mapped at once ------------------>|
  *             |<---- 1/64 ---->|<---- ranges of 2 MiB or more: huge pages --->|
  *
- * Ranges are reserved with fallocate, so a full limit is an error here and never a SIGBUS later.
- * Nothing has a name; the kernel frees the memory with the last process. Ranks that are threads of
+ * Ranges are reserved with fallocate, so missing memory is an error here and never a SIGBUS later.
+ * Arenas have no names; the kernel frees them with the last process. Ranks that are threads of
  * one process (tests) use one mapping, so that TSan sees all accesses.
  *
- * Tried: one memfd per buffer, passed and mapped at first use. It needs a collective step for each.
+ * Tried: one memfd per buffer, passed and mapped at first use. Each needs a collective step.
  */
 #ifndef TUTTI__MEM_SHARED_H
 #define TUTTI__MEM_SHARED_H
@@ -28,10 +28,10 @@ typedef struct tutti__arena tutti__arena_t;
 /*
  * Make an empty arena for this rank. Any thread may allocate and free.
  *
- * nranks  the number of ranks that map each other's arenas; this process maps as many
+ * nranks  the number of ranks that map each other's arenas, so this process maps as many arenas
  *
- * The span is 64 GiB; less under RLIMIT_AS and sanitizers, and if there are many arenas already: a
- * process has 128 TiB of addresses, and each communicator takes a part of the rest.
+ * The span is 64 GiB; less under RLIMIT_AS and sanitizers, and if this process already maps many
+ * arenas: it has 128 TiB of addresses, and each communicator takes a part of the free addresses.
  */
 tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_arena);
 /* tutti__arena_create_among for one rank. */
@@ -42,7 +42,7 @@ void tutti__arena_destroy(tutti__arena_t *arena);
 typedef enum {
     TUTTI__HUGE_AUTO, /* the default: as in /sys/kernel/mm/transparent_hugepage/shmem_enabled */
     TUTTI__HUGE_NEVER,
-    TUTTI__HUGE_ALWAYS /* also if that is "never", the kernel's default */
+    TUTTI__HUGE_ALWAYS /* even if that file says "never", the kernel's default */
 } tutti__huge_t;
 void tutti__arena_use_huge(tutti__arena_t *arena, tutti__huge_t huge);
 
@@ -54,16 +54,16 @@ size_t tutti__arena_span(const tutti__arena_t *arena);
    or more begin at a multiple of 2 MiB, and use huge pages if allowed. TUTTI_ERR_NO_MEMORY names
    the limit: the machine's, its control group's or RLIMIT_FSIZE. */
 tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr);
-/* ptr from alloc, otherwise INVALID_ARGUMENT; may be NULL. The memory returns to the
-   system at once. */
+/* Free a range, and return its memory to the system. NULL is allowed. INVALID_ARGUMENT: alloc did
+   not return ptr. */
 tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr);
 
-/* Is [ptr, ptr + bytes) in the arena? If so, stores its offset. */
+/* Is [ptr, ptr + bytes) in the arena? If so, store the offset of ptr. */
 int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t bytes,
                         uint64_t *ret_offset);
 
-/* Map a peer's arena. If pid is this process, the owner's mapping at owner_base is used; it then
-   stays until both have unmapped it. A forked child has none of its parent's mappings. */
+/* Map a peer's arena. If pid is this process, use the owner's mapping at owner_base, which stays
+   until both have unmapped it. A forked child has none of its parent's mappings. */
 tutti_status_t tutti__arena_map(int fd, size_t span, int pid, char *owner_base, char **ret_base);
 void tutti__arena_unmap(char *base, size_t span, int pid);
 

@@ -25,10 +25,10 @@ typedef struct {
     tutti__op_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
-    const tutti__reducer_t *reducer; /* of dtype and op, for operations that reduce */
+    const tutti__reducer_t *reducer; /* for dtype and op, if the operation reduces */
     uint8_t tag;                     /* below 128; part of the compared metadata */
     uint32_t divisor;                /* 0: none; see reduce.h */
-    uint32_t root;   /* NODE_BCAST, NODE_REDUCE: local rank; otherwise the call's, compared only */
+    uint32_t root;   /* NODE_BCAST, NODE_REDUCE: local rank. Otherwise the call's, for comparison */
     const void *src; /* element 0 of the block map; with src_step: block sblk */
     void *dst;       /* NODE_REDUCE: used by the root only */
     tutti__blockmap_t map;
@@ -37,8 +37,8 @@ typedef struct {
     int whole;                 /* outside loops: whole blocks; inside: chunk `trip` of each block */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
-    /* On device memory: the operation is done when it is queued; later work in `then`
-       waits for it. */
+    /* On device memory. queued 1: the operation counts as done when it is queued, and later work
+       in `then` waits for it. */
     int queued;
     tutti__dstream_t *then;
 } tutti__node_call_t;
@@ -48,12 +48,12 @@ typedef struct {
     const char *purpose;
     void (*close)(tutti__node_t *node);
     void (*start)(tutti__node_t *node, uint32_t lane, const tutti__node_call_t *call);
-    /* TUTTI__AGAIN: call again; *hint is the wait hint. TUTTI_ERR_MISMATCH: on all ranks of the
-       host; no data was touched, and the lane continues with its next operation. */
+    /* TUTTI__AGAIN: call again; *hint is the wait hint. TUTTI_ERR_MISMATCH: all ranks of the host
+       return it, no data was touched, and the lane can start its next operation. */
     tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__hint_t *hint);
-    /* start in lane 0, and the first step, which may poll up to `looks` times. This is the only
-       function here that spins; it is for short calls. is_same: only src and dst have changed since
-       this structure was started in this lane. NULL: node/nccl has none. */
+    /* Call start in lane 0, and make the first step, which polls up to `looks` times: only this
+       function spins, for short calls. is_same 1: of *call, only src and dst have changed since
+       this lane started it last. node/nccl has no such function. */
     tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, int is_same,
                              uint32_t looks, tutti__hint_t *hint);
 } tutti__node_ops_t;
@@ -62,8 +62,8 @@ typedef struct {
 typedef struct {
     /* The lane's next operation that moves data begins after the event's last record. */
     void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
-    /* A node of all hosts' ranks: a number for a call, on rank 0; and the lane's next launch has
-       this number. */
+    /* For a node of all hosts' ranks. next_turn: on rank 0, the next call's number. turn: the
+       lane's next launch has this number. */
     uint64_t (*next_turn)(tutti__node_t *node);
     void (*turn)(tutti__node_t *node, uint32_t lane, uint64_t turn);
     int (*serves)(const tutti__node_t *node, int reduces, tutti_dtype_t dtype, tutti_op_t op,

@@ -4,15 +4,15 @@
  *
  *      dump     the process, and why the dump was written
  *      comm     a communicator; the following lines belong to it
- *      tensor   one that is pending
+ *      tensor   a pending tensor
  *      lane     a bucket in flight
  *      direct   the direct call that waits
  *      wait     a thread in tutti_wait
- *      event    the last events, oldest first
+ *      event    one of the last events, oldest first
  *      end      the dump is complete
  *
- * Any thread, and signal handlers: no malloc, stdio or lock; errno is kept. Times are those of
- * CLOCK_MONOTONIC here; with `offset_ns` added, those of rank 0's host.
+ * Any thread, and signal handlers: no malloc, stdio or lock; errno is kept. Times are of this
+ * host's CLOCK_MONOTONIC. Adding `offset_ns` gives the time of rank 0's host.
  */
 #include "record/put.h"
 #include "record/recorders.h"
@@ -26,7 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Events of each ring in a dump. */
+/* A dump has at most this many events of each ring. */
 #define DUMPED 512u
 
 static const char *const events[TUTTI__EVENTS] = { "none",   "slow",   "done",       "wait",
@@ -45,13 +45,13 @@ static void end(tutti__put_t *put)
     tutti__put_text(put, "}\n");
 }
 
-/* tutti__op_name formats the names of users' operations. */
+/* Without tutti__op_name, which formats the names of users' operations. */
 static const char *op_name(uint32_t op)
 {
     return op >= TUTTI__USER_OP_FIRST ? "a user's operation" : tutti_op_name((tutti_op_t)op);
 }
 
-/* "an allreduce" without its article. */
+/* The name of a call's kind, without the article of "an allreduce". */
 static const char *kind_name(uint32_t kind)
 {
     const char *name = tutti__call_name((tutti_call_kind_t)kind), *space = strchr(name, ' ');
@@ -70,7 +70,7 @@ static void put_call(tutti__put_t *put, uint32_t kind, uint64_t count, uint32_t 
 
 /* ---- tensors ---- */
 
-/* Copy an entry's name; 0: there is none, or it is being replaced. */
+/* Copy an entry's name. 0: the entry has no name, or another thread replaces it. */
 static int read_name(const tutti__record_tensor_t *tensor, char name[TUTTI__RECORD_NAME],
                      uint64_t *ret_hash)
 {
@@ -134,7 +134,7 @@ static void put_peer(tutti__put_t *put, uint32_t peer)
         tutti__put_key_number(put, "peer", peer);
 }
 
-/* What a lane's bucket waits for. */
+/* Put the rank or device that a lane's bucket waits for. */
 static void put_stuck(tutti__put_t *put, const tutti__record_lane_t *lane, uint64_t since_ns)
 {
     const char *doing = atomic_load(&lane->doing);
@@ -240,7 +240,7 @@ static void put_event(tutti__put_t *put, const tutti__record_t *record, const co
     end(put);
 }
 
-/* The next event of a ring, from *at on; an entry that is being replaced is skipped. */
+/* The next event of a ring, from *at on. An entry that another thread replaces is skipped. */
 static copied_t next_event(const tutti__ring_t *ring, uint32_t *at, uint32_t last)
 {
     copied_t event = { .kind = TUTTI__EVENT_NONE };
@@ -253,7 +253,7 @@ static copied_t next_event(const tutti__ring_t *ring, uint32_t *at, uint32_t las
     return event;
 }
 
-/* The last events of all rings, in the order of their times. */
+/* Put the last events of all rings, in the order of their times. */
 static void dump_events(tutti__put_t *put, const tutti__record_t *record)
 {
     uint32_t at[TUTTI__RINGS], last[TUTTI__RINGS];
@@ -330,7 +330,7 @@ static void dump_all(tutti__put_t *put, const char *reason)
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
         const tutti__record_t *record = atomic_load(&tutti__recorders.record[i]);
 
-        /* A forked child has copies of its parent's recorders. */
+        /* Skip copies of the parent's recorders, which a forked child has. */
         if (record != NULL && record->pid == pid)
             dump_comm(put, record);
     }
@@ -357,7 +357,7 @@ static const tutti__record_t *find_first(void)
     return first;
 }
 
-/* PATH.RANK; 0: too long. */
+/* Make the text PATH.RANK. 0: it is too long. */
 static int make_path(const char *path, uint32_t rank, char *text, size_t room)
 {
     size_t at = strnlen(path, room);
@@ -378,7 +378,7 @@ static int make_path(const char *path, uint32_t rank, char *text, size_t room)
     return 1;
 }
 
-/* As tutti__record_dump; flags: of open(). The caller is counted in `readers`. */
+/* Write a dump, with these flags of open(). The caller has incremented `readers`. */
 static tutti_status_t dump_to(const char *path, const char *reason, int flags)
 {
     const tutti__record_t *first = find_first();

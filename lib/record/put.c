@@ -66,7 +66,7 @@ void tutti__put_string(tutti__put_t *put, const char *text, size_t most)
 
         if (byte == '"' || byte == '\\')
             put_byte(put, '\\');
-        /* A name that is no text, or cut inside a character, must not spoil the line. */
+        /* A name may have control characters, or may be cut inside a character. */
         put_byte(put, byte < 0x20 || byte > 0x7e ? '?' : (char)byte);
     }
 }

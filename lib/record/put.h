@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Text into a file descriptor, without stdio, malloc and locks: for dumps in signal handlers.
- * An error is kept, and nothing is written after it.
+ * After an error nothing more is written.
  */
 #ifndef TUTTI__RECORD_PUT_H
 #define TUTTI__RECORD_PUT_H
@@ -16,15 +16,15 @@ typedef struct {
     char buffer[2048];
 } tutti__put_t;
 
-/* Write what the buffer has. */
+/* Write the content of the buffer. */
 void tutti__put_flush(tutti__put_t *put);
 void tutti__put_text(tutti__put_t *put, const char *text);
 void tutti__put_number(tutti__put_t *put, int64_t number);
 void tutti__put_hex(tutti__put_t *put, uint64_t number);
-/* The inside of a JSON string, at most `most` bytes of text. */
+/* Put the inside of a JSON string, at most `most` bytes of text. */
 void tutti__put_string(tutti__put_t *put, const char *text, size_t most);
 
-/* ,"key":number and ,"key":"text" */
+/* Put ,"key":number or ,"key":"text". */
 void tutti__put_key_number(tutti__put_t *put, const char *key, int64_t number);
 void tutti__put_key_text(tutti__put_t *put, const char *key, const char *text);
 

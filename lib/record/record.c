@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The flight recorder: opening, tensors, waiting callers, the end. See record.h; dump.c reads. */
+/* The flight recorder: opening, tensors, waiting callers, the end. See record.h. */
 #include "record/record.h"
 
 #include "base/constants.h"
@@ -15,7 +15,7 @@ tutti__recorders_t tutti__recorders;
 
 /* ---- opening and closing ---- */
 
-/* Enter the recorder where dumps find it. If all entries are taken, it is in no dump. */
+/* Add the recorder to the table for dumps. If the table is full, no dump has the recorder. */
 static void enter(tutti__record_t *record)
 {
     tutti__record_t *other;
@@ -66,7 +66,7 @@ void tutti__record_close(tutti__record_t *record)
         if (atomic_compare_exchange_strong(&tutti__recorders.record[i], &found, NULL))
             break;
     }
-    /* A reader that entered before may have found it. Both sides are sequentially consistent. */
+    /* Wait for readers that may have found the recorder. Both sides are sequentially consistent. */
     while (atomic_load(&tutti__recorders.readers) > 0)
         sched_yield();
     munmap(record, sizeof(*record));
@@ -88,7 +88,7 @@ static int is_idle(const tutti__record_tensor_t *tensor)
     return atomic_load_explicit(&tensor->call, memory_order_relaxed) >> 24 == TUTTI__TENSOR_IDLE;
 }
 
-/* Give a name that entry of its set which was unused for longest. NULL: all are pending. */
+/* Give the name to the set's entry that is unused for longest. NULL: all have pending tensors. */
 static tutti__record_tensor_t *take_entry(tutti__record_tensor_t *set, uint64_t hash,
                                           const char *name)
 {
@@ -108,7 +108,7 @@ static tutti__record_tensor_t *take_entry(tutti__record_tensor_t *set, uint64_t 
     return oldest;
 }
 
-/* The entry of a name that is not pending; NULL: its set is full. */
+/* An entry for a tensor that is not pending yet. NULL: its set is full of pending tensors. */
 static tutti__record_tensor_t *find_entry(tutti__record_t *record, uint64_t hash, const char *name)
 {
     tutti__record_tensor_t *set = &record->tensor[hash % TUTTI__RECORD_SETS * TUTTI__RECORD_WAYS];
@@ -131,7 +131,7 @@ static void trace_submit(tutti__record_t *record, uint32_t number,
 
 uint32_t tutti__record_submit(tutti__record_t *record, const tutti__submitted_t *submitted)
 {
-    uint64_t hash = submitted->hash != 0 ? submitted->hash : 1; /* 0: a free entry */
+    uint64_t hash = submitted->hash != 0 ? submitted->hash : 1; /* 0 would mean a free entry */
     tutti__record_tensor_t *tensor = find_entry(record, hash, submitted->name);
     uint32_t number;
 
@@ -280,7 +280,7 @@ void tutti__record_waited(tutti__record_t *record, uint32_t wait)
 
 /* ---- the end ---- */
 
-/* May this status end a communicator by itself? SHUTDOWN is a peer's ordinary departure. */
+/* Is this status a failure? SHUTDOWN is not: it is the ordinary departure of a peer. */
 static int is_failure(tutti_status_t status)
 {
     return status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN;
@@ -310,7 +310,7 @@ void tutti__record_advise(tutti__record_t *record, tutti_status_t status)
         hint(record);
 }
 
-/* Write the dump of a stall. 0: not written, because there was one within STALL_DUMP_NS. */
+/* Write the dump of a stall. 0: no dump, because the last one was within STALL_DUMP_NS. */
 static int dump_stall(tutti__record_t *record)
 {
     uint64_t now = tutti__now_ns(), last = atomic_load(&record->stalled_ns);

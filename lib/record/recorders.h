@@ -13,14 +13,14 @@ typedef struct {
     _Atomic(tutti__record_t *) record[TUTTI__RECORDERS];
     atomic_uint opened; /* recorders so far */
     atomic_int readers;
-    atomic_int is_busy;    /* a thread writes to TUTTI_DUMP's file; not in a signal handler */
-    atomic_int has_failed; /* TUTTI_DUMP's file has the dump of a failure, which stays */
+    atomic_int is_busy;    /* a thread writes TUTTI_DUMP's file; signal handlers ignore this */
+    atomic_int has_failed; /* TUTTI_DUMP's file has the dump of a failure; keep it */
 } tutti__recorders_t;
 
 extern tutti__recorders_t tutti__recorders;
 
-/* The dump that TUTTI_DUMP asks for. The dump of the process's first failure replaces the file;
-   later ones are added behind it. */
+/* Write the dump that TUTTI_DUMP asks for. The dump of the process's first failure replaces the
+   file; later dumps are appended. */
 tutti_status_t tutti__record_dump_asked(const char *path, const char *reason, int is_failure);
 
 #endif

@@ -13,10 +13,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* In `next`: the trace is being stopped, and the entry is not to be written. */
+/* A bit of `next`: the trace is being stopped, so no further entry is written. */
 #define CLOSED ((uint64_t)1 << 63)
 #define CHUNK_BYTES (TUTTI__TRACE_CHUNK * sizeof(tutti__trace_entry_t))
-/* What is behind the last line of PATH. */
+/* The text behind the last line of PATH. */
 #define TAIL "\n]}\n"
 
 _Atomic uint32_t tutti__tracing;
@@ -25,12 +25,12 @@ static struct {
     _Atomic uint64_t next;      /* the next free entry */
     _Atomic uint64_t completed; /* entries that were written, or given up */
     _Atomic(tutti__trace_entry_t *) chunk[TUTTI__TRACE_CHUNKS];
-    atomic_int is_full; /* the disk, or the table of chunks */
+    atomic_int is_full; /* the disk has no space left */
 
     tutti__mutex_t grow_lock; /* protects the growing of the file */
 
-    tutti__mutex_t lock; /* protects start and stop, and: */
-    uint32_t number;     /* of traces so far */
+    tutti__mutex_t lock; /* protects start and stop, and the following fields */
+    uint32_t number;     /* number of traces so far */
     int fd;
     tutti__trace_head_t head;
     char path[1024], part[1100];
@@ -57,7 +57,7 @@ static tutti__trace_entry_t *map_chunk(uint64_t chunk)
     return NULL;
 }
 
-/* The entry of a number; NULL: there is no space. */
+/* The entry with this number; NULL: there is no space for it. */
 static tutti__trace_entry_t *entry_at(uint64_t i)
 {
     uint64_t chunk = i / TUTTI__TRACE_CHUNK;
@@ -79,7 +79,7 @@ static tutti__trace_entry_t *entry_at(uint64_t i)
     return entries != NULL ? &entries[i % TUTTI__TRACE_CHUNK] : NULL;
 }
 
-/* Take n entries; *ret_first. 0: the trace is off. complete() must follow. */
+/* Take n entries, from *ret_first on. 0: the trace is off. After 1, complete() must follow. */
 static int take(uint64_t n, uint64_t *ret_first)
 {
     *ret_first = atomic_fetch_add(&trace.next, n);
@@ -157,7 +157,7 @@ static tutti_status_t open_part(void)
         close(trace.fd);
         return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s", trace.part, strerror(errno));
     }
-    /* An older file of this name. Other ranks append to it when they stop. */
+    /* Remove an older file of this name, to which the ranks would append when they stop. */
     if (trace.head.rank == 0)
         unlink(trace.path);
     return TUTTI_OK;
@@ -210,7 +210,7 @@ static const tutti__trace_entry_t *written(void *owner, uint64_t i)
     return entries != NULL ? &entries[i % TUTTI__TRACE_CHUNK] : &none;
 }
 
-/* Position behind the last line of PATH; *ret_nlines: whether there is one. */
+/* Seek to the end of the last line of PATH, before TAIL. *ret_nlines: 1 if there is a line. */
 static int find_end(FILE *out, uint64_t *ret_nlines)
 {
     long end;
@@ -240,7 +240,7 @@ static tutti_status_t append(uint64_t nentries)
         if (ok)
             tutti__trace_json(out, &trace.head, written, NULL, nentries, nlines);
         ok = ok && fputs(TAIL, out) >= 0;
-        ok = fclose(out) == 0 && ok; /* gives the lock back */
+        ok = fclose(out) == 0 && ok; /* releases the lock */
     }
     if (ok)
         return TUTTI_OK;
@@ -250,7 +250,7 @@ static tutti_status_t append(uint64_t nentries)
                        trace.path, strerror(errno), trace.part);
 }
 
-/* No thread writes entries after this. Returns their number. */
+/* Wait until no thread writes entries any more. Returns the number of entries. */
 static uint64_t await_writers(void)
 {
     uint64_t n;

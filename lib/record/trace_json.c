@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Entries of a trace as lines of Chrome's JSON. The library and tutti_report use this file, so it
- * calls nothing of the library.
+ * Writes entries of a trace as lines of Chrome's JSON. tutti_report compiles this file as well, so
+ * it calls no function of the library.
  *
  *      process   a rank
  *      thread    1 to 6: the lanes, with buckets, packing and unpacking; 100 and more: the
@@ -44,8 +44,8 @@ static void put_text(FILE *out, const char *text)
     }
 }
 
-/* A tensor's number is unique in its communicator, and at most 4096. The table has room for 16
-   communicators; a later one overwrites the names of an earlier one. */
+/* A tensor's place in `name`. Its number is unique in its communicator, and at most 4096. The table
+   has room for 16 communicators; later ones overwrite the names of earlier ones. */
 static uint32_t slot_of(uint32_t comm, uint32_t tensor)
 {
     return (comm % 16 * 4096 + tensor) % TENSORS;
@@ -72,7 +72,7 @@ static uint32_t thread_of(uint32_t kind, uint32_t lane, uint32_t thread)
     }
 }
 
-/* The common fields. phase: X with a duration, i for a moment, b and e of a tensor. */
+/* Write an event's common fields. phase: X: with a duration; i: without; b, e: see put_life. */
 static void put_event(writer_t *w, const char *name, char phase, uint32_t thread, uint64_t time_ns,
                       uint64_t duration_ns)
 {
@@ -93,7 +93,7 @@ static void put_event(writer_t *w, const char *name, char phase, uint32_t thread
         w->threads[thread] = 1;
 }
 
-/* The begin (b) or the end (e) of a tensor. A viewer joins the two by category and id. */
+/* Write the begin (b) or the end (e) of a tensor. Viewers join the two by category and id. */
 static void put_life(writer_t *w, char phase, const char *name, uint32_t slot, uint64_t time_ns,
                      uint32_t thread)
 {
@@ -137,7 +137,7 @@ static void put_entry(writer_t *w, const tutti__trace_entry_t *entry, uint64_t w
     fprintf(w->out, "}}");
 }
 
-/* The names of the process and of its threads. */
+/* Write the names of the process and of its threads. */
 static void put_metadata(writer_t *w, const tutti__trace_head_t *head)
 {
     begin(w);
@@ -166,7 +166,7 @@ static void put_metadata(writer_t *w, const tutti__trace_head_t *head)
     }
 }
 
-/* A name's text is in the two entries behind its own. Returns the entries that it takes. */
+/* Read a name; its text is in the two entries behind entry i. Returns its number of entries. */
 static uint64_t take_name(writer_t *w, const tutti__trace_entry_t *(*at)(void *owner, uint64_t i),
                           void *owner, uint64_t i, uint64_t what, uint64_t nentries)
 {

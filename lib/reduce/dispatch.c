@@ -2,8 +2,8 @@
 /*
  * Selects the kernels: the best set that this processor and its operating system support.
  *
- * Selected at the first call. Tried: ifunc; it runs while the program is being linked, when neither
- * a debugger nor a sanitizer works yet, and musl does not have it.
+ * The first call selects the set. Tried: ifunc. It selects while the program is being linked, when
+ * neither debuggers nor sanitizers work yet, and musl does not have it.
  */
 #include "config.h"
 
@@ -28,8 +28,8 @@ static int always(void)
 }
 
 #ifdef TUTTI__HAVE_X86_KERNELS
-/* Read from the processor itself, because not all compilers support the name. The operating
-   system's support for avx2 is sufficient for it. */
+/* Ask the processor, because not all compilers have a name for f16c. An operating system that
+   supports avx2 supports f16c. */
 static int has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -49,14 +49,13 @@ static int has_avx512(void)
 }
 #endif
 
-/* Best first; the last set runs everywhere. */
+/* The sets, the best first. The last one runs on every processor. */
 static const struct {
     const tutti__kernels_t *kernels;
     int (*runs_here)(void);
 } sets[] = {
 #ifdef TUTTI__HAVE_X86_KERNELS
-    { &tutti__kernels_avx512, has_avx512 },
-    { &tutti__kernels_avx2, has_avx2 },
+    { &tutti__kernels_avx512, has_avx512 }, { &tutti__kernels_avx2, has_avx2 },
     { &tutti__kernels_sse2, always },
 #endif
 #ifdef TUTTI__HAVE_NEON_KERNELS
@@ -65,7 +64,7 @@ static const struct {
     { &tutti__kernels_scalar, always },
 };
 
-/* NULL: not selected yet. Relaxed: the tables are constant, and all threads select the same one. */
+/* The selected table; NULL: none yet. Relaxed: all threads select the same constant table. */
 static _Atomic(const tutti__kernels_t *) in_use;
 
 static const tutti__kernels_t *kernels(void)
@@ -103,9 +102,9 @@ int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *re
 }
 
 /*
- * Elements before dst's next cache line; 0 if no element begins it. A store across lines costs two
- * accesses: sums of 128 KiB take 1.2 of the time of aligned ones, of 4 KiB in the first-level cache
- * 1.5 (Zen 5, vectors of 64 bytes).
+ * Elements before the next cache line of dst; 0 if no element begins at this line. A store across
+ * lines costs two accesses: sums of 128 KiB take 1.2 times as long as aligned ones, sums of 4 KiB
+ * in the first-level cache 1.5 times (Zen 5, vectors of 64 bytes).
  */
 static size_t before_line(const void *dst, size_t esize)
 {
@@ -120,7 +119,7 @@ void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void 
     size_t esize = tutti_dtype_bytes(reducer->dtype), head = before_line(dst, esize);
     const void *rest[FEW];
 
-    /* More sources are folded block by block; a single source is copied. */
+    /* `fold` itself cuts more sources into blocks, and it copies a single source. */
     if (head == 0 || nsrcs > FEW || nsrcs == 1) {
         reducer->fold(dst, srcs, nsrcs, count, divisor);
         return;

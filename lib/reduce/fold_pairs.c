@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Folds any number of sources with a function of two. For user-defined operations, and for those
- * of kernels.c whose intermediate results are elements of the type without further rounding.
+ * Folds any number of sources with a function of two sources. For user-defined operations, and for
+ * operations of kernels.c whose intermediate results need no rounding to the type.
  */
 #include "reduce/fold_pairs.h"
 
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Would the first results overwrite a source that is read later? */
+/* Would the first result overwrite a source that is read later? */
 static int overwrites(const void *dst, const void *const *srcs, size_t nsrcs)
 {
     for (size_t s = 2; s < nsrcs; s++)

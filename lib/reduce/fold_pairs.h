@@ -5,8 +5,8 @@
 
 #include <tutti/tutti.h>
 
-/* Like a kernel of reduce.h without divisor: from left to right, dst may be any of the sources.
-   dtype and context are passed to the function. */
+/* Fold like a kernel of reduce.h without divisor: from left to right; dst may be any of the
+   sources. The function receives dtype and context. */
 void tutti__fold_pairs(tutti_op_function_t function, void *context, void *dst,
                        const void *const *srcs, size_t nsrcs, size_t count, tutti_dtype_t dtype,
                        size_t esize);

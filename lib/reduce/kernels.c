@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All kernels for one instruction set: compiled once for each, with TUTTI__ISA=scalar, sse2, neon,
- * avx2, avx512.
+ * All kernels for one instruction set. Compiled once for each set, with TUTTI__ISA=scalar, sse2,
+ * neon, avx2, avx512.
  *
- * The element functions are plain C without intrinsics; sum.inc and PAIRWISE make loops of them,
- * and the compiler vectorises these for its set. Only float16, and in sse2 bfloat16, need
+ * The element functions are plain C without intrinsics. sum.inc and PAIRWISE make loops of them,
+ * which the compiler vectorises for the instruction set. Only float16, and in sse2 bfloat16, need
  * intrinsics (kernels_f16c.inc, kernels_sse2.inc). All sets give the same bits because of
  *   - IEEE arithmetic without contraction (no product is ever added to anything),
- *   - one order of operands, that of the sources, in vector and scalar parts alike,
- *   - one NaN: which of two NaNs survives an addition depends on how the compiler places operands,
- *     so every NaN result becomes the positive quiet one. So sums are commutative in every bit.
+ *   - one order of operands, that of the sources, in vector parts and in scalar parts,
+ *   - one NaN: the compiler's order of operands decides which of two NaNs an addition returns, so
+ *     every NaN result becomes the positive quiet NaN. So sums are commutative in every bit.
  *
- * Each type has: load and store, between elements and accumulators; the operations; scale, by the
- * inverse of a divisor, if `exact` is true, that is, if this equals a division.
+ * Each type has: load and store, between elements and accumulators; the operations; and `scale`,
+ * which multiplies by the inverse of a divisor. `exact`: this gives the same bits as a division.
  */
 #include "reduce/kernels.h"
 
@@ -22,12 +22,11 @@
 #include <string.h>
 
 #ifdef TUTTI__SCALAR
-#undef TUTTI__INDEPENDENT /* clang vectorises at this pragma, whatever the flags are */
+#undef TUTTI__INDEPENDENT /* this pragma makes clang vectorise even if the flags forbid it */
 #define TUTTI__INDEPENDENT
 #endif
 
-/* Each type has the number of elements in an accumulator, and functions that move
-   fewer than that. */
+/* Each type has the number of elements in an accumulator, and functions that move fewer. */
 #define TAILS(type, n)                                                                             \
     enum {                                                                                         \
         type##_lanes = n                                                                           \
@@ -51,8 +50,8 @@
     }
 
 /*
- * A kernel from a function of two blocks: for operations whose intermediate results may be stored
- * as elements, because storing them does not round.
+ * Make a kernel from a function of two blocks. For operations whose intermediate results can be
+ * stored as elements without rounding.
  */
 #define PAIRWISE(type, op)                                                                         \
     static void type##_pair_##op(void *dst, const void *left, const void *right, size_t count,     \
@@ -84,7 +83,7 @@
     }
 #define ORDER(type) PAIRWISE(type, min) PAIRWISE(type, max)
 
-/* For floating point types: tutti__reduce_scale. */
+/* The function of a floating point type for tutti__reduce_scale. */
 #define SCALING(type)                                                                              \
     static void type##_scale_all(void *dst, const void *src, size_t count, double factor)          \
     {                                                                                              \
@@ -114,7 +113,7 @@
 #define TEXT_(a) #a
 #define TEXT(a) TEXT_(a)
 
-/* `type` for sums, divisions and comparisons; `bits`: the unsigned type of its size. */
+/* type: for sums, divisions and comparisons; bits: the unsigned type of the same size. */
 #define INTEGERS(type, bits)                                                                       \
     {                                                                                              \
         [TUTTI_SUM] = type##_fold_sum, [TUTTI_AVG] = type##_fold_sum,                              \

@@ -7,7 +7,7 @@
 
 #include "reduce/reduce.h"
 
-/* Rows and columns of a table: the public numbers, so no translation is needed. */
+/* Sizes of a table, which is indexed by the public numbers of types and operations. */
 #define TUTTI__KERNEL_DTYPES (TUTTI_INT64_INT64 + 1)
 #define TUTTI__KERNEL_OPS (TUTTI_MAXLOC + 1)
 

@@ -2,11 +2,11 @@
 /*
  * Element-wise kernels: type x operation x instruction set.
  *
- * One fused pass folds k sources, in the order given: dst = ((src0 op src1) op src2) ... Narrow
- * floats accumulate in float32 and are rounded once, to nearest even. All instruction sets give the
- * same bits. The set is selected once, by the processor's capabilities. Pure functions, any thread.
+ * One fused pass folds k sources, in the order given: dst = ((src0 op src1) op src2) ... Sums of
+ * narrow floats are computed in float32, and rounded once, to nearest even. All instruction sets
+ * give the same bits. The processor determines the set, once. Pure functions, any thread.
  *
- * A NaN result is always the positive quiet NaN without payload. MIN and MAX return it if any
+ * A NaN result is always the positive quiet NaN without payload. MIN and MAX return this NaN if any
  * operand is a NaN, and treat -0 as less than +0. So exchanging two operands never changes a bit.
  * Only a single source without divisor is copied unchanged.
  */
@@ -21,20 +21,19 @@
 /*
  * Fold `nsrcs` >= 1 arrays of `count` elements into dst.
  *
- * dst      may be one of the sources; other overlaps are not allowed. All arrays at any address
+ * dst      may be one of the sources; other overlaps are not allowed. Arrays need no alignment
  * count    may be 0; pointers may be NULL in this case
- * divisor  0: none; otherwise the fold is divided by it before it is rounded and stored (AVG's last
- *          step; integers truncate toward zero). For the kernels of SUM; the others ignore it
+ * divisor  0: none; otherwise SUM divides the fold by it, before rounding and storing (AVG's last
+ *          step; integers truncate toward zero). Kernels of other operations ignore it
  */
 typedef void (*tutti__reduce_fn_t)(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
                                    uint32_t divisor);
 
 /*
- * Each of `n` arrays dsts[k] becomes the fold of the n sources, in their order: the same bits as a
- * fold and copies of it. Any of dsts may be any one of srcs; other overlaps are not allowed.
+ * Each of `n` arrays dsts[k] becomes the fold of the n sources, in their order, with the same bits
+ * as a fold that is copied. dsts[k] may be any one of srcs; other overlaps are not allowed.
  *
- * Returns 0, and does nothing, if it does not serve: for n other than 2 to 4, and divisors that
- * need a division.
+ * Returns 0, and does nothing, if n is not 2 to 4, or if the divisor needs a real division.
  */
 typedef int (*tutti__reduce_all_fn_t)(void *const *dsts, const void *const *srcs, size_t n,
                                       size_t count, uint32_t divisor);
@@ -50,22 +49,22 @@ tutti__reduce_fn_t tutti__reduce_find(tutti_dtype_t dtype, tutti_op_t op);
 
 typedef struct tutti__user_op tutti__user_op_t;
 
-/* The lowest free number, or 0 if there is none. Any thread. */
+/* Make an operation. Returns its number, the lowest that is free, or 0 if none is. Any thread. */
 tutti_op_t tutti__user_op_make(tutti_op_function_t function, void *context, int commutative);
-/* 0 if there is no operation `op`. */
+/* Remove an operation. 0: there is no operation `op`. */
 int tutti__user_op_drop(tutti_op_t op);
 /* NULL: there is no operation `op`. Takes no lock. */
 const tutti__user_op_t *tutti__user_op_find(tutti_op_t op);
 int tutti__user_op_commutes(const tutti__user_op_t *user);
-/* Like a kernel; divisor is ignored. Folds from left to right; dst may be any of the sources. */
+/* Fold like a kernel without divisor, from left to right. dst may be any of the sources. */
 void tutti__user_op_fold(const tutti__user_op_t *user, void *dst, const void *const *srcs,
                          size_t nsrcs, size_t count, tutti_dtype_t dtype);
 
 /* ---- for calls: a kernel or a user-defined operation ---- */
 
 typedef struct {
-    tutti__reduce_fn_t fold;    /* NULL: user */
-    tutti__reduce_all_fn_t all; /* NULL: none */
+    tutti__reduce_fn_t fold;    /* NULL: `user` is the operation */
+    tutti__reduce_all_fn_t all; /* NULL: there is no such kernel */
     const tutti__user_op_t *user;
     tutti_dtype_t dtype;
 } tutti__reducer_t;
@@ -73,13 +72,13 @@ typedef struct {
 /* 0 if the type and operation are not served. */
 int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *ret_reducer);
 
-/* Is a single call the best choice? */
+/* Is one call of the kernel best? Otherwise call tutti__reduce_lines. */
 static inline int tutti__reduce_at_once(const void *dst, size_t count)
 {
     return count < TUTTI__REDUCE_SHORT || (uintptr_t)dst % TUTTI__LINE_BYTES == 0;
 }
 
-/* A fold by a kernel, in two calls if the second one can then begin at a cache line of dst. */
+/* Fold by a kernel, in two calls if this lets the second one begin at a cache line of dst. */
 void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void *const *srcs,
                          size_t nsrcs, size_t count, uint32_t divisor);
 
@@ -95,8 +94,8 @@ static inline void tutti__reduce(const tutti__reducer_t *reducer, void *dst,
         tutti__reduce_lines(reducer, dst, srcs, nsrcs, count, divisor);
 }
 
-/* For loops over blocks: the number of elements of the block at `at`, at most `most`, so that the
-   next block begins at a cache line. `most` elements are a multiple of a line. */
+/* For loops over blocks: the length, in elements, of a block that begins at `at`: at most `most`,
+   and the next block begins at a cache line. `most` elements fill whole lines. */
 static inline size_t tutti__reduce_block(const void *at, size_t most, size_t esize)
 {
     size_t over = (uintptr_t)at % TUTTI__LINE_BYTES;
@@ -104,18 +103,18 @@ static inline size_t tutti__reduce_block(const void *at, size_t most, size_t esi
     return over == 0 ? most : most - over / esize;
 }
 
-/* The parts of tutti__reduce_all. */
+/* Helpers of tutti__reduce_all. */
 void tutti__reduce_all_once(const tutti__reducer_t *reducer, void *const *dsts,
                             const void *const *srcs, size_t n, size_t count, uint32_t divisor);
 void tutti__reduce_all_lines(const tutti__reducer_t *reducer, void *const *dsts,
                              const void *const *srcs, size_t n, size_t count, uint32_t divisor);
 
 /*
- * A fold into several arrays, as many as there are sources: see tutti__reduce_all_fn_t.
+ * Fold into several arrays, as many as there are sources: see tutti__reduce_all_fn_t.
  *
- * One loop, if there is a kernel for it. Measured, sums in place of 2 to 8 MiB: with 2 ranks the
- * loop takes 0.75 of the time of a fold and a copy in blocks of 8 KiB; with 4 ranks 0.57, in a
- * program outside of the library.
+ * It takes one loop, if there is a kernel for this. Measured, sums in place of 2 to 8 MiB: with 2
+ * ranks the loop takes 0.75 of the time of a fold and a copy in blocks of 8 KiB; with 4 ranks 0.57,
+ * in a program outside of the library.
  */
 static inline void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *dsts,
                                      const void *const *srcs, size_t n, size_t count,
@@ -127,8 +126,8 @@ static inline void tutti__reduce_all(const tutti__reducer_t *reducer, void *cons
         tutti__reduce_all_lines(reducer, dsts, srcs, n, count, divisor);
 }
 
-/* dst = src * factor, in float64 for FLOAT64, otherwise in float32, rounded once; dst may be src.
-   Floating point types only: see tutti__reduce_scales. */
+/* dst = src * factor, computed in float64 for FLOAT64, otherwise in float32, and rounded once. dst
+   may be src. Only for the types for which tutti__reduce_scales returns 1: floating point types. */
 int tutti__reduce_scales(tutti_dtype_t dtype);
 void tutti__reduce_scale(void *dst, const void *src, size_t count, tutti_dtype_t dtype,
                          double factor);

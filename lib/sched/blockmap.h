@@ -3,8 +3,8 @@
  * Block maps: the first element of each block of a buffer.
  *
  * Schedules refer to blocks, never to addresses. A map cuts `count` elements into `nblocks` blocks:
- * equal shares by floor(b * count / nblocks), or a table passed with the call. With a table each
- * block may also have its own place. The lengths must be equal on all ranks; places are local. In a
+ * equal shares by floor(b * count / nblocks), or by a table that the call passes. With a table each
+ * block may also have its own place. Lengths must be equal on all ranks; places are local. In a
  * chunk loop, trip t works on chunk t of each block: its elements [t * chunk, (t + 1) * chunk).
  */
 #ifndef TUTTI__SCHED_BLOCKMAP_H
@@ -19,10 +19,10 @@ typedef struct {
     size_t chunk;         /* elements of one chunk; at least 1 */
     const size_t *table;  /* NULL: equal shares; else [nblocks + 1]: block b has table[b + 1] -
                              table[b] elements */
-    const size_t *begins; /* with a table: [nblocks], first elements of blocks; NULL: table[b] */
+    const size_t *begins; /* with a table: [nblocks] first element of each block; NULL: table[b] */
 } tutti__blockmap_t;
 
-/* Border b of the blocks laid end to end: b == nblocks gives count. The split avoids overflow. */
+/* The first element of block b, if blocks follow each other. Terms are split to avoid overflow. */
 static inline size_t tutti__block_border(const tutti__blockmap_t *map, uint32_t b)
 {
     size_t whole, rest;
@@ -45,7 +45,7 @@ static inline size_t tutti__block_count(const tutti__blockmap_t *map, uint32_t b
     return tutti__block_border(map, b + 1) - tutti__block_border(map, b);
 }
 
-/* The elements [*ret_begin, + *ret_count) of chunk `trip` of block b; the count may be 0. */
+/* Chunk `trip` of block b: its first element, and its number of elements, which may be 0. */
 static inline void tutti__block_chunk(const tutti__blockmap_t *map, uint32_t b, size_t trip,
                                       size_t *ret_begin, size_t *ret_count)
 {

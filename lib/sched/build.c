@@ -2,13 +2,13 @@
 /*
  * The builder: appends operations to streams and joins them into one schedule.
  *
- * It only assembles. At the end it calls tutti__sched_is_valid() once, which checks the language's
- * rules, so builder and checker cannot disagree. Only errors that the finished schedule no longer
- * shows are detected here: numbers that do not fit their fields, and flags set for an operation
- * that cannot have them.
+ * At its end the builder calls tutti__sched_is_valid() once, which checks the language's rules, so
+ * builder and checker cannot disagree. The builder itself detects only errors that the finished
+ * schedule does not show: numbers that do not fit their fields, and flags for an operation that
+ * cannot have flags.
  *
- * Any call may fail for lack of memory, and checks after each call would make algorithms
- * unreadable. So the first error is kept, and all later calls do nothing.
+ * Each call may fail for lack of memory, but checks after each call would make algorithms
+ * unreadable. So the builder keeps its first error, and all later calls do nothing.
  */
 #include "sched/build.h"
 
@@ -26,23 +26,23 @@ typedef struct {
     tutti__op_t *ops;
     uint32_t nops, room;
     uint32_t loop;       /* index of the open LOOP, or NO_LOOP */
-    uint8_t loop_shift;  /* largest shift in it */
-    uint32_t loop_marks; /* marks in it */
+    uint8_t loop_shift;  /* largest shift in this loop */
+    uint32_t loop_marks; /* marks in this loop */
 } line_t;
 
 struct tutti__build {
-    tutti__sched_t *sched;     /* its ops are NULL until the end */
-    tutti__chan_table_t table; /* of sched->chans */
+    tutti__sched_t *sched;     /* `ops` is NULL until the end of the build */
+    tutti__chan_table_t table; /* finds entries of sched->chans */
     line_t lines[TUTTI__SCHED_STREAMS];
-    unsigned stream; /* the current one */
-    uint8_t flags;   /* for the next operation */
+    unsigned stream; /* the current stream */
+    uint8_t flags;   /* flags and shift of the next operation */
     uint8_t shift;
     int is_on_host;
     tutti_status_t status;
     char why[TUTTI__ERROR_BYTES / 2];
 };
 
-/* Keep the first error. */
+/* Keep an error, if it is the first. */
 static void TUTTI__PRINTF(3, 4)
     spoil(tutti__build_t *b, tutti_status_t status, const char *fmt, ...)
 {
@@ -107,7 +107,7 @@ static void count_mark(line_t *line)
         line->loop_marks++;
 }
 
-/* append for operations that can have flags and a shift: all except loops. */
+/* Append an operation that can have flags and a shift: any but LOOP and END_LOOP. */
 static tutti__op_t *append_flagged(tutti__build_t *b, tutti__op_kind_t kind)
 {
     tutti__op_t *op = append(b, kind);
@@ -127,7 +127,7 @@ static tutti__op_t *append_flagged(tutti__build_t *b, tutti__op_kind_t kind)
     return op;
 }
 
-/* The index of a channel end; a new name gets a new end. */
+/* The index of the channel end with this name, which is made if there is none. */
 static uint16_t find_chan(tutti__build_t *b, uint32_t peer, unsigned stream, int is_recv)
 {
     tutti__sched_chan_t name = { peer, (uint8_t)stream, (uint8_t)is_recv };
@@ -367,7 +367,7 @@ void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src
         op->arg = root;
 }
 
-/* Only stream 0 has operations: its array becomes the schedule's. */
+/* If only stream 0 has operations: its array becomes the schedule's array. */
 static void take_only_line(tutti__build_t *b)
 {
     tutti__sched_t *sched = b->sched;
@@ -376,7 +376,7 @@ static void take_only_line(tutti__build_t *b)
 
     if (line->loop != NO_LOOP)
         spoil(b, TUTTI_ERR_INTERNAL, "stream 0 ends inside a loop");
-    sched->ops = ops != NULL ? ops : line->ops; /* on failure keep the longer array */
+    sched->ops = ops != NULL ? ops : line->ops; /* if shrinking fails, keep the longer array */
     line->ops = NULL;
     sched->nops = line->nops;
     sched->nstreams = 1;
@@ -396,11 +396,11 @@ static void join(tutti__build_t *b)
         spoil(b, TUTTI_ERR_UNSUPPORTED, "too many operations");
         return;
     }
-    if (nops > 0 && nops == b->lines[0].nops) { /* the common case */
+    if (nops > 0 && nops == b->lines[0].nops) { /* only stream 0 has operations */
         take_only_line(b);
         return;
     }
-    sched->ops = calloc(nops + 1, sizeof(*sched->ops)); /* + 1: never 0 bytes */
+    sched->ops = calloc(nops + 1, sizeof(*sched->ops)); /* + 1, so that the size is never 0 */
     if (sched->ops == NULL) {
         spoil(b, TUTTI_ERR_NO_MEMORY, "no memory for %u operations", (unsigned)nops);
         return;

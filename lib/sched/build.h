@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The builder: with it the algorithms (coll/) write schedules.
+ * The builder, with which algorithms (coll/) write schedules.
  *
- * Calls append to the current stream. Errors (memory, too many blocks) are kept, so algorithms need
- * not check each call: tutti__build_end() returns them. The builder collects channel ends and
- * marks. One builder belongs to one thread.
+ * Calls append to the current stream. The builder keeps the first error (no memory, too many
+ * blocks) until tutti__build_end() returns it, so algorithms need not check each call. The builder
+ * collects channel ends and marks. A builder belongs to one thread.
  */
 #ifndef TUTTI__SCHED_BUILD_H
 #define TUTTI__SCHED_BUILD_H
@@ -19,27 +19,27 @@ typedef struct {
     uint32_t blk;
 } tutti__at_t;
 
-/* NULL if there is no memory; the functions below accept NULL. `name` is static. */
+/* Begin a schedule. NULL: no memory; the functions below accept NULL. `name` is static. */
 tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t size, uint32_t nblocks,
                                    uint32_t scratch_blocks, uint32_t max_nblk);
 
 /* The schedule's `sizes`, see sched.h. Without this call: BY_NUMBER. */
 void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes);
 
-/* STAGE is separate memory: see stage_* in sched.h. Without this call STAGE is OUT. */
+/* Make STAGE separate memory: see stage_* in sched.h. Without this call STAGE is OUT. */
 void tutti__build_stage(tutti__build_t *b, uint32_t first, uint32_t blocks, uint32_t trips);
-/* IN and OUT are host memory, even if this rank's operations would suit device memory, because the
-   operations of other ranks do not. */
+/* Require host memory for IN and OUT: this rank's operations may suit device memory, but those of
+   other ranks do not. */
 void tutti__build_on_host(tutti__build_t *b);
 
-/* The scope of the schedule's node operation is ALL, see sched.h. */
+/* Set the scope of the schedule's node operation to ALL, see sched.h. */
 void tutti__build_scope_all(tutti__build_t *b);
 
-/* The following operations go to stream s (0 to 3). Channels have the sender's stream in
-   their name. */
+/* Append the following operations to stream s (0 to 3). A channel's name contains the sender's
+   stream. */
 void tutti__build_stream(tutti__build_t *b, unsigned s);
 
-/* For the next operation only; several can be combined. */
+/* Set a flag or the shift of the next operation only. Several can be combined. */
 void tutti__build_mark(tutti__build_t *b);
 void tutti__build_finish(tutti__build_t *b);
 void tutti__build_left(tutti__build_t *b);
@@ -50,7 +50,7 @@ void tutti__build_mark_last(tutti__build_t *b);
 void tutti__build_loop(tutti__build_t *b);
 void tutti__build_end_loop(tutti__build_t *b);
 void tutti__build_send(tutti__build_t *b, uint32_t peer, tutti__at_t src, uint32_t nblk);
-/* from_stream: the stream in which the peer sends it. */
+/* from_stream: the stream in which the peer sends the message. */
 void tutti__build_recv(tutti__build_t *b, uint32_t peer, unsigned from_stream, tutti__at_t dst,
                        uint32_t nblk);
 void tutti__build_recv_reduce(tutti__build_t *b, uint32_t peer, unsigned from_stream,
@@ -62,7 +62,7 @@ void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src
                        uint32_t nblk, uint32_t nparts, int32_t root);
 
 /*
- * Ends the build in every case. Returns the schedule, or TUTTI_ERR_
+ * Return the schedule, and free the builder in every case. Errors: TUTTI_ERR_
  *   NO_MEMORY
  *   UNSUPPORTED  a number does not fit: too many channels, parts, operations
  *   INTERNAL     the calls break a rule of the language (sched.h): a bug in the algorithm

@@ -17,7 +17,7 @@ static int same(tutti__sched_chan_t a, tutti__sched_chan_t b)
     return a.peer == b.peer && a.stream == b.stream && a.is_recv == b.is_recv;
 }
 
-/* The slot of `name`, or the free one in which it belongs. Multiplicative hashing (Knuth). */
+/* The slot that has `name`, or the free slot for it. Multiplicative hashing (Knuth). */
 static uint32_t *slot_of(const tutti__chan_table_t *table, const tutti__sched_chan_t *chans,
                          tutti__sched_chan_t name)
 {
@@ -80,7 +80,7 @@ tutti_status_t tutti__chan_table_find(tutti__chan_table_t *table, tutti__sched_t
 int tutti__chans_sort(tutti__sched_t *sched)
 {
     tutti__sched_chan_t *chans = calloc(sched->nchans + 1, sizeof(*chans));
-    uint32_t *number = calloc(sched->nchans + 1, sizeof(*number)); /* + 1; 0: no number yet */
+    uint32_t *number = calloc(sched->nchans + 1, sizeof(*number)); /* by old index; 0: none yet */
     uint32_t n = 0;
 
     if (chans == NULL || number == NULL) {

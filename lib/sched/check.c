@@ -4,9 +4,9 @@
  *
  * check.h has the idea, check_run.h the list of parts.
  *
- * A proof holds for one number of ranks, credits and trips. Tests try 1, 2, c, c + 1 and 2c + 1
- * trips: no channel full, full, and every slot used for a third time. This is a selection, not a
- * proof for all trips.
+ * A proof holds for one number of ranks, credits c and trips. Tests try 1, 2, c, c + 1 and 2c + 1
+ * trips: channels that are not full, channels that are full, and slots that are used for a third
+ * time. This is a selection, not a proof for all trips.
  */
 #include "sched/check.h"
 

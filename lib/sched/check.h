@@ -4,11 +4,11 @@
  *
  * A schedule set is a Kahn process network: its result, and whether it deadlocks, do not depend on
  * timing. So ONE symbolic run proves a given (ranks, credits, trips, shape) for every timing. A
- * symbolic value has two parts: a set of contributions, kept as the sum of random 64-bit labels
- * (exactly once, except with probability 2^-64), and a hash of the expression tree over ranks (same
- * association everywhere, hence the same bits). A sum that is finished by a copy is refused: see
- * sched.h. If two streams of a rank touch a cell without an order, vector clocks detect it. Only
- * WAIT orders streams there, because a message that is empty is skipped and then orders nothing.
+ * symbolic value has two parts. The sum of random 64-bit labels shows that each contribution is
+ * there exactly once (a wrong sum passes with probability 2^-64). A hash of the expression tree
+ * over ranks shows that all have the same association, hence the same bits. A sum that a copy
+ * finishes is refused: see sched.h. Vector clocks detect streams of a rank that touch a cell
+ * without an order. Only WAIT orders streams here, because a real call skips empty messages.
  */
 #ifndef TUTTI__SCHED_CHECK_H
 #define TUTTI__SCHED_CHECK_H
@@ -18,7 +18,7 @@
 /* The promise: the state at the end. */
 typedef enum {
     TUTTI__EXPECT_ALLREDUCE, /* every OUT block: each rank's IN block exactly once, finished once,
-                                same association on all ranks */
+                                with the same association on all ranks */
     TUTTI__EXPECT_BROADCAST, /* every OUT block: root's OUT block as it was; IN is OUT */
     TUTTI__EXPECT_ALLGATHER, /* OUT block r: rank r's IN block r */
     TUTTI__EXPECT_BARRIER,   /* every rank's end depends on every rank's begin; the content of
@@ -33,7 +33,7 @@ typedef enum {
     TUTTI__EXPECT_ALLTOALL, /* OUT block s of rank r: rank s's IN block r, as it was */
     TUTTI__EXPECT_SCAN,     /* every OUT block of rank r: IN of ranks 0 to r, each exactly once,
                                 finished */
-    TUTTI__EXPECT_EXSCAN    /* of ranks 0 to r - 1; OUT of rank 0 is not touched */
+    TUTTI__EXPECT_EXSCAN    /* the same of ranks 0 to r - 1; OUT of rank 0 is not touched */
 } tutti__expect_t;
 
 typedef struct {
@@ -44,17 +44,17 @@ typedef struct {
     const uint32_t *local_of;      /* [size] */
     uint32_t nhosts;
     uint32_t root;  /* BROADCAST, REDUCE, GATHER, SCATTER */
-    int ordered;    /* reductions: operands are in the order of ranks everywhere, so operations that
-                      do not commute are served */
-    int fixed;      /* reductions: a rank's result has one association in all blocks and chunks; for
-                      REDUCE_SCATTER also in the blocks of all ranks */
-    unsigned sizes; /* allowed `sizes` of the schedules: bits 1 << tutti__sizes_t; 0: any */
+    int ordered;    /* reductions: operands must be in the order of ranks, as is needed if they do
+                      not commute */
+    int fixed;      /* reductions: a rank's result must have one association in all blocks and
+                      chunks; for REDUCE_SCATTER, the results of all ranks must */
+    unsigned sizes; /* bits 1 << tutti__sizes_t: allowed `sizes` of the schedules; 0: any */
     int in_place;
     int wire; /* float32 goes to other hosts in a narrower type (exec/wire.c): values are told apart
                  by how they are rounded. Reductions */
-    /* Slots per channel. 0: none. Then a SEND only starts, and its message stays in the sender's
-       blocks until the receiver has reached its operation; an operation that overwrites these
-       blocks waits for that, and so does the next SEND of the channel. */
+    /* Slots per channel. With 0, a SEND only starts: its message stays in the sender's blocks until
+       the receiver has reached its receive. An operation that overwrites these blocks, and the
+       next SEND of the channel, wait until then. */
     uint32_t credits;
     uint32_t trips; /* T, >= 1 */
 } tutti__check_t;
@@ -62,14 +62,14 @@ typedef struct {
 /*
  * TUTTI_OK if proved. Otherwise TUTTI_ERR_INTERNAL, and `why` has the error with rank, stream,
  * operation, block, trip. (Or TUTTI_ERR_NO_MEMORY.) If the schedules have stage_trips, STAGE is
- * that many chunks used in turn. Otherwise, if STAGE is used, both cases are tried: separate
- * memory, and OUT itself. Pure; any thread.
+ * that many chunks used in turn. If they use STAGE without stage_trips, two runs are tried: with
+ * STAGE as separate memory, and as OUT. Pure; any thread.
  */
 tutti_status_t tutti__sched_check(const tutti__check_t *check, char *why, size_t why_bytes);
 
 /*
  * The rules that a single rank's schedule can break: loops, bounds, flags, channel ends, marks. 1
- * if it keeps them, otherwise 0 and `why`. tutti__build_end and tutti__sched_check call it.
+ * if it keeps all of them, otherwise 0 and `why`. tutti__build_end and tutti__sched_check call it.
  */
 int tutti__sched_is_valid(const tutti__sched_t *sched, char *why, size_t why_bytes);
 

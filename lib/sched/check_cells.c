@@ -4,28 +4,27 @@
  *
  * A contribution (rank, block, chunk) has a pseudo-random 64-bit label. The sum of labels
  * identifies the contributions of a value: two different multisets have the same sum with
- * probability 2^-64. The tree is a hash of the expression over ranks, the same in all blocks. The
- * order of an operation's two operands does not change the hash, because reduce/ promises that
- * exchanging two operands changes no bit. Another grouping of operands may change bits, and changes
- * the hash. User-defined operations need not commute. So where the order matters, a value also has
- * its range of ranks, and two values may be combined only if their ranges are neighbours in the
- * right order.
+ * probability 2^-64. The tree is a hash of the expression over ranks, without blocks. The order of
+ * an operation's two operands does not change the hash, because reduce/ promises that exchanging
+ * them changes no bit. Another grouping of operands may change bits, and changes the hash.
+ * User-defined operations need not commute. So where the order matters, a value also has its range
+ * of ranks, and two values may be combined only if their ranges are neighbours in the right order.
  *
  * With a wire format, a message is rounded on its way to another host, the operands of an addition
  * outside of node operations are rounded, and a finished sum is. So additions with and without
  * rounding give different trees, and a value that was received in the wire format and is not
  * finished is narrowed: it equals the value that was sent only where both are rounded.
  *
- * A sum is rounded to its type where it is stored. If a later copy divided an average, it would be
- * rounded a second time, with other bits than on ranks that divide while they add. So the operation
- * that makes the last addition must finish the sum. In a scan a copy may finish the sum: a scan has
- * no average, and the data for other ranks must be unfinished.
+ * A sum is rounded to its type where it is stored. If a later copy divided the sum for an average,
+ * it would round a second time, with other bits than on ranks that divide while they add. So the
+ * operation that makes the last addition must finish the sum. In a scan a copy may finish the sum:
+ * scans have no average, and the data for other ranks must be unfinished.
  *
  * A cell is one chunk of one block of one rank's buffer. If two streams access a cell, and one
  * access is a write, WAIT must order them. Vector clocks (Fidge 1988, Mattern 1989) detect
- * violations, kept per cell as in FastTrack (Flanagan, Freund 2009): the last write, and each
- * stream's last read. Channels through another rank would order streams as well. But a message that
- * is empty in a real call is skipped and orders nothing, so they are not counted.
+ * violations. As in FastTrack (Flanagan, Freund 2009), a cell has the clock of its last write, and
+ * of each stream's last read. Messages through another rank would order streams as well. But a real
+ * call skips empty messages, so here no message counts as an order.
  */
 #include "sched/check_run.h"
 
@@ -46,7 +45,7 @@ tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip)
         tutti__value_t){ label, mix(~(uint64_t)rank), trip, TUTTI__VALUE_WRITTEN, rank, rank + 1 };
 }
 
-/* The part that all reductions share: everything except the tree. */
+/* The part that is the same for all reductions: everything except the tree. */
 static int join(tutti__check_run_t *run, const tutti__check_stream_t *stream, tutti__value_t *into,
                 const tutti__value_t *right)
 {
@@ -126,7 +125,7 @@ size_t tutti__cell_index(const tutti__check_run_t *run, uint32_t rank, unsigned 
     return rank_at + (size_t)trip * run->nblocks + blk;
 }
 
-/* Does the operation of stream `other` at `clock` precede this stream's current operation? */
+/* Does stream `other`'s operation at `clock` precede the current operation of `stream`? */
 static int is_past(const tutti__check_stream_t *stream, uint32_t other, uint32_t clock)
 {
     return stream->clock[other] >= clock || other == stream->stream;
@@ -168,7 +167,7 @@ static int note_write(tutti__check_run_t *run, const tutti__check_stream_t *stre
     return 1;
 }
 
-/* Chunks of blocks as the call passed them. IN is never written, so reads need no order. */
+/* Read chunks of IN, as the call passed them. IN is never written, so reads need no order. */
 static int read_in(tutti__check_run_t *run, const tutti__check_stream_t *stream, uint32_t blk,
                    uint32_t n, uint32_t trip, tutti__value_t *ret_values)
 {
@@ -183,7 +182,7 @@ static int read_in(tutti__check_run_t *run, const tutti__check_stream_t *stream,
     return 1;
 }
 
-/* All of blocks [blk, + n) must exist on this rank. */
+/* Do all n blocks from blk on exist on this rank? */
 static int are_there(tutti__check_run_t *run, const tutti__check_stream_t *stream, const char *does,
                      unsigned buf, uint32_t blk, uint32_t n)
 {
@@ -199,8 +198,8 @@ static int are_there(tutti__check_run_t *run, const tutti__check_stream_t *strea
                               tutti__sched_buf_name(buf), blk);
 }
 
-/* Can the cell's content be used? It must be written, and SCRATCH or STAGE must not hold another
-   trip's chunk. */
+/* Can the cell's content be used? The cell must be written. In SCRATCH and STAGE it must not have
+   the chunk of another trip. */
 static int is_usable(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
                      uint32_t blk, uint32_t trip, const tutti__value_t *value)
 {

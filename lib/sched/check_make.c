@@ -2,15 +2,15 @@
 /*
  * The checker's set-up: streams, cells with their initial values, channels, hosts.
  *
- * It also checks all conditions between ranks that must hold before a run: the same blocks, two
- * ends of each channel, one consuming stream.
+ * It also checks all conditions between ranks that must hold before a run: all ranks have the same
+ * blocks, and each channel has two ends and one consuming stream.
  */
 #include "sched/check_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Zeroed memory; on failure the run's status is set. Never asks for 0 bytes. */
+/* Allocate zeroed memory, at least a byte. On failure set the run's status. */
 static void *room(tutti__check_run_t *run, size_t n, size_t bytes)
 {
     void *p = calloc(n + (n == 0), bytes);
@@ -104,8 +104,8 @@ static int heads_agree(tutti__check_run_t *run)
     return blocks_suit(run);
 }
 
-/* The number of marks that a stream makes in the whole run. Shifts do not reduce it: the loop has
-   more trips. */
+/* The number of marks that a stream makes in the whole run. An operation with a shift makes as many
+   marks as one without, because its loop has more trips. */
 static uint32_t count_marks(const tutti__sched_t *sched, uint32_t s, uint32_t trips)
 {
     uint32_t n = 0, in_loop = 0;
@@ -212,8 +212,8 @@ static int make_cells(tutti__check_run_t *run)
     return 1;
 }
 
-/* Each sending end becomes a channel. The channels to rank r form a list: of[r] is its first
-   channel, next[c] the one after channel c, NONE ends it. */
+/* Make a channel of each sending end. The channels to rank r form a list: of[r] is the first one,
+   next[c] is the one after channel c, NONE is the end. */
 static void make_senders(tutti__check_run_t *run, uint32_t *of, uint32_t *next)
 {
     const tutti__check_t *check = run->check;
@@ -285,7 +285,7 @@ static int tie_ends(tutti__check_run_t *run, uint32_t nsends)
     return ok;
 }
 
-/* A stream receives from this channel. There must be no other consumer. */
+/* Record that a stream receives from this channel. A second consumer is an error. */
 static int note_consumer(tutti__check_run_t *run, uint32_t chan, const tutti__sched_t *sched,
                          uint32_t s, const tutti__op_t *op)
 {
@@ -304,7 +304,7 @@ static int note_consumer(tutti__check_run_t *run, uint32_t chan, const tutti__sc
     return 1;
 }
 
-/* Find the stream that receives from each channel, and the length of the sent messages. */
+/* Find the stream that receives from each channel, and the length of the channel's messages. */
 static int look_at_uses(tutti__check_run_t *run, uint32_t r)
 {
     const tutti__sched_t *sched = run->check->scheds[r];
@@ -372,7 +372,7 @@ static int make_chans(tutti__check_run_t *run)
     return make_slots(run);
 }
 
-/* Flat: all ranks are on one host. */
+/* For scope ALL: make one host of all ranks. */
 static int make_one_host(tutti__check_run_t *run)
 {
     uint32_t size = run->check->size;
@@ -421,7 +421,7 @@ static int make_hosts(tutti__check_run_t *run)
     return 1;
 }
 
-/* For barriers: initially each stream depends on its own rank's begin. */
+/* For barriers: at first each stream depends on the begin of its own rank only. */
 static int make_knowledge(tutti__check_run_t *run)
 {
     size_t nstreams = (size_t)run->check->size * TUTTI__SCHED_STREAMS;

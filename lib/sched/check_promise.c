@@ -3,8 +3,8 @@
  * The checker's promises: the blocks that a rank has in the call's buffers, and their content at
  * the end, if the schedules do what the collective requires (check.h).
  *
- * A schedule must not touch blocks that its rank does not have. The root's OUT exists on the root
- * only. If a rank has only its own block of IN, there is nothing before and after it.
+ * A schedule must not touch blocks that its rank does not have. If only the root has a result, only
+ * the root has OUT. If a rank has only its own block of IN, no other block of IN exists there.
  */
 #include "sched/check_run.h"
 
@@ -32,7 +32,7 @@ static int is_reduction(tutti__expect_t expect)
            expect == TUTTI__EXPECT_REDUCE_SCATTER || tutti__check_is_scan(expect);
 }
 
-/* The places of a call that is not in place: without aliases. */
+/* A rank's blocks in a call that is not in place, so without aliases. */
 static tutti__check_place_t place_apart(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank)
 {
@@ -61,7 +61,7 @@ static tutti__check_place_t place_apart(const tutti__check_t *check, uint32_t nb
     }
 }
 
-/* In place, IN is OUT where a rank has both. */
+/* In place, a block of IN is the same block of OUT, if the rank has both. */
 tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank)
 {
@@ -79,7 +79,7 @@ tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nb
     return place;
 }
 
-/* BY_PAIR: the symbol for the length of the block that `from` has for `to`. */
+/* BY_PAIR: the symbol of the length of the block that rank `from` has for rank `to`. */
 static uint64_t pair(const tutti__check_run_t *run, uint32_t from, uint32_t to)
 {
     return (uint64_t)from * run->check->size + to;
@@ -92,15 +92,15 @@ uint64_t tutti__check_length(const tutti__check_run_t *run, uint32_t rank, unsig
     case TUTTI__ALL_EQUAL:
         return 0;
     case TUTTI__BY_PAIR:
-        if (run->check->expect != TUTTI__EXPECT_ALLTOALL) /* GATHER, SCATTER: with the root */
+        if (run->check->expect != TUTTI__EXPECT_ALLTOALL) /* GATHER, SCATTER: peer is root */
             return blk;
         return buf == TUTTI__IN ? pair(run, rank, blk) : pair(run, blk, rank);
-    default: /* BY_NUMBER. The comparison avoids a division, which would dominate the run's time */
+    default: /* BY_NUMBER. The comparison avoids divisions, which would take most of the time */
         return blk < run->nblocks ? blk : blk % run->nblocks;
     }
 }
 
-/* A rank's end is the end of all its streams. */
+/* Does each rank's end, the end of all its streams, depend on all ranks' begins? */
 static int barrier_holds(tutti__check_run_t *run)
 {
     uint32_t size = run->check->size;
@@ -121,7 +121,7 @@ static int barrier_holds(tutti__check_run_t *run)
     return 1;
 }
 
-/* The contributions of ranks before `upto` to a block's chunk. */
+/* The sum of the contributions of ranks below `upto` to a block's chunk. */
 static uint64_t sum_before(uint32_t upto, uint32_t b, uint32_t t)
 {
     uint64_t sum = 0;
@@ -132,9 +132,8 @@ static uint64_t sum_before(uint32_t upto, uint32_t b, uint32_t t)
 }
 
 /*
- * The tree that a result must have. If no other result must be equal to this one, the function
- * returns the result's own tree. The results of an allreduce must be equal on all ranks; with
- * `fixed`, also in all blocks and chunks.
+ * The tree that a result must have. Allreduce: the tree on rank 0. `fixed`: the tree of the first
+ * block and chunk, in a reduce_scatter on rank 0. Any other result may have its own tree.
  */
 static uint64_t promised_tree(const tutti__check_run_t *run, uint32_t r, uint32_t b, uint32_t t)
 {
@@ -151,8 +150,8 @@ static uint64_t promised_tree(const tutti__check_run_t *run, uint32_t r, uint32_
 }
 
 /*
- * The promised content of block b of OUT of rank r. sum: for reductions, of all required
- * contributions.
+ * The promised content of chunk t of block b of rank r's OUT. sum: for reductions, the sum of all
+ * required contributions.
  */
 static tutti__value_t promised(const tutti__check_run_t *run, uint32_t r, uint32_t b, uint32_t t,
                                uint64_t sum)

@@ -4,20 +4,20 @@
  *
  * Streams with blocking receives and bounded channels are a Kahn process network (Kahn 1974; a
  * bounded channel is one with a second channel of free slots in the other direction). So the order
- * in which streams are continued changes neither their results nor whether they get stuck, and the
- * simplest order suffices: continue a stream until it blocks, and again when its condition holds.
+ * in which streams continue changes neither their results nor whether they get stuck. The simplest
+ * order suffices: continue a stream until it blocks, and again when its condition holds.
  * The work is proportional to the number of operations. The stream woken last continues first,
  * while its data are in the cache: with 256 ranks in a ring this is twice as fast as round robin.
  *
  * Without credits an operation also waits until the messages in the blocks that it overwrites are
- * received (check_sends.c). It waits for an event of the receiver, as for a message, so the above
- * still holds. Without credits a channel has one message in flight. A transport that allows more of
- * them only removes waits.
+ * received (check_sends.c). Such a receive is an event of another stream, like a message, so the
+ * argument still holds. Without credits a channel has one message in flight. A transport that
+ * allows more messages only removes waits.
  *
  * The run assumes that no message is empty. A real call skips empty messages at both ends. This
- * removes pairs of operations, and with them only wait conditions: a send waits for the slot of the
- * c-th message before it, and without the empty messages this is an earlier message. So it cannot
- * add a deadlock.
+ * removes pairs of operations and their waits. A send waits for the slot of the c-th message before
+ * it; if empty messages are not counted, that is an earlier message. So skipping cannot add a
+ * deadlock.
  */
 #include "sched/check_run.h"
 
@@ -92,7 +92,7 @@ static outcome_t block_on_sent(tutti__check_stream_t *stream)
     return BLOCKED;
 }
 
-/* Continue the stream at the other end if it waits for this channel. */
+/* Wake stream `other`, at the other end, if it waits for this channel. */
 static void nudge(tutti__check_run_t *run, uint32_t other, tutti__stream_state_t state,
                   const tutti__check_chan_t *chan)
 {
@@ -203,7 +203,7 @@ static const tutti__value_t *widen(tutti__check_run_t *run, const tutti__check_s
     return run->received;
 }
 
-/* The value that an operation makes of a message; NULL after an error. */
+/* The values that an operation makes of a message; NULL after an error. */
 static const tutti__value_t *take_message(tutti__check_run_t *run,
                                           const tutti__check_stream_t *stream,
                                           const tutti__value_t *message)
@@ -255,7 +255,7 @@ static outcome_t do_recv(tutti__check_run_t *run, tutti__check_stream_t *stream)
     return DONE;
 }
 
-/* COPY and REDUCE of one block's chunk. */
+/* Execute a COPY or REDUCE for one block's chunk. */
 static int move_chunk(tutti__check_run_t *run, const tutti__check_stream_t *stream, uint32_t i,
                       uint32_t trip)
 {
@@ -294,9 +294,9 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
 }
 
 /*
- * A WAIT orders its stream behind the awaited mark only: whether later marks have been made depends
- * on timing. For barriers, a mark does not record on which ranks' begins it depends. So a barrier
- * is refused if a stream must pass on to other ranks what it has learned by a WAIT only.
+ * A WAIT orders its stream behind the awaited mark only, and not behind later marks, because timing
+ * decides whether they are made. A mark has no `knows`. So a barrier is refused if a stream must
+ * pass on the begin of a rank of which it learns by a WAIT only.
  */
 static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
@@ -352,7 +352,7 @@ static outcome_t do_op(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     uint8_t kind = tutti__check_op(stream)->kind;
 
-    /* A receive takes its message first, and waits for its destination afterwards: do_recv. */
+    /* A receive does not wait here, because it takes its message before it waits: see do_recv. */
     if (run->sending != NULL && kind > TUTTI__RECV_REDUCE && tutti__check_is_sent(run, stream))
         return block_on_sent(stream);
     switch (kind) {
@@ -371,7 +371,7 @@ static outcome_t do_op(tutti__check_run_t *run, tutti__check_stream_t *stream)
     }
 }
 
-/* Find the chunks of the current operation. 0: none, skip it. */
+/* Find the chunks of the current operation. 0: it has none in this trip, so skip it. */
 static int find_chunks(const tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     uint32_t shift = tutti__check_op(stream)->shift;

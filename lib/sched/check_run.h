@@ -23,11 +23,11 @@
 
 /* A symbolic value: its contributions, and how they were combined. */
 typedef struct {
-    uint64_t sum;    /* of the labels of its contributions */
+    uint64_t sum;    /* sum of the labels of its contributions */
     uint64_t tree;   /* hash of the expression; a (op) b and b (op) a are the same */
-    uint32_t trip;   /* in SCRATCH: the chunk that it belongs to */
+    uint32_t trip;   /* in SCRATCH: the chunk to which it belongs */
     uint32_t state;  /* TUTTI__VALUE_* */
-    uint32_t lo, hi; /* where the order matters: of ranks [lo, hi), in their order */
+    uint32_t lo, hi; /* if the order matters: it has ranks [lo, hi), in their order */
 } tutti__value_t;
 
 enum {
@@ -64,7 +64,7 @@ typedef struct {
     tutti__stream_state_t state;
     uint32_t on;
     uint32_t pc, end;     /* indices into sched->ops */
-    uint32_t trip, trips; /* of the open loop; trips is 0 outside of loops */
+    uint32_t trip, trips; /* in the open loop; trips is 0 outside of loops */
     uint32_t begin, upto; /* chunks [begin, upto) that the current operation works on */
     uint32_t clock[TUTTI__SCHED_STREAMS]; /* vector clock; its own component counts operations */
     uint32_t nmarks, all_marks;           /* made; to be made in the whole run, if any stream can
@@ -73,7 +73,7 @@ typedef struct {
 } tutti__check_stream_t;
 
 typedef struct {
-    uint64_t length; /* of its first block, as a symbol: see tutti__check_length */
+    uint64_t length; /* symbol of its first block's length: see tutti__check_length */
     uint32_t buf, blk, nblk, trip;
 } tutti__message_t;
 
@@ -84,22 +84,22 @@ typedef struct {
 
 /* A rank's blocks in the call's buffers. */
 typedef struct {
-    tutti__blocks_t in, out; /* that exist */
-    tutti__blocks_t alias;   /* in which IN is OUT */
-    tutti__blocks_t given;   /* of OUT: with initial content */
+    tutti__blocks_t in, out; /* blocks that exist */
+    tutti__blocks_t alias;   /* blocks whose IN is OUT */
+    tutti__blocks_t given;   /* blocks of OUT with initial content */
 } tutti__check_place_t;
 
 typedef struct {
     uint32_t from, to;    /* streams; `to` is NONE if no stream receives */
     uint32_t head, count; /* messages [head, head + count), modulo slots, are not consumed */
-    int is_taken;         /* with `sending`: the first message is received, its SEND complete */
+    int is_taken;         /* without credits: the first message is received but not consumed */
     uint32_t nblk;        /* largest number of blocks in a message: a slot's size */
-    size_t first_value;   /* in run->values: slots of nblk */
+    size_t first_value;   /* index in run->values: slots of nblk values */
 } tutti__check_chan_t;
 
 typedef struct {
-    uint32_t first, nranks; /* its ranks are members[first] and on, by local rank */
-    uint32_t arrived;       /* at the next node operation */
+    uint32_t first, nranks; /* its ranks, by local rank: members[first] and the following */
+    uint32_t arrived;       /* ranks that have arrived at the next node operation */
 } tutti__check_host_t;
 
 typedef struct {
@@ -113,21 +113,21 @@ typedef struct {
     uint32_t stage_trips;                       /* equal on all ranks; 0: unlimited */
     tutti__sizes_t sizes;                       /* equal on all ranks */
     tutti__check_place_t *places;               /* [size] */
-    uint32_t words; /* of a set of ranks; 0 if these sets are not needed */
+    uint32_t words; /* words of a set of ranks; 0: these sets are not needed */
 
     tutti__check_stream_t *streams; /* [size * STREAMS]: rank r's stream s is r * STREAMS + s */
-    tutti__check_mark_t *marks;     /* of all streams */
-    uint32_t *ready;                /* [nready] streams to be continued, from the end */
+    tutti__check_mark_t *marks;     /* the marks of all streams */
+    uint32_t *ready;                /* [nready] streams that can continue; the last one is next */
     uint32_t nready;
 
-    size_t rank_cells;           /* of one rank; OUT comes first */
-    size_t stage_at, scratch_at; /* first cells of the other buffers */
+    size_t rank_cells;           /* cells of one rank; OUT's are first */
+    size_t stage_at, scratch_at; /* index of the first cells of STAGE and SCRATCH */
     tutti__value_t *cells;
     tutti__access_t *accesses; /* one per cell; NULL if every rank has one stream only */
-    uint32_t *sending; /* without credits: one per cell, messages in it that are not received */
+    uint32_t *sending; /* without credits: [cells] messages in a cell that are not received */
 
     uint32_t most;  /* the most messages that a channel can have in flight */
-    uint32_t slots; /* of a channel: `most`; with `sending` one more, for a message that is taken */
+    uint32_t slots; /* of a channel: `most`; without credits one more, for a received message */
     uint32_t nchans;
     tutti__check_chan_t *chans;
     uint32_t *chan_first; /* [size]: rank r's channel end i is chan_of[chan_first[r] + i] */
@@ -140,11 +140,11 @@ typedef struct {
     tutti__check_host_t *hosts; /* NULL: no node operations */
     uint32_t *members;          /* [size] */
 
-    uint64_t *knows;         /* [streams][words]: ranks on whose begin a stream depends */
-    uint64_t *message_knows; /* [nchans * slots][words] */
+    uint64_t *knows;         /* [streams][words] set of ranks on whose begin a stream depends */
+    uint64_t *message_knows; /* [nchans * slots][words] the same of a message */
 } tutti__check_run_t;
 
-/* Record the first error: the place of a stream (may be NULL), and a text. Returns 0. */
+/* Record an error, if it is the first: the stream's place (may be NULL), and a text. Returns 0. */
 int tutti__check_blame(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                        const char *fmt, ...) TUTTI__PRINTF(3, 4);
 
@@ -152,7 +152,7 @@ int tutti__check_blame(tutti__check_run_t *run, const tutti__check_stream_t *str
 int tutti__check_has_root(tutti__expect_t expect);
 /* Does the collective have a block for each rank? */
 int tutti__check_has_parts(tutti__expect_t expect);
-/* SCAN, EXSCAN. */
+/* Is it SCAN or EXSCAN? */
 int tutti__check_is_scan(tutti__expect_t expect);
 tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank);
@@ -161,8 +161,8 @@ uint64_t tutti__check_length(const tutti__check_run_t *run, uint32_t rank, unsig
                              uint32_t blk);
 int tutti__check_promise_holds(tutti__check_run_t *run);
 
-/* check_make.c. make: set up a run with the given `check`, `why` and STAGE fields. clear: free it,
-   also after a failed set-up. */
+/* check_make.c. make: set up a run whose `check`, `why` and STAGE fields are set. clear: free it,
+   also after a failed make. */
 int tutti__check_make(tutti__check_run_t *run);
 void tutti__check_clear(tutti__check_run_t *run);
 int tutti__check_uses_stage(const tutti__check_t *check);
@@ -172,7 +172,7 @@ tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip);
 /* *into = *into (op) right */
 int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         tutti__value_t *into, const tutti__value_t *right);
-/* The third and later operands of one fused pass: other bits than a pass for each of them. */
+/* Add the third or a later operand of a fused pass, which has other bits than separate passes. */
 int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                       tutti__value_t *into, const tutti__value_t *right);
 /* `value` in a wire format: where it differs from the value that was sent. */
@@ -181,13 +181,13 @@ void tutti__value_narrow(tutti__value_t *value);
 void tutti__value_rounded(tutti__value_t *into);
 /* A narrowed value as the operand of a node operation, which does not round it again. */
 void tutti__value_unrounded(tutti__value_t *value);
-/* adds: the operation also adds to the value. If not, it may finish only values
-   without additions. */
+/* Finish a value. adds: the operation also adds to it. An operation that does not may finish only
+   values without additions. */
 int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         tutti__value_t *value, int adds);
 size_t tutti__cell_index(const tutti__check_run_t *run, uint32_t rank, unsigned buf, uint32_t blk,
                          uint32_t trip);
-/* Blocks [blk, + n), chunk `trip`. */
+/* Access chunk `trip` of n blocks from blk on. */
 int tutti__cells_read(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
                       uint32_t blk, uint32_t n, uint32_t trip, tutti__value_t *ret_values);
 int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
@@ -195,18 +195,18 @@ int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *str
 
 /* check_run.c */
 int tutti__check_go(tutti__check_run_t *run);
-/* The stream's current operation is done: advance marks and clocks, and wake the streams that
-   wait for them. */
+/* The stream's current operation is done: advance its marks and clock, and wake the streams that
+   wait for the marks. */
 void tutti__check_complete(tutti__check_run_t *run, tutti__check_stream_t *stream);
 void tutti__check_wake(tutti__check_run_t *run, tutti__check_stream_t *stream);
 void tutti__check_learn(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         const uint64_t *knows);
 uint64_t *tutti__check_knows(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
 
-/* check_sends.c. started: a SEND with this message. taken: the channel's first message is received;
-   no effect if it was before. is_sent: would the stream's current operation overwrite a message
-   that is not received? Only with `sending`. receiver: the stream that has to receive that
-   message. */
+/* check_sends.c, without credits only. started: a SEND of this message has started. taken: the
+   channel's first message is received; a repeated call has no effect. is_sent: would the stream's
+   current operation overwrite a message that is not received? receiver: the stream that must
+   receive this message. */
 void tutti__check_started(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                           const tutti__message_t *message);
 void tutti__check_taken(tutti__check_run_t *run, tutti__check_chan_t *chan,

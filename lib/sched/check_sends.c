@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's messages without slots (zero credits): a SEND starts, and its stream goes on; the
- * message stays in the sender's blocks until the receiver has reached its operation. So an
- * operation that overwrites one of these blocks waits for that, whichever stream of the rank it
- * belongs to: the executor does the same (exec/sends.c). The end of a rank waits as well, which
- * needs no step here: a message that is never received is an error anyway.
+ * The checker's messages without slots (zero credits). A SEND starts, and its stream goes on; the
+ * message stays in the sender's blocks until the receiver has reached its receive. An operation of
+ * any stream of the rank that overwrites one of these blocks waits until then, as in the executor
+ * (exec/sends.c). The end of a rank waits as well, but this needs no step here: a message that is
+ * never received is an error anyway.
  *
  * A receive that has been reached takes its message at once, before it waits for its own
  * destination: a transport can receive the message elsewhere. Otherwise two ranks that send a block
@@ -53,7 +53,7 @@ void tutti__check_taken(tutti__check_run_t *run, tutti__check_chan_t *chan,
     }
 }
 
-/* The blocks that an operation writes. */
+/* The number of blocks that an operation writes. */
 static uint32_t count_written(const tutti__op_t *op)
 {
     return op->kind == TUTTI__SEND || op->kind == TUTTI__WAIT ? 0 : op->nblk * op->nparts;
@@ -93,7 +93,7 @@ static int overwrites(const tutti__check_run_t *run, const tutti__check_stream_t
     return 0;
 }
 
-/* All of a rank's channels are searched: a deadlock is reported once. */
+/* This searches all of a rank's channels, which may take long: a deadlock is reported only once. */
 uint32_t tutti__check_receiver(const tutti__check_run_t *run, const tutti__check_stream_t *stream)
 {
     for (uint32_t c = 0; c < run->nchans; c++) {

@@ -8,7 +8,7 @@
 
 #define LONGEST_CHAIN 5
 
-/* The stream on which this one waits; NONE if there is none. */
+/* The stream for which this stream waits; NONE if there is none. */
 static uint32_t waits_for(const tutti__check_run_t *run, const tutti__check_stream_t *stream)
 {
     const tutti__check_host_t *host;

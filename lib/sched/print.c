@@ -4,9 +4,9 @@
  *
  *     RECV_REDUCE from rank 3: IN[2] -> OUT[2], finish
  *
- * OUT[2:5] are blocks 2 to 4. "shift 1" works on the chunk of the trip before, "mark" counts for
- * WAIT, "finish" is where AVG divides, "left" makes the message or source the left operand. text.c
- * has the grammar.
+ * OUT[2:5] are blocks 2 to 4. An operation with "shift 1" works on the chunk of the trip before,
+ * with "mark" it counts for WAIT, with "finish" AVG divides there, with "left" the message or
+ * source is the left operand. text.c has the grammar.
  */
 #include "sched/sched.h"
 
@@ -155,7 +155,7 @@ const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t 
     return buffer;
 }
 
-/* A name ends at its colon, and is a single line. */
+/* `:` ends a name, `#` begins a comment: print `_` for these and for control characters. */
 static void print_name(const char *name, FILE *file)
 {
     for (; *name != '\0'; name++)

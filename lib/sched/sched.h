@@ -7,25 +7,25 @@
  * one schedule serves every call of its kind. The executor (exec/) runs it, the checker proves
  * it, the printer shows it.
  *
- * Channels. A channel is identified by (communicator, lane, source, destination, stream): one
- * producing stream, one consuming stream, first in first out, with c >= 1 slots at the receiver.
- * SEND captures the value: it is done when its block may be overwritten, and waits only for a free
- * slot. Without slots a message stays in the sender's block until the receiver has reached its
- * receive, and an operation that overwrites the block waits; all algorithms are proved in this way
- * as well (check.h). A receive blocks its stream. No operation depends on arrival order or time.
- * The stream in a channel's name is the producing stream.
+ * Channels. A channel is identified by (communicator, lane, source, destination, stream). It has
+ * one producing stream, one consuming stream, and c >= 1 slots at the receiver; first in, first
+ * out. SEND copies the value into a slot: it waits only for a free slot, and when it is done, its
+ * block may be overwritten. Without slots a message stays in the sender's block until the receiver
+ * has reached its receive, and an operation that overwrites the block waits; all algorithms are
+ * proved in this way as well (check.h). A receive blocks its stream. No operation depends on
+ * arrival order or time. The stream in a channel's name is the producing stream.
  *
  * Streams are ordered only by channels and by WAIT.
  *
  * Chunk loops. LOOP ... END_LOOP repeats its body once per chunk, trips T = ceil(largest block /
  * chunk), equal on all ranks. In trip t an operation works on chunk t - shift of each of its
- * blocks, and is skipped if that is not in [0, T). A loop runs T + (largest shift in it) trips:
- * that is a software pipeline. Channel operations are in loops only. Other operations may be
- * outside; they work on whole blocks there. Loops do not nest. Empty messages are skipped on both
- * sides, which works because both have the block map.
+ * blocks, and is skipped if t - shift is not in [0, T). A loop runs T + (its largest shift) trips:
+ * a software pipeline. Channel operations are in loops only. Other operations may be outside, where
+ * they work on whole blocks. Loops do not nest. Both ends skip empty messages, which works because
+ * both ranks have the block map.
  *
  * Blocks. IN is never written. Source and destination of an operation are blocks of equal sizes,
- * and so are both ends of a message; they are the same blocks of the same buffer or do not overlap.
+ * and are the same memory or do not overlap. The blocks at both ends of a message have equal sizes.
  * A schedule's `sizes` is its assumption about the lengths of blocks:
  *      BY_NUMBER  blocks with the same number modulo nblocks have the same length, on all ranks
  *      ALL_EQUAL  all blocks have the same length: they may be renumbered freely
@@ -33,37 +33,37 @@
  *                 length of its counterpart in OUT of another rank (see the collective, coll.h).
  *                 Only SEND from IN, RECV to OUT, and COPY from IN to OUT, a block at a time
  *
- * Order of operands. In RECV_REDUCE and REDUCE the message or source is the right operand; flagged
- * LEFT, the left operand. This matters to operations that do not commute. Node operations reduce in
- * the order of local ranks.
+ * Order of operands. In RECV_REDUCE and REDUCE the message or source is the right operand; with the
+ * flag LEFT it is the left operand. This matters to operations that do not commute. Node operations
+ * reduce in the order of local ranks.
  *
- * The end of a reduction. FINISH is a flag of the last addition, wherever its result goes first: a
- * stored sum is rounded to its type, and dividing it later would round narrow floats twice. A COPY,
- * or a node operation of a host's only rank, adds nothing. It may have FINISH if nothing was added
- * before, as with a single rank; or in a scan, which has no AVG and passes unfinished data on.
+ * The end of a reduction. The last addition has the flag FINISH, even if a COPY follows: a stored
+ * sum is rounded to its type, and a later division would round narrow floats twice. A COPY, and a
+ * node operation of a host's only rank, add nothing. They may have FINISH if nothing was added
+ * before, as with one rank; or in a scan, which has no AVG and passes unfinished data on.
  *
  * Marks. An operation flagged MARK counts when it completes. WAIT(stream s, k) in trip t blocks
  * until stream s has completed (t - shift) * M + k marks, k >= 1; M is the number of marks in one
- * trip of s's loop. Outside loops: k marks. Operations skipped by their shift do not count; empty
- * ones do. Only one loop of a stream may have marks.
+ * trip of s's loop. Outside loops: k marks. An operation that its shift skips
+ * does not count; one whose blocks are empty does. Only one loop of a stream may have marks.
  *
  * Node operations are executed by the ranks of one host together. They are in stream 0 only, in the
  * same order on all ranks of the host. They work on `nparts` parts of nblk blocks each, beginning
- * at block sblk of the source and dblk of the destination. Part i belongs to local rank i; a local
- * rank from nparts on has no part.
+ * at block sblk of the source and dblk of the destination. Part i belongs to local rank i. Local
+ * ranks from nparts on have no part.
  *      NODE_ALLREDUCE       dst[all blocks] = reduction of src over the host's ranks, in rank order
  *                           (nparts is 1)
- *      NODE_REDUCE_SCATTER  dst[part i] = the same, on local rank i only
- *      NODE_ALLGATHER       dst[part i] = src[part i] of local rank i, on all
+ *      NODE_REDUCE_SCATTER  dst[part i] = the same reduction, on local rank i only
+ *      NODE_ALLGATHER       dst[part i] = src[part i] of local rank i, on all ranks
  *      NODE_BCAST           dst[all blocks] = src of local rank `arg` (nparts is 1)
- *      NODE_REDUCE          dst[all blocks] = the reduction, on local rank `arg` only; the others
+ *      NODE_REDUCE          dst[all blocks] = the reduction, on local rank `arg` only; other ranks
  *                           need no dst (nparts is 1)
  *      NODE_ALLTOALL        dst[part r] = src[part me] of local rank r, for all r (nparts is the
  *                           number of the host's ranks, sizes are ALL_EQUAL)
  *
- * The scope of a schedule's node operations is the host, as above, or all ranks: in their order, as
- * if they were on one host. With scope ALL, a schedule is a single node operation, for device
- * memory. The executor needs a node of all ranks for it.
+ * The scope of a schedule's node operations is the host, as above, or ALL: all ranks, in their
+ * order, as if they were on one host. With scope ALL, a schedule is a single node operation, for
+ * device memory. The executor needs a node of all ranks for it.
  */
 #ifndef TUTTI__SCHED_SCHED_H
 #define TUTTI__SCHED_SCHED_H
@@ -77,14 +77,14 @@
 #define TUTTI__SCHED_STREAMS 4
 
 typedef enum {
-    TUTTI__SEND = 1,    /* send src blocks to channel */
+    TUTTI__SEND = 1,    /* send the src blocks as a message */
     TUTTI__RECV,        /* dst blocks = message */
     TUTTI__RECV_REDUCE, /* dst blocks = src blocks (op) message; LEFT: message (op) src */
     TUTTI__COPY,        /* dst blocks = src blocks */
     TUTTI__REDUCE,      /* dst blocks = dst blocks (op) src blocks; LEFT: src (op) dst */
     TUTTI__WAIT,        /* until stream `stream` has made `arg` marks, see above */
     TUTTI__LOOP,        /* arg: trips beyond T (the largest shift inside) */
-    TUTTI__END_LOOP,    /* arg: index of its LOOP in ops */
+    TUTTI__END_LOOP,    /* arg: index in `ops` of its LOOP */
     TUTTI__NODE_ALLREDUCE,
     TUTTI__NODE_REDUCE_SCATTER,
     TUTTI__NODE_ALLGATHER,
@@ -95,10 +95,10 @@ typedef enum {
 } tutti__op_kind_t;
 
 /*
- * Named buffers. IN, OUT and STAGE share the call's block map. SCRATCH has blocks of one chunk
- * each, the same memory in every trip, and is used in loops only; an operation uses as many
- * elements of SCRATCH block i as block i % nblocks of the map has in this trip. STAGE is host
- * memory next to device buffers: a few chunks of some blocks, used in turn (stage_trips). If
+ * Named buffers. IN, OUT and STAGE have the call's block map. SCRATCH has blocks of one chunk each,
+ * the same memory in every trip, and is used in loops only. In a trip, SCRATCH block i has as many
+ * elements as block i % nblocks of the map has in this trip. STAGE is host
+ * memory beside device buffers: a few chunks of some blocks, used in turn (stage_trips). If
  * stage_trips is 0, the schedule is for host memory, and STAGE is OUT itself.
  */
 typedef enum {
@@ -112,8 +112,8 @@ typedef enum {
 enum {
     TUTTI__MARK = 1,   /* counts for WAIT when it completes */
     TUTTI__FINISH = 2, /* RECV_REDUCE, REDUCE, COPY, NODE_ALLREDUCE, NODE_REDUCE_SCATTER,
-                          NODE_REDUCE: this result is final, so AVG divides here; exactly once on
-                          the way to each output; see above */
+                          NODE_REDUCE: the result is final, so AVG divides here. Each output is
+                          finished exactly once; see above */
     TUTTI__LEFT = 4    /* RECV_REDUCE, REDUCE: the message or source is the left operand */
 };
 
@@ -135,12 +135,12 @@ typedef struct {
     uint8_t flags;   /* TUTTI__MARK, TUTTI__FINISH, TUTTI__LEFT */
     uint8_t sbuf;    /* tutti__buf_t; SEND, RECV_REDUCE, COPY, REDUCE, NODE_* */
     uint8_t dbuf;    /* all operations that write */
-    uint8_t shift;   /* in loops: works on chunk (trip - shift) */
+    uint8_t shift;   /* in loops: the operation works on chunk (trip - shift) */
     uint8_t stream;  /* WAIT: the stream that makes the marks */
     uint16_t chan;   /* SEND, RECV, RECV_REDUCE: index into chans */
     uint32_t sblk;   /* first block read */
     uint32_t dblk;   /* first block written */
-    uint32_t nblk;   /* blocks (NODE_*: per part) */
+    uint32_t nblk;   /* number of blocks; NODE_*: in each part */
     uint16_t nparts; /* NODE_*: parts; otherwise 1 */
     uint16_t unused;
     int32_t arg; /* WAIT: marks; NODE_BCAST, NODE_REDUCE: the root; loops: see tutti__op_kind_t */
@@ -156,22 +156,22 @@ typedef struct {
 /* One rank's schedule; may have no operations at all. Immutable once built; several threads may use
    it at once. */
 typedef struct {
-    const char *name; /* of the algorithm, for users; static */
+    const char *name; /* name of the algorithm, for users; static */
     uint32_t rank, size;
     tutti__sizes_t sizes;
-    uint32_t nblocks;        /* of the call's block map */
-    uint32_t scratch_blocks; /* each of one chunk */
+    uint32_t nblocks;        /* blocks of the call's block map */
+    uint32_t scratch_blocks; /* blocks of SCRATCH, of one chunk each */
     uint32_t max_nblk;       /* largest number of blocks in a message; equal on all ranks. A chunk
                                 is a slot's size / max_nblk, so every message fits its slot */
     uint32_t nops, nchans, nstreams;
-    uint32_t first[TUTTI__SCHED_STREAMS + 1]; /* stream s is ops[first[s]] to ops[first[s + 1]] */
+    uint32_t first[TUTTI__SCHED_STREAMS + 1]; /* stream s begins at ops[first[s]]; last: nops */
     uint32_t marks[TUTTI__SCHED_STREAMS];     /* M: marks in one trip of the stream's loop */
     int on_device; /* IN and OUT may be device memory, see tutti__sched_suits_device; equal on all
                       ranks */
-    int is_read;   /* read from a text: nothing is assumed about its channels except validity */
-    tutti__scope_t scope; /* of its node operations; equal on all ranks */
-    /* STAGE, if it is separate memory: only blocks stage_first to stage_first + stage_blocks - 1,
-       and stage_trips chunks of each: chunk t replaces chunk t - stage_trips. A power of two; 0:
+    int is_read;   /* read from a text, so its channels are valid, and nothing more is known */
+    tutti__scope_t scope; /* scope of its node operations; equal on all ranks */
+    /* STAGE, if it is separate memory, has stage_blocks blocks from stage_first on, and stage_trips
+       chunks of each: chunk t replaces chunk t - stage_trips. stage_trips is a power of two, or 0:
        STAGE is OUT. stage_blocks and stage_trips are equal on all ranks. */
     uint32_t stage_first, stage_blocks, stage_trips;
     tutti__op_t *ops;
@@ -183,8 +183,8 @@ void tutti__sched_free(tutti__sched_t *sched);
 
 /*
  * May IN and OUT of this rank's schedule be device memory? Yes if
- *      - only node operations and COPY touch them, and COPY only between the two or with STAGE
- *      - node operations touch nothing else, and stream 0 begins with one, if there are any
+ *      - only node operations and COPY touch IN and OUT, and COPY copies between IN, OUT and STAGE
+ *      - node operations touch no other buffer, and stream 0 begins with one, if there are any
  *      - COPY divides (FINISH) only if there is a single rank
  *      - streams with channel operations have no operations on IN and OUT, and no shifts
  *      - STAGE is separate memory, and is used in loops
@@ -198,27 +198,27 @@ static inline int tutti__sched_has_root(unsigned kind)
     return kind == TUTTI__NODE_BCAST || kind == TUTTI__NODE_REDUCE;
 }
 
-/* "RECV_REDUCE", "OUT"; "?" for an invalid number. Static. */
+/* Names such as "RECV_REDUCE" and "OUT"; "?" for an invalid number. Static. */
 const char *tutti__sched_kind_name(unsigned kind);
 const char *tutti__sched_buf_name(unsigned buf);
 
-/* One operation in one line, without its end: "SEND OUT[2] to rank 1". `buffer` is returned. */
+/* One operation as text, without a line break: "SEND OUT[2] to rank 1". Returns `buffer`. */
 const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t *op, char *buffer,
                                  size_t bytes);
 
-/* Print for users, one operation per line. The text can be read back, except scope ALL: users
-   cannot write these. */
+/* Print a schedule for users, one operation per line. tutti__sched_parse can read the text, unless
+   the scope is ALL. */
 void tutti__sched_print(const tutti__sched_t *sched, FILE *file);
 
 /*
  * Read the schedules of all ranks from text: the output of tutti__sched_print for rank 0, 1, ...
  * one after another; `#` begins a comment. See text.c for the grammar.
  *
- * name       of the text, for messages; must stay valid as long as the schedules, whose name it is
- * ret_sched  [size] to be freed one by one
+ * name       name of the text, for messages, and of the schedules; must live as long as they
+ * ret_sched  [size] schedules, which the caller frees one by one
  *
- * TUTTI_ERR_INVALID_ARGUMENT, with line and word; also if the text does not have `size` ranks, or
- * breaks a rule of the language. tutti__sched_check then proves the result.
+ * TUTTI_ERR_INVALID_ARGUMENT, with line and word: an error in the text, another number of ranks
+ * than `size`, or a broken rule of the language. tutti__sched_check must prove the result.
  */
 tutti_status_t tutti__sched_parse(const char *text, const char *name, uint32_t size,
                                   tutti__sched_t **ret_sched);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by everything that runs operations step by step: transports, node kernels, executor. */
+/* Declarations for all rooms that run operations step by step: transports, nodes, executor. */
 #ifndef TUTTI__SCHED_STEP_H
 #define TUTTI__SCHED_STEP_H
 
 #include <stdint.h>
 
-/* Lanes separate schedules in flight. 0: direct calls; 1 to 4: agreed buckets of the engine; then
-   asynchronous calls in their order, without agreement; the last one: buckets of a learned plan. */
+/* Lanes separate schedules in flight. 0: direct calls; 1 to 4: agreed buckets; 5: calls without a
+   name, in their order; 6: buckets of a learned plan. */
 #define TUTTI__LANES 7
 #define TUTTI__BUCKET_LANES 4
 #define TUTTI__ORDERED_LANE 5
@@ -14,7 +14,7 @@
 /* The lanes that can use device memory: all but the last two. */
 #define TUTTI__DEVICE_LANES TUTTI__ORDERED_LANE
 
-/* The purpose of a call; different purposes on two ranks are a mismatch. The first tags are the
+/* The purpose of a call. Different purposes on two ranks are a mismatch. The first tags are the
    collectives of coll/. */
 typedef enum {
     TUTTI__TAG_ALLREDUCE,
@@ -39,14 +39,14 @@ typedef enum {
     TUTTI__TAG_BUCKET
 } tutti__tag_t;
 
-/* Added to a tag: buffers are device memory, even if they are copied to the host first. */
+/* A bit of a tag: buffers are device memory, even if the call copies them to the host first. */
 #define TUTTI__TAG_ON_DEVICE 64u
 
 /* "an allreduce", "a barrier", for messages; NULL for an invalid tag. Static. */
 const char *tutti__tag_name(unsigned tag);
 
 /* The wait hint of a step: a word to sleep on, and the rank to name in messages. If a step waits in
-   several places, the word is NULL. The peer is then preferably a rank that this rank reaches over
+   several places, the word is NULL, and the peer is preferably one that this rank reaches over
    shared memory. */
 typedef struct {
     void *word;     /* a 32-bit word in shared memory that will change, or NULL: poll */

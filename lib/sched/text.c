@@ -12,7 +12,7 @@
  *
  *      pair: rank 1 of 2, ...
  *
- * A line is one of these; `#` begins a comment, parts in [ ] are optional, spaces are free:
+ * A line has one of these forms. `#` begins a comment, parts in [ ] are optional, spaces are free.
  *
  *      NAME: rank R of N, blocks N, scratch N, blocks per message N [, sizes SIZES]
  *          [, stage N from N in N chunks]      in the same line
@@ -26,12 +26,11 @@
  *      [N] NODE_ALLREDUCE PLACE -> PLACE [in N parts] [of local rank N]      and the other NODE_
  *
  * SIZES is `by number`, `all equal` or `by pair`. A PLACE is BUFFER[block] or
- * BUFFER[from:upto]. Operations may end with `, finish` `, left` `, mark` `, shift N`. The
- * leading numbers are for users and ignored. Redundant values (marks per trip, more trips)
- * must be correct if they are present.
+ * BUFFER[from:upto]. Operations may end with `, finish` `, left` `, mark` `, shift N`. Leading
+ * numbers are for users, and are ignored. Redundant values (marks per trip, more trips) must be
+ * correct if they are present.
  *
- * text_ops.c reads the operations. The builder makes the schedules, so there is one definition of
- * their form.
+ * text_ops.c reads the operations. The builder makes the schedules, as for built-in algorithms.
  */
 #include "sched/text.h"
 
@@ -84,8 +83,8 @@ static int extras(tutti__text_t *in)
     return !tutti__words_take(w, ",") || (tutti__words_need(w, "stage") && stage(in));
 }
 
-/* The line of the schedule's operation i. In the schedule the streams are one after another, in the
-   text they may be mixed. The head's line if there is no such operation. */
+/* The line of the schedule's operation i, or of the head if there is no such operation. Streams are
+   one after another in the schedule, but may be mixed in the text. */
 static uint32_t line_of(const tutti__text_t *in, uint32_t i)
 {
     for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
@@ -97,7 +96,8 @@ static uint32_t line_of(const tutti__text_t *in, uint32_t i)
     return in->head_line;
 }
 
-/* A rule of the language is broken: report it, without the redundant beginning of the text. */
+/* Report a broken rule, with its line, and without the schedule's name before the builder's
+   text. */
 static int rule_broken(tutti__text_t *in, uint32_t rank)
 {
     char head[TUTTI__ERROR_BYTES], why[TUTTI__ERROR_BYTES];
@@ -193,7 +193,7 @@ static int stream(tutti__text_t *in)
 
 /* ---- the whole text ---- */
 
-/* If a schedule does not suit device memory on one rank, it does not on any. */
+/* If one rank's schedule does not suit device memory, use it on no rank. */
 static void agree_on_device(const tutti__text_t *in)
 {
     int on_device = 1;

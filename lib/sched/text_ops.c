@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads the operations in a schedule's text; text.c has the language.
+ * Reads the operations in a schedule's text. text.c has the grammar.
  */
 #include "sched/text.h"
 
@@ -76,7 +76,7 @@ static int sender(tutti__text_t *in, uint32_t *ret_rank, uint32_t *ret_stream)
     return tutti__words_need(w, ":");
 }
 
-/* ", finish, mark" at the end of the line. The builder needs them before the operation. */
+/* Read ", finish, mark" at the end of the line. The builder needs flags before the operation. */
 static int flags(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;

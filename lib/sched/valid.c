@@ -3,8 +3,8 @@
  * The rules of the schedule language that a single rank's schedule can break.
  *
  * After this check, the checker's run (check_run.c) and the executor may index blocks, channels and
- * loops without further checks. Rules that involve other ranks (messages that fit, deadlocks, the
- * result) are checked by the run.
+ * loops without further checks. The run checks the rules that involve other ranks (messages that
+ * fit, deadlocks, the result).
  */
 #include "base/compiler.h"
 #include "sched/chans.h"
@@ -16,7 +16,7 @@
 #define MOVES_FLAGS (TUTTI__MARK | TUTTI__FINISH)
 #define REDUCES_FLAGS (MOVES_FLAGS | TUTTI__LEFT)
 
-#define NAME_BITS 16384 /* channel ends of 2048 ranks */
+#define NAME_BITS 16384 /* as many as 2048 ranks have channel ends */
 
 typedef struct {
     const tutti__sched_t *sched;
@@ -25,9 +25,9 @@ typedef struct {
     uint32_t s;              /* the stream */
     uint32_t i;              /* the operation's index */
     const tutti__op_t *loop; /* the open loop, or NULL */
-    uint32_t loop_shift;     /* largest shift in it */
+    uint32_t loop_shift;     /* largest shift in this loop */
     uint32_t loop_marks;
-    uint32_t stream_marks; /* of the one loop with marks */
+    uint32_t stream_marks; /* marks in the stream's only loop with marks */
 } look_t;
 
 /* The properties that an operation of a kind may have. */
@@ -90,7 +90,7 @@ static int blocks_valid(const look_t *look, unsigned buf, uint32_t blk)
     return 1;
 }
 
-/* BY_PAIR: only moves of blocks of IN to their places in OUT are allowed. */
+/* BY_PAIR: is the operation allowed? It may only move blocks of IN to their places in OUT. */
 static int pairs_valid(const look_t *look, const trait_t *trait)
 {
     const tutti__op_t *op = &look->sched->ops[look->i];
@@ -170,7 +170,7 @@ static int node_valid(const look_t *look)
         return bad(look, "node operations stand in stream 0 only");
     if (op->nparts != 1 && is_one)
         return bad(look, "cannot have parts");
-    /* These operations cut all their blocks into new shares, so the blocks must be contiguous. */
+    /* These operations cut their blocks, as a whole, into shares: blocks must be contiguous. */
     if (op->nblk != 1 && is_one &&
         (look->loop != NULL || op->sbuf == TUTTI__SCRATCH || op->dbuf == TUTTI__SCRATCH))
         return bad(look, "works on one block in a loop");
@@ -300,7 +300,7 @@ static int head_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
     return ok;
 }
 
-/* Does an end before number i have the same name? */
+/* Does an end before end i have the same name? */
 static int is_twice(const tutti__sched_t *sched, uint32_t i, char *why, size_t why_bytes)
 {
     for (uint32_t k = 0; k < i; k++) {
@@ -312,7 +312,7 @@ static int is_twice(const tutti__sched_t *sched, uint32_t i, char *why, size_t w
     return 0;
 }
 
-/* A bit per name marks names seen before; if two names share a bit, a search decides. */
+/* A bit marks names that came before. Names may share a bit, so if it is set, a search decides. */
 static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
     uint64_t met[NAME_BITS / 64] = { 0 };

@@ -10,7 +10,7 @@
 
 typedef struct {
     const char *at;
-    size_t n; /* 0: the line has ended */
+    size_t n; /* length; 0: the line has ended */
 } token_t;
 
 int tutti__words_line(tutti__words_t *words)
@@ -62,7 +62,7 @@ static int is_wordly(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
 }
 
-/* The next word, without stepping over it. */
+/* Find the next word, without stepping over it. */
 static token_t peek(tutti__words_t *words)
 {
     token_t token;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Words of a text, line by line, with errors that name the line and the word. For text.c.
+ * Reads the words of a text, line by line. Errors name the line and the word. For text.c.
  *
  * A word is a sequence of letters, digits and `_`, or "->", or one other character. `#` begins a
- * comment. Functions that can find an error return 1, or 0 after the error was kept.
+ * comment. Functions that can find an error return 1, or 0 after they have kept the error.
  */
 #ifndef TUTTI__SCHED_WORDS_H
 #define TUTTI__SCHED_WORDS_H
@@ -15,9 +15,9 @@
 #define TUTTI__WORDS_WHY 400
 
 typedef struct {
-    const char *name; /* of the text */
+    const char *name; /* name of the text */
     const char *next; /* the next character to read */
-    const char *end;  /* of the current line, without its comment */
+    const char *end;  /* end of the current line, without its comment */
     uint32_t line;    /* counts from 1 */
     tutti_status_t status;
     char why[TUTTI__WORDS_WHY]; /* the first error */
@@ -26,26 +26,26 @@ typedef struct {
 /* Go to the next line; 0: there is none. Drops the rest of the current line. */
 int tutti__words_line(tutti__words_t *words);
 
-/* Keep an error of line `line`; 0: of the current line. Returns 0, for `return
-   tutti__words_bad(...)`. */
+/* Keep an error of line `line` (0: of the current line). Returns 0, for
+   `return tutti__words_bad(...)`. */
 int tutti__words_bad(tutti__words_t *words, uint32_t line, const char *fmt, ...)
     TUTTI__PRINTF(3, 4);
-/* tutti__words_bad for an unexpected word; `what` was expected. */
+/* Keep an error: the next word is not `what`. Returns 0. */
 int tutti__words_expected(tutti__words_t *words, const char *what);
 
 /* Does the line end here? */
 int tutti__words_at_end(tutti__words_t *words);
 /* Is the next word a number? */
 int tutti__words_at_number(tutti__words_t *words);
-/* Step over `word` if it is next; otherwise 0, which is no error. */
+/* Step over the next word if it is `word`; otherwise return 0, which is no error. */
 int tutti__words_take(tutti__words_t *words, const char *word);
-/* Step over the text before the first `:` of the line, and over the `:`, if `word` follows it;
-   otherwise 0, which is no error. */
+/* If `word` follows the first `:` of the line, step over this `:`; otherwise 0, which is no
+   error. */
 int tutti__words_skip_name(tutti__words_t *words, const char *word);
-/* Each word of `phrase` must follow; in the second function also a number below 2^32. */
+/* The words of `phrase` must follow; number: and then a number below 2^32. */
 int tutti__words_need(tutti__words_t *words, const char *phrase);
 int tutti__words_number(tutti__words_t *words, const char *phrase, uint32_t *ret_number);
-/* The line must end here. */
+/* Check that the line ends here. */
 int tutti__words_end(tutti__words_t *words);
 
 #endif

@@ -38,7 +38,7 @@ static int is_of(const tutti__stats_class_t *class, const tutti__stats_what_t *w
            strcmp(class->transport, what->transport) == 0;
 }
 
-/* The same by the texts' addresses, which most calls share with the call that made the class. */
+/* The same, but compares addresses of texts: most calls pass the texts that made the class. */
 static int is_surely_of(const tutti__stats_class_t *class, const tutti__stats_what_t *what)
 {
     return class->kind == what->kind && class->is_async == what->is_async &&
@@ -57,7 +57,7 @@ TUTTI__ALWAYS_INLINE tutti__stats_class_t *search(tutti__stats_t *stats,
     return class;
 }
 
-/* Append a class, while the writer of the other classes may append one as well. */
+/* Append a class. The writer of the other kind of classes may append one at the same time. */
 static void append(tutti__stats_t *stats, tutti__stats_class_t *class)
 {
     tutti__stats_class_t *_Atomic *at = &stats->first;

@@ -3,8 +3,8 @@
  * The endpoint's part of HTTP: one kind of request, GET /metrics, on 127.0.0.1.
  *
  * An answer closes its connection, so there is one request per connection, and no state between
- * them. The parser accepts only what it must understand: method, path and version on the first
- * line, and the empty line behind the head. It reads no header. It is pure, for its test.
+ * requests. The parser reads method, path and version on the first line, and finds the empty line
+ * behind the head. It reads no header, and is pure, for its test.
  */
 #include "stats/stats_inside.h"
 
@@ -23,7 +23,7 @@ int tutti__http_listen(int port)
     if (fd < 0)
         return -1;
     addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    /* The connections of a job that has just ended do not block the port. */
+    /* Connections of a job that has just ended must not block the port. */
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
         bind(fd, (const struct sockaddr *)&addr, sizeof(addr)) == 0 &&
         listen(fd, TUTTI__HTTP_CLIENTS) == 0)
@@ -42,7 +42,7 @@ static int begins(const char *text, size_t bytes, const char *word)
     return bytes >= strlen(word) && memcmp(text, word, strlen(word)) == 0;
 }
 
-/* The end of the head's first line, and whether the head is complete. NULL: no line is complete. */
+/* The end of the head's first line; NULL: it is not complete. *ret_complete: is the whole head? */
 static const char *first_line(const char *request, size_t bytes, int *ret_complete)
 {
     const char *end = memchr(request, '\n', bytes), *line = end;

@@ -2,8 +2,8 @@
 /*
  * The counters in the text format of Prometheus, version 0.0.4.
  *
- * All samples of a metric stand together, below its HELP and TYPE lines. So each metric is written
- * for all communicators of the process, which the labels `comm` and `id` tell apart. Names of
+ * All samples of a metric must follow its HELP and TYPE lines. So each metric is written for all
+ * communicators of the process, which the labels `comm` and `id` distinguish. Names of
  * communicators contain the program's texts, so they are escaped. Times are seconds.
  */
 #include "stats/stats_inside.h"
@@ -62,11 +62,11 @@ const char *tutti__stats_call_name(tutti_call_kind_t kind)
 
 /* ---- one communicator ---- */
 
-/* A communicator, read. */
+/* A communicator whose counters were read. */
 typedef struct {
     tutti__stats_t *stats;
     tutti_stats_t values;
-    char labels[200]; /* of all its samples: comm="world",id="1",rank="0" */
+    char labels[200]; /* labels of all its samples: comm="world",id="1",rank="0" */
 } source_t;
 
 static void escape(const char *from, char *to, size_t room)
@@ -100,7 +100,7 @@ static void head(tutti__stats_text_t *text, const char *name, const char *type, 
     tutti__stats_append(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* The plain counters: fields of tutti_stats_t. */
+/* The counters that are fields of tutti_stats_t. */
 static const struct {
     const char *name, *help;
     size_t offset;
@@ -218,8 +218,8 @@ static void put_parts(tutti__stats_text_t *text, const source_t *sources, size_t
     }
 }
 
-/* Values below 2^least stand in the first bucket, values above 2^most in +Inf only. The limits are
-   fixed: a histogram must have the same buckets each time it is read. */
+/* Values below 2^least are in the first bucket, values above 2^most in +Inf only. The limits are
+   fixed, because a histogram must have the same buckets each time it is read. */
 static void put_histogram(tutti__stats_text_t *text, const char *name, const source_t *source,
                           const tutti_stats_histogram_t *histogram, const char *mode)
 {

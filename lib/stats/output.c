@@ -4,18 +4,18 @@
  *
  * File and endpoint show all communicators of the process, because a process has one file name and
  * one port, but may have many communicators: a world and its groups, or a framework's connected
- * ones. A communicator that has ended stays in them until the last one ends, so that a collector
- * does not lose its last counters; of those that have ended, the newest TUTTI__STATS_ENDED.
+ * ones. Communicators that have ended, the newest TUTTI__STATS_ENDED of them, are shown until the
+ * last communicator ends, so that a collector does not lose their last counters.
  *
  * One thread, "tutti-stats", serves both, and exists only if one of them is wanted. It sleeps until
- * the next write of the file, or until a client comes. Tried: the engine's thread. It does not
- * exist with one rank, and a file system that hangs would stop the job's progress.
+ * the next write of the file, or until a client connects. Tried: the engine's thread. With one rank
+ * there is none, and a file system that hangs would stop the job's progress.
  *
- * A client is served when it can read: no descriptor here blocks, and a client that does not finish
- * in time is closed. A failure is a warning, once: statistics never end a job.
+ * No descriptor here blocks, so a slow client delays no other, and one that does not finish in time
+ * is closed. After a failure there is one warning: statistics never end a job.
  *
- * In a forked child the thread does not exist. The child closes the sockets, which belong to its
- * parent, and forgets its parent's communicators; its own communicators start an output anew.
+ * A forked child has no such thread. It closes the sockets, which belong to its parent, and forgets
+ * its parent's communicators. The child's own communicators start a new output.
  */
 #include "stats/stats_inside.h"
 
@@ -36,21 +36,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Held while a communicator enters or leaves, also while the thread is joined, and across a
-   fork. */
+/* Held while a communicator enters or leaves, while the thread is joined, and across a fork. */
 static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER;
-/* Protects everything below; taken after `change`. No other lock is taken under it but the leaf
-   locks of counters. Held across a fork. */
+/* Protects all variables below. Taken after `change`; only the locks of counters are taken under
+   it. Held across a fork. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static tutti__stats_t *list;      /* in the order of their making */
-static tutti__stats_t *inherited; /* in a child: its parent's, kept where leak checkers find them */
-static unsigned live, ended;      /* in the list */
+static tutti__stats_t *list;      /* all communicators, oldest first */
+static tutti__stats_t *inherited; /* in a child: its parent's list, for leak checkers */
+static unsigned live, ended;      /* communicators in the list */
 static unsigned last_id;
 static char file[4200]; /* "": none */
 static int door = -1, stop = -1;
 static int is_started, has_thread, has_warned;
 static pthread_t thread;
-static tutti__http_client_t clients[TUTTI__HTTP_CLIENTS]; /* their answers' memory is used again */
+static tutti__http_client_t clients[TUTTI__HTTP_CLIENTS]; /* later answers reuse `answer` */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* ---- forks ---- */
@@ -98,7 +97,7 @@ static void prepare(void)
 
 /* ---- the file ---- */
 
-/* %r is the rank. Without it, the file is rank 0's. */
+/* %r in the name stands for the rank. A name without %r is for rank 0 only. */
 static void name_file(const tutti__stats_want_t *want)
 {
     size_t n = 0;
@@ -138,7 +137,7 @@ static int write_all(int fd, const char *text, size_t bytes)
     return 1;
 }
 
-/* Readers see the old file or the new one, never a part. Without `lock`. */
+/* Readers see the old file or the new one, never a part. The caller does not hold `lock`. */
 static void write_file(void)
 {
     char temporary[sizeof(file) + 8];
@@ -204,7 +203,7 @@ static void answer(tutti__http_client_t *client, tutti__http_asks_t asks)
         close_client(client);
 }
 
-/* Read what the client has sent. */
+/* Read the next bytes of a client's request. */
 static void receive(tutti__http_client_t *client)
 {
     ssize_t n = recv(client->fd, client->request + client->got,
@@ -223,9 +222,9 @@ static void receive(tutti__http_client_t *client)
         answer(client, asks);
 }
 
-/* Send as much of the answer as the socket takes. After the last byte, close the connection. Bytes
-   that the client has sent behind its request are read before that, because closing a socket with
-   unread bytes would discard the answer. */
+/* Send as much of the answer as the socket takes. After the last byte, read all bytes that the
+   client has sent behind its request, and close the connection: closing a socket with unread bytes
+   would discard the answer. */
 static void reply(tutti__http_client_t *client)
 {
     const tutti__stats_text_t *text = &client->answer;
@@ -267,8 +266,8 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return TUTTI__MIN(a, b);
 }
 
-/* List the descriptors on which the thread sleeps. *ret_until is made earlier if a client must be
-   closed before. If all places are taken, new clients wait in the backlog of the socket. */
+/* List the descriptors on which the thread sleeps. If a client must be closed before *ret_until,
+   set it to that time. If all places are taken, new clients wait in the socket's backlog. */
 static void look(struct pollfd polls[POLLS], uint64_t *ret_until)
 {
     int is_free = 0;
@@ -301,7 +300,7 @@ static void serve_all(const struct pollfd polls[POLLS])
     pthread_mutex_unlock(&lock);
 }
 
-/* A limit of poll, in milliseconds; -1: none. */
+/* The timeout of poll, in milliseconds; -1: none. */
 static int limit_ms(uint64_t until)
 {
     uint64_t now = tutti__now_ns();
@@ -404,7 +403,7 @@ static void end(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Under `lock`: forget the oldest communicator that has ended. */
+/* Forget the oldest communicator that has ended. The caller holds `lock`. */
 static void forget_oldest(void)
 {
     tutti__stats_t **at = &list, *oldest;

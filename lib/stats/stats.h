@@ -2,18 +2,18 @@
 /*
  * The counters of one communicator.
  *
- * Each counter has one writer at a time: direct calls are counted by their thread, which has the
- * communicator to itself; requests, buckets and messages by the owner of the engine's token;
- * submissions under the lock of the engine's queue. So counters are relaxed atomics that are loaded
- * and stored, without locked instructions. Any thread may read them. A lock protects only the times
- * that several threads share (see phase.c), and is taken only if times are measured.
+ * Each counter has one writer at a time. The thread of a direct call counts it, and a communicator
+ * has one direct call at a time. The owner of the engine's token counts requests, buckets and
+ * messages. Submissions are counted under the lock of the engine's queue. So counters are relaxed
+ * atomics without locked instructions. Any thread may read them. A lock protects only the times
+ * that several threads share (phase.c); it is taken only if times are measured.
  *
  * Operations are counted by class: the kind of call, direct or asynchronous, the algorithm and the
  * transport. A class has an entry for each power of two of bytes. A call that repeats the previous
- * one (call/cached.h) keeps its entry, so counting it is two additions.
+ * one (call/cached.h) uses the same entry, so counting it is two additions.
  *
- * All functions accept NULL for the statistics, and then do nothing, except
- * tutti__stats_direct_begin and tutti__stats_direct_end.
+ * Without statistics (NULL), all functions do nothing, except tutti__stats_direct_begin and
+ * tutti__stats_direct_end, which do not accept NULL.
  */
 #ifndef TUTTI__STATS_STATS_H
 #define TUTTI__STATS_STATS_H
@@ -31,12 +31,12 @@ typedef struct {
     tutti__word64_t operations, bytes, ns;
 } tutti__stats_entry_t;
 
-/* Values by powers of two: see tutti_stats_histogram_t. */
+/* A histogram by powers of two: see tutti_stats_histogram_t. */
 typedef struct {
     tutti__word64_t sum, buckets[TUTTI_STATS_BUCKETS];
 } tutti__stats_histogram_t;
 
-/* What an operation was. The texts stay valid and unchanged as long as the communicator. */
+/* Properties of an operation. Its texts stay valid and unchanged as long as the communicator. */
 typedef struct {
     tutti_call_kind_t kind;
     int is_async;
@@ -44,10 +44,10 @@ typedef struct {
 } tutti__stats_what_t;
 
 struct tutti__stats_class {
-    tutti__stats_class_t *_Atomic next; /* release when it is added; acquire by readers */
+    tutti__stats_class_t *_Atomic next; /* release by the writer; acquire by readers */
     tutti_call_kind_t kind;
     int is_async;
-    const char *source[2]; /* the texts that made it, for its writer */
+    const char *source[2]; /* the texts that made the class; for its writer only */
     char algorithm[40], transport[16];
     tutti__stats_entry_t entries[TUTTI_STATS_BUCKETS];
 };
@@ -55,13 +55,13 @@ struct tutti__stats_class {
 /* The times of phases; see phase.c. */
 typedef struct {
     tutti__mutex_t lock;
-    uint64_t since_ns; /* under the lock, as all of these: the last change */
+    uint64_t since_ns; /* the last change; under the lock, like all fields here */
     uint32_t waiting;  /* threads of the program that are in a direct call, or wait */
     int in_flight;     /* there is a bucket in flight */
     uint64_t exposed_ns, in_flight_ns, hidden_ns;
 } tutti__stats_phases_t;
 
-/* What is wanted of a communicator's statistics, and its names in the output. */
+/* The settings of a communicator's statistics, and its names in the output. */
 typedef struct {
     uint32_t rank, size, local_rank;
     const char *name; /* "world"; copied */
@@ -74,53 +74,53 @@ typedef struct {
 struct tutti__stats {
     int is_timed; /* set once */
     uint64_t opened_ns;
-    /* The classes of direct and of asynchronous calls, in one list: it has two writers. */
+    /* The list of the classes of direct and asynchronous calls, which have a writer each. */
     tutti__stats_class_t *_Atomic first;
-    tutti__stats_class_t spare[2]; /* direct, asynchronous: for all classes for which there is no
+    tutti__stats_class_t spare[2]; /* direct, asynchronous: for all classes for which there was no
                                       memory */
     tutti__stats_histogram_t direct_ns, async_ns;
     tutti__word64_t requests, failed, ordered;
-    tutti__stats_entry_t async[TUTTI_STATS_CALLS]; /* requests by kind; ns is unused */
+    tutti__stats_entry_t async[TUTTI_STATS_CALLS]; /* [kind] requests; ns is unused */
     tutti__stats_histogram_t async_bytes;
     tutti__word64_t buckets, bucket_tensors, bucket_bytes;
     tutti__word64_t announcements, bucket_messages, other_messages;
     tutti__word64_t plan_steps, plan_hits, plan_breaks, plan_in_place;
     tutti__stats_phases_t phases;
 
-    /* output.c */
+    /* For output.c. */
     uint32_t rank, size;
     char name[80];
     int prints;
-    unsigned id;          /* number in the process, from 1 */
+    unsigned id;          /* communicators of the process are numbered from 1 */
     int is_listed;        /* in the list of the process */
     int has_ended;        /* its communicator was freed */
-    tutti__stats_t *next; /* in that list */
+    tutti__stats_t *next; /* next in the list of the process */
 };
 
-/* Make the counters of a communicator. NULL: there is no memory, and nothing will be counted. The
-   file and the port belong to the process: the first communicator that names them starts them. */
+/* Make the counters of a communicator. NULL: no memory, so nothing is counted. The process has one
+   file and one port: the first communicator that names them starts them. */
 tutti__stats_t *tutti__stats_open(const tutti__stats_want_t *want);
-/* The communicator has ended: print the table, and write the file for the last time if no other
-   communicator is left. No other thread counts any more. */
+/* After the end of a communicator, when no thread counts any more: print the table. If no other
+   communicator is left, write the file for the last time. */
 void tutti__stats_close(tutti__stats_t *stats);
 
 /* ---- counting ---- */
 
 /* tutti__stats_count is in add.h. */
 
-/* Which bucket of a histogram has the value? */
+/* The index of the bucket of a histogram that has the value. */
 unsigned tutti__stats_bucket(uint64_t value);
 void tutti__stats_put(tutti__stats_histogram_t *histogram, uint64_t value);
 
-/* The entry of an operation, for tutti__stats_count; its writer only. NULL: no statistics. */
+/* The entry of an operation, for tutti__stats_count. Its writer calls this. NULL: no statistics. */
 tutti__stats_entry_t *tutti__stats_find(tutti__stats_t *stats, const tutti__stats_what_t *what,
                                         uint64_t bytes);
 
-/* Now, if times are measured; otherwise 0. */
+/* The time now, if times are measured; otherwise 0. */
 uint64_t tutti__stats_now(const tutti__stats_t *stats);
 
-/* A direct call begins, and ends. Only if times are measured (is_timed); not for NULL. entry: of
-   the call; NULL: it was not counted, because it failed. */
+/* A direct call begins, and ends. Call these only if stats is not NULL and times are measured
+   (is_timed). entry: the call's entry; NULL: the call has failed, and is not counted. */
 uint64_t tutti__stats_direct_begin(tutti__stats_t *stats);
 void tutti__stats_direct_end(tutti__stats_t *stats, tutti__stats_entry_t *entry, uint64_t since_ns);
 
@@ -128,7 +128,7 @@ void tutti__stats_direct_end(tutti__stats_t *stats, tutti__stats_entry_t *entry,
 void tutti__stats_wait_begin(tutti__stats_t *stats);
 void tutti__stats_wait_end(tutti__stats_t *stats);
 
-/* Under the lock of the engine's queue: requests were submitted. */
+/* Count submitted requests. The caller holds the lock of the engine's queue. */
 void tutti__stats_submit(tutti__stats_t *stats, uint64_t nrequests);
 
 /*
@@ -151,10 +151,10 @@ void tutti__stats_announcement(tutti__stats_t *stats);
 void tutti__stats_bucket_message(tutti__stats_t *stats);
 void tutti__stats_other_message(tutti__stats_t *stats);
 
-/* Called by the owner of the token: a step of a learned plan has begun; a bucket has begun by the
-   plan, without agreement; a plan was given up. */
+/* Called by the owner of the token. _step: a step of a learned plan has begun; _hit: a bucket of
+   the plan was served; _break: a plan was stopped. */
 void tutti__stats_plan_step(tutti__stats_t *stats);
-/* is_in_place: several tensors, and none was packed. */
+/* is_in_place 1: a bucket of several tensors, which were not packed. */
 void tutti__stats_plan_hit(tutti__stats_t *stats, int is_in_place);
 void tutti__stats_plan_break(tutti__stats_t *stats);
 

@@ -11,14 +11,14 @@ void tutti__stats_free(tutti__stats_t *stats);
 
 /* ---- phase.c ---- */
 
-/* One thread more (1) or fewer (-1) waits; returns now. */
+/* by 1: one thread more waits; -1: one less. Returns the time now. */
 uint64_t tutti__phase_wait(tutti__stats_phases_t *phases, int by);
-/* Set the times of the phases, until now. */
+/* Read the times of the phases, until now. */
 void tutti__phase_read(tutti__stats_phases_t *phases, tutti_stats_t *ret_stats);
 
 /* ---- metrics.c and summary.c ---- */
 
-/* A text that grows. Without memory it keeps what it has, and `failed` is set. */
+/* A text that grows. If there is no memory, it stays as it is, and `failed` is set. */
 typedef struct {
     char *at; /* ends with 0; NULL: empty */
     size_t bytes, room;
@@ -26,11 +26,11 @@ typedef struct {
 } tutti__stats_text_t;
 
 void tutti__stats_append(tutti__stats_text_t *text, const char *fmt, ...) TUTTI__PRINTF(2, 3);
-/* The Prometheus text format, of all statistics of a list. */
+/* Write all statistics of a list in the Prometheus text format. */
 void tutti__stats_metrics(tutti__stats_t *list, tutti__stats_text_t *text);
-/* The table for people, of one communicator. */
+/* Write the table of one communicator, for people. */
 void tutti__stats_summary(tutti__stats_t *stats, tutti__stats_text_t *text);
-/* "allreduce"; static. */
+/* The name of a kind of call, such as "allreduce"; static. */
 const char *tutti__stats_call_name(tutti_call_kind_t kind);
 
 /* ---- http.c: the endpoint; the thread of output.c ---- */
@@ -41,15 +41,15 @@ const char *tutti__stats_call_name(tutti_call_kind_t kind);
 typedef struct {
     int fd; /* -1: no client */
     int is_answered;
-    uint64_t until_ns; /* then it is closed */
+    uint64_t until_ns; /* when the connection is closed at the latest */
     size_t got, sent;
     char request[TUTTI__HTTP_BYTES];
     tutti__stats_text_t answer;
 } tutti__http_client_t;
 
-/* What a request asks for. */
+/* The result of parsing a request. */
 typedef enum {
-    TUTTI__HTTP_MORE, /* it is not complete */
+    TUTTI__HTTP_MORE, /* the request is not complete */
     TUTTI__HTTP_METRICS,
     TUTTI__HTTP_NOT_FOUND,
     TUTTI__HTTP_METHOD, /* another method than GET */
@@ -58,9 +58,9 @@ typedef enum {
 
 /* Listen at 127.0.0.1; returns a descriptor, or -1 and errno. */
 int tutti__http_listen(int port);
-/* Parse the beginning of a request; is_full: no more bytes are read. */
+/* Parse the beginning of a request. is_full 1: there is no space for more bytes. */
 tutti__http_asks_t tutti__http_parse(const char *request, size_t bytes, int is_full);
-/* Make the answer. metrics: its body, for METRICS. */
+/* Make the answer. metrics: the body of the answer to METRICS. */
 void tutti__http_answer(tutti__http_asks_t asks, const tutti__stats_text_t *metrics,
                         tutti__stats_text_t *answer);
 

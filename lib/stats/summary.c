@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* "1.5 MiB" */
+/* Bytes as text: "1.5 MiB". */
 static const char *bytes_text(uint64_t bytes, char text[24])
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
@@ -26,7 +26,7 @@ static const char *bytes_text(uint64_t bytes, char text[24])
     return text;
 }
 
-/* "0.21 us" */
+/* A time as text: "0.21 us". */
 static const char *time_text(double ns, char text[24])
 {
     if (ns < 1e6)

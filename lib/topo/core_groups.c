@@ -2,12 +2,12 @@
 /*
  * Groups of a host's ranks that are near each other, for operations in two levels.
  *
- *   By L3 cache, or NUMA node, or package: the first kind with at most half as many places as
- *     ranks. Ranks whose processors are in several places of that kind form one group.
- *   If there is no such kind, all ranks are one group: either they may run anywhere, or too few of
- *     them share a place.
- *   Too large groups are cut into equal parts: along NUMA nodes if an L3 cache has several,
- *     otherwise in the order of ranks.
+ *   Ranks are grouped by L3 cache, NUMA node or package: the first kind with at most half as many
+ *     places as ranks. Ranks whose processors are in several places of this kind form one group.
+ *   If there is no such kind, all ranks are one group: they may run anywhere, or too few ranks
+ *     share a place.
+ *   Groups that are too large are cut into equal parts: along NUMA nodes if an L3 cache has
+ *     several, otherwise in the order of ranks.
  */
 #include "topo/topo.h"
 
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 typedef struct {
-    int32_t place; /* the place that defines the group */
+    int32_t place; /* its group's place */
     int32_t node;
     uint32_t rank;
 } seat_t;
@@ -32,7 +32,7 @@ static int compare(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* The end of the group that begins at seat `begin`. */
+/* The index behind the last seat of the group that begins at seat `begin`. */
 static uint32_t end_of(const seat_t *seat, uint32_t n, uint32_t begin)
 {
     uint32_t end = begin + 1;
@@ -42,9 +42,9 @@ static uint32_t end_of(const seat_t *seat, uint32_t n, uint32_t begin)
     return end;
 }
 
-/* Sort the seats by one kind of place. 1: the kind is useful, because some ranks have such a place,
-   and there are at most half as many places as ranks, rounded up. Ranks without a place count as
-   one place. */
+/* Sort the seats by one kind of place. 1: groups by this kind are useful, because some ranks have
+   such a place, and there are at most half as many places as ranks, rounded up. All ranks without a
+   place count as one place. */
 static int sort_by(const tutti__topo_facts_t *facts, int kind, seat_t *seat, uint32_t n)
 {
     uint32_t places = 0;
@@ -68,7 +68,7 @@ static void sort_by_rank(seat_t *seat, uint32_t n)
     qsort(seat, n, sizeof(*seat), compare);
 }
 
-/* Cut too large groups; leader[rank] = the lowest rank of its group. */
+/* Cut groups that are too large, and set leader[rank] to the lowest rank of its group. */
 static void find_leaders(const seat_t *seat, uint32_t n, uint32_t *leader)
 {
     for (uint32_t begin = 0, end; begin < n; begin = end) {
@@ -108,7 +108,7 @@ tutti_status_t tutti__topo_find_groups(tutti__topo_t *topo, const tutti__topo_fa
         if (kind == TUTTI__PLACES)
             sort_by_rank(seat, n);
         find_leaders(seat, n, topo->group_of);
-        /* Replace leaders by numbers; a leader always precedes the rest of its group. */
+        /* Replace leaders by numbers. A leader comes before the other ranks of its group. */
         for (uint32_t i = 0; i < n; i++) {
             uint32_t r = ranks[i], leader = topo->group_of[r];
 

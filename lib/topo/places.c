@@ -2,12 +2,12 @@
 /*
  * The L3 cache, NUMA node and package of a rank, from the kernel's files below /sys.
  *
- * Only the lists of one processor of the mask are read: if they do not have the whole mask, the
- * rank has no place. A place is identified by its lowest processor, so ranks that read the lists
- * independently give it the same name. Missing data, such as an L3 on many ARM processors, or
- * everything in a sandbox, is -1.
+ * A rank has a place of a kind if one list has all processors of the rank's mask. L3 and package
+ * come from the files of one processor of the mask. A place is identified by its lowest processor,
+ * so ranks that read the lists independently agree on it. A place is -1 if the kernel has no data:
+ * many ARM processors have no L3 there, and a sandbox has no data at all.
  *
- * Called once per tutti_init: some ten small files, 0.1 ms. hwloc takes 2 to 15 ms (detect.c).
+ * Each tutti_init reads some ten small files once: 0.1 ms. hwloc takes 2 to 15 ms (detect.c).
  */
 #include "topo/topo.h"
 
@@ -24,7 +24,7 @@
 enum {
     LIST_BYTES = 4096, /* the kernel's files are not longer */
     PATH_BYTES = 1024,
-    MOST_CACHES = 16 /* of one processor */
+    MOST_CACHES = 16 /* caches of one processor */
 };
 
 /* Read the file that fmt names into text[LIST_BYTES]; 0 if it cannot be read. */
@@ -48,7 +48,7 @@ TUTTI__PRINTF(2, 3) static int read_text(char *text, const char *fmt, ...)
     return n > 0;
 }
 
-/* The lowest processor of the list if the list has the whole mask; otherwise -1. */
+/* The lowest processor of the list, if the list includes the mask; otherwise -1. */
 static int32_t lowest_of(const char *list, hwloc_const_bitmap_t mask, hwloc_bitmap_t scratch)
 {
     if (hwloc_bitmap_list_sscanf(scratch, list) != 0 || !hwloc_bitmap_isincluded(mask, scratch))
@@ -56,7 +56,7 @@ static int32_t lowest_of(const char *list, hwloc_const_bitmap_t mask, hwloc_bitm
     return hwloc_bitmap_first(scratch);
 }
 
-/* "32768K"; the kernel uses no other unit. */
+/* Read a text such as "32768K" as bytes. The kernel uses no other unit. */
 static uint64_t read_kib(const char *text)
 {
     return strtoull(text, NULL, 10) * 1024;
@@ -82,7 +82,7 @@ static int32_t find_l3(const char *sysfs, hwloc_const_bitmap_t mask, hwloc_bitma
     return -1;
 }
 
-/* The numbers of nodes have gaps where a node has memory only, or does not exist. */
+/* The NUMA node of the mask. Node numbers have gaps where a node does not exist. */
 static int32_t find_node(const char *sysfs, hwloc_const_bitmap_t mask, hwloc_bitmap_t scratch)
 {
     hwloc_bitmap_t nodes = hwloc_bitmap_alloc();
@@ -105,7 +105,7 @@ static int32_t find_package(const char *sysfs, hwloc_const_bitmap_t mask, hwloc_
     int cpu = hwloc_bitmap_first(mask);
     char text[LIST_BYTES];
 
-    /* Before Linux 5.3 only the second name exists. */
+    /* Before Linux 5.3, only the second of these files exists. */
     if (read_text(text, "%s/devices/system/cpu/cpu%d/topology/package_cpus_list", sysfs, cpu) ||
         read_text(text, "%s/devices/system/cpu/cpu%d/topology/core_siblings_list", sysfs, cpu))
         return lowest_of(text, mask, scratch);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From all ranks' metadata to hosts, machines and places.
+ * Computes hosts, machines and places from all ranks' metadata.
  *
  * Pure, so tests can use invented machines. The metadata come from other processes, so their texts
- * are read with a length limit. n log n, because a job may have many ranks on many hosts:
+ * are read with a length limit. It takes n log n steps, since jobs may have many ranks:
  *
  *      metadata --sort by machine and host--> groups --lowest rank of each--> leaders
  *      leaders in rank order --> numbers of hosts and machines --> lists
@@ -22,8 +22,8 @@ static int compare_ids(const char *a, const char *b)
     return strncmp(a, b, TUTTI__TOPO_TEXT);
 }
 
-/* By machine, host, rank. A host never spans machines, whatever TUTTI_HOST_ID is: its ranks must be
-   able to share memory. The entries are in one array, so their addresses are in rank order. */
+/* Compare by machine, host, rank. Even with TUTTI_HOST_ID, a host never has several machines: its
+   ranks must be able to share memory. Addresses of entries, in one array, are in rank order. */
 static int compare(const void *a, const void *b)
 {
     const tutti__topo_facts_t *x = *(const tutti__topo_facts_t *const *)a;
@@ -36,8 +36,8 @@ static int compare(const void *a, const void *b)
 }
 
 /*
- * leader[rank] = the lowest rank of its group. `sorted` lists the entries group by group; in the
- * group of a machine the first need not be the lowest.
+ * Set leader[rank] to the lowest rank of its group. `sorted` lists the entries group by group. The
+ * first entry of a machine's group need not be its lowest rank.
  */
 static void find_leaders(const tutti__topo_facts_t *const *sorted, const tutti__topo_facts_t *facts,
                          uint32_t size, int by_host, uint32_t *leader)
@@ -57,8 +57,8 @@ static void find_leaders(const tutti__topo_facts_t *const *sorted, const tutti__
     }
 }
 
-/* Replace leaders by numbers, in place; returns how many. A leader always precedes the rest
-   of its group. */
+/* Replace leaders by numbers of groups, in place, and return the number of groups. A leader comes
+   before the other ranks of its group. */
 static uint32_t number_groups(uint32_t *leader, uint32_t size)
 {
     uint32_t groups = 0;
@@ -68,10 +68,10 @@ static uint32_t number_groups(uint32_t *leader, uint32_t size)
     return groups;
 }
 
-/* Make the lists of each host's ranks; host_of is complete. */
+/* List the ranks of each host. host_of is complete. */
 static void list_hosts(tutti__topo_t *topo)
 {
-    /* First, host_first[h + 1] counts the ranks of host h. */
+    /* At first, host_first[h + 1] is the number of host h's ranks so far. */
     for (uint32_t rank = 0; rank < topo->size; rank++)
         topo->local_of[rank] = topo->host_first[topo->host_of[rank] + 1]++;
     topo->min_local = topo->size;
@@ -84,7 +84,7 @@ static void list_hosts(tutti__topo_t *topo)
         topo->by_host[topo->host_first[topo->host_of[rank]] + topo->local_of[rank]] = rank;
 }
 
-/* Add a text of write_mask() in detect.c to `mask`. */
+/* Add a mask in the form of write_mask() (detect.c) to `mask`. */
 static void add_mask(const char *text, hwloc_bitmap_t mask, hwloc_bitmap_t scratch)
 {
     char ended[sizeof(((tutti__topo_facts_t *)0)->cpus) + 1] = "";
@@ -128,7 +128,7 @@ free_masks:
     return status;
 }
 
-/* The topo with all its arrays in one allocation, zeroed. */
+/* Allocate a zeroed topo, with all its arrays in one piece of memory. */
 static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
 {
     size_t words = 6 * (size_t)size + 1;
@@ -147,7 +147,7 @@ static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
     return topo;
 }
 
-/* A machine's id is its hostname, a slash, and its boot id. The bytes are another process's. */
+/* Name hosts for messages. A machine's id is its hostname, a slash, and its boot id. */
 static tutti_status_t name_hosts(tutti__topo_t *topo, const tutti__topo_facts_t *facts)
 {
     topo->host_name = calloc(topo->nhosts, sizeof(*topo->host_name));

@@ -2,10 +2,10 @@
 /*
  * The hosts, machines and processors of the ranks.
  *
- * Each rank detects its metadata (tutti__topo_detect); boot/ exchanges them; the rest is
- * computed, and can be tested with invented machines. Algorithms use "hosts": TUTTI_HOST_ID can
- * make several hosts of one machine, never one host of several machines. Only the ranks of a
- * "machine" can share memory.
+ * Each rank detects its metadata (tutti__topo_detect), and boot/ exchanges them. The rest is
+ * computed from the metadata, and can be tested with invented machines. Algorithms use "hosts":
+ * TUTTI_HOST_ID can make several hosts of one machine, never one host of several machines. Only the
+ * ranks of a "machine" can share memory.
  */
 #ifndef TUTTI__TOPO_TOPO_H
 #define TUTTI__TOPO_TOPO_H
@@ -16,7 +16,7 @@
 
 #define TUTTI__TOPO_TEXT 128
 
-/* Places that processors share, from the narrowest. */
+/* Kinds of places that processors share, the smallest first. */
 enum {
     TUTTI__PLACE_L3,
     TUTTI__PLACE_NODE, /* NUMA */
@@ -31,8 +31,8 @@ typedef struct {
     char cpus[4 * TUTTI__TOPO_TEXT];   /* PUs this rank may run on: "0-3,8", or "0x10f" */
     int32_t place[TUTTI__PLACES];      /* lowest PU of the place with all of `cpus`, or -1 */
     int32_t pid;
-    uint64_t l3_bytes;     /* of the first PU's cache, or 0 */
-    uint32_t link_mbps;    /* of the network card, in Mbit/s; 0: unknown */
+    uint64_t l3_bytes;     /* size of the first PU's L3 cache, or 0 */
+    uint32_t link_mbps;    /* speed of the network card, in Mbit/s; 0: unknown */
     uint32_t link_is_rdma; /* 1: the card is for RDMA */
 } tutti__topo_facts_t;
 
@@ -40,29 +40,29 @@ typedef struct {
 typedef struct {
     uint32_t size, rank;
     uint32_t nhosts, nmachines;
-    char (*host_name)[TUTTI__TOPO_TEXT]; /* [nhosts] for messages: hostname, or TUTTI_HOST_ID */
+    char (*host_name)[TUTTI__TOPO_TEXT]; /* [nhosts] hostname, or TUTTI_HOST_ID; for messages */
     uint32_t *host_of;                   /* [size]; hosts are numbered by their lowest ranks */
     uint32_t *local_of;                  /* [size] rank within its host */
-    uint32_t *host_first;                /* [nhosts + 1] into by_host */
+    uint32_t *host_first;                /* [nhosts + 1] index in by_host of a host's first rank */
     uint32_t *by_host;                   /* [size] ranks host by host, ascending within each */
     uint32_t *machine_of;                /* [size] */
-    uint32_t *group_of; /* [size] within its host, see core_groups.c; numbered by lowest ranks */
-    uint32_t min_local; /* the smallest number of ranks on a host */
+    uint32_t *group_of;     /* [size] group within the host, see core_groups.c; by lowest ranks */
+    uint32_t min_local;     /* the smallest number of ranks on a host */
     uint32_t machine_ranks; /* ranks on this machine */
-    uint32_t machine_cpus;  /* PUs in the union of their masks */
-    uint64_t l3_bytes;      /* of this rank's L3 cache; 0: unknown */
+    uint32_t machine_cpus;  /* PUs in the union of these ranks' masks */
+    uint64_t l3_bytes;      /* size of this rank's L3 cache; 0: unknown */
     uint32_t l3_ranks;      /* ranks with the same L3, this one included; if this rank has no L3:
                                all ranks of the machine */
     int oversubscribed;     /* more ranks on this machine than machine_cpus */
-    uint32_t link_mbps;     /* of the slowest host whose link's speed is known; 0: no speed is */
-    int link_is_rdma;       /* on all hosts */
+    uint32_t link_mbps;     /* speed of the slowest known link of a host; 0: none is known */
+    int link_is_rdma;       /* 1: on all hosts */
 } tutti__topo_t;
 
 /* Fill in this process's metadata. host_id: TUTTI_HOST_ID; "": the machine's own. */
 tutti_status_t tutti__topo_detect(const char *host_id, tutti__topo_facts_t *ret_facts);
 
-/* link.c: fill in link_mbps and link_is_rdma. interface: TUTTI_INTERFACE; if its speed is known,
-   this speed is taken, and link_is_rdma is 0. */
+/* link.c: fill in link_mbps and link_is_rdma. interface: TUTTI_INTERFACE. If the speed of this
+   interface is known, it is link_mbps, and link_is_rdma is 0. */
 void tutti__topo_find_link(const char *sysfs, const char *interface, tutti__topo_facts_t *facts);
 
 /* Fill in `place` and `l3_bytes`, from `cpus` and the files below `sysfs` ("/sys"). */
@@ -72,7 +72,7 @@ tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size,
                                 tutti__topo_t **ret_topo);
 void tutti__topo_free(tutti__topo_t *topo);
 
-/* core_groups.c: part of tutti__topo_make; needs the hosts. */
+/* core_groups.c: a part of tutti__topo_make. The lists of hosts are complete. */
 tutti_status_t tutti__topo_find_groups(tutti__topo_t *topo, const tutti__topo_facts_t *facts);
 
 #endif

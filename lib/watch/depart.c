@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goodbyes, status pages, and the groups that cannot be made. See watch.h. Functions for the owner
- * of the links, unless a comment says otherwise.
+ * Goodbyes, status pages, and groups that cannot be made. See watch.h. Callers own the links,
+ * unless a comment says otherwise.
  */
 #include "watch/watch_inside.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- status pages; any thread ---- */
 
-/* The state in a rank's status page, TUTTI__PAGE_...; OPEN on other machines. */
+/* The state in a rank's status page, TUTTI__PAGE_...; OPEN for a rank of another machine. */
 static uint32_t page_of(const tutti__watcher_t *w, uint32_t rank)
 {
     int32_t index = w->machine->index_of[rank];
@@ -25,7 +25,7 @@ void tutti__watch_set_page(tutti__watcher_t *w, uint32_t end)
     uint32_t before = tutti__load_relaxed(word);
 
     assert(end > TUTTI__PAGE_OPEN);
-    /* Release: a peer that reads it sees everything that this rank has written before. */
+    /* Release: a peer that reads the state also sees all earlier writes of this rank. */
     do {
         if (before >= end)
             return;
@@ -51,7 +51,7 @@ int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank)
 {
     const tutti__watcher_t *w = tutti__watcher_read(watch);
 
-    /* On this machine its status page says so even if the ranks that would report it have left. */
+    /* The status page is there even if the ranks that should pass on the goodbye have left. */
     return atomic_load(&w->left[rank]) || page_of(w, rank) >= TUTTI__PAGE_ENDED;
 }
 
@@ -92,8 +92,8 @@ const char *tutti__watch_closed_text(const tutti__watch_t *watch)
 /* ---- goodbyes ---- */
 
 /*
- * A goodbye goes up to rank 0, and takes effect on its way down. A leader's own goodbye (link -1)
- * goes both ways, because nothing passes through the leader any longer.
+ * A goodbye goes up the tree to rank 0, and takes effect on its way down. A leader's own goodbye
+ * (link -1) goes both ways at once, because the leader will pass on no further message.
  */
 void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
 {
@@ -114,7 +114,7 @@ void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
     atomic_store(&w->any_left, 1);
     w->departures = 1;
     tutti__links_flush(watch);
-    /* Also to a leader that has only forwarded the goodbye. */
+    /* Pass it down, also to a leader that has passed it up, unless it is the leader's own. */
     for (uint32_t i = 0; i < w->nlinks; i++)
         if ((int)i != link || (link != w->parent && w->link[i].rank != rank))
             tutti__links_send(watch, i, TUTTI__WATCH_BYE, &rank, sizeof(rank), 0);
@@ -141,7 +141,7 @@ int tutti__watch_departed(tutti__watch_t *watch)
 
 void tutti__watch_receive_cancel(tutti__watcher_t *w, int link, const tutti__cancel_msg_t *msg)
 {
-    /* Several ranks may send it, so a message of an earlier call may arrive late. */
+    /* Several ranks may send the message, so one for an earlier call may arrive late. */
     if (msg->first >= w->size ||
         (int32_t)(msg->number - atomic_load(&w->cancelled[msg->first])) <= 0)
         return;

@@ -2,15 +2,15 @@
 /*
  * Is a rank of this machine stopped, by a signal or a debugger?
  *
- * Called when a deadline has passed. The rank that a device waits for is otherwise unknown, and a
- * peer that makes no progress may itself wait for the stopped rank. Any thread.
+ * Called when a deadline has passed. A device does not report the rank that it waits for, and a
+ * peer without progress may itself wait for the stopped rank. Any thread.
  */
 #include "watch/watch_inside.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The process's state, the field behind the name in /proc/PID/stat; '\0': unknown. */
+/* The state of a process: the field behind the name in /proc/PID/stat; '\0': unknown. */
 static char state_of(int pid)
 {
     char path[64], text[256], *at = NULL;

@@ -2,8 +2,8 @@
 /*
  * Late waits: the deadline of every wait, and the intervals of stall warnings. Any thread.
  *
- * All ranks have the same deadline, and the first reason of the end wins. So a rank that can name
- * the culprit ends the communicator at once, and the others give it some time to do so.
+ * All ranks have the same deadline, and the first reason for the end is kept. So a rank that can
+ * name the culprit ends the communicator at once, and the other ranks give it some time for this.
  */
 #include "watch/watch_inside.h"
 

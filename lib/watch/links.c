@@ -15,7 +15,7 @@ typedef struct {
 
 /* ---- opening ---- */
 
-/* The child of each local pair makes both rings in its arena: first up, then down. */
+/* The child of each local pair makes both rings in its arena: the ring up, then the ring down. */
 static tutti_status_t make_pipes(tutti__watcher_t *w, uint64_t *ret_offset)
 {
     void *pipes;
@@ -135,7 +135,7 @@ static int add_backlog(tutti__link_t *link, const void *data, size_t bytes)
     return 1;
 }
 
-/* Send whole frames, while there is space. */
+/* Copy whole frames from the backlog to the ring, while there is space. */
 static void send_backlog(tutti__link_t *link)
 {
     while (link->backlog_sent < link->backlog_bytes) {
@@ -154,8 +154,8 @@ static void send_backlog(tutti__link_t *link)
     link->backlog_sent = link->backlog_bytes = 0;
 }
 
-/* Does this kind take the side channel? A goodbye behind a backlog stays in the ring: such a peer
-   is not idle. */
+/* Do messages of this kind use the side channel? A goodbye behind a backlog uses the ring: this
+   peer is not idle. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
     return !link->local ||
@@ -193,14 +193,14 @@ void tutti__links_send(tutti__watch_t *watch, uint32_t index, uint32_t kind, con
         link->head += (uint32_t)bytes;
         return;
     }
-    /* Without a doorbell, a peer that has nothing pending would never read it. */
+    /* Without a doorbell, a peer without pending requests would never read the message. */
     link->urgent = 1;
     if (!add_backlog(link, message, bytes))
         fail(w, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
 }
 
-/* Ring a peer's engine. A peer that has nothing pending does not set `sleeping`, so an urgent
-   message rings always. */
+/* Ring a peer's doorbell. A peer without pending requests does not set `sleeping`, so after an
+   urgent message ring in any case. */
 static void ring(const tutti__watcher_t *w, tutti__link_t *link)
 {
     if (link->urgent)
@@ -219,8 +219,8 @@ void tutti__links_flush(tutti__watch_t *watch)
 
         if (!link->local)
             continue;
-        /* As in tutti__links_send: a peer that has nothing pending must read the part that is sent
-           now. */
+        /* As in tutti__links_send: a peer without pending requests must read the frames that are
+           sent now. */
         if (link->backlog_bytes > 0) {
             uint32_t before = link->head;
 
@@ -233,7 +233,7 @@ void tutti__links_flush(tutti__watch_t *watch)
             continue;
         }
         tutti__store_release(&link->out->head, link->head);
-        /* Pairs with the fence between `sleeping = 1` and the engine's last poll. */
+        /* This fence pairs with the one between `sleeping = 1` and the engine's last poll. */
         tutti__fence();
         ring(w, link);
     }
@@ -289,13 +289,13 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t index)
     uint32_t head = tutti__load_acquire(&link->in->head);
     uint32_t tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     TUTTI__ALIGNED(8) char body[TUTTI__LINK_BYTES];
-    /* If a writer has no space for a message, the ring is almost full. At most two reads share
-       these bytes: the read in progress and the next one. So one of both finds more than this. */
+    /* If a writer has no space for a message, the ring is almost full. This call and
+       the next one read all of its bytes, so one of the two reads more than this. */
     int was_full = head - tail > TUTTI__PIPE_BYTES / 4;
 
     if (head == tail)
         return 0;
-    /* The handler of a goodbye reads further frames itself. */
+    /* Read `tail` again after each frame: the handler of a goodbye reads further frames itself. */
     while ((int32_t)(head - tail) > 0) {
         frame_t frame;
 
@@ -310,7 +310,7 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t index)
         deliver(w, index, frame.kind, body, frame.bytes);
         tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     }
-    /* The writer may have a backlog, and nothing pending, so it would not poll. */
+    /* The writer may have a backlog, but without pending requests it does not poll: wake it. */
     if (was_full) {
         link->urgent = 1;
         ring(w, link);
@@ -323,7 +323,7 @@ static void side_message(void *arg, uint32_t link, uint32_t kind, const void *bo
     deliver(arg, link, kind, body, bytes);
 }
 
-/* Messages that the lost rank has written come first. */
+/* A rank is lost. First read the messages that it has written. */
 static void side_lost(void *arg, int link, uint32_t rank)
 {
     tutti__watcher_t *w = arg;

@@ -3,14 +3,13 @@
  * Control messages between neighbours in the tree of boot.h: byte rings inside a host, the side
  * channel between hosts. Both keep the order on a link.
  *
- * The rings are in the child's arena. Messages of the watch itself use the side channel, because an
- * idle rank polls nothing else. Where the order matters, the receiver empties the ring first.
+ * The child's arena has the rings. Messages of the watch itself use the side channel, because an
+ * idle rank polls nothing else. If the order matters, the receiver empties the ring first.
  *
  * A ring has one writer and one reader. A frame is a head and a body, rounded up to 8 bytes; frames
- * wrap around. If a frame finds no space, it waits in a backlog, and later flushes try again. So
- * sending never blocks. It fails only without memory, which ends the communicator.
- *
- * All functions: the owner of the links only, unless a comment says otherwise.
+ * wrap around. If the ring has no space for a frame, the frame waits in a backlog, and later
+ * flushes send it. So sending never blocks. It fails only if there is no memory, which ends the
+ * communicator. Callers own the links, unless a comment says otherwise.
  */
 #ifndef TUTTI__WATCH_LINKS_H
 #define TUTTI__WATCH_LINKS_H
@@ -20,30 +19,30 @@
 /* The longest body of a message. */
 #define TUTTI__LINK_BYTES 1536
 
-/* Kinds below this belong to the receiver; the watch uses the others. */
+/* Kinds below this are for the receiver; from this on they are for the watch. */
 #define TUTTI__LINK_KINDS 0x100u
 
-/* The receiver of all messages but those of the watch. body: aligned to 8; valid during the
+/* The receiver of all messages except the watch's own. body: aligned to 8; valid during the
    call. */
 typedef struct {
     void (*message)(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes);
     void *owner;
 } tutti__receiver_t;
 
-/* Before the first poll. */
+/* Set the receiver. Call it before the first poll. */
 void tutti__links_listen(tutti__watch_t *watch, tutti__receiver_t receiver);
 
-/* The tree, fixed after open; any thread. */
+/* The tree does not change after open. The next four functions: any thread. */
 uint32_t tutti__links_count(const tutti__watch_t *watch);
 /* The link to the parent, or -1 at rank 0. */
 int tutti__links_parent(const tutti__watch_t *watch);
 /* The rank at the other end; *ret_local: it is on this host. */
 uint32_t tutti__links_rank(const tutti__watch_t *watch, uint32_t link, int *ret_local);
-/* Do some links use the side channel? Then poll it while busy. */
+/* Do some links use the side channel? If so, poll it also while there is other work. */
 int tutti__links_remote(const tutti__watch_t *watch);
 
-/* Queue a message; flush publishes it. urgent: wake the neighbour even if nothing is pending
-   there. On a lost link the message is discarded. */
+/* Queue a message; flush publishes it. urgent 1: wake the neighbour even if it has no pending
+   request. On a lost link the message is discarded. */
 void tutti__links_send(tutti__watch_t *watch, uint32_t link, uint32_t kind, const void *body,
                        size_t bytes, int urgent);
 void tutti__links_flush(tutti__watch_t *watch);

@@ -84,7 +84,7 @@ void tutti__watch_close(tutti__watch_t *watch)
 
 tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_text)
 {
-    /* Acquire pairs with the release in set_end. The text does not change after it. */
+    /* The acquire pairs with the release in set_end, after which the text does not change. */
     tutti_status_t ended = (tutti_status_t)tutti__load_acquire(&watch->ended);
 
     *ret_text = ended == TUTTI_OK ? "" : tutti__watcher_read(watch)->text;
@@ -99,7 +99,7 @@ tutti_status_t tutti__watch_alive(const tutti__watch_t *watch)
     return TUTTI__LIKELY(status == TUTTI_OK) ? TUTTI_OK : tutti__fail(status, "%s", text);
 }
 
-/* Set the reason. 1: it is the first. */
+/* Set the reason of the end, if it is the first: 1. */
 static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const char *text)
 {
     int first;
@@ -110,7 +110,7 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
     if (first) {
         snprintf(w->text, sizeof(w->text), "%s", text);
         w->from = from;
-        /* Before any thread reads the end state, and ends pending requests. */
+        /* Record the end first: a thread that reads the end state ends the pending requests. */
         tutti__record_end(w->base.record, status, text);
         tutti__store_release(&w->base.ended, (uint32_t)status);
     }
@@ -122,10 +122,10 @@ void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status,
 {
     if (!set_end(w, from, status, text))
         return;
-    /* Any other reason is reported through the tree only. */
+    /* Messages in the tree report all reasons. Only a departure is also in the status page. */
     if (status == TUTTI_ERR_SHUTDOWN)
         tutti__watch_set_page(w, TUTTI__PAGE_ENDED);
-    /* SHUTDOWN: the program made a rank leave early. The failing calls report this. */
+    /* SHUTDOWN: a rank has left early, as its program asked. The calls that fail report this. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
     tutti__record_advise(w->base.record, status);
     tutti__machine_ring_always(w->machine, w->machine->me);
@@ -138,7 +138,7 @@ tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, co
     if (status == TUTTI_ERR_SHUTDOWN &&
         tutti__watch_left_text(watch, TUTTI__NO_RANK, left, sizeof(left)))
         text = left;
-    snprintf(copy, sizeof(copy), "%s", text); /* it may be the last error */
+    snprintf(copy, sizeof(copy), "%s", text); /* `text` may be tutti_last_error() */
     tutti__watch_end_from(tutti__watcher(watch), -1, status, copy);
     return tutti__watch_alive(watch);
 }
@@ -193,7 +193,7 @@ void tutti__watch_await_news(tutti__watch_t *watch)
     assert(tutti__watch_has_failed(watch));
     if (tutti__now_ns() - atomic_load(&w->failed_ns) < TUTTI__NEWS_MS * 1000000u)
         return;
-    /* The halted rank may be the one that would have forwarded a report. */
+    /* Name a stopped rank: it may be the rank that should have passed on the report. */
     if (tutti__watch_halted(watch, halted, sizeof(halted)))
         snprintf(text, sizeof(text), "%.340s; %s", w->failed_text, halted);
     else
@@ -208,7 +208,7 @@ void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank)
     const tutti__topo_t *topo = tutti__boot_topo(w->boot);
     char text[TUTTI__ERROR_BYTES];
 
-    /* If the rank is not a neighbour, only its leader knows whether it sent a goodbye. */
+    /* Ignore a rank that is no neighbour: only its leader knows whether it has sent a goodbye. */
     if (link < 0) {
         for (uint32_t i = 0; i < w->nlinks; i++)
             if (w->link[i].rank == rank)
@@ -234,7 +234,7 @@ static void receive_dead(tutti__watcher_t *w, uint32_t link, const void *body, s
     tutti__watch_end_from(w, (int)link, (tutti_status_t)msg->status, text);
 }
 
-/* Pass the wish for dumps on, to all neighbours but one. */
+/* Pass the request for dumps to all neighbours except link `from`. */
 static void pass_wish(tutti__watcher_t *w, int from)
 {
     for (uint32_t i = 0; i < w->nlinks; i++)

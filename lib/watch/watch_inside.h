@@ -8,10 +8,10 @@
 
 /* Kinds of messages. */
 enum {
-    TUTTI__WATCH_BYE = TUTTI__LINK_KINDS, /* both ways: uint32_t rank: has called finalize */
-    TUTTI__WATCH_DEAD,                    /* both ways: tutti__dead_msg_t */
-    TUTTI__WATCH_CANCEL,                  /* both ways: tutti__cancel_msg_t */
-    TUTTI__WATCH_DUMP                     /* both ways, empty: write a dump */
+    TUTTI__WATCH_BYE = TUTTI__LINK_KINDS, /* up and down: uint32_t, the rank that leaves */
+    TUTTI__WATCH_DEAD,                    /* up and down: tutti__dead_msg_t */
+    TUTTI__WATCH_CANCEL,                  /* up and down: tutti__cancel_msg_t */
+    TUTTI__WATCH_DUMP                     /* up and down, empty: write a dump */
 };
 
 typedef struct {
@@ -21,11 +21,11 @@ typedef struct {
 
 /* A group whose making has failed. */
 typedef struct {
-    uint32_t first;  /* its first rank */
-    uint32_t number; /* of the call that makes groups */
+    uint32_t first;  /* the group's first rank */
+    uint32_t number; /* number of the call that makes groups */
 } tutti__cancel_msg_t;
 
-#define TUTTI__PIPE_BYTES 65536 /* a power of two, larger than several of the largest messages */
+#define TUTTI__PIPE_BYTES 65536 /* a power of two; several of the largest messages fit */
 
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t head; /* bytes ever written */
@@ -34,15 +34,15 @@ typedef struct {
 } tutti__pipe_t;
 
 typedef struct {
-    uint32_t rank;  /* at the other end */
+    uint32_t rank;  /* the rank at the other end */
     int local;      /* 1: byte rings; 0: side channel */
-    uint32_t index; /* local: among the machine's ranks */
+    uint32_t index; /* local: index among the machine's ranks */
     tutti__pipe_t *in, *out;
-    uint32_t head; /* written, perhaps not published yet */
-    int urgent;    /* wake the peer even if it has nothing pending itself */
+    uint32_t head; /* bytes written to `out`, perhaps not published yet */
+    int urgent;    /* wake the peer even if it has no pending request */
     int lost;
-    int bye;       /* it has sent a goodbye */
-    char *backlog; /* messages that found no space: whole frames */
+    int bye;       /* the peer has sent a goodbye */
+    char *backlog; /* whole frames for which the ring has no space */
     size_t backlog_bytes, backlog_room, backlog_sent;
 } tutti__link_t;
 
@@ -57,24 +57,24 @@ typedef struct {
     int is_part;
     tutti__receiver_t receiver;
     uint32_t nlinks;
-    int parent; /* link, or -1 at rank 0 */
+    int parent; /* index of the link to the parent; -1 at rank 0 */
     int remote; /* some links are sockets */
 
     /* Any thread. */
     atomic_int *left; /* [size] ranks that have sent a goodbye */
     atomic_int any_left;
-    atomic_uint *cancelled;     /* [size] the last failed call that was to make a group with this
-                                   first rank: its number */
+    atomic_uint *cancelled;     /* [first rank] number of the last call that failed to make a
+                                   group with this first rank */
     _Atomic uint64_t failed_ns; /* when NCCL failed; 0: it has not */
-    tutti__mutex_t lock;        /* protects the writing of the next two texts, each set once, before
-                                   `ended` and failed_ns */
+    tutti__mutex_t lock;        /* protects writing the next two texts, which are set once, before
+                                   `ended` and failed_ns are */
     char text[TUTTI__ERROR_BYTES];
     char failed_text[TUTTI__ERROR_BYTES];
-    int from; /* the link that the reason came from, or -1; as text */
+    int from; /* the link from which the reason came, or -1; set with `text` */
 
     /* Only the owner of the links. */
     tutti__link_t *link; /* [nlinks] */
-    int told;            /* the neighbours know the end */
+    int told;            /* the neighbours have been told of the end */
     int departures;      /* a rank has left since the last tutti__watch_departed */
 } tutti__watcher_t;
 
@@ -91,7 +91,7 @@ static inline const tutti__watcher_t *tutti__watcher_read(const tutti__watch_t *
 /* links.c */
 tutti_status_t tutti__links_open(tutti__watcher_t *w);
 void tutti__links_close(tutti__watcher_t *w);
-/* Receive all messages of a local neighbour so far. 1 if there was any. */
+/* Receive all messages that a local neighbour has sent so far. 1 if there was any. */
 int tutti__links_read(tutti__watcher_t *w, uint32_t link);
 
 /* watch.c: end the communicator for a reason that came over link `from`; -1: from this rank. */
@@ -102,10 +102,10 @@ void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank);
 void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes);
 
-/* depart.c: messages of their kinds. */
+/* depart.c: a goodbye, and a cancelled group, have arrived. */
 void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank);
 void tutti__watch_receive_cancel(tutti__watcher_t *w, int link, const tutti__cancel_msg_t *msg);
-/* depart.c: write a state into this rank's status page, if it is later than the present state, and
+/* depart.c: write `end` into this rank's status page, if it is greater than the present state, and
    wake the peers. Any thread. */
 void tutti__watch_set_page(tutti__watcher_t *w, uint32_t end);
 

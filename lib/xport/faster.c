@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The choice between UCX and MPI between hosts, when the world is made. One rank of each host takes
- * part, its leader; the others wait for the result.
+ * Chooses between UCX and MPI for messages between hosts, when the world is made. The leader of
+ * each host takes part; the other ranks wait for the result.
  *
  *      1. reach     leader 0 --> leader 1 --> leader 2 --> leader 0        over UCX
- *      2. measure   leader 0 <-> leader 1     eight round trips over each, in turns
- *      3. exchange  rank 0 decides by its own figures; all ranks receive them
+ *      2. measure   leader 0 <-> leader 1     eight round trips over each, alternating
+ *      3. exchange  all ranks receive leader 0's figures, and decide alike
  *
  * 1. If a host does not receive its message within TUTTI__FASTER_REACH_NS, MPI is taken: UCX may
- *    not know the network that leads there, or a firewall may be between. The first message makes
- *    the connection, which the calls use later.
+ *    not know the network between these hosts, or a firewall may block it. The first message makes
+ *    a connection, which later calls use.
  * 2. UCX is taken unless MPI's shortest round trip is clearly shorter: networks that only MPI knows
  *    (Omni-Path, EFA, Slingshot) differ by several times, while figures of one network vary by some
- *    ten percent. If the eight do not fit into TUTTI__FASTER_NS, the ranks share their processors
- *    with other work: the figures are not used, and UCX is taken. Leader 0 ends the measurement.
+ *    ten percent. If eight round trips take longer than TUTTI__FASTER_NS, the ranks share their
+ *    processors with other work, so UCX is taken without figures. Leader 0 ends the measurement.
  *
- * The transport changes no bits: schedules are chosen without it, and a schedule adds in an order
- * that does not depend on the length of the messages.
+ * The transport changes no bits of results: it is not used to choose schedules, and a schedule adds
+ * in an order that does not depend on the length of messages.
  *
  * Runs on the thread that makes the communicator, over lane 0.
  */
@@ -34,10 +34,10 @@ enum {
     SIGNATURE = 0x70726f62
 };
 
-/* In static memory, because a message that never leaves may be read until its transport closes. */
+/* Static, because the transport may read a message that never leaves until it is closed. */
 static const uint64_t go_on = 1, stop = 2;
 
-/* Two ends between this rank and others. */
+/* A sending end and a receiving end. */
 typedef struct {
     tutti__xport_t *xport;
     tutti__chan_t *to, *from;
@@ -46,7 +46,7 @@ typedef struct {
 /* The lines between leaders 0 and 1. */
 typedef struct {
     line_t ucx, mpi;
-    uint64_t ucx_until, mpi_until; /* deadlines; UCX's is later, because `stop` goes over UCX */
+    uint64_t ucx_until, mpi_until; /* UCX's deadline is later, because `stop` goes over UCX */
 } pair_t;
 
 typedef struct {
@@ -81,7 +81,7 @@ static tutti_status_t open_line(tutti__xport_t *xport, uint32_t to, uint32_t fro
     return status;
 }
 
-/* TIMEOUT: the deadline has passed. */
+/* Let other threads run. TIMEOUT: the deadline has passed. */
 static tutti_status_t pause_until(uint64_t deadline_ns)
 {
     if (tutti__now_ns() > deadline_ns)
@@ -137,7 +137,7 @@ static tutti_status_t get(const line_t *line, uint64_t deadline_ns, uint64_t *re
 
 /* ---- reaching ---- */
 
-/* Send to the next host's leader, and receive from the one before. */
+/* Send a message to the next host's leader, and receive one from the previous host's leader. */
 static tutti_status_t reach(const probe_t *p, uint64_t deadline_ns)
 {
     uint32_t n = p->topo->nhosts;
@@ -169,8 +169,8 @@ static tutti_status_t trip(const line_t *line, uint64_t deadline_ns, uint64_t *s
     return status;
 }
 
-/* Leader 0. The first round makes the connections, and is not counted. Returns the status of UCX.
-   If MPI does not answer in time, the measurement ends. */
+/* Leader 0's part. The first round makes the connections, and is not counted. If MPI does not
+   answer in time, the measurement ends. Returns the status of UCX. */
 static tutti_status_t measure(const pair_t *pair, result_t *result)
 {
     uint64_t unused = 0, begin;
@@ -189,7 +189,7 @@ static tutti_status_t measure(const pair_t *pair, result_t *result)
     return status == TUTTI_OK ? put(&pair->ucx, &stop, pair->ucx_until) : status;
 }
 
-/* Leader 1. */
+/* Leader 1's part. */
 static tutti_status_t answer(const pair_t *pair)
 {
     uint64_t word = go_on, unused;
@@ -208,7 +208,7 @@ static tutti_status_t answer(const pair_t *pair)
     }
 }
 
-/* Returns the status of UCX. */
+/* A leader's part. Returns the status of UCX. */
 static tutti_status_t take_part(const probe_t *p, result_t *result)
 {
     uint64_t begin = tutti__now_ns(), until = begin + TUTTI__FASTER_REACH_NS;

@@ -7,16 +7,16 @@
 #include "xport/xport.h"
 
 /*
- * Decide which of two transports between all ranks of boot carries the messages between hosts.
- * Equal on all ranks. Collective. The caller closes one or both. `mpi` must not be used afterwards,
- * because a message may still be in flight.
+ * Decide which of two transports between all ranks of boot carries the messages between hosts. All
+ * ranks get the same answer. Collective. The caller closes one or both. It must not use `mpi` after
+ * this, because a message may still be in flight.
  *
- * Not OK: the meeting has failed. A transport that does not work is no failure.
+ * An error: the meeting has failed. A transport that does not work is no error.
  */
 tutti_status_t tutti__xport_faster(tutti__boot_t *boot, tutti__xport_t *ucx, tutti__xport_t *mpi,
                                    int *ret_takes_ucx);
 
-/* trips: the round trips over each that were measured; the shortest of each, in nanoseconds. */
+/* The decision by figures. trips: round trips measured over each transport; *_ns: the shortest. */
 int tutti__faster_takes_ucx(uint32_t trips, uint64_t ucx_ns, uint64_t mpi_ns);
 
 #endif

@@ -6,15 +6,15 @@
  * slot_bytes, first in first out, with `credits` slots on the receiver's side. No function here
  * blocks: if an operation cannot continue, it returns TUTTI__AGAIN and is called again.
  *
- * - Sender: call send() until it is not AGAIN. If it returned TUTTI_OK and set *ret_pending, the
- *   transport still reads the bytes: call flush() until it returns TUTTI_OK before the bytes are
- *   overwritten, and before the next send(). If flush() or view() returns TUTTI__AGAIN, it has
+ * - Sender: call send() while it returns AGAIN. If it returns TUTTI_OK and sets *ret_pending, the
+ *   transport still reads the bytes: before the bytes are overwritten, and before the next send(),
+ *   call flush() until it returns TUTTI_OK. If flush() or view() returns TUTTI__AGAIN, it has
  *   advanced the messages in flight of all ends of this transport.
- * - Receiver: expect() gives the number of messages that this call will receive (the transport may
- *   post receives ahead); view() lends the next message in place: a slot in shared memory, or a
- *   posted staging buffer; release() returns the slot.
- *   expect_at() instead of expect() gives one message and its place: it is received there, view()
- *   lends the place, and from this call on until release() the transport may write there.
+ * - Receiver: expect() tells the transport how many messages this call will receive, so that it can
+ *   post receives ahead. view() returns the next message where it is: in a slot in shared memory,
+ *   or in a staging buffer. release() gives the slot back to the transport. expect_at() replaces
+ *   expect() for one message, and passes its place. The message is received there, and view()
+ *   returns this place. The transport may write there until release().
  *
  * Direct ends (slot_bytes in their key, on streams from TUTTI__XPORT_DIRECT on) carry messages from
  * and to device memory, for transports that accept it. The caller provides the receiver's slots,
@@ -43,12 +43,12 @@ typedef struct tutti__chan tutti__chan_t;
 typedef struct {
     uint32_t lane;
     uint32_t peer;   /* rank at the other end */
-    uint32_t stream; /* the producer's; direct ends: plus TUTTI__XPORT_DIRECT */
-    /* For direct ends only; 0: the transport's own slots. */
-    uint32_t credits;  /* the receiver's */
+    uint32_t stream; /* the producer's stream; direct ends: plus TUTTI__XPORT_DIRECT */
+    /* For direct ends only. All 0: the transport's own slots. */
+    uint32_t credits;  /* number of the receiver's slots */
     size_t slot_bytes; /* longest message; a multiple of 64 */
-    char *slots;       /* the receiver's: [credits x slot_bytes]; the caller keeps them until close,
-                          or, if `keeps` returns 1 then, for ever */
+    char *slots;       /* the receiver's: [credits x slot_bytes]. The caller frees them after close,
+                          or never, if `keeps` has returned 1 */
 } tutti__chan_key_t;
 
 #define TUTTI__XPORT_DIRECT 4     /* the largest number of streams of a schedule */
@@ -67,43 +67,43 @@ typedef struct {
     tutti_status_t (*open_recv)(tutti__xport_t *xport, const tutti__chan_key_t *key,
                                 tutti__chan_t **ret_chan);
 
-    /* signature: of the call. A receiver with another one gets TUTTI_ERR_MISMATCH if the transport
-       can carry signatures. A wrong length is a mismatch on all transports; view also takes
+    /* signature: the call's. If the transport can send signatures, a receiver with another one gets
+       TUTTI_ERR_MISMATCH. A wrong length is a mismatch on all transports. view also accepts
        TUTTI__ANY_BYTES. */
     tutti_status_t (*send)(tutti__chan_t *chan, const void *data, size_t bytes, uint32_t signature,
                            int *ret_pending, tutti__hint_t *hint);
     tutti_status_t (*flush)(tutti__chan_t *chan, tutti__hint_t *hint);
 
     tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages); /* NULL: not needed */
-    /* NULL: cannot. TUTTI__AGAIN: release earlier messages first; never returned if there are
-       none. A longer message is not written past `bytes`. */
+    /* NULL: the transport cannot do this. TUTTI__AGAIN: the caller must release earlier messages
+       first; it is not returned if there are none. No message is written past `bytes`. */
     tutti_status_t (*expect_at)(tutti__chan_t *chan, void *place, size_t bytes);
     tutti_status_t (*view)(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                            const void **ret_data, tutti__hint_t *hint);
-    size_t (*length)(const tutti__chan_t *chan); /* of the message that view has lent */
+    size_t (*length)(const tutti__chan_t *chan); /* of the message that view returned */
     void (*release)(tutti__chan_t *chan);
 
-    /* Advance the messages in flight; NULL: not needed. may_progress: may the calling thread do
-       so? (Below a certain thread level MPI allows some threads only.) is_engine: the library's
-       own thread. */
+    /* progress: advance the messages in flight; NULL: not needed. may_progress: may the calling
+       thread do this? (With some thread levels, MPI allows some threads only.) is_engine 1: it is
+       the library's own thread. */
     tutti_status_t (*progress)(tutti__xport_t *xport);
     int (*may_progress)(tutti__xport_t *xport, int is_engine);
 
     /* Sleep until a message may have arrived, the descriptor `fd` is readable (-1: none), or the
        time has passed. Returns 1 if fd is readable. The caller has just polled its messages. Any
-       thread; several may sleep. If a thread takes another sleeper's message from the network, that
-       sleeper is not woken, so the time must be short. NULL: messages wake no sleeper. */
+       thread; several may sleep. If another thread takes a sleeper's message from the network,
+       the sleeper is not woken, so the time must be short. NULL: messages wake no sleeper. */
     int (*sleep)(tutti__xport_t *xport, int fd, int64_t timeout_us);
 
     /* After an error: abandon all messages of this lane in flight, so that no user buffer is
        touched any more. */
     void (*cancel)(tutti__xport_t *xport, uint32_t lane);
 
-    /* 1: direct ends accept memory of this device ("cuda"). NULL: of no device. */
+    /* 1: direct ends accept memory of this kind of device ("cuda"). NULL: of no device. */
     int (*takes_device)(tutti__xport_t *xport, const char *device);
-    /* 1: abandoned messages of direct ends may still be read or written, so their memory must never
-       be freed. NULL: never. Called before close, when no thread uses the transport any more; first
-       abandons the messages still in flight. */
+    /* Abandon the messages still in flight. 1: the transport may still read or write messages of
+       direct ends, so their memory must never be freed. NULL: it never does. Called before close,
+       when no thread uses the transport any more. */
     int (*keeps)(tutti__xport_t *xport);
 } tutti__xport_ops_t;
 
@@ -112,11 +112,11 @@ struct tutti__xport {
     const tutti__xport_ops_t *ops;
     size_t most_bytes;   /* longest message; 0: the communicator's slot_bytes */
     size_t least_placed; /* the shortest message for expect_at */
-    int sends_alone;     /* a pending message leaves without polls of its sender */
+    int sends_alone;     /* pending messages leave without polls of the sender */
 };
 
 enum {
-    TUTTI__XPORT_LONGER = 4,    /* times slot_bytes: messages over UCX */
+    TUTTI__XPORT_LONGER = 4,    /* messages over UCX are this many times slot_bytes */
     TUTTI__XPORT_MOST_LONG = 64 /* ranks; with more, the slots of all peers take too much memory */
 };
 

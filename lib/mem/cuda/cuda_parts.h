@@ -2,21 +2,21 @@
 /*
  * The parts of the CUDA module, tutti/cuda.so. Nothing here is in the library.
  *
- *      node/nccl/cuda_module.c   the table that it exports, and its services from the core
+ *      node/nccl/cuda_module.c   the table that the module exports, and its services from the core
  *      node/nccl/nccl_lib.c      NCCL; only this file and nccl_find.c include its header
  *      node/nccl/nccl_find.c     finds NCCL when the module is opened
  *      mem/cuda/runtime.c        the runtime, libcudart; the only file that includes its header
  *      mem/cuda/driver.c         the driver, libcuda; the only file that includes its header
- *      mem/cuda/libs.c           finds the three when the module is opened
+ *      mem/cuda/libs.c           opens runtime, driver and NCCL when the module is opened
  *      reduce/cuda/              kernels, and their launch
  *
- * No part links CUDA or NCCL: their headers provide types, dlsym provides functions. So the module
- * opens with the CUDA version that it was built with, 12 or 13, and later ones, and a missing
- * library is a message. For the same reason no structure that has grown between versions is passed
- * (cudaPointerAttributes has).
+ * No part links CUDA or NCCL: headers provide types, dlsym provides functions. So the module opens
+ * with the CUDA version that it was built with, 12 or 13, and later ones. If a library is missing,
+ * opening returns a message. To fit several versions, no part passes a structure that has grown
+ * between versions (as cudaPointerAttributes has).
  *
- * Threads: see device.h. Opening is under a lock of cuda_module.c, loading kernels under one of
- * driver.c; otherwise nothing here is written after opening.
+ * Threads: see device.h. A lock of cuda_module.c protects opening, a lock of driver.c loading
+ * kernels. Nothing else here is written after opening.
  */
 #ifndef TUTTI__MEM_CUDA_CUDA_PARTS_H
 #define TUTTI__MEM_CUDA_CUDA_PARTS_H
@@ -24,7 +24,7 @@
 #include "base/compiler.h"
 #include "mem/device.h"
 
-/* Longest text why a library cannot be used. */
+/* Size of a text with the reason why a library cannot be used. */
 #define TUTTI__CUDA_REASON_BYTES 384
 
 /* ---- node/nccl/cuda_module.c ---- */
@@ -40,29 +40,29 @@ typedef struct {
     void **slot; /* where to store the function's address */
 } tutti__cuda_symbol_t;
 
-/* Open the first file of a list that is loaded in the process, otherwise the first that can be
-   opened, and find all symbols in it. Returns NULL and a reason on failure. `what`: the library's
-   name for the reason. */
+/* Open the first file of the list that the process has loaded. If none is loaded, open the first
+   that can be opened. Find all symbols in it. On failure returns NULL and a reason, which begins
+   with `what`. */
 void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nfiles,
                            const tutti__cuda_symbol_t *symbols, size_t nsymbols, char *ret_reason);
 void tutti__cuda_close_lib(void *lib);
 
-/* For tables of functions: LIST(X) has X(function) for each. */
+/* For tables of functions: LIST(X) contains X(function) for each function. */
 #define TUTTI__CUDA_TEXT_(name) #name
 #define TUTTI__CUDA_TEXT(name) TUTTI__CUDA_TEXT_(name)
 
 /* ---- mem/cuda/driver.c ---- */
 
-/* 0 and a reason if there is no driver, or it is too old. ret_version: 13000 for CUDA 13.0. */
+/* Returns 0 and a reason if there is no driver, or it is too old. *ret_version: 13000 for 13.0. */
 int tutti__cuda_driver_open(int *ret_version, char *ret_reason);
 void tutti__cuda_driver_close(void);
-/* Load the kernels into `device`, the thread's device, unless they are loaded. */
+/* Load the kernels into `device`, unless they are loaded. It is the calling thread's device. */
 tutti_status_t tutti__cuda_load(int device);
-/* On the thread's device. `args`: the kernel's only parameter. */
+/* Launch a kernel on the calling thread's device. `args`: the kernel's only parameter. */
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
                                   void *args, tutti__dstream_t *stream);
 tutti__where_t tutti__cuda_where(const void *ptr);
-/* As await, after the check of the stream's priority. */
+/* The second part of tutti__cuda_await, after the check of the stream's priority. */
 tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word, uint32_t value);
 int tutti__cuda_current_device(void);
 /* Does the calling thread use this device, with its kernels loaded? Takes no lock, and is safe
@@ -114,8 +114,8 @@ extern const unsigned char tutti__cuda_image[];
 
 /* ---- node/nccl/nccl_find.c ---- */
 
-/* Returns 0 and a reason if NCCL cannot be used; then the functions below fail with UNSUPPORTED and
-   this reason. */
+/* Returns 0 and a reason if NCCL cannot be used. In this case the functions below fail with
+   UNSUPPORTED and this reason. */
 int tutti__cuda_nccl_find(int *ret_version, char *ret_reason);
 /* 1: this NCCL has the functions that register buffers (2.19 and later). */
 int tutti__cuda_nccl_registers(void);

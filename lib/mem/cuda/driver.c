@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CUDA driver: the kernels, loaded into each device that is used, and the kind of memory
- * of a pointer.
+ * The CUDA driver: loads the kernels into each device that is used, and finds the kind of memory
+ * that a pointer points to.
  *
- * All kernels are loaded when a device is first used, never during a call: loading waits for the
- * device's work, and so for NCCL's, which waits for other ranks. This holds even if the process
- * loads lazily: getting a function from its module loads it. They stay until the process ends.
+ * All kernels are loaded when a device is first used, never during a call: loading waits for all
+ * work of the device, including NCCL's, which waits for other ranks. Getting a function from its
+ * module loads it even if CUDA loads lazily. The kernels stay loaded until the process ends.
  */
 #include "mem/cuda/cuda_parts.h"
 
@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* CUDA 12.0; and a driver does not load kernels compiled by a later major version. */
+/* CUDA 12.0, or a later major version that has compiled the kernels: older drivers refuse them. */
 #define OLDEST TUTTI__MAX(12000, CUDA_VERSION / 1000 * 1000)
 #define MOST_DEVICES 64
 
-/* Some names are macros for a later version of the function. */
+/* Some of these names are macros, which stand for a later version of the function. */
 #define LIST(X)                                                                                    \
     X(cuCtxGetDevice)                                                                              \
     X(cuDriverGetVersion)                                                                          \
@@ -44,7 +44,7 @@ static struct {
 } cu;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Written under lock, once each; the release pairs with the acquire in find_loaded. */
+/* Each entry is written once, under lock. The release pairs with the acquire in find_loaded. */
 static _Atomic(kernels_t *) loaded[MOST_DEVICES];
 
 static tutti_status_t check(CUresult code, const char *what)
@@ -123,7 +123,7 @@ static tutti_status_t load(kernels_t *kernels)
     return status;
 }
 
-/* NULL: the device's kernels are not loaded, or there is no such device. */
+/* The kernels of a device. NULL: they are not loaded, or there is no such device. */
 static kernels_t *find_loaded(int device)
 {
     return device >= 0 && device < MOST_DEVICES
@@ -162,7 +162,7 @@ tutti_status_t tutti__cuda_load(int device)
     return status;
 }
 
-/* Unlike the runtime's <<<>>> this returns its own errors, not a global last error. */
+/* Without the runtime's <<<>>>, which stores an error globally instead of returning it. */
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
                                   void *args, tutti__dstream_t *stream)
 {
@@ -188,7 +188,7 @@ tutti__where_t tutti__cuda_where(const void *ptr)
     void *values[] = { &type, &is_managed, &device };
     tutti__where_t where = { TUTTI__MEM_HOST, -1 };
 
-    /* For unknown memory the result is zeros, or an error if the thread has no device. */
+    /* For memory that CUDA does not know, this yields zeros, or an error without a context. */
     if (ptr == NULL || cu.cuPointerGetAttributes(3, attributes, values,
                                                  (CUdeviceptr)(uintptr_t)ptr) != CUDA_SUCCESS)
         return where;
@@ -209,7 +209,7 @@ tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word,
                                             : check(code, "cuStreamWaitValue32");
 }
 
-/* Only for a thread with a context: for others the runtime would return 0. */
+/* -1 for a thread without a context, for which the runtime would return device 0. */
 int tutti__cuda_current_device(void)
 {
     CUdevice device;

@@ -2,15 +2,15 @@
 /*
  * Opens the libraries of CUDA and NCCL when the module is opened.
  *
- * A copy that is already in the process is preferred, so that the application's streams, events and
- * memory belong to the same library. It is found by its name, in any folder.
+ * If the process has already loaded a copy of a library, from any folder, this copy is used. So the
+ * application's CUDA streams, events and memory belong to the same library.
  */
 #include "mem/cuda/cuda_parts.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* Open the first file that is loaded in the process, otherwise the first on disk. */
+/* Open the first file that the process has loaded; if none is, the first that can be opened. */
 static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
 {
     void *lib = NULL;

@@ -2,12 +2,12 @@
 /*
  * The CUDA runtime: devices, memory, streams, events, copies.
  *
- * Streams and events are the runtime's own types, so an application's can be used directly.
+ * CUDA streams and events have the runtime's types, so the application's objects fit as they are.
  *
  * Errors that are not permanent are cleared after they were reported (cudaGetLastError), so that
- * the application does not find them. Some calls are forbidden while any thread captures a graph
- * (unless that capture is relaxed). They are made with this thread's capture mode relaxed;
- * otherwise a query here would invalidate the application's capture.
+ * the application does not find them. CUDA forbids some calls while any thread captures a graph
+ * (unless the capture is relaxed). Such a call here would invalidate the application's capture, so
+ * this thread's capture mode is relaxed during the call.
  */
 #include "mem/cuda/cuda_parts.h"
 
@@ -57,7 +57,7 @@ static struct {
     void *lib;
     int ndevices;
     int capability;                /* the lowest of all devices */
-    unsigned blocks[MOST_DEVICES]; /* number that fills a device */
+    unsigned blocks[MOST_DEVICES]; /* thread blocks that fill each device */
 } rt;
 
 /* ---- errors ---- */
@@ -77,7 +77,7 @@ static tutti_status_t check(cudaError_t code, const char *what)
     return TUTTI__LIKELY(code == cudaSuccess) ? TUTTI_OK : refused(code, what);
 }
 
-/* For calls that return nothing. At exit the driver may have ended already, which is no error. */
+/* Log an error that cannot be returned. At exit the driver may have ended, which is no error. */
 static void note(cudaError_t code, const char *what)
 {
     if (TUTTI__LIKELY(code == cudaSuccess))
@@ -87,7 +87,7 @@ static void note(cudaError_t code, const char *what)
         tutti__cuda_note("cuda: %s: %s", what, rt.cudaGetErrorString(code));
 }
 
-/* Call once before a CUDA call and once after it: exchanges the thread's mode and *mode. */
+/* Exchange the thread's capture mode and *mode. Call it before and after a CUDA call. */
 static void swap_mode(enum cudaStreamCaptureMode *mode)
 {
     note(rt.cudaThreadExchangeStreamCaptureMode(mode), "cudaThreadExchangeStreamCaptureMode");
@@ -189,12 +189,12 @@ tutti_status_t tutti__cuda_use(int device)
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     tutti_status_t status;
 
-    /* Called for each poll, so the common case comes first. */
+    /* Each poll calls this, so handle the common case first. */
     if (TUTTI__LIKELY(tutti__cuda_is_ready(device)))
         return TUTTI_OK;
     swap_mode(&mode);
     status = check(rt.cudaSetDevice(device), "cudaSetDevice");
-    /* Makes the device's context, if it does not exist. */
+    /* This makes the device's context, if it does not exist. */
     if (status == TUTTI_OK)
         status = check(rt.cudaFree(NULL), "cudaFree, for a context");
     if (status == TUTTI_OK)
@@ -215,7 +215,7 @@ tutti_status_t tutti__cuda_current(int *ret_device, unsigned *ret_blocks)
     return TUTTI_OK;
 }
 
-/* The PCI bus id, which NCCL compares. */
+/* The PCI bus id, by which NCCL recognizes a device. */
 void tutti__cuda_identity(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES])
 {
     memset(ret_identity, 0, TUTTI__DEVICE_IDENTITY_BYTES);
@@ -261,7 +261,7 @@ void tutti__cuda_free(void *ptr)
     swap_mode(&mode);
 }
 
-/* Portable: pinned for all devices of the process. */
+/* The memory is "portable": pinned for all devices of the process. */
 tutti_status_t tutti__cuda_host_alloc(size_t bytes, void **ret_ptr)
 {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -316,8 +316,8 @@ void tutti__cuda_stream_drop(tutti__dstream_t *stream)
         note(rt.cudaStreamDestroy((cudaStream_t)stream), "cudaStreamDestroy");
 }
 
-/* For the legacy default stream the result is an error while any other stream is captured; the
-   caller may not use the legacy stream in this case either. */
+/* For the legacy default stream, CUDA returns an error while any other stream is captured. In this
+   case the application must not use the legacy stream either. */
 int tutti__cuda_stream_captures(tutti__dstream_t *stream)
 {
     enum cudaStreamCaptureStatus captures = cudaStreamCaptureStatusNone;
@@ -413,10 +413,10 @@ tutti_status_t tutti__cuda_words(void **ret_words)
     return status;
 }
 
-/* Streams of one priority may share a hardware queue of the device. If a stream waits there,
-   kernels of this library that would end the wait could be behind it in the same queue. So the
-   library's streams have the highest priority. Copies have no priority (according to CUDA, at
-   cudaStreamCreateWithPriority), so a caller's copy behind a wait may precede a copy of this
+/* Streams of one priority may share a hardware queue of the device. If a stream waits in
+   such a queue, kernels of this library that would end the wait could be queued behind it. So the
+   library's streams have the highest priority. Copies have no priority (CUDA's documentation of
+   cudaStreamCreateWithPriority), so a caller's copy behind a wait may block a copy of this
    library. tutti/cuda.h asks callers to avoid such copies. */
 tutti_status_t tutti__cuda_await(tutti__dstream_t *stream, const void *word, uint32_t value)
 {

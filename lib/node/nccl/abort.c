@@ -3,9 +3,9 @@
  * Aborting NCCL's communicator. The abort may never return (NCCL's issues 549, 829, 992), so a
  * separate thread calls it. The caller waits for a limited time, and continues without it.
  *
- * In that case the work to be aborted is still on the device, and everything that waits for the
- * device waits for ever: freeing memory, dropping streams, allocating. So a device counts as stuck
- * until all of its aborts have returned; until then nothing is freed or made on it.
+ * While an abort has not returned, its work is still on the device. Any call that waits for the
+ * device would wait for ever: freeing memory, dropping streams, allocating. So the device counts as
+ * stuck, and nothing is freed or made on it, until all of its aborts have returned.
  */
 #include "node/nccl/nccl.h"
 
@@ -17,25 +17,25 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Device numbers are taken modulo this. If devices share an entry and one of them is stuck, the
-   others count as stuck as well. Sharing has no other effect. */
+/* Devices whose numbers are equal modulo this share an entry. If one of them is stuck, all of them
+   count as stuck. Sharing has no other effect. */
 #define DEVICES 32
 
-/* Per device: aborts for which no thread waits any more. */
+/* [device] number of aborts that have not returned and for which no thread waits. */
 static tutti__word_t abandoned[DEVICES];
 
-/* abort_t's state */
+/* Values of abort_t's `state`. */
 enum {
     AT_WORK,
     DONE,
-    ALONE /* no thread waits */
+    ALONE /* the caller has stopped waiting */
 };
 
 typedef struct {
     const tutti__device_ops_t *ops;
     int device;
     tutti__nccl_t *nccl;
-    tutti__word_t state; /* the second of the two threads to change it frees the structure */
+    tutti__word_t state; /* the second of the two threads that change it frees the job */
 } abort_t;
 
 static tutti__word_t *count_of(int device)
@@ -47,7 +47,7 @@ static void *thread_main(void *arg)
 {
     abort_t *job = arg;
 
-    /* The result is not used: NCCL is aborted in any case, and the device's errors persist. */
+    /* Abort NCCL even if this fails; a later call returns the device's error again. */
     (void)job->ops->use(job->device);
     job->ops->nccl_abort(job->nccl);
     if (atomic_exchange(&job->state, DONE) == ALONE) {

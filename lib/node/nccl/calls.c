@@ -2,26 +2,26 @@
 /*
  * Cuts a node operation into NCCL's calls. Arithmetic only; the same result on all ranks.
  *
- * NCCL needs equal, contiguous parts, and block maps seldom have them. So:
+ * NCCL needs equal, contiguous parts, but the parts of a block map seldom are:
  *
  *   allreduce, reduce, broadcast
  *      One call for each run of contiguous blocks.
  *   reduce_scatter, allgather
- *      If the parts are as long as their distance, except a longer last part (if the remainder of
- *        count / parts is 0 or 1): NCCL's call of that name, and a reduce or broadcast for the rest
- *        of the last part. Otherwise a reduce or broadcast for each run of each part, in one group:
- *        as many bytes on each link, in one launch.
+ *      If all parts follow each other with equal lengths, except a longer last part (count / parts
+ *        has the remainder 0 or 1): NCCL's call of that name, and a reduce or broadcast for the
+ *        rest of the last part. Otherwise a reduce or broadcast for each run of each part, in one
+ *        group: this sends as many bytes over each link, and is one launch.
  *   alltoall
- *      Sends and receives, piece by piece. In place, a piece for each peer is first copied to the
- *        stage, because it is overwritten while it is sent. All alltoalls are cut in the same way,
- *        so the ranks need not know which of them work in place.
+ *      Sends and receives, piece by piece. A rank that works in place first copies a piece for each
+ *        peer to the stage, because a receive overwrites it during the send. No rank knows whether
+ *        others work in place, so all alltoalls are cut in the same way.
  *
- * The blocks of a table are not joined to runs: their places may differ between ranks, and the
- * calls must be the same. Groups end after a fixed number of calls for the same reason.
+ * All ranks must make the same calls of NCCL. So the blocks of a table are not joined to runs, as
+ * their places may differ between ranks, and groups end after a fixed number of calls.
  *
- * Averages. NCCL's own average is used if it divides by the same number: one pass, and no overflow
- * of narrow floats. It is not used for integers, because NCCL's versions round differently.
- * Otherwise a sum, followed by a division on the stream.
+ * Averages. If NCCL's own average divides by the same number, it is used: it takes one pass, and
+ * narrow floats do not overflow. Otherwise, and for integers, which NCCL's versions round
+ * differently, NCCL computes a sum, and a division follows on the stream.
  */
 #include "node/nccl/nccl.h"
 
@@ -56,7 +56,7 @@ static run_t find_block(const tutti__node_call_t *call, uint32_t j)
     return run;
 }
 
-/* The run that begins with block *next and ends before `end`; *next becomes the block after it. */
+/* The run that begins at block *next, at most up to `end`. *next is set to the block after it. */
 static run_t find_run(const tutti__node_call_t *call, uint32_t *next, uint32_t end)
 {
     run_t run = find_block(call, (*next)++);
@@ -76,13 +76,13 @@ static run_t find_run(const tutti__node_call_t *call, uint32_t *next, uint32_t e
     return run;
 }
 
-/* NULL for a buffer that this rank does not have. */
+/* An address in a buffer; NULL if this rank does not have the buffer. */
 static char *place(const tutti__nccl_cut_t *cut, const void *base, size_t at)
 {
     return base == NULL ? NULL : (char *)base + at * cut->esize;
 }
 
-/* A buffer that only the root has is NULL on other ranks. */
+/* Make one call of NCCL for a run. If only the root has a buffer, other ranks pass NULL. */
 static tutti__nccl_call_t make_call(const tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut,
                                     tutti__nccl_kind_t kind, uint32_t root, const run_t *run)
 {
@@ -109,7 +109,7 @@ static int reduces(const tutti__node_call_t *call)
            call->kind == TUTTI__NODE_REDUCE_SCATTER;
 }
 
-/* Does the device's sum have this type? */
+/* Does the device's `sum` serve this type? */
 static int is_summed(tutti_dtype_t dtype)
 {
     return dtype >= TUTTI_INT8 && dtype <= TUTTI_FLOAT64;
@@ -130,7 +130,7 @@ void tutti__nccl_agree(tutti__nccl_serves_t *serves, const tutti__nccl_serves_t 
         serves->dtypes[op] &= others->dtypes[op];
 }
 
-/* Do all ranks have this type and operation? */
+/* Does NCCL serve this type and operation on all ranks? */
 static int has(const tutti__nccl_node_t *self, tutti_dtype_t dtype, tutti_op_t op)
 {
     return (unsigned)dtype < 32 && (unsigned)op <= TUTTI_PROD &&
@@ -188,13 +188,13 @@ static int is_parted(const tutti__node_call_t *call)
     return call->kind == TUTTI__NODE_REDUCE_SCATTER || call->kind == TUTTI__NODE_ALLGATHER;
 }
 
-/* NCCL's kind for a run of a part with a known owner. */
+/* NCCL's kind of call for a run whose result or source belongs to one rank. */
 static tutti__nccl_kind_t rooted_kind(const tutti__node_call_t *call)
 {
     return reduces(call) ? TUTTI__NCCL_REDUCE : TUTTI__NCCL_BROADCAST;
 }
 
-/* Is part i one run? The same on all ranks. */
+/* Is part i a single run? All ranks get the same answer. */
 static int find_part(const tutti__node_call_t *call, uint32_t i, run_t *ret_run)
 {
     uint32_t next = i * call->nblk, end = next + call->nblk;
@@ -203,7 +203,7 @@ static int find_part(const tutti__node_call_t *call, uint32_t i, run_t *ret_run)
     return next == end;
 }
 
-/* All parts by one call, and the rest of the last part by another; 0: the parts are not equal. */
+/* Make a call for all parts, and another for the rest of the last part. 0: parts are not equal. */
 static uint32_t cut_equal(const tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut)
 {
     const tutti__node_call_t *call = cut->call;
@@ -240,7 +240,7 @@ static uint32_t cut_equal(const tutti__nccl_node_t *self, const tutti__nccl_cut_
 
 /* ---- run by run ---- */
 
-/* `at`: the run's first block. */
+/* Make the call for a run. `at`: the run's first block. */
 static tutti__nccl_call_t run_call(const tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut,
                                    uint32_t at, const run_t *run)
 {
@@ -276,7 +276,7 @@ static void add_piece(tutti__nccl_node_t *self, const void *src, void *dst, size
     self->pieces[self->npieces++] = (tutti__piece_t){ src, dst, bytes };
 }
 
-/* Exchange a piece with each peer. `at`: the run's first block, in each part. */
+/* Exchange a piece with each peer. `at`: index in each part of the run's first block. */
 static void exchange(tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut, uint32_t at,
                      uint32_t end, size_t count)
 {
@@ -306,7 +306,7 @@ static void exchange(tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut, uin
     }
 }
 
-/* All blocks have the same length, so the runs of part 0 are those of all parts. */
+/* All blocks have the same length, so all parts are cut as part 0 is. */
 static void cut_alltoall(tutti__nccl_node_t *self, tutti__nccl_cut_t *cut)
 {
     uint32_t end = cut->call->nblk;

@@ -2,7 +2,7 @@
 /*
  * The CUDA module, tutti/cuda.so: the table that it exports, and opening it.
  *
- * It is in this room because this room may include the core's services (boot/module.h).
+ * The file is in this room because the room may include the core's services (boot/module.h).
  * mem/cuda/cuda_parts.h lists the other parts.
  */
 #include "mem/cuda/cuda_parts.h"
@@ -16,7 +16,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const tutti__core_t *core; /* set by the first open, then constant */
-static int is_open;               /* under lock, as are all following variables */
+static int is_open;               /* `lock` protects this and all following variables */
 static char versions[TUTTI__CUDA_REASON_BYTES + 128];
 
 tutti_status_t tutti__cuda_fail(tutti_status_t status, const char *fmt, ...)

@@ -3,9 +3,9 @@
  * Lets one thread at a time call the device and NCCL; no thread ever waits for another.
  *
  * There are two words: one for the node (its gate), and one for all communicators of a device. If
- * either is taken, a step returns TUTTI__AGAIN. An abort sets a bit in the gate. If the gate was
- * free, the bit closes it for good, and the aborting thread does the work; otherwise the thread
- * inside does it when it leaves. So NCCL is never called by two threads, nor after its abort.
+ * either is taken, a step returns TUTTI__AGAIN. An abort sets a bit in the gate, which admits no
+ * thread from then on. If a thread is inside, it aborts NCCL when it leaves; otherwise the aborting
+ * thread does. So two threads never call NCCL at once, and none calls it after the abort.
  */
 #include "node/nccl/nccl.h"
 
@@ -14,12 +14,12 @@
 enum {
     INSIDE = TUTTI__NCCL_INSIDE, /* a thread is inside */
     ABORTED = 2,                 /* an abort was requested */
-    FAILED = 4,                  /* self->status is the reason */
-    ENDED = 8                    /* aborted: no thread calls the device any more */
+    FAILED = 4,                  /* a step has failed; self->status is the reason */
+    ENDED = 8                    /* the abort is over: no thread calls the device any more */
 };
 
-/* Device numbers are taken modulo this. Devices that share an entry are used by one thread at a
-   time. Sharing has no other effect. */
+/* Devices whose numbers are equal modulo this share an entry, so only one thread at a time uses
+   them. Sharing has no other effect. */
 #define DEVICES 32
 
 static tutti__word_t in_use[DEVICES];
@@ -29,7 +29,7 @@ static tutti__word_t *device_word(const tutti__nccl_node_t *self)
     return &in_use[(unsigned)self->device % DEVICES];
 }
 
-/* Acquire pairs with the release that frees the word. */
+/* Take a word if it is free: 1. The acquire pairs with the release that frees the word. */
 static int take(tutti__word_t *word)
 {
     uint32_t open = 0;
@@ -45,7 +45,7 @@ static void end_work(tutti__nccl_node_t *self)
     tutti__nccl_abort(self->ops, self->device, self->nccl);
     self->nccl = NULL;
     (void)self->ops->use(self->device); /* result not used: the device's errors persist */
-    /* After everything that is left in the stream. No step uses these events any more. */
+    /* Record `done` behind all work left in the stream. No step uses these events any more. */
     for (uint32_t i = 0; i < TUTTI__DEVICE_LANES; i++)
         (void)self->ops->record(self->lane[i].done, self->stream);
 }
@@ -102,7 +102,7 @@ void tutti__nccl_node_abort(tutti__node_t *node)
     if (before & (ABORTED | INSIDE))
         return;
     end_work(self);
-    /* Release pairs with the acquire in tutti__nccl_node_queued. */
+    /* This release pairs with the acquire in tutti__nccl_node_queued. */
     atomic_fetch_or_explicit(&self->gate, ENDED, memory_order_release);
 }
 
@@ -118,7 +118,7 @@ tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)
     return status;
 }
 
-/* Has this node unfinished work on the device? An operation that was only queued may have ended. */
+/* Has this node unfinished work on the device? Work of calls that have returned counts as well. */
 static int is_busy(const tutti__nccl_node_t *self)
 {
     for (uint32_t i = 0; i < TUTTI__DEVICE_LANES; i++) {
@@ -137,7 +137,7 @@ void tutti__nccl_end(tutti__nccl_node_t *self)
     if (tutti__load_acquire(&self->gate) != 0 || is_busy(self)) {
         end_work(self);
     } else if (self->nccl != NULL && tutti__nccl_is_stuck(self->device)) {
-        /* Closing may wait for the device. */
+        /* Closing may wait for the stuck device, so abort instead. */
         tutti__nccl_abort(self->ops, self->device, self->nccl);
     } else if (self->nccl != NULL) {
         tutti__nccl_node_unregister(&self->node);

@@ -15,7 +15,7 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     assert(lane->phase == NCCL_IDLE);
     lane->call = call;
     lane->phase = NCCL_MEET;
-    /* The lane of `host` may be in the middle of a meeting; step will report the error. */
+    /* A dead node may have left `host` inside a meeting, so start none. step reports the error. */
     if (tutti__nccl_alive(self) != TUTTI_OK)
         return;
     if (call->kind != TUTTI__NODE_MEET) {
@@ -78,9 +78,9 @@ static tutti_status_t queue_calls(tutti__nccl_node_t *self)
     return status;
 }
 
-/* Has NCCL accepted the last calls? Some versions of NCCL bind the calling thread until then: with
-   these the function waits. If the communicator is to be aborted, it stops waiting, because a rank
-   may never make the call. */
+/* Has NCCL accepted the last calls? Some versions of NCCL bind the calling thread until they have:
+   with these versions this waits. An abort ends the wait, because some rank may never make the
+   call. */
 static tutti_status_t accepted(tutti__nccl_node_t *self)
 {
     tutti_status_t status = self->ops->nccl_poll(self->nccl);
@@ -93,8 +93,8 @@ static tutti_status_t accepted(tutti__nccl_node_t *self)
     return status;
 }
 
-/* Queue all of the operation's calls. Work that follows NCCL's is queued after NCCL has
-   accepted its calls. */
+/* Queue all of the operation's calls. Work behind NCCL's calls is queued only after NCCL has
+   accepted them. */
 static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
 {
     tutti_status_t status;
@@ -126,8 +126,8 @@ static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
     return TUTTI_OK;
 }
 
-/* Poll for completion. An error of NCCL is visible only in nccl_poll; its work does not end
-   in this case. */
+/* Is the operation complete? After an error of NCCL it never is, and only nccl_poll reports the
+   error. */
 static tutti_status_t land(tutti__nccl_node_t *self, const tutti__nccl_lane_t *lane)
 {
     tutti_status_t status = self->ops->query(lane->done), nccl;

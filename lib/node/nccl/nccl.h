@@ -5,11 +5,11 @@
  * An operation of a lane passes four phases:
  *
  *   MEET    the ranks compare the call over `host`, the node of the same ranks in shared memory.
- *           NCCL is called only after that: with different calls it would hang, or worse.
- *   TURN    until this lane is next in the order below
+ *           NCCL must not be called before this: with different calls it would hang, or worse
+ *   TURN    the lane waits until it is next in the order below
  *   LAUNCH  the calls are queued on the node's one stream, after the caller's event. NCCL may
  *           accept them with a delay, so this may last several steps
- *   FLIGHT  until the event after them has completed
+ *   FLIGHT  the event behind the calls is not complete
  *
  * The order. All lanes share one NCCL communicator and one stream. So all ranks must call NCCL
  * in the same order, but each rank steps its lanes in any order. The leader, local rank 0,
@@ -20,66 +20,66 @@
  *   This cannot deadlock. Let rank r wait for number k, of lane L, with all numbers below k
  *   launched. The leader wrote k after its meeting in L, so all ranks had started that operation.
  *   Hence r has started it, all ranks have announced it, and stepping L on r ends its meeting. It
- *   is r's first operation in L that is not launched, as it is the leader's. So lane L is next, and
+ *   is the first operation in L that r has not launched, as on the leader. So lane L is next, and
  *   no other lane can be in LAUNCH, because its number would be below k. By induction over k all
- *   ranks launch each number. On each stream only smaller numbers precede it, so NCCL completes it.
- *   The only condition is that every rank keeps stepping every lane in which it has started an
- *   operation. Callers' events do not break this: a stream can wait only for earlier launches,
- *   which have smaller numbers.
+ *   ranks launch each number. On each stream only smaller numbers precede k, so NCCL completes
+ *   number k. The only condition is that every rank keeps stepping every lane in which it has
+ *   started an operation. Callers' events do not break this: a stream can wait only for earlier
+ *   launches, which have smaller numbers.
  *
  *   The ring never overflows. When the leader writes lane L's next entry, all ranks have started
- *   that operation, so they have launched the lane's previous one. So no rank has more than one
+ *   that operation, so they have launched the previous operation of L. So no rank has more than one
  *   pending entry per lane, and the ring has space for TUTTI__DEVICE_LANES.
  *
  *   If an operation is a mismatch, or NCCL does not serve it, all ranks find this before TURN, and
- *   it gets no number.
+ *   the operation gets no number.
  *
  * Several communicators. Several threads may use a world and its groups at the same time, and NCCL
  * needs one order of launches per device. So each number has a ticket. All communicators of a host
  * take their tickets from one counter, the world's, under a lock. The entry is written under the
  * same lock, so a rank that sees a ticket sees all smaller ones. A rank launches nothing while
  * another communicator's next entry has a smaller ticket. The proof is the same, by induction over
- * tickets: the smallest ticket that is not launched everywhere waits for nothing. A communicator
- * that is dead on a rank is not waited for there. If a leader dies while it holds the lock (some
+ * tickets: the smallest ticket that is not launched everywhere waits for nothing. A rank does not
+ * wait for a communicator that is dead on this rank. If a leader dies while it holds the lock (some
  * ten instructions), the other communicators of its host wait until their deadlines.
  *
- * Flat. One further node may join all ranks of several hosts. It is like the other communicators of
- * each host: `host`, leader, ring and tickets are those of the host's ranks. Only NCCL's
- * communicator has all ranks. So its launches wait for other hosts, whose tickets are unrelated.
- * Therefore each of its calls has a turn: rank 0 counts 1, 2, ..., one for each call that all ranks
- * have reached, and all ranks receive it before they start the operation (call/sequencer.h). A
- * leader gives number k, with its ticket, only to the call with turn k.
+ * Flat. One further node, the flat node, may join all ranks of several hosts. Its `host`, leader,
+ * ring and tickets are those of each host's own ranks. Only NCCL's communicator has all ranks. So
+ * flat launches wait for other hosts, whose tickets are unrelated. Therefore each flat call has a
+ * turn: rank 0 counts the calls that all ranks have reached, 1, 2, ..., and all ranks receive the
+ * count before they start the operation (call/sequencer.h). A leader gives number k, with its
+ * ticket, only to the call with turn k.
  *
- *   This cannot deadlock. Define: A precedes B if on some host both have tickets and A's is
- *   smaller, or only A has one, or if both are flat and A's turn is smaller. This order has no
+ *   This cannot deadlock. Launch A precedes B if on some host both have tickets and A's is
+ *   smaller, or only A has a ticket; or if both are flat and A's turn is smaller. This order has no
  *   cycle: inside a host tickets increase; a cycle over several hosts would pass through flat
  *   launches, from each to the next inside a host, where numbers follow the turns; so turns would
  *   increase around the cycle. Hence among all launches that have a ticket or a turn and are not
- *   complete everywhere, one is preceded by no other. If it is a host's own, it waits for nothing,
- *   as above. If it is flat, smaller turns are complete, and all ranks have reached it: each keeps
- *   stepping its lane, so it receives the turn, starts the operation and ends the meeting of its
- *   host. Then the leaders give the number where it has none, all ranks launch it, and NCCL
- *   completes it.
+ *   complete everywhere, one is preceded by no other. If this launch is not
+ *   flat, it waits for nothing, as above. If it is flat, smaller turns are complete, and all ranks
+ *   have reached it. Each rank keeps stepping its lane, receives the turn, starts the operation and
+ *   ends the meeting of its host. Leaders that have given no number yet give it now, all ranks
+ *   launch the call, and NCCL completes it.
  *
- *   If a ticket were taken before all ranks have reached the call, this host's work would follow a
- *   launch that waits for a rank, and that rank might wait for this work. If each host counted its
- *   own turns, NCCL would combine different calls.
+ *   If a leader took a ticket before all ranks have reached the call, this host's later work would
+ *   follow a launch that waits for some rank, and this rank might wait for the later work. If each
+ *   host counted its own turns, NCCL would combine different calls.
  *
- *   A turn that was given must be launched; a failure to do so ends the communicator. The ring
- *   needs no more space, because all of the host's ranks have started the operations in it.
+ *   If a rank cannot launch a call that has a turn, the communicator ends. The ring needs no more
+ *   space, because all of the host's ranks have started the operations in the ring.
  *
  *   Below MPI_THREAD_MULTIPLE a rank advances an asynchronous call to its turn only while it waits
  *   for a request. Until then the later launches of other ranks wait behind this call.
  *
- * Rejected: a communicator per lane. Several on one device need one launch order as well, and each
- * takes some 100 MB of device memory.
+ * Rejected: an NCCL communicator per lane. They would need one order of launches per device as
+ * well, and each takes some 100 MB of device memory.
  *
- * All memory, events and the stream are made at open, nothing later. NCCL itself connects ranks at
- * the first call of a kind, and waits for them meanwhile. This is harmless, because all ranks
- * launch in one order: on this rank NCCL can only wait for launches with smaller numbers.
+ * Open makes all memory, all events and the stream. NCCL itself connects ranks at the first call of
+ * a kind, and waits for the other ranks meanwhile. This is harmless, because all ranks launch in
+ * one order: on this rank NCCL can wait only for launches with smaller numbers.
  *
  * Threads: different threads may step different lanes, and a further thread may abort. enter.c
- * admits one at a time to the device and makes no thread wait.
+ * admits one thread at a time to the device, and makes no thread wait.
  *
  * After an error of the device or NCCL the node is dead: every lane returns that error. The other
  * ranks are not told here; the caller must call tutti__nccl_node_abort on all of them.
@@ -100,48 +100,48 @@
 
 /* In the shared memory of the leader, which writes it; zeroed before any rank opens. */
 typedef struct {
-    tutti__word64_t entry[TUTTI__NCCL_RING]; /* of number k >= 1, at k % RING; see turns.c */
-    /* For all communicators that take their tickets here: */
+    tutti__word64_t entry[TUTTI__NCCL_RING]; /* number k >= 1 is at k % RING; see turns.c */
+    /* The next two are for all communicators that take their tickets here. */
     tutti__word64_t last; /* the last ticket given; under lock */
     tutti__word_t lock;   /* 1: taken. No thread waits for it */
 } tutti__nccl_order_t;
 
-/* The types that NCCL serves with each operation up to PROD: a bit for each type, by its number. */
+/* The types that NCCL serves with each operation up to PROD. Bit t: the type with number t. */
 typedef struct {
     uint32_t dtypes[TUTTI_PROD + 1];
 } tutti__nccl_serves_t;
 
-/* Ask the device that the calling thread uses. */
+/* Ask NCCL for the types that it serves on the calling thread's device. */
 void tutti__nccl_ask(const tutti__device_ops_t *ops, tutti__nccl_serves_t *ret_serves);
-/* *serves keeps only the types that `others` has as well. */
+/* Remove the types from *serves that `others` does not have. */
 void tutti__nccl_agree(tutti__nccl_serves_t *serves, const tutti__nccl_serves_t *others);
 
 typedef struct {
     const tutti__device_ops_t *ops;
     int device;
     uint32_t me, nlocal;        /* local ranks; flat: of all hosts, in the order of ranks */
-    int flat;                   /* all other fields are still of the host's ranks; see above */
+    int flat;                   /* 1: only NCCL's communicator has all ranks; see above */
     int32_t leader;             /* the global rank of local rank 0, for the wait hint */
-    tutti__node_t *host;        /* node of the same ranks; the caller's; must outlive this node */
+    tutti__node_t *host;        /* the host's ranks in shared memory; must outlive this node */
     tutti__nccl_order_t *order; /* as mapped here; must outlive this node */
-    /* Of the communicator of which this one is a group. It must be the same for all
-       communicators that have a rank of this host and may be used at the same time. Must outlive
-       this node. NULL: order */
+    /* The tickets of the communicator of which this one is a group; NULL: `order` has them. All
+       communicators that have a rank of this host, and may be used at the same time, must have
+       the same. Must outlive this node. */
     tutti__nccl_order_t *tickets;
-    const tutti__nccl_id_t *id; /* the leader's, the same on all local ranks; not kept */
+    const tutti__nccl_id_t *id; /* the leader's id, on all local ranks; not kept */
     size_t stage_bytes;         /* at least 16 * nlocal, the same on all local ranks */
-    /* The types that NCCL serves on all ranks of the communicator, because devices and libraries
-       may differ. Not kept. NULL: those on this rank */
+    /* The types that NCCL serves on all ranks, whose devices and libraries may differ. Not kept.
+       NULL: the types that it serves on this rank. */
     const tutti__nccl_serves_t *serves;
 } tutti__nccl_open_t;
 
 /*
- * Collective over the local ranks, but waits for none: tutti__nccl_node_settle reports when
- * they are connected. From this call on the calling thread uses the device, as must all
- * threads that step.
+ * Collective over the local ranks, but waits for no rank: tutti__nccl_node_settle reports when
+ * they are connected. This call makes the device current for the calling thread. Each thread that
+ * steps the node must do the same.
  *
- * stage_bytes of device memory are for alltoalls: all alltoalls are cut into pieces of that size;
- * those in place go through it.
+ * stage_bytes: device memory for alltoalls. All alltoalls are cut into pieces that fit it, and the
+ * pieces of an alltoall in place go through it.
  */
 tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node_t **ret_node);
 
@@ -152,10 +152,10 @@ tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
 /*
  * The lane's next operation that moves data, and all later ones, begin on the device after
  * `event`'s last record. The lane's thread calls this between operations, after the record. The
- * event is the caller's again when that operation has ended, successful or not. NULL: none.
+ * caller may record the event again when that operation has ended, successful or not. NULL: none.
  *
- * When step returns TUTTI_OK, the result is complete. Exception: a `queued` call ends with LAUNCH;
- * its result is complete for the stream that the call names.
+ * When step returns TUTTI_OK, the result is complete. But a `queued` call ends when it is launched,
+ * and only later work in its stream `then` may use the result.
  */
 void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
 
@@ -163,45 +163,45 @@ void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t 
    abort: has the work left in the stream completed? */
 tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 
-/* Rank 0's flat node: the turn of a call that all ranks have reached; 1, 2, ... Any thread. */
+/* Rank 0's flat node: the turn for a call that all ranks have reached: 1, 2, ... Any thread. */
 uint64_t tutti__nccl_node_next_turn(tutti__node_t *node);
 /* A flat node: the lane's next launch has this turn. Call between operations. */
 void tutti__nccl_node_turn(tutti__node_t *node, uint32_t lane, uint64_t turn);
-/* Checks queued operations, for which no call waits. TUTTI_ERR_TIMEOUT: the device has been
-   executing one for longer than limit_ns; sets no text. Other errors are NCCL's, and end the node.
-   *ret_tag: of that operation's call, if not TUTTI_OK. Call it now and then, on a thread that uses
-   the device; time counts from the first check that sees the operation executing. */
+/* Check queued operations, for which no call waits. TUTTI_ERR_TIMEOUT: the device has been
+   executing one for longer than limit_ns, counted from the first check that finds it executing; no
+   text is set. Other errors are NCCL's, and end the node. *ret_tag: after an error, the tag of the
+   operation's call. Call this regularly, on a thread that uses the device. */
 tutti_status_t tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
                                         unsigned *ret_tag);
 
-/* For the groups of this node's communicator. NULL: node is NULL. */
+/* The order with the tickets, for groups of this node's communicator. NULL: node is NULL. */
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node);
 
-/* The types that its ranks agreed on, for another node of these ranks. */
+/* The types on which the node's ranks agreed, for another node of the same ranks. */
 const tutti__nccl_serves_t *tutti__nccl_node_serves_what(const tutti__node_t *node);
 
-/* Will node operations of this type and operation be served? reduces 0: an operation that only
-   moves data; these are always served. The same on all ranks that agreed. divisor: as in node.h. */
+/* Does the node serve this type and operation? All ranks that agreed get the same answer. reduces
+   0: an operation that only moves data, which is always served. divisor: as in node.h. */
 int tutti__nccl_node_serves(const tutti__node_t *node, int reduces, tutti_dtype_t dtype,
                             tutti_op_t op, uint32_t divisor);
 
 /*
  * Register device memory of nccl_alloc with the node's communicator, after settle and before the
- * first start. The caller frees it after close, or after unregister. At most TUTTI__DEVICE_LANES
- * times. A failure leaves the other registrations: if any rank of the host fails, all must
- * unregister.
+ * first start. The caller frees the memory after close or unregister. Call it at most
+ * TUTTI__DEVICE_LANES times. After a failure, other registrations stay. If any rank of the host
+ * fails, all ranks must unregister.
  */
 tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t bytes);
-/* Undo all registrations, before the first start; close does it by itself. */
+/* Undo all registrations, before the first start. Close undoes them as well. */
 void tutti__nccl_node_unregister(tutti__node_t *node);
 
-/* End all work of NCCL; from then on the node is dead, and its lanes return an error. Any thread,
-   any time before close; repeated calls have no effect. If another thread is in a step, that thread
-   does the work when it leaves. Waits for NCCL only, for a limited time (abort.c). */
+/* Abort all work of NCCL. After this the node is dead, and its lanes return an error. Any thread,
+   at any time before close; repeated calls have no effect. If another thread is in a step, it
+   aborts when it leaves. This waits for NCCL only, for a limited time (abort.c). */
 void tutti__nccl_node_abort(tutti__node_t *node);
 
-/* Has an abort on this device not returned in time? Until it returns, everything that waits for the
-   device would wait for ever: freeing memory, dropping streams, allocating. */
+/* Is there an abort on this device that has not returned in time? Until it returns, each call that
+   waits for the device would wait for ever: freeing memory, dropping streams, allocating. */
 int tutti__nccl_is_stuck(int device);
 
 /* ---- inside ---- */
@@ -218,21 +218,21 @@ typedef struct {
     tutti__nccl_phase_t phase;
     const tutti__node_call_t *call;
     tutti__node_call_t meet;
-    tutti__devent_t *ready; /* the caller's, or NULL */
-    uint64_t turn;          /* of the next launch; 0: the first lane that asks */
-    tutti__devent_t *done;  /* recorded after the calls */
+    tutti__devent_t *ready; /* the caller's event, or NULL */
+    uint64_t turn;          /* turn of the next launch; 0: no turn is needed */
+    tutti__devent_t *done;  /* recorded behind the calls */
 } tutti__nccl_lane_t;
 
 /* Progress in cutting a call into NCCL's calls. */
 typedef struct {
     const tutti__node_call_t *call;
-    tutti_dtype_t dtype; /* NCCL's: operations that only move data use bytes */
-    tutti_op_t op;       /* NCCL's */
-    size_t esize;        /* bytes of one of the call's elements */
-    size_t scale;        /* NCCL's elements in one of the call's */
+    tutti_dtype_t dtype; /* NCCL's type: operations that only move data use bytes */
+    tutti_op_t op;       /* NCCL's operation */
+    size_t esize;        /* bytes of an element of the call */
+    size_t scale;        /* elements of NCCL's type in an element of the call */
     uint32_t divisor;    /* a division that follows NCCL's work; 0: none */
-    uint32_t next;       /* next block to cut; alltoall: of each part */
-    size_t skip;         /* alltoall: elements of that block's run that were sent already */
+    uint32_t next;       /* next block to cut; alltoall: in each part */
+    size_t skip;         /* alltoall: elements that are already sent of the run at `next` */
 } tutti__nccl_cut_t;
 
 typedef struct tutti__nccl_node tutti__nccl_node_t;
@@ -254,11 +254,11 @@ struct tutti__nccl_node {
     tutti__nccl_call_t *calls;                    /* [most_calls] */
     tutti__piece_t *pieces;                       /* [nlocal] */
     uint32_t most_calls;                          /* at least 2 and 2 * nlocal */
-    tutti__nccl_lane_t lane[TUTTI__DEVICE_LANES]; /* each belongs to its thread, except `done` */
+    tutti__nccl_lane_t lane[TUTTI__DEVICE_LANES]; /* each is its thread's, except `done` */
 
     tutti__nccl_node_t *next_node; /* turns.c */
-    tutti__word64_t number;        /* in the order, of the current or the next launch; written
-                                      inside the gate */
+    tutti__word64_t number;        /* number of the current or next launch; written inside the
+                                      gate */
     tutti__word64_t turns;         /* flat, rank 0: the number of turns given */
 
     tutti__word_t gate; /* enter.c; protects all following fields */
@@ -266,12 +266,12 @@ struct tutti__nccl_node {
     tutti__nccl_reg_t *reg[TUTTI__DEVICE_LANES];
     uint32_t nregs;
     int launching;         /* a lane is in LAUNCH */
-    tutti__nccl_cut_t cut; /* of that lane's call */
+    tutti__nccl_cut_t cut; /* progress in that lane's call */
     uint32_t ncalls, npieces;
     tutti__nccl_overdue_t *overdue;      /* [overdue_room] a ring; overdue.c */
     uint32_t overdue_room;               /* a power of 2 */
     uint32_t overdue_first, overdue_end; /* both only increase */
-    int overdue_open;                    /* overdue_end is the current launch's */
+    int overdue_open;                    /* entry overdue_end is for the current launch */
     tutti_status_t status;               /* the first failure, with its text */
     char words[TUTTI__ERROR_BYTES];
 };
@@ -280,42 +280,42 @@ extern const tutti__node_ops_t tutti__nccl_ops;
 extern const tutti__node_device_ops_t tutti__nccl_device_ops;
 void tutti__nccl_close(tutti__node_t *node);
 
-#define TUTTI__NCCL_INSIDE 1 /* in gate: a thread is inside. Any larger value: the node is dead */
+#define TUTTI__NCCL_INSIDE 1 /* value of gate: a thread is inside. Larger: the node is dead */
 
-/* turns.c. Enter a connected node in the process's list. */
+/* turns.c. Add a connected node to the process's list. */
 void tutti__nccl_turns_join(tutti__nccl_node_t *self);
-/* The node may be missing in the list. */
+/* Remove the node from the list, if it is there. */
 void tutti__nccl_turns_leave(tutti__nccl_node_t *self);
 /* May this lane launch now? Called inside the gate. On the leader this call gives the next number
-   to the lane. hint: gets the rank waited for, if known. */
+   to the lane. *hint gets the rank that this lane waits for, if known. */
 int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__hint_t *hint);
 
-/* overdue.c. begin: call before an operation's calls are queued; end: after. */
+/* overdue.c. Call begin before, and end after, the calls of an operation are queued. */
 tutti_status_t tutti__nccl_overdue_open(tutti__nccl_node_t *self);
 void tutti__nccl_overdue_close(tutti__nccl_node_t *self);
 tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call);
 tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self);
 
-/* abort.c. No thread may use the communicator any more; it is freed. */
+/* abort.c. Abort and free a communicator that no thread uses any more. */
 void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t *nccl);
 
 /* enter.c. 1: only the caller may call the device and NCCL, until it leaves. 0: another thread is
    inside, or the node is dead. */
 int tutti__nccl_enter(tutti__nccl_node_t *self);
-/* status: of the work inside; an error (not AGAIN) ends the node. Returns status. */
+/* Leave. status: the result of the work inside; an error (not AGAIN) ends the node. Returns it. */
 tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status);
 /* TUTTI_OK, or the reason why the node is dead. */
 tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self);
-/* No thread steps any more. Close NCCL, or abort it if an operation has not ended or closing
-   could hang. */
+/* Close NCCL, or abort it if an operation has not ended or closing could hang. No thread steps any
+   more. */
 void tutti__nccl_end(tutti__nccl_node_t *self);
 
-/* calls.c. Begin to cut a call. 0: NCCL or the device does not serve it; the same on all ranks. */
+/* calls.c. Begin to cut a call. 0, on all ranks: NCCL or the device does not serve it. */
 int tutti__nccl_cut_begin(const tutti__nccl_node_t *self, const tutti__node_call_t *call,
                           tutti__nccl_cut_t *ret_cut);
-/* The next calls, to be queued after the copies in pieces (bytes). 0: there are no more. */
+/* Make the next calls. The copies in `pieces` (bytes) must be queued first. 0: no more calls. */
 int tutti__nccl_cut_next(tutti__nccl_node_t *self, tutti__nccl_cut_t *cut);
-/* Queue the division that follows the last of them, if there is one. */
+/* Queue the division that follows the last calls, if there is one. */
 tutti_status_t tutti__nccl_divide(tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut);
 
 #endif

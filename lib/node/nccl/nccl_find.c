@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finds NCCL when the module is opened: loads its functions with dlsym, if its version is
- * supported. Called under the lock of opening.
+ * Finds NCCL when the module is opened. If its version is supported, loads its functions with
+ * dlsym. The caller holds the lock of opening.
  */
 #include "node/nccl/nccl_lib.h"
 
@@ -11,7 +11,7 @@
 
 tutti__nccl_lib_t tutti__nccl_lib;
 
-/* Before 2.9 version numbers had one digit less. */
+/* Is the version supported? Before 2.9 version numbers had one digit less. */
 static int fits(const char *what, int version)
 {
     int major = version / (version < 10000 ? 1000 : 10000);
@@ -58,8 +58,8 @@ int tutti__cuda_nccl_find(int *ret_version, char *ret_reason)
     void *lib;
 
     tutti__nccl_lib.version = 0;
-    /* The version is checked first, so an old library is reported as old, not by its
-       missing functions. */
+    /* Check the version first, so that the reason names the old version and not a missing
+       function. */
     lib = tutti__cuda_open_lib(
         what, files, 1,
         &(tutti__cuda_symbol_t){ "ncclGetVersion", (void **)&tutti__nccl_lib.ncclGetVersion }, 1,

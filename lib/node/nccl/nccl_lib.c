@@ -3,8 +3,8 @@
  * The functions of mem/device.h that use NCCL. Part of the CUDA module, not of the library.
  *
  * Communicators are non-blocking, so no function here waits for other ranks: a call returns while
- * NCCL still connects or launches in a thread of its own, and nccl_poll reports its end. Only then
- * the work is in the stream.
+ * NCCL still connects or launches in a thread of its own. When nccl_poll reports success, the
+ * call's work is in the stream.
  *
  * Before 2.27 a call stores its remaining work in thread-local storage of the calling thread. Until
  * that work is done and joined, the thread must neither end nor make another call
@@ -13,19 +13,19 @@
  *
  * From 2.23 on each call of a non-blocking communicator starts a thread that launches it.
  *
- * Closing involves the other ranks of the host: NCCL flushes, and frees a communicator when all
- * ranks have closed it. nccl_close waits for this for a short time. Unfinished communicators are
- * kept in a list, which is checked whenever another communicator is opened or closed; the rest ends
- * with the process.
+ * Closing involves the other ranks: NCCL flushes, and frees a communicator when all ranks have
+ * closed it. nccl_close waits for this for a short time. Communicators that are not closed by then
+ * are in a list, which is checked when another communicator is opened or closed. The process's end
+ * ends the rest.
  *
- * Registering buffers came with 2.19; its functions are used all or not at all. A registration
- * is local and immediate: NCCL stores the range, and the ranks exchange data about it at its
- * first use, in the order of calls. NCCL_LOCAL_REGISTER=0 disables it. An abort ends the
- * registrations as well.
+ * NCCL has registered buffers from 2.19 on; if one of the functions is missing, none is used.
+ * Registering is local and immediate: NCCL stores the range, and the ranks exchange data about it
+ * at its first use, in the order of calls. NCCL_LOCAL_REGISTER=0 disables registration. An abort
+ * ends the registrations as well.
  *
- * Threads: one at a time is in a communicator (mem/device.h), so only that list has a lock. NCCL
- * starts threads that inherit the caller's signal mask. Calls that start them are made with all
- * signals blocked, because signals belong to the application.
+ * Threads: one thread at a time uses a communicator (mem/device.h), so only the list has a lock.
+ * NCCL starts threads that inherit the caller's signal mask. Calls that may start threads are made
+ * with all signals blocked, because signals belong to the application.
  */
 #include "node/nccl/nccl_lib.h"
 
@@ -40,8 +40,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The first versions with float8, with the state of calls independent of threads, and with an abort
-   that waits for calls of other threads. */
+/* The first versions with float8; with calls that are not bound to a thread; and with an abort that
+   waits for calls of other threads. */
 #define FLOAT8 22400
 #define UNBOUND 22700
 #define ABORTS_ANYWHERE 21900
@@ -52,8 +52,8 @@ _Static_assert(sizeof(tutti__nccl_id_t) == sizeof(ncclUniqueId), "an id");
 struct tutti__nccl {
     struct tutti__nccl *next; /* in the list of closing communicators */
     ncclComm_t comm;
-    int is_bound; /* to the thread of the last open or call, until it is joined */
-    void *handle; /* of the last registration; not on a stack, because NCCL may write it late */
+    int is_bound; /* 1: bound to the thread of the last open or call, see above */
+    void *handle; /* the last registration's; NCCL may write it late, so not on a stack */
 };
 
 static tutti__nccl_t *closing; /* under lock */
@@ -61,7 +61,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- errors ---- */
 
-/* In progress is the usual result of non-blocking calls. */
+/* Is it an error? "In progress" is the usual result of non-blocking calls. */
 static int is_bad(ncclResult_t code)
 {
     return TUTTI__UNLIKELY(code != ncclSuccess && code != ncclInProgress);
@@ -79,7 +79,7 @@ static tutti_status_t check(ncclResult_t code, const char *what, ncclComm_t comm
                             last == NULL || *last == '\0' ? "" : ": ", last == NULL ? "" : last);
 }
 
-/* For calls whose result has no other use. */
+/* Log an error that cannot be returned. */
 static void note(ncclResult_t code, const char *what)
 {
     if (is_bad(code))
@@ -104,7 +104,7 @@ static sigset_t block_signals(void)
     return before;
 }
 
-/* Returns the code, so that it can enclose a call. */
+/* Restore the signal mask. Returns `code`, so that a call can be written as an argument. */
 static ncclResult_t unblock(sigset_t before, ncclResult_t code)
 {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -118,8 +118,8 @@ static int is_float8(int type)
     return type == 10 || type == 11;
 }
 
-/* NCCL's numbers, which never change; its older headers have no names for the last three. -1: NCCL
-   has no such type, but moves it as bytes. */
+/* NCCL's number of a type. Numbers never change, but older headers have no names for the last
+   three. -1: NCCL has no such type; its elements are moved as bytes. */
 static int type_of(tutti_dtype_t dtype)
 {
     static const signed char types[] = {
@@ -159,7 +159,7 @@ int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op)
 
     if (tutti__nccl_lib.version == 0 || type < 0 || op_of(op) < 0)
         return 0;
-    /* For older devices it has no code that reduces float8. */
+    /* NCCL cannot reduce float8 on older devices. */
     return !is_float8(type) || tutti__cuda_capability() >= FLOAT8_CAPABILITY;
 }
 
@@ -172,8 +172,8 @@ static void nap(void)
     nanosleep(&step, NULL);
 }
 
-/* 1: the communicator is freed. An error frees it as well; the other ranks detect the error by
-   themselves. */
+/* Free a communicator whose closing is over: 1. An error ends closing as well; the other ranks
+   detect the error by themselves. */
 static int let_go(tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
@@ -192,7 +192,7 @@ static int let_go(tutti__nccl_t *nccl)
     return 1;
 }
 
-/* If calls are bound to their thread, nothing is done, because this may be another thread. */
+/* Free communicators whose closing is over; none if NCCL binds calls to their threads. */
 static void sweep(void)
 {
     tutti__nccl_t **at = &closing;
@@ -261,7 +261,7 @@ int tutti__cuda_nccl_binds(void)
     return tutti__nccl_lib.version < UNBOUND;
 }
 
-/* For a communicator whose calls are done: asking for its size joins NCCL's thread. */
+/* All calls of the communicator are done, so asking for its size joins NCCL's thread. */
 static tutti_status_t unbind(tutti__nccl_t *nccl)
 {
     int size;
@@ -310,7 +310,7 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
     pthread_mutex_unlock(&lock);
 }
 
-/* This may wait for ever, because a rank that has ended never connects. */
+/* Wait for the end of NCCL's call. If another rank has ended and never connects: for ever. */
 static void await_end(const tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
@@ -366,7 +366,7 @@ void tutti__cuda_nccl_free(void *ptr)
         note(tutti__nccl_lib.ncclMemFree(ptr), "ncclMemFree");
 }
 
-/* NCCL returns the result at once, also for non-blocking communicators. */
+/* Also for non-blocking communicators, NCCL returns the result at once. */
 tutti_status_t tutti__cuda_nccl_register(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                          tutti__nccl_reg_t **ret_reg)
 {
@@ -405,8 +405,8 @@ static ncclResult_t queue(ncclComm_t comm, const tutti__nccl_call_t *call, cudaS
     ncclRedOp_t op = (ncclRedOp_t)op_of(call->op);
     size_t count = call->count;
 
-    /* Move as bytes. For older devices NCCL refuses float8 also in collectives that
-       only move data. */
+    /* Move elements as bytes. On older devices NCCL refuses float8 even in collectives that only
+       move data. */
     if (moves && (type < 0 || is_float8(type))) {
         elem = ncclUint8;
         count *= tutti__cuda_dtype_bytes(call->dtype);
@@ -440,7 +440,7 @@ static ncclResult_t queue(ncclComm_t comm, const tutti__nccl_call_t *call, cudaS
     return ncclInvalidArgument;
 }
 
-/* Checked before the group begins, because an incomplete group would have to be aborted. */
+/* Check a call before its group begins, because an incomplete group would have to be aborted. */
 static tutti_status_t check_call(const tutti__nccl_call_t *call)
 {
     int reduces = call->kind == TUTTI__NCCL_ALLREDUCE || call->kind == TUTTI__NCCL_REDUCE ||
@@ -476,8 +476,8 @@ tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call
         code = queue(nccl->comm, &calls[i], (cudaStream_t)stream, &what);
         status = check(code, what, nccl->comm);
     }
-    /* Also after a failure; otherwise the thread would stay in the group. The first error
-       text is kept. */
+    /* End the group also after a failure, so that the thread does not stay in it. Keep the first
+       error's text. */
     if (status != TUTTI_OK) {
         note(end_group(), "ncclGroupEnd");
         return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL's functions, as the CUDA module has found them: stored by nccl_find.c, called by nccl_lib.c.
- * Only for these two files.
+ * NCCL's functions: nccl_find.c finds and stores them, nccl_lib.c calls them. Only these two files
+ * include this.
  */
 #ifndef TUTTI__NODE_NCCL_NCCL_LIB_H
 #define TUTTI__NODE_NCCL_NCCL_LIB_H
@@ -31,7 +31,7 @@
     X(ncclReduceScatter)                                                                           \
     X(ncclSend)
 
-/* Missing in the headers and the library of 2.18. */
+/* Functions that 2.18 does not have, in its headers and in its library. */
 #define TUTTI__NCCL_OPTIONAL(X)                                                                    \
     X(ncclCommDeregister, (const ncclComm_t comm, void *handle))                                   \
     X(ncclCommRegister, (const ncclComm_t comm, void *ptr, size_t bytes, void **ret_handle))       \
@@ -45,7 +45,7 @@ typedef struct {
 #define SLOT(name, params) ncclResult_t(*name) params;
     TUTTI__NCCL_OPTIONAL(SLOT)
 #undef SLOT
-    int registers; /* all of OPTIONAL were found */
+    int registers; /* 1: all optional functions were found */
     int version;   /* 0: no NCCL was found */
     char reason[TUTTI__CUDA_REASON_BYTES];
 } tutti__nccl_lib_t;

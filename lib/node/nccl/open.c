@@ -49,7 +49,7 @@ static tutti_status_t make_device_parts(tutti__nccl_node_t *self)
         status = self->ops->event_make(&self->lane[i].done);
     if (status == TUTTI_OK)
         status = tutti__nccl_overdue_open(self);
-    /* Not registered: only ranks that work in place use it, and other ranks may not. */
+    /* The stage is not registered: only ranks that work in place use it. */
     if (status == TUTTI_OK && self->nlocal > 1) {
         status = self->ops->alloc(self->stage_share * self->nlocal, &stage);
         if (status == TUTTI_OK)
@@ -92,7 +92,7 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
         self->serves = *with->serves;
     else if (status == TUTTI_OK)
         tutti__nccl_ask(self->ops, &self->serves);
-    /* Last, because it connects to the other ranks: not tried if anything is missing here. */
+    /* Connect to the other ranks last, and only if this rank has everything that it needs. */
     if (status == TUTTI_OK)
         status = self->ops->nccl_open(with->id, with->me, with->nlocal, 0, &self->nccl);
     if (status != TUTTI_OK)
@@ -134,7 +134,7 @@ tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t 
     return status;
 }
 
-/* An aborted communicator has dropped its registrations. */
+/* After an abort nothing is left to undo, because NCCL has dropped the registrations. */
 void tutti__nccl_node_unregister(tutti__node_t *node)
 {
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;

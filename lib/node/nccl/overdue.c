@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations for which no call waits: they were queued in a stream and their call has returned. If
- * such an operation never ends, no call's deadline detects it, but this file does.
+ * Operations for which no call waits, because they were queued in a stream and their call has
+ * returned. If such an operation never ends, no call's deadline detects this, but this file does.
  *
  *      stream:  ... caller's work | begun | NCCL's calls | ended | ...
  *
  * A queued operation has two events. Its time counts from the check that finds `begun` complete,
  * so the time of the caller's earlier work does not count. From then on the operation waits for
- * other ranks, which may be busy with long work of their own: as in any call, the deadline
- * applies to this wait.
+ * other ranks, which may be busy with long work of their own. As in any call, the deadline limits
+ * this wait.
  *
- * Set-up makes space for OVERDUE operations. With more operations in flight, the call that queues
- * the next one makes more: each operation may be the one that never ends, so all are kept. Making
- * events waits for nothing.
+ * Set-up makes space for OVERDUE operations. If more are in flight, the call that queues the next
+ * operation makes more space: any of them may never end, so none is dropped. Making events waits
+ * for nothing.
  *
- * While operations are queued, NCCL is asked for errors as well: they are visible only in its own
- * call, and its work does not end in this case.
+ * While operations are queued, each check also asks NCCL for errors. After an error NCCL's work
+ * never ends, and only NCCL's own query reports the error.
  *
  * Rejected: one pair of events for the last queued operation. A further operation, queued behind
  * one that never ends, would overwrite them.
@@ -35,7 +35,7 @@ static tutti__nccl_overdue_t *at(const tutti__nccl_node_t *self, uint32_t index)
     return &self->overdue[index & (self->overdue_room - 1)];
 }
 
-/* The ring is full, or there is none yet. After a failure, close frees what was made. */
+/* Make a larger ring, or the first one. After a failure, close frees the events made so far. */
 static tutti_status_t make_room(tutti__nccl_node_t *self, uint32_t room)
 {
     tutti__nccl_overdue_t *before = self->overdue;
@@ -119,9 +119,9 @@ tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self)
     return self->ops->record(at(self, self->overdue_end++)->ended, self->stream);
 }
 
-/* ---- the watch ---- */
+/* ---- the check ---- */
 
-/* Check the first incomplete operation. */
+/* Has the first incomplete operation been executing for too long? */
 static tutti_status_t look(const tutti__nccl_node_t *self, tutti__nccl_overdue_t *first,
                            uint64_t now_ns, uint64_t limit_ns, int *ret_late)
 {
@@ -142,7 +142,7 @@ tutti_status_t tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, ui
     tutti_status_t status = TUTTI_OK;
     int late = 0;
 
-    /* The thread that found the error has reported it. */
+    /* If the node is dead, the thread that found the error has reported it. */
     if (tutti__nccl_alive(self) != TUTTI_OK || !tutti__nccl_enter(self))
         return TUTTI_OK;
     status = forget_ended(self);

@@ -3,9 +3,9 @@
  * Do all ranks of the host have the same call? See shm.h on announcements.
  *
  * The hot path (shm.c) compares two words of each peer with its own: the head (number, kind,
- * type, operation, tag) and the count, whose upper 16 bits contain the root. Only a mismatch
- * needs texts. They are made from the announcements alone, so all ranks report the same text
- * about the same two ranks.
+ * type, operation, tag) and the count, whose upper 16 bits contain the root. After a mismatch each
+ * rank makes its error text from the announcements alone, so all ranks report the same text about
+ * the same two ranks.
  */
 #include "node/shm/shm.h"
 
@@ -40,9 +40,9 @@ uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
 }
 
 /*
- * The elements in the call's whole map, not only in this operation, so that different counts are
- * found at the first chunk. Roots below 65536 are stored as they are; larger ones are hashed, so
- * one pair in 65536 is not distinguished. A meeting announces its root in full.
+ * Elements in the call's whole map, not only in this operation, so that the first chunk shows
+ * different counts. The upper bits have the root: below 65536 the root itself, from there on a
+ * hash, so one pair of roots in 65536 looks equal. A meeting announces its root in full.
  */
 uint64_t tutti__shm_count(const tutti__node_call_t *call)
 {
@@ -62,7 +62,7 @@ static what_t what_of(const tutti__announce_t *a)
     return what;
 }
 
-/* Both have the same number, so different heads mean different calls. */
+/* Are both announcements of the same call? Their numbers are equal, so only calls can differ. */
 static int same_call(const tutti__announce_t *a, const tutti__announce_t *b, int is_meet)
 {
     return a->count == b->count && (!is_meet || a->u.root == b->u.root) &&
@@ -80,7 +80,7 @@ enum {
     ROOT = TUTTI__HAS_ROOT
 };
 
-/* Parts of the text for each call; a call that is missing here has only a name. */
+/* [tag] parts of the text for a call. A call that is missing here has only its name. */
 static const unsigned tags[TUTTI__TAG_ON_DEVICE] = {
     [TUTTI__TAG_ALLREDUCE] = COUNT | OP,   [TUTTI__TAG_REDUCE] = COUNT | OP | ROOT,
     [TUTTI__TAG_BROADCAST] = COUNT | ROOT, [TUTTI__TAG_REDUCE_SCATTER] = TOTAL | OP,
@@ -92,7 +92,7 @@ static const unsigned tags[TUTTI__TAG_ON_DEVICE] = {
     [TUTTI__TAG_BUCKET] = COUNT | OP,
 };
 
-/* A rank's call as its caller knows it: "a reduce of 10 elements of float32, sum, root 3". */
+/* A rank's call in words: "a reduce of 10 elements of float32, sum, root 3". */
 static tutti__description_t describe(const tutti__announce_t *a)
 {
     what_t what = what_of(a);
@@ -121,7 +121,7 @@ static tutti__description_t describe(const tutti__announce_t *a)
 tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     const tutti__announce_t *first = lane->peer[0].announce[lane->seq & 1], *other = first;
-    int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* rank 0's: the same on all ranks */
+    int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* rank 0's, so on all ranks */
     char text[TUTTI__ERROR_BYTES];
     tutti__description_t a, b;
     uint32_t r = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a node operation on large data is cut into pieces. chunks.c has the stages that process them.
+ * Cuts a node operation on large data into pieces. chunks.c has the stages that process the pieces.
  *
- * Pieces are counted by blocks j. For NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST the elements are
- * cut into one share per rank; for other operations the blocks are those of the call, nblk for each
- * part. Chunk k covers elements [k * piece, (k + 1) * piece) of every block; block j's are at j *
- * piece in the slot.
+ * Piece (j, k) is chunk k of block j. For NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST, block j is
+ * rank j's share of the elements; but in a reduce of three ranks, block 0 has all elements. For
+ * other operations the blocks are those of the call, nblk for each part. Chunk k has the elements
+ * [k * piece, (k + 1) * piece) of every block. Those of block j are at j * piece in the slot.
  */
 #include "node/shm/shm.h"
 
@@ -22,14 +22,14 @@ tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t
     if (!call->whole) {
         tutti__block_chunk(&call->map, blk, call->trip, &part.src, &part.count);
     } else if (call->map.nblocks == 1 && call->map.table == NULL) {
-        part.src = 0; /* as below, without the divisions */
+        part.src = 0; /* the same as the last case, without divisions */
         part.count = call->map.count;
     } else {
         part.src = tutti__block_begin(&call->map, blk);
         part.count = tutti__block_count(&call->map, blk);
     }
     part.dst = part.src;
-    if (call->dblk != call->sblk) /* blocks of the same length in another place */
+    if (call->dblk != call->sblk) /* dst's blocks have the same lengths as src's */
         part.dst +=
             tutti__block_begin(&call->map, call->dblk + j) - tutti__block_begin(&call->map, blk);
     if (call->src_step != 0)
@@ -106,7 +106,7 @@ void tutti__shm_measure(tutti__shm_lane_t *lane)
     for (uint32_t j = 1; j < call->nblk * call->nparts; j++) {
         tutti__shm_part_t part = tutti__shm_find_block(call, j);
 
-        /* Shares are cut across all blocks, so the blocks must be contiguous. */
+        /* A share may include parts of several blocks, so the blocks must be contiguous. */
         assert(!own_shares(lane) || part.count == 0 || part.src == first.src + lane->count);
         assert(!own_shares(lane) || part.count == 0 || part.dst == first.dst + lane->count);
         lane->count += part.count;

@@ -2,30 +2,29 @@
 /*
  * Node operations among several groups of ranks. The ranks of a group share a cache or a NUMA node.
  *
- * Meeting of p ranks in G groups of g: each rank reads G lines instead of p; a leader reads g more.
+ * A meeting of p ranks in G groups of g: each rank reads G lines instead of p, a leader G + g.
  *
  *      announcement of each rank --> leader: all equal?  --> announcement of the group --> all
  *                                    one-shot: their sum
  *
- *   A group's announcement is like a rank's. If the operation reduces, it has the sum of the
- *   group's data. Its head is MIXED if the group's ranks have passed different calls. When a
- *   rank has seen number m from all groups, all ranks have announced m, though it has not
- *   read their lines. So two slots are enough, as in shm.h, and the other ranks'
- *   announcements can be read from then on (for data that are moved, descriptions of large
- *   operations, the text of a mismatch).
+ *   A group's announcement is like a rank's. If the operation reduces, the announcement has the
+ *   sum of the group's data. Its head is MIXED if the group's ranks have passed different calls.
+ *   When a rank has seen number m from all groups, all ranks have announced m. So two slots are
+ *   enough, as in shm.h, and the rank may now read the announcements of other ranks: data that
+ *   are moved, descriptions of large operations, calls for the text of a mismatch.
  *
  * Chunks: RED has two halves. Member j % g of a group sums up block j of the group. If all groups
  * are contiguous ranges of ranks of one size, one of these members is the final owner of the block.
- *      IN   copy the blocks that others of the group sum up     needs: all OUT, own RED >= g - 1
- *      SUM  sum up own blocks over the group's slots, into own  needs: the group's IN >= g + 1
- *      RED  reduce own block over the groups' sums              needs: their owners' SUM >= g + 1
+ *      IN   copy blocks for other members' SUM to own slot      needs: all OUT, own RED >= g - 1
+ *      SUM  sum up own blocks over the group, into own slot     needs: the group's IN >= g + 1
+ *      RED  reduce own block over the groups' sums              needs: SUM of their owners >= g + 1
  *      OUT  as in shm.h
- *   In RED a rank reads (G - 1) n / p of other groups' n bytes, instead of (p - g) n / p.
+ *   In RED a rank reads (G - 1) n / p bytes of other groups, instead of (p - g) n / p.
  *
  * Zero-copy reads all data in place, but folds in the same order.
  *
- * There is only one level for narrow floats, and for operations that do not commute if the groups
- * are not contiguous ranges of ranks.
+ * Narrow floats are reduced in one level. So are operations that do not commute, if the groups are
+ * not contiguous ranges of ranks.
  */
 #include "node/shm/shm.h"
 
@@ -34,7 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the upper half of a group's head, in place of a description. No call has this value. */
+/* Upper half of a group's head, instead of a call's description. No call has this value. */
 #define MIXED ((uint64_t)UINT32_MAX << 32)
 
 /* ---- groups ---- */
@@ -81,8 +80,8 @@ tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_o
     return TUTTI_OK;
 }
 
-/* Sums of groups have the type of the elements. Such a type may be too narrow for a sum whose
-   average fits, and the result would be rounded twice. So these types are reduced in one level. */
+/* Sums of groups have the type of the elements. A narrow type may overflow in a sum whose average
+   fits, and results would be rounded twice. So narrow types are reduced in one level. */
 static int is_narrow(tutti_dtype_t dtype)
 {
     switch (dtype) {
@@ -124,7 +123,7 @@ static int all_mine(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
     return 1;
 }
 
-/* Sum up the data that the group's ranks have announced, packed as it is there. */
+/* Sum up the packed data of the group's announcements. */
 static void sum_oneshot(tutti__shm_t *shm, uint32_t lane_index, char *to)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -179,7 +178,7 @@ static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t
     return TUTTI_OK;
 }
 
-/* A group's head has not come: wait for its leader, or for the rank that the leader waits for. */
+/* Wait for a group's announcement. The hint is its leader, or a rank that the leader waits for. */
 static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
                                      uint32_t group, uint32_t value, tutti__hint_t *hint)
 {
@@ -197,7 +196,7 @@ static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t 
                            tutti__shm_seq(announce_of(shm, lane, group)), value, hint);
 }
 
-/* Do all groups have this rank's call? If not, find the ranks that differ. */
+/* Do all groups have this rank's call? If not, report the ranks that differ. */
 static tutti_status_t compare_groups(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     for (uint32_t g = 0; g < shm->ngroups; g++)
@@ -226,8 +225,8 @@ static void reduce_oneshot(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* Complete the operation if the groups' announcements suffice. Otherwise, on TUTTI_OK, all ranks'
-   announcements have come. */
+/* Complete the operation if the groups' announcements suffice. If not, TUTTI_OK means that all
+   ranks have announced. */
 static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -258,8 +257,8 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t
 
 /* ---- chunks ---- */
 
-/* Sum up this rank's blocks of a chunk over its group. Nothing is lost in its slot: this rank does
-   not copy these blocks IN. */
+/* Sum up this rank's blocks of a chunk over its group, into its slot. The slot has no data in these
+   places, because IN does not copy them. */
 void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -312,7 +311,7 @@ void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane_index, void *dst, const vo
         uint32_t first = shm->group_first[g];
 
         tutti__reduce(call->reducer, sums, srcs + first, shm->group_first[g + 1] - first, count, 0);
-        srcs[g] = sums; /* of this group or an earlier one, whose sources have been read */
+        srcs[g] = sums; /* overwrites sources of groups 0 to g, which were read */
     }
     tutti__reduce(call->reducer, dst, srcs, shm->ngroups, count, call->divisor);
 }

@@ -23,7 +23,7 @@ static size_t lane_bytes(size_t oneshot_bytes, int has_groups)
     return (has_groups ? 4 : 2) * slot_bytes(oneshot_bytes) + sizeof(tutti__progress_t);
 }
 
-/* oneshot_bytes is for all ranks together (p * n); each rank has its share. */
+/* One rank's share of oneshot_bytes, which counts all ranks together (p * n). */
 static size_t oneshot_share(size_t all_bytes, uint32_t nlocal)
 {
     return TUTTI__MAX(all_bytes / nlocal, sizeof(((tutti__announce_t *)0)->u.data));
@@ -53,8 +53,8 @@ void tutti__shm_close(tutti__node_t *node)
 
     if (shm == NULL)
         return;
-    /* The ranges stay in the arena: a peer may still read its last result there, or
-       announce there. */
+    /* Do not free the ranges of the arena: a peer may still read its last result there, or announce
+       there. */
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
         free(shm->lane[i].peer);
     free(shm->local_to_machine);
@@ -144,9 +144,9 @@ static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__
 }
 
 /*
- * Groups of this host's ranks: by TUTTI_GROUP_SIZE, or by their places. If there are fewer
- * processors than ranks, there is one group: each level costs a context switch, and the ranks'
- * places change all the time.
+ * Group this host's ranks by TUTTI_GROUP_SIZE, or by their places. If there are fewer processors
+ * than ranks, make one group: each level costs a context switch, and ranks change their places all
+ * the time.
  */
 static uint32_t find_groups(const tutti__topo_t *topo, uint64_t group_size, uint32_t *group_of)
 {
@@ -163,8 +163,8 @@ static uint32_t find_groups(const tutti__topo_t *topo, uint64_t group_size, uint
     return ngroups;
 }
 
-/* One rank's share of the L3 cache, which bounds the results that it keeps. If the size is unknown,
-   a common one. */
+/* A rank's share of the L3 cache: larger results do not stay in it. If the cache's size is unknown,
+   a common size is assumed. */
 static uint64_t cache_share(const tutti__topo_t *topo, uint64_t bytes)
 {
     if (bytes == TUTTI__CONF_AUTO)
@@ -200,7 +200,7 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     status = tutti__boot_allgather(boot, &mine, sizeof(mine), offsets);
     if (status != TUTTI_OK)
         goto free_own;
-    /* A piece of each block must fit; there are at most as many blocks as ranks. */
+    /* A slot must have space for a piece of each block, of which there is at most one per rank. */
     large = *conf;
     large.node_chunk_bytes =
         TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);

@@ -4,8 +4,8 @@
  * compare.c compares the announcements; chunks.c and zero.c have the kernels for large data.
  *
  * The one-shot kernel follows the symmetric scheme of DeepSpeed's CPU allreduce and Open MPI's XHC
- * (inline payload): each rank writes its data once and reads all others', so a small allreduce is
- * one cache-line transfer per peer.
+ * (inline payload): each rank writes its data once and reads the data of all others, so a small
+ * allreduce takes one transfer of a cache line per peer.
  */
 #include "node/shm/shm.h"
 
@@ -36,8 +36,8 @@ tutti_status_t tutti__shm_hint(const tutti__shm_t *shm, uint32_t peer, tutti__wo
 
 /* ---- start: choose one-shot, zero-copy or chunked; prepare the announcement ---- */
 
-/* The bytes that one rank contributes. Depends on the call alone, so all ranks get the
-   same value. */
+/* The bytes that a rank contributes. They depend on the call alone, so all ranks get the same
+   value. */
 static size_t message_bytes(const tutti__shm_lane_t *lane)
 {
     if (lane->call->kind == TUTTI__NODE_ALLGATHER)
@@ -45,7 +45,7 @@ static size_t message_bytes(const tutti__shm_lane_t *lane)
     return lane->count * lane->esize;
 }
 
-/* Write this rank's data after the head, its blocks packed. */
+/* Write this rank's blocks, packed, behind the announcement's head. */
 static inline void pack_oneshot(tutti__shm_t *shm, tutti__shm_lane_t *lane, char *to)
 {
     const tutti__node_call_t *call = lane->call;
@@ -79,11 +79,11 @@ static uint64_t offset_or_none(const tutti__shm_t *shm, const void *ptr, size_t 
 }
 
 /*
- * Place the bulk slots; their memory is allocated at the lane's first chunked operation. The offset
- * of the slots within a cache line is that of this rank's result, or of its data if it gets no
- * result. So the vectors of slot and buffer have the same alignment.
+ * Place the bulk slots. Their memory is allocated at the lane's first chunked operation. Within a
+ * cache line, the slots have the same offset as this rank's result, or as its data if it gets no
+ * result. So vectors in slot and buffer have the same alignment.
  *
- * The slots' offset within a page differs by half a page from the buffer's. A processor compares
+ * Within a page, the slots' offset differs by half a page from the buffer's. A processor compares
  * the lower 12 bits of addresses first: a load waits for an earlier store 1 to 63 bytes beyond it,
  * in any page. memcpy of 128 KiB takes 1.3 times as long in this case (Zen 5).
  */
@@ -108,8 +108,8 @@ static int place_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 }
 
 /*
- * Do other ranks write to this rank's dst in zero-copy? In an alltoall each rank reads its own
- * blocks. In a reduce only the root has a result.
+ * Do other ranks write to this rank's dst in zero-copy? Not in an alltoall, in which each rank
+ * reads the blocks that it needs; and in a reduce only to the root's dst.
  */
 static int lends_dst(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
@@ -124,9 +124,9 @@ static int is_in_place(const tutti__shm_lane_t *lane)
 }
 
 /*
- * The announcement of an operation that is not one-shot. Zero-copy expects a peer's block at the
- * same offset as this rank's. So blocks with places of their own, which differ between ranks,
- * exclude it.
+ * Describe an operation that is not one-shot, for the announcement. In zero-copy a rank assumes
+ * that a peer's block has the same offset as its own. So zero-copy is excluded if blocks have
+ * places of their own, which may differ between ranks.
  */
 static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
@@ -151,7 +151,7 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
         tutti__arena_offset(shm->machine->arena, lane->bulk, 1, &large->bulk_offset);
 }
 
-/* Fields that depend neither on the buffers nor on the operation's number. */
+/* Set the lane's fields that depend neither on the buffers nor on the operation's number. */
 static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__node_call_t *call)
 {
     lane->call = call;
@@ -188,7 +188,7 @@ void tutti__shm_start(tutti__shm_t *shm, uint32_t lane_index, const tutti__node_
     } else {
         tutti__shm_cut(shm, lane);
         describe_large(shm, lane);
-        /* If another kernel is still possible, nothing is copied ahead. */
+        /* Copy chunk 0 ahead only if the kernel can only be the chunked one. */
         if ((lane->large.flags & (TUTTI__PRIVATE | TUTTI__FAILED)) == TUTTI__PRIVATE &&
             tutti__shm_copies_in(shm, lane)) {
             lane->phase = SHM_EARLY;
@@ -228,7 +228,7 @@ static inline void oneshot_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t
                   lane->call->divisor);
 }
 
-/* Every rank's data is in its announcement. */
+/* Compute the result from the data in the announcements. */
 static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -250,11 +250,11 @@ static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
         case TUTTI__NODE_BCAST:
             oneshot_move(shm, lane, call->root, at, part);
             break;
-        case TUTTI__NODE_ALLGATHER: /* a rank contributes only its own part */
+        case TUTTI__NODE_ALLGATHER: /* an announcement has only its rank's part */
             at = j % nblk == 0 ? 0 : at;
             oneshot_move(shm, lane, j / nblk, at, part);
             break;
-        case TUTTI__NODE_ALLTOALL: /* equal blocks */
+        case TUTTI__NODE_ALLTOALL: /* all blocks have the same length */
             oneshot_move(shm, lane, j / nblk, tutti__shm_mine(shm, lane, j) * bytes, part);
             break;
         default:
@@ -266,7 +266,7 @@ static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* Choose the kernel from all ranks' descriptions. All ranks get the same answer. */
+/* Choose the kernel from all ranks' descriptions, so that all ranks choose the same one. */
 static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
     uint32_t any = 0;
@@ -286,7 +286,7 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     return TUTTI_OK;
 }
 
-/* Does this announcement, which has the number of this rank's operation, differ from its call? */
+/* Is this announcement of another call than this rank's? Its number is the same. */
 static inline int is_odd(const tutti__shm_lane_t *lane, const tutti__announce_t *a, uint64_t head)
 {
     return head != (lane->head | lane->seq) || a->count != lane->count_word ||
@@ -324,7 +324,7 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t
     return status;
 }
 
-/* Copy chunk 0 before announcing: the announcement reports IN as well, which saves a wait. */
+/* Copy chunk 0 IN before announcing. The announcement reports this, which saves a wait. */
 tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];

@@ -2,35 +2,36 @@
 /*
  * Node operations over shared memory: declarations for the files of this room.
  *
- * Each rank has for each lane, in its own arena (only the owner writes there, except to memory that
- * two ranks exchange):
+ * For each lane, each rank has in its arena (only the arena's owner writes there, except to memory
+ * that two ranks exchange):
  *
  *   announcement slot 0 | announcement slot 1 | progress | bulk slot 0 | bulk slot 1
  *
- * and, with several groups, after progress two announcement slots for its group, if it is
- * its leader.
+ * With several groups, a group's leader also has, behind progress, two announcement slots for its
+ * group.
  *
  * Announcements. Every operation begins with one, whatever its kernel: the operation's number, its
- * description, and the data if it fits (one-shot). Each rank reads all announcements. So two slots
- * are enough: a rank announces m only after it has finished m - 1. If a rank has seen all m, no
- * rank reads slot (m + 1) & 1 any more. No reset and no second barrier is needed. Ranks with
- * different calls are detected here, before any data is touched.
+ * description, and the data if it fits (one-shot). Each rank reads all announcements. Two slots are
+ * enough: a rank announces m only after it has finished m - 1. So if a rank has seen m of all
+ * ranks, no rank reads slot (m + 1) & 1 any more. No reset and no second barrier is needed. Ranks
+ * with different calls are detected here, before any data is touched.
  *
  *   With two ranks the slots change hands at each use: the rank that has read a slot writes it
  *   next, while the slot's lines are in its caches. Allreduces of 1 to 8 KiB take 0.8 to 0.94 of
- *   the time, 0.55 to 0.8 if the cores are far apart; broadcasts, which go one way, 1.03. Tried:
- *   fetch lines for writing when they are read: up to 512 bytes 1.02 of the time, far 1.06; 1 to 16
- *   KiB 1.04, far 0.92. Fetch the next slot's first line at the end of an operation: 1.02 to 1.05,
- *   far 0.88 or 1.12. Exchange the slots of chunks as well, for allgathers and alltoalls of 64 KiB
- *   to 16 MiB: 1.01, far 1.00 and 1.07.
+ *   the time, 0.55 to 0.8 if the cores are far apart; broadcasts, which go one way, take 1.03.
+ *   Tried: fetch lines for writing when they are read: up to 512 bytes 1.02 of the time, far 1.06;
+ *   1 to 16 KiB 1.04, far 0.92. Tried: fetch the next slot's first line at the end of an operation:
+ *   1.02 to 1.05, far 0.88 or 1.12. Tried: exchange the slots of chunks as well, for allgathers and
+ *   alltoalls of 64 KiB to 16 MiB: 1.01, far 1.00 and 1.07.
  *
- *   If no rank differs, a rank never reads its own announcement (a group's leader does): a peer's
- *   read has moved those lines to the peer's core. With 2 ranks far apart 8 to 512 bytes take 0.2
- *   us. Tried: each rank reads all heads, its own included: 0.42 us.
+ *   A rank reads its own announcement only after a mismatch (a group's leader always does): a
+ *   peer's read has moved those lines to the peer's core. With 2 ranks far apart 8 to 512 bytes
+ *   take 0.2 us. Tried: each rank reads all heads, its own included: 0.42 us.
  *
- * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks; chunk g of the lane's
- * life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
- *      IN   copy the data that others reduce or read to own slot  needs: all OUT >= g - 1
+ * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks. Chunk g, counted over
+ * all operations of the lane, uses slot g & 1. Each rank passes three stages per chunk and counts
+ * them in its progress:
+ *      IN   copy data that others reduce or read to the own slot  needs: all OUT >= g - 1
  *      RED  reduce own part over all ranks' slots                 needs: all IN  >= g + 1
  *      OUT  copy the others' parts from their slots   needs: all RED >= g + 1, if it reduces
  *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. A reduce_scatter has no OUT, a
@@ -40,16 +41,16 @@
  *
  *   All kernels count OUT, even if nothing is copied, because OUT frees a slot.
  *
- *   In an allreduce or reduce of two ranks the results go back: RED writes them over the data that
- *   it reads, in the peer's slot, and OUT copies from the own slot. So a cache line of a slot
- *   changes hands once for RED and once for OUT. With results in the owner's slot each line would
- *   be fetched twice: for writing, because the other rank has it from the last use, and for
- *   reading. (Migratory sharing: Cox and Fowler, and Stenstrom, Brorsson and Sandberg, both ISCA
- *   1993.) IN then needs the own OUT >= g - 1 as well.
+ *   In an allreduce or reduce of two ranks, RED writes the results over the data that it reads, in
+ *   the peer's slot, and OUT copies from the own slot. So a cache line of a slot changes hands once
+ *   for RED and once for OUT. With results in the own slot, each line would be fetched twice: for
+ *   writing, because the other rank has it from the last use, and for reading. (Migratory sharing:
+ *   Cox and Fowler, and Stenstrom, Brorsson and Sandberg, both ISCA 1993.) So IN needs the own OUT
+ *   >= g - 1 as well.
  *
  * Levels. Ranks near each other form a group (topo/core_groups.c). With several groups, meetings
- * and reductions work in two levels: levels.c. All kernels then fold the groups' folds, so the bits
- * of a result depend neither on sizes nor on the places of buffers.
+ * and reductions work in two levels: levels.c. All kernels fold the groups' folds, so the bits of a
+ * result depend neither on sizes nor on the places of buffers.
  *
  * Zero-copy. If all buffers that others would read or write are in arenas, each rank reduces its
  * part directly from the buffers and writes the result to all of them, or to the root's. In an
@@ -67,34 +68,34 @@
 
 #include <stddef.h>
 
-/* "not in the arena" */
+/* an offset: the buffer is not in the arena */
 #define TUTTI__NO_OFFSET UINT64_MAX
 
 /* Flags of an announcement. */
 enum {
     TUTTI__COPIED = 1, /* chunk 0 is already in the bulk slot: counts as IN */
     TUTTI__FAILED = 2, /* this rank could not allocate its bulk slots */
-    TUTTI__PRIVATE = 4 /* no zero-copy: a buffer that it needs is not in the arena */
+    TUTTI__PRIVATE = 4 /* no zero-copy, for instance because a buffer is not in the arena */
 };
 
-/* An operation that is not one-shot. */
+/* The description of an operation that is not one-shot. */
 typedef struct {
     uint64_t src_offset, dst_offset; /* in this rank's arena; NO_OFFSET if PRIVATE or not needed */
-    uint64_t bulk_offset;            /* of its bulk slots */
+    uint64_t bulk_offset;            /* offset of this rank's bulk slots */
     uint32_t flags;
 } tutti__large_t;
 
 /*
- * The head has 16 bytes, so 48 bytes of data travel in the same cache line. Peers poll the line
- * while it is written, and each poll takes it away from the writer. So it is written with few
- * stores: data, count, and last, in one store, number and description.
+ * head and count have 16 bytes, so 48 bytes of data fit the same cache line. Peers poll the line
+ * while it is written, and each poll takes it away from the writer. So few stores write it: the
+ * data, the count, and last the head, in one store.
  */
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES)
     tutti__word64_t head; /* the operation's number; in the upper half compare.c's what_t */
-    uint64_t count; /* elements in the call's whole map; upper 16 bits: see tutti__shm_count */
+    uint64_t count;       /* elements in the call's whole map; the root in the upper 16 bits */
     union {
-        char data[48]; /* one-shot: continues after the structure */
+        char data[48]; /* one-shot; may continue behind the structure */
         uint32_t root; /* NODE_MEET */
         tutti__large_t large;
     } u;
@@ -108,7 +109,7 @@ static inline tutti__word_t *tutti__shm_seq(tutti__announce_t *announce)
 
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t in;
-    tutti__word_t sum; /* two levels only */
+    tutti__word_t sum; /* with several groups only */
     tutti__word_t red;
     tutti__word_t out;
 } tutti__progress_t;
@@ -129,12 +130,12 @@ typedef struct {
 
 /* A peer's part of a lane, as mapped here. */
 typedef struct {
-    tutti__announce_t *announce[2]; /* with two ranks: the other rank's at every second use */
+    tutti__announce_t *announce[2]; /* with two ranks: both ranks' slots in turn */
     tutti__progress_t *progress;
-    char *bulk; /* of the current operation */
+    char *bulk; /* its bulk slots in the current operation */
 } tutti__shm_peer_t;
 
-/* Where a leader announces for its group. The two slots have the same distance as the
+/* A group's announcement slot, in its leader's arena. The two slots have the same distance as the
    leader's own. */
 static inline tutti__announce_t *tutti__shm_of_group(const tutti__shm_peer_t *leader, uint32_t seq)
 {
@@ -145,38 +146,38 @@ static inline tutti__announce_t *tutti__shm_of_group(const tutti__shm_peer_t *le
 
 typedef struct {
     tutti__shm_peer_t *peer; /* [local size], this rank included */
-    uint32_t seq;            /* of the current operation */
-    uint64_t head;           /* of its announcement */
-    uint64_t count_word;     /* of its announcement */
+    uint32_t seq;            /* number of the current operation */
+    uint64_t head;           /* head of its announcement, without seq */
+    uint64_t count_word;     /* count of its announcement */
     uint32_t base;           /* chunks of all earlier operations */
     char *bulk_room;         /* memory of this rank's bulk slots; NULL: not allocated yet */
 
-    /* the current operation */
+    /* The current operation. */
     const tutti__node_call_t *call;
     tutti__shm_phase_t phase;
     size_t esize;
     char *bulk;              /* this rank's bulk slots, within bulk_room */
-    tutti__large_t large;    /* what this rank announces of it, unless one-shot */
+    tutti__large_t large;    /* this rank's description of it, unless one-shot */
     tutti__shm_part_t first; /* block 0; usually the only one */
     size_t count;            /* elements in all blocks */
     int oneshot;             /* the data are in the announcements */
     int simple;              /* one-shot allreduce of one block */
     int levels;              /* reduces in two levels */
-    int outgrows;            /* no cache keeps all ranks' results */
-    size_t largest;          /* elements in the largest block; shares: in all but the last ones */
-    size_t grain, place;     /* zero-copy: the borders of shares are multiples of grain (0: any), in
-                                a destination that begins at place */
-    uint32_t nblocks;        /* pieces per chunk, or in zero-copy */
+    int outgrows;            /* the results are too large for the caches */
+    size_t largest;          /* elements in the largest block; in shares: all but the last ones */
+    size_t grain, place;     /* zero-copy, in bytes: shares end at multiples of grain (0: anywhere)
+                                in a destination that begins at place */
+    uint32_t nblocks;        /* pieces per chunk; zero-copy: in all */
     size_t piece;            /* elements in the largest piece */
     uint32_t nchunks;
     uint32_t in, red, out; /* chunks of this operation that have passed each stage */
-    uint32_t seen;         /* MEET: announcements of lower ranks have come */
-    int odd;               /* MEET: one of them has another head or count */
+    uint32_t seen;         /* MEET: announcements of ranks below this have come */
+    int odd;               /* MEET: one of these ranks has another call */
 
-    /* several groups only; 0 between operations */
-    uint32_t sum;    /* chunks through SUM */
-    uint32_t heard;  /* MEET: announcements of lower groups have come */
-    uint32_t misses; /* polls of the next group's announcement */
+    /* With several groups only; 0 between operations. */
+    uint32_t sum;    /* chunks that have passed SUM */
+    uint32_t heard;  /* MEET: announcements of groups below this have come */
+    uint32_t misses; /* polls of the awaited group's announcement */
 } tutti__shm_lane_t;
 
 typedef struct {
@@ -186,13 +187,13 @@ typedef struct {
     uint32_t nlocal, me;        /* ranks of this host, and this rank's index */
     uint32_t *local_to_machine; /* [nlocal] index among the machine's ranks */
     uint32_t *local_to_rank;    /* [nlocal] */
-    size_t oneshot_bytes;       /* per rank: limit of the data in an announcement */
+    size_t oneshot_bytes;       /* limit of a rank's data in its announcement */
     size_t bulk_bytes;          /* data in one bulk slot */
-    uint64_t outgrow_bytes;     /* per rank: the smallest message whose results no cache keeps */
+    uint64_t outgrow_bytes;     /* a rank's smallest message whose results outgrow the caches */
     const void **srcs;          /* [TUTTI__LANES][nlocal] source pointers for kernels */
-    void **bufs;                /* destination pointers, of the same size */
-    uint32_t ngroups, group;    /* groups of ranks, and this rank's */
-    uint32_t *group_first;      /* [ngroups + 1] index in by_group of a group's leader */
+    void **bufs;                /* destination pointers, as many */
+    uint32_t ngroups, group;    /* number of groups, and this rank's group */
+    uint32_t *group_first;      /* [ngroups + 1] a group's first index in by_group: its leader */
     uint32_t *by_group;         /* [nlocal] ranks by group, ascending in each */
     int in_order;               /* by_group is in the order of ranks */
     char *sums;                 /* [TUTTI__LANES][ngroups][TUTTI__SHM_SUM_BYTES], for zero-copy */
@@ -234,7 +235,7 @@ static inline const tutti__large_t *tutti__shm_said(const tutti__shm_t *shm,
     return r == shm->me ? &lane->large : &lane->peer[r].announce[lane->seq & 1]->u.large;
 }
 
-/* The data that rank `from` has announced, `at` bytes from its beginning. */
+/* `part` of rank `from`'s data, which is `at` bytes into the data of its announcement. */
 static inline const char *tutti__shm_given(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                            uint32_t from, size_t at, tutti__shm_part_t part)
 {
@@ -255,15 +256,15 @@ static inline int tutti__shm_gets(const tutti__shm_t *shm, const tutti__shm_lane
     return lane->call->kind != TUTTI__NODE_REDUCE || shm->me == lane->call->root;
 }
 
-/* Alltoall: this rank's block j comes from another rank; the index of the block there. */
+/* Alltoall: the index that this rank's block j has on the rank from which it comes. */
 static inline uint32_t tutti__shm_mine(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                        uint32_t j)
 {
     return shm->me * lane->call->nblk + j % lane->call->nblk;
 }
 
-/* Wake the ranks that wait for a word of this rank, which was written: direct calls or engines,
-   depending on the lane. */
+/* After this rank has written a word: wake the ranks that wait for it. In lane 0 these are direct
+   calls, in other lanes engines. */
 static inline void tutti__shm_wake(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word)
 {
     if (lane == 0) {
@@ -277,8 +278,8 @@ static inline void tutti__shm_wake(tutti__shm_t *shm, uint32_t lane, tutti__word
             tutti__machine_ring(shm->machine, shm->local_to_machine[r]);
 }
 
-/* Begin the lane's next operation: returns this rank's announcement slot. With two ranks it is the
-   slot of this parity that the rank has read last. */
+/* Begin the lane's next operation, and return this rank's announcement slot. With two ranks this is
+   the slot that this rank read when it last used this parity. */
 static inline tutti__announce_t *tutti__shm_next(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
     uint32_t parity = ++lane->seq & 1;
@@ -296,37 +297,37 @@ static inline tutti__announce_t *tutti__shm_next(const tutti__shm_t *shm, tutti_
     return *own;
 }
 
-/* The rest of this rank's announcement is written: publish it. */
+/* Publish this rank's announcement. All but count and head is written already. */
 static inline void tutti__shm_announce(tutti__shm_t *shm, uint32_t lane_index,
                                        tutti__announce_t *own)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
 
     lane->phase = SHM_MEET;
-    /* Last, because a peer's poll between two stores may take the line away. */
+    /* Write these two last and together: a peer's poll between stores may take the line away. */
     own->count = lane->count_word;
     tutti__store64_release(&own->head, lane->head | lane->seq);
     tutti__shm_wake(shm, lane_index, tutti__shm_seq(own));
 }
 
-/* Write one of this rank's words, and wake the ranks that wait for it. */
+/* Write a word of this rank, and wake the ranks that wait for it. */
 void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value);
 
 /* Fill in the wait hint for a word of local rank `peer`; returns TUTTI__AGAIN. */
 tutti_status_t tutti__shm_hint(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
                                uint32_t value, tutti__hint_t *hint);
 
-/* compare.c: the metadata of a call. */
-uint64_t tutti__shm_head(const tutti__shm_lane_t *lane); /* without the number */
+/* compare.c: head and count of a call's announcement. */
+uint64_t tutti__shm_head(const tutti__shm_lane_t *lane); /* without the operation's number */
 uint64_t tutti__shm_count(const tutti__node_call_t *call);
-/* All announcements have come, and they differ: MISMATCH, which names the same two ranks
-   on all ranks. */
+/* When all announcements have come and differ: set the error text, which names the same two ranks
+   on all ranks. Returns MISMATCH. */
 tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 
 /* shm.c: SHM_EARLY. */
 tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane, tutti__hint_t *hint);
 
-/* shm.c: start, as in node.h. is_same: as in its repeat. */
+/* shm.c: `start` of node.h. is_same: see `repeat` there. */
 void tutti__shm_start(tutti__shm_t *shm, uint32_t lane, const tutti__node_call_t *call,
                       int is_same);
 
@@ -341,13 +342,13 @@ void tutti__shm_close(tutti__node_t *node);
 /* cut.c: how the current operation is cut. */
 void tutti__shm_measure(tutti__shm_lane_t *lane);
 void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
-/* For zero-copy: all ranks take part, however few they are. */
+/* For zero-copy: cut a share for each rank, also in a reduce of three ranks. */
 void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
 /*
- * For zero-copy: shares end at page borders of a destination at dst_offset, as announced; small
- * shares end at cache lines. Otherwise two ranks would write to one line, and a processor's
- * prefetch within a page would take the other rank's lines: 0.3 us, 1.14 times the time of 256 KiB
- * in place (2 ranks, near).
+ * For zero-copy: let shares end at page borders of a destination with the announced offset
+ * dst_offset; small shares at cache lines. With other borders two ranks would write to one line,
+ * and a processor's prefetch within a page would take the other rank's lines: 0.3 us, 1.14 times
+ * the time of 256 KiB in place (2 ranks, near).
  */
 void tutti__shm_cut_at_pages(tutti__shm_lane_t *lane, uint64_t dst_offset);
 uint32_t tutti__shm_owner(const tutti__shm_lane_t *lane, uint32_t j);
@@ -360,8 +361,8 @@ typedef enum {
     SHM_OUT
 } tutti__shm_stage_t;
 
-/* Processors do not prefetch beyond a border at a multiple of this, and first compare addresses
-   modulo this. It does not depend on the system's page size. */
+/* Processors do not prefetch across multiples of this, and compare addresses modulo this first. It
+   does not depend on the system's page size. */
 #define TUTTI__SHM_PAGE ((size_t)4096)
 
 /* Distance of the two bulk slots. A slot begins anywhere in a page: see place_bulk in shm.c. */
@@ -377,7 +378,7 @@ size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *
 char *tutti__shm_slot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t rank,
                       uint32_t chunk, uint32_t j);
 int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
-/* TUTTI__AGAIN while a peer still reads the slot. Does not publish. */
+/* Copy a chunk IN, without counting it. TUTTI__AGAIN: a peer still reads the slot. */
 tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane, uint32_t chunk,
                                   tutti__hint_t *hint);
 tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane, tutti__hint_t *hint);
@@ -405,8 +406,8 @@ int tutti__shm_takes_levels(const tutti__shm_t *shm, const tutti__shm_lane_t *la
 void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane, uint32_t chunk);
 tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                    uint32_t target, tutti__hint_t *hint);
-/* Fold srcs[nlocal], in the order of by_group, in the same order as two levels do, but in one pass;
-   at most TUTTI__SHM_SUM_BYTES of each. Overwrites the pointers. */
+/* Fold srcs[nlocal], which are in the order of by_group, in one pass, with the same bits as two
+   levels. At most TUTTI__SHM_SUM_BYTES of each source. Overwrites the pointers. */
 void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **srcs, size_t count);
 
 /* Open the node of this host's ranks over `machine`. conf: oneshot_bytes, node_chunk_bytes,
@@ -414,9 +415,9 @@ void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **s
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
 
-/* For tests: open over existing arenas, without boot. `offset`: of each local rank's control
-   area in its arena, tutti__shm_control_bytes() zeroed bytes. group_of: as for
-   tutti__shm_make_groups. */
+/* For tests: open over existing arenas, without boot. Each local rank's control area has
+   tutti__shm_control_bytes() zeroed bytes, and begins at its `offset` in the rank's arena.
+   group_of: see tutti__shm_make_groups. */
 size_t tutti__shm_control_bytes(uint32_t nlocal, int has_groups, size_t oneshot_bytes);
 tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlocal, uint32_t me,
                                  const uint32_t *local_to_machine, const uint64_t *offset,

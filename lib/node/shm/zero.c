@@ -2,8 +2,8 @@
 /*
  * Node operations on data that does not fit an announcement but is in arenas: zero-copy.
  *
- * Each rank does its share of the work directly from and to all ranks' buffers. Only buffers that
- * other ranks touch must be in an arena: see describe_large in shm.c.
+ * Each rank does its share of the work directly on all ranks' buffers. Buffers that other ranks
+ * touch must be in arenas: see describe_large in shm.c.
  */
 #include "node/shm/shm.h"
 
@@ -32,10 +32,10 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
  * relative to `folded`:
  *
  *   in_place   one loop over all buffers             0.75 at 2 to 8 MiB, 0.9 at 16 to 64
- *              ..with prefetch                       0.7 at 16 MiB, 0.85 at 32, 0.9 at 64; at 2 to
- *                                                    8 MiB 1.1 times that without
- *   streamed   to the stack, and from there with     2 at 2 and 4 MiB, 1.1 at 8, 0.8 at 16 to 64
- *              non-temporal stores to all; prefetch
+ *              the same with prefetch                0.7 at 16 MiB, 0.85 at 32, 0.9 at 64; at 2 to
+ *                                                    8 MiB 1.1 times as long as without
+ *   streamed   fold to the stack; copy from there    2 at 2 and 4 MiB, 1.1 at 8, 0.8 at 16 to 64
+ *              with non-temporal stores; prefetch
  *
  * Prefetch and non-temporal stores pay if no cache keeps the results: lane->outgrows. Tried: one
  * loop out of place, 0.9 to 1.1 at 256 KiB to 16 MiB; non-temporal stores in place, 1.0 to 3.1; out
@@ -44,7 +44,7 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
  * zeros costs half as much as of other numbers. base/constants.h has the sizes of the blocks.
  */
 
-/* Prefetch `bytes` that will be read later; `left` bytes are not read yet. */
+/* Prefetch `bytes` of each buffer that are read later. left: bytes that are not read yet. */
 static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes, size_t left)
 {
     size_t ahead = TUTTI__SHM_ZERO_AHEAD_BYTES / shm->nlocal;
@@ -56,7 +56,7 @@ static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes
             __builtin_prefetch((const char *)bufs[r] + ahead + at);
 }
 
-/* A user's operation gets long blocks: its function takes longer than the memory accesses. */
+/* Do prefetch and non-temporal stores pay? With a user's operation, its function takes longer. */
 static int outgrows(const tutti__shm_lane_t *lane)
 {
     return lane->outgrows && lane->call->reducer->fold != NULL;
@@ -117,7 +117,7 @@ static void streamed(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t p
     tutti__stream_end();
 }
 
-/* Reduce to one buffer; copy from there to the other destinations while it is in the
+/* Reduce a block to one destination, and copy it to the other destinations while it is in the
    first-level cache. */
 static void folded(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t part)
 {
@@ -160,7 +160,7 @@ static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_
         folded(shm, lane_index, part);
 }
 
-/* Write this rank's part to all ranks. */
+/* Copy a part from rank `from` to all ranks. */
 static void zero_spread(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t from,
                         tutti__shm_part_t part)
 {
@@ -174,8 +174,8 @@ static void zero_spread(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, 
     }
 }
 
-/* Read block j, this rank's data from the rank that owns it. Its offset in dst differs from
-   that in src. */
+/* Copy block j of this rank's result from the rank that owns it. The block has different offsets in
+   dst and in src. */
 static void zero_pull(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t j)
 {
     tutti__shm_part_t to = tutti__shm_block(lane, j);
@@ -208,7 +208,7 @@ static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* A rank that gets a result: the same one on all ranks. */
+/* A rank that gets a result, by whose pages all ranks cut. All ranks choose the same rank. */
 static uint32_t whose_pages(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;
@@ -225,7 +225,7 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__hi
         tutti__shm_cut_at_pages(lane, tutti__shm_said(shm, lane, whose_pages(lane))->dst_offset);
         zero_work(shm, lane_index);
         lane->red = 1;
-        /* Zero-copy counts as one chunk of the lane's life without a slot: advance the other
+        /* Zero-copy counts as one chunk in all stages, without a slot, so advance the other
            counters as well. */
         tutti__store_relaxed(&own->in, lane->base + 1);
         tutti__store_relaxed(&own->sum, lane->base + 1);

@@ -2,9 +2,9 @@
 /*
  * Launches the kernels of kernels.cu. Part of the CUDA module.
  *
- * A launch's table of pieces is in the kernel's parameters, which the driver copies: no allocation,
- * no table that must stay valid until the device has read it, and no wait. Pieces that do not fit
- * go in further launches.
+ * A launch's table of pieces is in the kernel's parameters, which the driver copies. So nothing is
+ * allocated, no table must stay valid until the device has read it, and no thread waits. Pieces
+ * that do not fit are in further launches.
  */
 #include "mem/cuda/cuda_parts.h"
 #include "reduce/cuda/kernel_args.h"
@@ -70,8 +70,8 @@ static tutti_status_t flush(batch_t *batch)
     return status;
 }
 
-/* The chunks of a launch have numbers of 32 bits, so a piece may have at most 2^30 of
-   them (16 TiB). */
+/* Add a piece to the batch. A launch numbers its chunks with 32 bits, so a piece may have at most
+   2^30 chunks (16 TiB). */
 static tutti_status_t add(batch_t *batch, const tutti__piece_t *piece, uint64_t count)
 {
     tutti__pack_args_t *args = &batch->args;
@@ -93,7 +93,7 @@ static tutti_status_t add(batch_t *batch, const tutti__piece_t *piece, uint64_t 
     return TUTTI_OK;
 }
 
-/* Devices access elements only at multiples of their size. */
+/* Devices access an element only at a multiple of its size. */
 static tutti_status_t check_address(const void *ptr, tutti_dtype_t dtype)
 {
     if ((uintptr_t)ptr % tutti__cuda_dtype_bytes(dtype) == 0)
@@ -161,7 +161,7 @@ static tutti_status_t check_sum(const void *dst, const void *const *srcs, size_t
 tutti_status_t tutti__cuda_sum(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
                                tutti_dtype_t dtype, uint32_t divisor, tutti__dstream_t *stream)
 {
-    const size_t step = 4 * sizeof(float) * TUTTI__CUDA_THREADS; /* bytes of one block at once */
+    const size_t step = 4 * sizeof(float) * TUTTI__CUDA_THREADS; /* bytes of a thread block */
     tutti__sum_args_t args = { .dst = dst, .count = count, .divisor = divisor };
     tutti_status_t status;
     unsigned most_blocks;
@@ -173,7 +173,7 @@ tutti_status_t tutti__cuda_sum(void *dst, const void *const *srcs, size_t nsrcs,
     status = check_sum(dst, srcs, nsrcs, dtype);
     if (status != TUTTI_OK)
         return status;
-    if (nsrcs == 1 && divisor <= 1) /* bits unchanged, also of NaNs */
+    if (nsrcs == 1 && divisor <= 1) /* a copy keeps all bits, also of NaNs */
         return dst == srcs[0]
                    ? TUTTI_OK
                    : tutti__cuda_copy(dst, srcs[0], count * tutti__cuda_dtype_bytes(dtype), stream);

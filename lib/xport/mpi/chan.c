@@ -5,12 +5,12 @@
  * A sender passes the user's block to MPI_Isend. At most one message of an end is in flight,
  * because the executor completes a SEND before it starts the channel's next one (exec/sends.c).
  *
- * A receiver owns `credits` staging slots and keeps receives posted into them, in order, but never
- * more than the call still expects: an extra receive would take the first message of the next call
- * on this lane.
+ * A receiver owns `credits` staging slots, into which it posts receives in order, but never more
+ * receives than the call still expects messages. An extra receive would take the first message of
+ * the next call on this lane.
  *
  *      slots   | 0 | 1 | 2 | 3 |       expected: messages not posted yet
- *                    ^head              posted = 2: slots 1 and 2; slot 1 may be lent by view()
+ *                    ^head              posted = 2: slots 1 and 2; view() returns slot 1
  *
  * A message never exceeds a slot: all ranks have slots of the same size (rank 0's setting), and
  * the sender refuses longer messages. A truncation would be detected too late: Open MPI 4.1.4
@@ -18,11 +18,11 @@
  * and over TCP).
  *
  * A direct end (xport.h) works in the same way on device memory, which MPI accepts and no code here
- * reads. Such an MPI may use the device meanwhile, beside NCCL: see the hazard in
+ * reads. Such an MPI may use the device at the same time as NCCL: see the hazard in
  * call/device_direct.c.
  *
- * One thread at a time uses an end. The lock is for MPI, and for an application that finalizes
- * MPI meanwhile.
+ * One thread at a time uses an end. The lock is for MPI's calls, and because the application may
+ * finalize MPI at any time.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -71,7 +71,7 @@ tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t
 {
     MPI_Request *requests;
 
-    /* An end of a cancelled lane cannot be used again; its next use returns the error. */
+    /* Do not open an end with posted receives or an error again; its next use returns the error. */
     if (chan->posted > 0 || chan->status != TUTTI_OK)
         return TUTTI_OK;
     if (key->slot_bytes != chan->slot_bytes || key->credits == 0)
@@ -98,7 +98,7 @@ static unsigned char *slot(const tutti__chan_t *chan, uint32_t index)
     return chan->slots + stride * index;
 }
 
-/* Enter a channel's function: take the lock, or return the reason why it cannot be taken. */
+/* Take the lock, at the beginning of a channel's function. An error: it cannot be taken. */
 static tutti_status_t enter(tutti__chan_t *chan)
 {
     if (TUTTI__UNLIKELY(chan->status != TUTTI_OK))
@@ -107,7 +107,7 @@ static tutti_status_t enter(tutti__chan_t *chan)
     return tutti__mpi_enter(chan->xport->meet->rank);
 }
 
-/* Leave it; `code` is MPI's. The text is made after the lock is released. */
+/* Release the lock, then make the error text for MPI's `code`. */
 static tutti_status_t leave(tutti__chan_t *chan, int code, const char *what)
 {
     tutti__mpi_leave();
@@ -123,7 +123,7 @@ static tutti_status_t again(const tutti__chan_t *chan, tutti__hint_t *hint)
     return TUTTI__AGAIN;
 }
 
-/* Test the message in flight, if there is one. */
+/* Test the message that is being sent, if there is one. */
 static int test_send(tutti__chan_t *chan, int *ret_done)
 {
     *ret_done = 1;
@@ -141,7 +141,7 @@ tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_
     int done = 0;
     int code;
 
-    (void)signature; /* not sent: see xport.c */
+    (void)signature; /* MPI messages have no signature: see xport.c */
     if (TUTTI__UNLIKELY(bytes > chan->slot_bytes))
         return tutti__mpi_fail(TUTTI_ERR_INTERNAL, "mpi: a message of %zu bytes, slots have %zu",
                                bytes, chan->slot_bytes);
@@ -180,7 +180,7 @@ tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__hint_t *hint)
     return done ? TUTTI_OK : again(chan, hint);
 }
 
-/* Post receives as far as slots and expected messages allow. Under the lock. */
+/* Post receives, as many as there are free slots and expected messages. Under the lock. */
 static int post(tutti__chan_t *chan)
 {
     MPI_Comm comm = chan->xport->meet->comm;
@@ -277,7 +277,7 @@ size_t tutti__mpi_chan_length(const tutti__chan_t *chan)
     return chan->arrived_bytes;
 }
 
-/* An error of posting is returned by the next call: it ends the channel. */
+/* An error of posting ends the channel, so the next call returns it. */
 void tutti__mpi_chan_release(tutti__chan_t *chan)
 {
     if (enter(chan) != TUTTI_OK)
@@ -299,7 +299,7 @@ void tutti__mpi_chan_cancel(tutti__chan_t *chan)
     }
 }
 
-/* A request that fails is complete; MPI sets it to MPI_REQUEST_NULL. */
+/* Requests in flight. MPI sets a request that fails to MPI_REQUEST_NULL, so it is not counted. */
 uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan)
 {
     uint32_t pending = 0;
@@ -339,7 +339,7 @@ void tutti__mpi_chan_abandon(tutti__chan_t *chan)
         chan->xport->keeps |= sending | receiving;
     if (!receiving)
         return;
-    /* A message may still arrive in this memory. */
+    /* Do not free the slots: a message may still arrive there. */
     if (chan->key.slot_bytes == 0)
         tutti__mpi_keep(chan->slots);
     chan->slots = NULL;

@@ -6,20 +6,20 @@
  * three ways:
  *
  *   the application finalizes it   MPI_Finalize first calls a delete callback on MPI_COMM_SELF;
- *                                  from then on every call returns SHUTDOWN
- *   the module started it          finalized at exit, so that tutti_init works again until then
- *   ... and the job has failed     not finalized at exit: MPI_Finalize would wait for ranks that do
- *                                  not come; the launcher ends a job with an unfinalized rank
+ *                                  after that every call here returns SHUTDOWN
+ *   the module started it          the module finalizes it, but at exit: tutti_init works again
+ *   ... and the job has failed     MPI is not finalized: MPI_Finalize would wait for ranks that
+ *                                  have ended; the launcher ends a job with an unfinalized rank
  *
  * An exit without tutti_finalize counts as a failure: peers may be waiting for this rank, and they
- * receive an error soon only if the launcher detects the exit. Other threads run on until the
- * process ends. Their calls return PEER_LOST with this rank, because they report the status to
- * peers, perhaps before a peer detects the end of the process.
+ * receive an error soon only if the launcher detects the exit. Until the process ends, calls of its
+ * other threads return PEER_LOST with this rank: these threads may report the status to peers
+ * before the peers detect the end of the process.
  *
- * The module requests MPI_THREAD_MULTIPLE, although with its lock SERIALIZED would suffice for
- * itself: an application that finds MPI running (MPI_Initialized) makes calls of its own, and
- * nothing serialises those with the library's thread. Tried: SERIALIZED; it saved nothing (0.17 us
- * one way for 8 bytes, 16.5 us for 256 KiB, with either).
+ * The module requests MPI_THREAD_MULTIPLE, although SERIALIZED would suffice for its own calls,
+ * which are under its lock: an application that finds MPI running (MPI_Initialized) may call it as
+ * well, without that lock. Tried: SERIALIZED; it saved nothing (0.17 us one way for 8 bytes, 16.5
+ * us for 256 KiB, with either).
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -40,7 +40,7 @@ typedef enum {
 } state_t;
 
 static struct {
-    pthread_mutex_t lock; /* protects the list, the counts and every call to MPI */
+    pthread_mutex_t lock; /* protects the lists, the counts and every call to MPI */
     tutti__mpi_xport_t *xports;
     int meets;
     state_t state;
@@ -54,7 +54,7 @@ static struct {
     int most_tag;
     int has_main;
     pthread_t main_thread;
-    pid_t pid; /* a forked child inherits the exit handler, but has no MPI */
+    pid_t pid; /* of this MPI: a forked child has the exit handler, but no MPI */
 
     tutti__word_t failed; /* not under the lock */
 } mpi = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -178,9 +178,9 @@ int tutti__mpi_most_tag(void)
 }
 
 /*
- * At MULTIPLE any thread may call MPI. An application that requested SERIALIZED serialises its own
- * threads, but not the library's. If the module started MPI and got only SERIALIZED, the module's
- * lock serialises all threads. Below SERIALIZED only one thread may call MPI.
+ * With MULTIPLE any thread may call MPI. With SERIALIZED: if the module started MPI, its lock
+ * serialises all threads; if the application did, it serialises its own threads only, so the
+ * library's thread may not call MPI. Below SERIALIZED only one thread may call MPI.
  */
 int tutti__mpi_may_call(int is_engine)
 {
@@ -217,13 +217,13 @@ void tutti__mpi_keep(void *memory)
     kept_t *kept = malloc(sizeof(*kept));
 
     if (kept == NULL)
-        return; /* not freed either, only missing in the list */
+        return; /* the memory stays, but the list does not have it */
     kept->memory = memory;
     kept->next = mpi.kept;
     mpi.kept = kept;
 }
 
-/* MPI_Finalize's caller waits here until no other thread is inside MPI. */
+/* MPI_Finalize calls this, which waits until no other thread is inside MPI. */
 static int self_deleted(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     (void)comm;
@@ -249,7 +249,7 @@ static tutti_status_t watch_finalize(void)
     if (code != MPI_SUCCESS)
         return tutti__mpi_fail_code(code, "MPI_Comm_create_keyval");
     code = PMPI_Comm_set_attr(MPI_COMM_SELF, keyval, &mpi);
-    PMPI_Comm_free_keyval(&keyval); /* freed when the attribute is deleted */
+    PMPI_Comm_free_keyval(&keyval); /* MPI keeps it until the attribute is deleted */
     if (code != MPI_SUCCESS)
         return tutti__mpi_fail_code(code, "MPI_Comm_set_attr");
     return TUTTI_OK;
@@ -272,7 +272,7 @@ static void finalize_at_exit(void)
         PMPI_Finalize();
 }
 
-/* MPI guarantees 32767; Open MPI has 2^31 - 1, MPICH 2^28 - 1, over some networks 2^23. */
+/* The largest tag. MPI guarantees 32767; Open MPI has 2^31 - 1, MPICH 2^28 - 1 or less. */
 static void ask_most_tag(void)
 {
     void *value = NULL;
@@ -283,7 +283,7 @@ static void ask_most_tag(void)
         mpi.most_tag = *(int *)value;
 }
 
-/* Blocks inside MPI until all ranks of the launcher have come. MPI has no deadline for this. */
+/* Start MPI. This waits, without a deadline, until all ranks of the launcher do the same. */
 static tutti_status_t start_ours(void)
 {
     int code = PMPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpi.level);
@@ -337,7 +337,7 @@ tutti_status_t tutti__mpi_start(const tutti__core_t *core)
         status = start_first();
     if (status != TUTTI_OK)
         return status;
-    /* The first caller may not have been the main thread. */
+    /* Ask in each call, because the first caller may not have been the main thread. */
     PMPI_Is_thread_main(&is_main);
     if (is_main) {
         mpi.main_thread = pthread_self();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Declarations for the files of the MPI module: the process's MPI, one meeting, one transport.
+ * Declarations for the files of the MPI module: the process's MPI, meetings, transports.
  *
- * Every call to MPI is between tutti__mpi_enter() and tutti__mpi_leave(): one lock, which also
- * protects the fields of channels. Only calls that return at once are made under the lock.
+ * Every call to MPI is between tutti__mpi_enter() and tutti__mpi_leave(), under one lock, which
+ * also protects the fields of channels. Only calls that return at once are made under the lock.
  */
 #ifndef TUTTI__XPORT_MPI_MODULE_H
 #define TUTTI__XPORT_MPI_MODULE_H
@@ -23,8 +23,8 @@ typedef struct tutti__mpi_meet {
     MPI_Comm parent;
     MPI_Comm comm; /* the duplicate; MPI_COMM_NULL until the first allgather */
     uint32_t rank, size;
-    uint32_t next_number; /* of a transport, on this rank */
-    int broken;           /* a gather was abandoned; the next one would not match the peers' */
+    uint32_t next_number; /* number of this rank's next transport */
+    int broken;           /* a gather was abandoned, so a further one would not match the peers' */
     int stale;            /* messages may be in flight that no rank will receive: see meet_close */
 } tutti__mpi_meet_t;
 
@@ -33,7 +33,7 @@ struct tutti__chan {
     tutti__mpi_xport_t *xport;
     tutti__chan_t *next; /* in the same lane */
     tutti__chan_key_t key;
-    int mpi_rank; /* the peer's */
+    int mpi_rank; /* the peer's rank in the communicator */
     int tag;
     int receives;
     tutti_status_t status; /* the first error; it ends the channel */
@@ -44,8 +44,8 @@ struct tutti__chan {
 
     size_t slot_bytes; /* longest message */
 
-    /* Receiver: `posted` slots from `head` on are posted or lent, in order. */
-    unsigned char *slots;        /* [credits x slot_bytes]; direct ends: the caller's */
+    /* Receiver: `posted` slots from `head` on are posted, or view has returned them, in order. */
+    unsigned char *slots;        /* [credits x slot_bytes]; of direct ends: the caller's */
     MPI_Request *posted_request; /* [room] */
     uint32_t credits, room;
     uint32_t head, posted;
@@ -62,22 +62,21 @@ struct tutti__mpi_xport {
     uint32_t credits;
     uint32_t rank, size;
     uint32_t *world;  /* [size] ranks in the meeting */
-    uint32_t *number; /* [size] each rank's number of this transport, for messages to it */
+    uint32_t *number; /* [size] each rank's number for this transport, for messages to the rank */
     tutti__chan_t *chans[TUTTI__LANES];
     int keeps; /* messages of direct ends were abandoned */
 };
 
 /* mpi_module.c: the process's MPI */
 
-/* Start MPI and determine the threads that may call it. Call this before all other
-   functions here. */
+/* Start MPI, and determine the threads that may call it. Call this before all other functions
+   here. */
 tutti_status_t tutti__mpi_start(const tutti__core_t *core);
-/* Take the lock for MPI calls. TUTTI_ERR_SHUTDOWN after MPI was finalized,
-   TUTTI_ERR_PEER_LOST while the process exits; the lock is not taken in these cases. rank:
-   this process's in the world. */
+/* Take the lock for MPI calls. An error leaves it free: TUTTI_ERR_SHUTDOWN after MPI was finalized,
+   TUTTI_ERR_PEER_LOST while the process exits. rank: the rank of this process in the world. */
 tutti_status_t tutti__mpi_enter(uint32_t rank);
 void tutti__mpi_leave(void);
-/* The same lock, whether MPI still runs or not: for lists and memory. */
+/* Take the same lock, even if MPI does not run any more: for lists and memory. */
 void tutti__mpi_lock(void);
 int tutti__mpi_is_gone(void); /* under the lock */
 int tutti__mpi_most_tag(void);
@@ -85,13 +84,13 @@ int tutti__mpi_may_call(int is_engine);
 void tutti__mpi_add_xport(tutti__mpi_xport_t *xport);
 void tutti__mpi_remove_xport(tutti__mpi_xport_t *xport);
 void tutti__mpi_count_meets(int change);
-/* Never free this memory: MPI may still use it. Leak checkers find it in a list. */
+/* Put memory that MPI may still use into a list, for leak checkers. It is never freed. */
 void tutti__mpi_keep(void *memory);
 void tutti__mpi_give_up(void);
 tutti_status_t tutti__mpi_still(void); /* the core's check for ranks that have ended */
 
 tutti_status_t tutti__mpi_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
-/* For an MPI call that returned `code`: "mpi: <what>: <MPI's own text>". */
+/* Set the error of an MPI call that has returned `code`: "mpi: <what>: <MPI's own text>". */
 tutti_status_t tutti__mpi_fail_code(int code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 void tutti__mpi_log(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 
@@ -113,7 +112,7 @@ void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport);
 tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan_key_t *key,
                                     int receives, tutti__chan_t **ret_chan);
 void tutti__mpi_chan_free(tutti__chan_t *chan);
-/* Open a receiver's direct end again, with these slots. */
+/* Open a receiver's direct end again, with the slots in `key`. */
 tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key);
 tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
                                     uint32_t signature, int *ret_pending, tutti__hint_t *hint);
@@ -123,8 +122,8 @@ tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t 
                                     const void **ret_data, tutti__hint_t *hint);
 size_t tutti__mpi_chan_length(const tutti__chan_t *chan);
 void tutti__mpi_chan_release(tutti__chan_t *chan);
-/* The three steps of giving up, all under the lock: ask MPI to cancel; count the messages still in
-   flight; abandon these, and keep the memory that MPI may touch. */
+/* The steps of giving up, all under the lock. cancel: ask MPI to cancel receives. pending: count
+   the messages still in flight. abandon: give these up, and keep the memory that MPI may touch. */
 void tutti__mpi_chan_cancel(tutti__chan_t *chan);
 uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan);
 void tutti__mpi_chan_abandon(tutti__chan_t *chan);

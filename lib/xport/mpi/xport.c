@@ -7,21 +7,20 @@
  *
  *      tag = 64 * (number of the transport at the receiver) + 8 * lane + stream
  *
- * The world and its groups each have a transport, and all of these use the communicator of one
- * meeting. Only a receiver must distinguish them. So each rank numbers its own transports, and
- * senders use the receiver's number. Ranks of different groups need no agreement, even if several
- * groups are made at the same time.
+ * The world and its groups each have a transport, and all transports use the communicator of one
+ * meeting. Only a receiver must distinguish transports. So each rank numbers its own transports,
+ * and senders use the receiver's number. Ranks of different groups need not agree on numbers, even
+ * if several groups are made at the same time.
  *
- * Numbers are not reused: a peer that has not been told of the end of a transport may still be
- * sending to it, and the next transport with this number would receive the message. MPI guarantees
+ * Numbers are not reused: a peer that has not been told of the end of a transport may still send to
+ * it, and the next transport with the same number would receive this message. MPI guarantees
  * tags for 512 transports; real MPIs have enough for at least 2^17.
  *
- * Calls are distinguished by lengths only. A signature would need a header in each message (a
- * copy), or bits of the tag; but then a message of another call would wait for ever instead
- * of failing.
+ * Only lengths distinguish calls. A signature would need a header in each message (a copy), or bits
+ * of the tag; with such bits a message of another call would wait for ever instead of failing.
  *
- * Runs on the thread that drives a schedule, if may_progress() allows it. Never waits, except in
- * cancel() and close(), which give messages in flight a tenth of a second.
+ * The thread that drives a schedule calls these functions, if may_progress() allows it. They never
+ * wait, except cancel() and close(), which give messages in flight a tenth of a second.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -101,8 +100,8 @@ static tutti_status_t open_recv(tutti__xport_t *base, const tutti__chan_key_t *k
     return open_end(mine(base), key, 1, ret_chan);
 }
 
-/* A probe for a message that cannot exist makes MPI progress. From this rank itself: MPI checks one
-   queue, while MPI_ANY_SOURCE checks one for each peer. */
+/* A probe for a message that cannot exist makes MPI progress. Its source is this rank, so MPI
+   checks one queue; with MPI_ANY_SOURCE it checks a queue for each peer. */
 static tutti_status_t xport_progress(tutti__xport_t *base)
 {
     tutti__mpi_meet_t *meet = mine(base)->meet;
@@ -123,8 +122,8 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
     return tutti__mpi_may_call(is_engine);
 }
 
-/* Open MPI and MPICH have MPIX_Query_cuda_support, and similar functions for other devices. They
-   are found by dlsym, because older versions lack them, and not all headers declare them. */
+/* Open MPI and MPICH have MPIX_Query_cuda_support, and similar functions for other devices. dlsym
+   finds them, because older versions lack them, and not all headers declare them. */
 static int xport_takes_device(tutti__xport_t *base, const char *device)
 {
     int (*query)(void);
@@ -176,7 +175,7 @@ static uint32_t lane_pending(tutti__mpi_xport_t *xport, uint32_t lane)
     return pending;
 }
 
-/* Test a lane that ends; returns the number of messages in flight, 0 also when MPI has ended. */
+/* Test the messages of a lane that ends. Returns the number in flight; 0 if MPI has ended. */
 static uint32_t look(tutti__mpi_xport_t *xport, uint32_t lane)
 {
     uint32_t pending = 0;
@@ -192,9 +191,9 @@ static uint32_t look(tutti__mpi_xport_t *xport, uint32_t lane)
  * Abandon the messages in flight of a lane.
  *
  * A receive can be cancelled unless its message is arriving. A send cannot be cancelled (Open MPI
- * ignores it, and MPI 4 deprecates it), so it is waited for. The peer may be dead, so the wait is
- * short. The remaining messages are abandoned: their requests are freed, so MPI completes them if
- * it ever can. Until then MPI may still read a sender's block; no call prevents this.
+ * ignores this, and MPI 4 deprecates it), so the function waits for it, but not for long, because
+ * the peer may be dead. The remaining messages are abandoned: their requests are freed, and MPI may
+ * complete them later. Until MPI does, it may still read a sender's block; no call prevents this.
  */
 static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
 {
@@ -223,8 +222,7 @@ static void mark_cancelled(tutti__chan_t *chan)
         chan->status = TUTTI_ERR_TRANSPORT;
 }
 
-/* The peers' messages of the failed call cannot be distinguished from later ones, so
-   the lane ends. */
+/* End the lane: peers' messages of the failed call cannot be distinguished from later messages. */
 static void xport_cancel(tutti__xport_t *base, uint32_t lane)
 {
     tutti__mpi_xport_t *xport = mine(base);
@@ -303,7 +301,7 @@ tutti_status_t tutti__mpi_take_number(const tutti__meet_t *meet, uint32_t *ret_n
     return TUTTI_OK;
 }
 
-/* Allocate a transport with its tables, in one piece. */
+/* Allocate a transport and its tables in one piece of memory. */
 static tutti__mpi_xport_t *make(uint32_t size)
 {
     tutti__mpi_xport_t *xport = calloc(1, sizeof(*xport));
@@ -352,8 +350,8 @@ tutti_status_t tutti__mpi_xport_open_part(const tutti__meet_t *meet, const tutti
     return TUTTI_OK;
 }
 
-/* All ranks open their transports over all ranks in the same order, so the numbers need
-   no exchange. */
+/* All ranks open the transports between all ranks in the same order, so numbers are not
+   exchanged. */
 tutti_status_t tutti__mpi_xport_open(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                      tutti__xport_t **ret_xport)
 {

@@ -4,23 +4,23 @@
  *
  *      tag   | source, 24 bits | lane, 4 | stream, 4 | signature of the call, 32 |
  *
- * A receive matches all but the signature, and then compares it: a message of another call is a
- * mismatch instead of a message that is never received.
+ * A receive matches all fields but the signature, which is compared afterwards. So a message of
+ * another call is a mismatch, and not a message that is never received.
  *
  * A sender passes the user's block to UCX. UCX copies short messages, and sends long ones from the
  * block, over RDMA by its rendezvous. At most one message of an end is in flight, because the
  * executor completes a SEND before it starts the channel's next one (exec/sends.c). A receiver
- * posts receives in order, into its staging slots, or into the place of a message that has one. It
- * never posts more than the call still expects, because an extra receive would take the first
- * message of the next call.
+ * posts receives in order, into its staging slots, or into places that expect_at has given. It
+ * never posts more receives than the call still expects messages, because an extra receive would
+ * take the first message of the next call.
  *
- * After its last message a rank may not poll for a long time, so a message that is complete must
- * need no poll. Over TCP, UCX copies short messages and completes them even if the socket had no
- * room; therefore only the shortest are copied (ucx_module.c). Tried: flushes of the endpoint; over
- * TCP a flush waits until the peer polls, and ranks waited for ever in 5 of 5 runs.
+ * After its last message a rank may not poll for a long time. So a message that UCX reports as
+ * complete must need no poll. Over TCP, UCX copies short messages, and reports them as complete
+ * even if the socket has no room. So only the shortest messages are copied (ucx_module.c). Tried:
+ * flush the endpoint. Over TCP a flush waits for a poll of the peer: no end in 5 of 5 runs.
  *
- * One thread at a time uses an end. A completion may run on any thread that polls the worker; the
- * end's thread learns of it by `done`, without the lock.
+ * One thread at a time uses an end. A completion may run on any thread that polls the worker. The
+ * end's thread reads `done`, without the lock.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -38,7 +38,7 @@ static uint64_t tag_of(uint32_t source, const tutti__chan_key_t *key)
     return (uint64_t)source << 40 | (uint64_t)key->lane << 36 | (uint64_t)key->stream << 32;
 }
 
-/* The registration spares UCX the registration of each receive, where the network needs one. */
+/* Allocate and register the slots, so that UCX need not register memory for each receive. */
 static ucs_status_t make_slots(tutti__chan_t *chan)
 {
     tutti__ucx_xport_t *xport = chan->xport;
@@ -123,8 +123,8 @@ static tutti_status_t broken(tutti__chan_t *chan, ucs_status_t code, const char 
 }
 
 /*
- * The message is not there yet. If the endpoint has failed, the call waits a little longer: the
- * side channel reports the reason, and whether the rank has left or was lost.
+ * The message is not there yet. If the endpoint has failed, the call still waits for a short time:
+ * the side channel reports whether the peer has left or was lost, and the reason.
  */
 static tutti_status_t again(tutti__chan_t *chan, const char *what, tutti__hint_t *hint)
 {
@@ -150,7 +150,7 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
     tutti__store_release(&chan->done, 1);
 }
 
-/* Note the send that UCX has begun. request: as UCX returned it. Under the lock. */
+/* Note a send that UCX has begun. request: UCX's return value. Under the lock. */
 static void begun(tutti__chan_t *chan, ucs_status_ptr_t request)
 {
     chan->is_sending = 1;
@@ -163,7 +163,7 @@ static void begun(tutti__chan_t *chan, ucs_status_ptr_t request)
     tutti__store_release(&chan->done, 1);
 }
 
-/* A lost endpoint fails the sends in flight; see again(). */
+/* Is the send in flight complete? If the endpoint is lost, it fails; see again(). */
 static tutti_status_t drain(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     if (chan->is_sending) {
@@ -181,7 +181,7 @@ static tutti_status_t drain(tutti__chan_t *chan, tutti__hint_t *hint)
     return TUTTI_OK;
 }
 
-/* OK: the message was passed to UCX. Under the lock. */
+/* Pass a message to UCX. Under the lock. */
 static ucs_status_t post_send(tutti__chan_t *chan, const void *data, size_t bytes,
                               uint32_t signature)
 {
@@ -253,8 +253,8 @@ static void on_arrival(void *request, ucs_status_t status, const ucp_tag_recv_in
     tutti__store_release(&slot->done, 1);
 }
 
-/* Post the next receive: into `place`, or its slot. If its message is here already, the completion
-   runs before UCX's function returns. Under the lock. */
+/* Post the next receive, into `place` or, if this is NULL, into its slot. If the message is here
+   already, the completion runs before UCX's function returns. Under the lock. */
 static ucs_status_t post_one(tutti__chan_t *chan, void *place, size_t bytes)
 {
     tutti__ucx_xport_t *xport = chan->xport;
@@ -285,7 +285,7 @@ static ucs_status_t post_one(tutti__chan_t *chan, void *place, size_t bytes)
     return UCS_OK;
 }
 
-/* Post receives as far as slots and expected messages allow. */
+/* Post receives, as many as there are free slots and expected messages. */
 static tutti_status_t post(tutti__chan_t *chan)
 {
     tutti__ucx_xport_t *xport = chan->xport;
@@ -312,8 +312,8 @@ tutti_status_t tutti__ucx_chan_expect(tutti__chan_t *chan, size_t messages)
     return post(chan);
 }
 
-/* AGAIN while receives into slots are not posted yet: UCX matches receives in the order in which
-   they are posted. */
+/* AGAIN: earlier receives, into slots, are not posted yet. UCX matches receives in the order of
+   posting. */
 tutti_status_t tutti__ucx_chan_expect_at(tutti__chan_t *chan, void *place, size_t bytes)
 {
     tutti_status_t status = check(chan);
@@ -329,7 +329,7 @@ tutti_status_t tutti__ucx_chan_expect_at(tutti__chan_t *chan, void *place, size_
     return code == UCS_OK ? TUTTI_OK : broken(chan, code, "posting a receive from");
 }
 
-/* The head slot's message has failed, or is not the one that the call expects. */
+/* Report that the head slot's message has failed, or is not the message that the call expects. */
 static tutti_status_t wrong(tutti__chan_t *chan, const tutti__ucx_slot_t *slot, size_t bytes,
                             tutti__hint_t *hint)
 {
@@ -379,7 +379,7 @@ size_t tutti__ucx_chan_length(const tutti__chan_t *chan)
     return chan->slot[chan->head].bytes;
 }
 
-/* An error of posting is returned by the next call: it ends the channel. */
+/* An error of posting ends the channel, so the next call returns it. */
 void tutti__ucx_chan_release(tutti__chan_t *chan)
 {
     if (chan->status != TUTTI_OK)

@@ -2,8 +2,8 @@
 /*
  * Opens the transport over UCX: loads the module, and exchanges the addresses of the workers.
  *
- * An address has another length on each rank, because it lists the rank's networks, so the lengths
- * are exchanged first. Each step ends with an agreement, so no rank waits for one that has failed.
+ * An address lists the rank's networks, so its length differs between ranks, and lengths are
+ * exchanged first. Each step ends with an agreement, so no rank waits for a rank that has failed.
  */
 #include "xport/ucx/open_ucx.h"
 
@@ -21,9 +21,9 @@ typedef struct {
     const tutti__ucx_module_t *module;
     tutti__xport_t *xport;
     const void *address;
-    size_t bytes;  /* of this rank's address */
-    size_t stride; /* of the longest address */
-    int optional;  /* a failure of UCX is no failure of the set-up */
+    size_t bytes;  /* length of this rank's address */
+    size_t stride; /* length of the longest address */
+    int optional;  /* if UCX fails, the set-up does not */
     int is_broken; /* the meeting has failed */
 } opening_t;
 
@@ -32,7 +32,7 @@ typedef struct {
     char text[252];
 } report_t;
 
-/* As tutti__boot_agree, which would treat the failure of UCX as the set-up's. */
+/* tutti__boot_agree for a failure of UCX that is no failure of the set-up. */
 static tutti_status_t agree_apart(opening_t *o, tutti_status_t mine)
 {
     uint32_t size = tutti__boot_topo(o->boot)->size;
@@ -59,7 +59,7 @@ static tutti_status_t agree(opening_t *o, tutti_status_t mine)
     return o->optional ? agree_apart(o, mine) : tutti__boot_agree(o->boot, mine);
 }
 
-/* If an allgather fails, the ranks can agree on nothing further: is_broken. */
+/* If an allgather fails, set is_broken: the ranks can agree on nothing any more. */
 static tutti_status_t gather(opening_t *o, const void *mine, size_t bytes, void *ret_all)
 {
     tutti_status_t status = tutti__boot_allgather(o->boot, mine, bytes, ret_all);

@@ -3,13 +3,13 @@
  * The UCX of this process: its context, which the transports of all communicators share, and its
  * settings.
  *
- * The program's UCX_* variables hold. Where a variable is not set, the module changes two defaults
- * for its own context only, never in the environment: see choose(). UCX detects the memory type of
- * each buffer unless the call names it. The calls here name it, so UCX installs no memory hooks on
- * a host without InfiniBand.
+ * UCX_* variables that the user has set apply. For variables that are not set, the module changes
+ * some defaults, for its own context only and never in the environment: see choose(). UCX detects
+ * the memory type of each buffer, unless the call passes it. All calls here pass it, so UCX
+ * installs no memory hooks on a host without InfiniBand.
  *
- * UCX installs signal handlers when it is loaded, whatever its settings. The core puts back the
- * program's after it has loaded this module (boot/module_ucx.c).
+ * UCX installs signal handlers when it is loaded, whatever its settings. The core restores
+ * the program's handlers after it has loaded this module (boot/module_ucx.c).
  *
  * UCX has a thread of its own for connections. A forked child does not have it, so a child of a
  * process with an open context cannot use UCX.
@@ -27,9 +27,9 @@ static struct {
     pthread_mutex_t lock; /* protects the fields below */
     const tutti__core_t *core;
     ucp_context_h context;
-    int wakes; /* its workers have descriptors */
+    int wakes; /* the context's workers have descriptors */
     uint32_t users;
-    pid_t pid; /* of the process that opened it */
+    pid_t pid; /* the process that opened the context */
 } ucx = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 tutti_status_t tutti__ucx_fail(tutti_status_t status, const char *fmt, ...)
@@ -81,7 +81,7 @@ void tutti__ucx_restore_signals(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* Does TCP count among the transports of this setting, UCX_TLS? */
+/* Does this value of UCX_TLS allow TCP? */
 static int has_tcp(const char *transports)
 {
     size_t length = strcspn(transports, "\n");
@@ -90,7 +90,7 @@ static int has_tcp(const char *transports)
     return transports[0] != '^' && found != NULL && found < transports + length;
 }
 
-/* The name of TCP's setting for puts. Up to 1.13 it is without the name of the transport. */
+/* The name of TCP's setting for puts. Up to UCX 1.13 the name does not contain "TCP". */
 static const char *put_enable(void)
 {
     unsigned major, minor, release;
@@ -99,7 +99,7 @@ static const char *put_enable(void)
     return major == 1 && minor <= 13 ? "PUT_ENABLE" : "TCP_PUT_ENABLE";
 }
 
-/* Has the machine a device with RDMA? */
+/* Does the machine have a device with RDMA? */
 static int has_rdma(void)
 {
     DIR *dir = opendir("/sys/class/infiniband");
@@ -115,13 +115,13 @@ static int has_rdma(void)
 }
 
 /*
- * The ranks of a host do not use UCX between them, so its shared memory is left out: it would take
- * room in /dev/shm, which is small in containers, and UCX ends the process if there is none.
+ * The ranks of a host do not use UCX between them, so its shared memory is disabled: it would take
+ * space in /dev/shm, which is small in containers, and UCX ends the process if there is none.
  *
- * TCP sends long messages as messages, not as writes to remote memory ("put"), which the peer must
- * acknowledge by a poll; and from 1 KiB on without a copy, so that they are complete only when the
- * socket has them: see chan.c. Over TCP alone, long messages need no rendezvous, for which both
- * ranks would have to poll several times: docs/decisions.md.
+ * Over TCP, a write to remote memory ("put") needs a poll of the peer, so puts are disabled.
+ * Messages from 1 KiB on are sent without a copy, so they are complete only when the socket has
+ * them: see chan.c. Over TCP alone, long messages use no rendezvous, which needs several polls of
+ * both ranks: docs/decisions.md.
  */
 static void choose(ucp_config_t *config)
 {
@@ -141,7 +141,7 @@ static void choose(ucp_config_t *config)
         if (is_default)
             ucp_config_modify(config, "TLS", "^posix,sysv");
         is_tcp = is_default || has_tcp(transports + strlen(name));
-        /* UCX warns of a setting of a transport that it does not open. */
+        /* Without TCP, UCX would warn of this setting. */
         if (is_tcp)
             ucp_config_modify(config, put_enable(), "n");
         if (is_tcp && strstr(text, "UCX_RNDV_THRESH=auto") != NULL && !has_rdma())
@@ -152,11 +152,11 @@ static void choose(ucp_config_t *config)
 }
 
 /*
- * Does a message wake a rank that sleeps? Over TCP each message then costs 0.3 us more, also if
- * no rank sleeps, because the kernel passes its arrival on to the worker's descriptor. So over TCP
- * only ranks that share processors have it: they sleep soon. Others spin for milliseconds.
- *
- * Under the lock.
+ * Make the context. shares 1: ranks share processors. A worker with a descriptor lets messages wake
+ * a rank that sleeps. Over TCP this makes each message 0.3 us slower, even if no rank sleeps,
+ * because the kernel also reports each arrival to the descriptor. So over TCP only ranks that share
+ * processors have a descriptor: they sleep soon, while others spin for milliseconds. Under the
+ * lock.
  */
 static ucs_status_t make_context(uint32_t size, int shares)
 {

@@ -2,24 +2,23 @@
 /*
  * The transport over UCX: one worker per communicator, under one lock.
  *
- * Different threads use different lanes at the same time, so with a worker for each lane no lock
- * would be needed. But each lane would need sockets, listeners, addresses and memory of its own, in
- * each group as well; and a lane's messages would advance only while that lane is stepped. With one
- * worker, a thread that finds the lock taken does not wait: the holder polls the worker for all
- * lanes, and a message's completion is a word that the lane's thread reads without the lock.
+ * Different threads use different lanes at the same time. A worker for each lane would need no
+ * lock. But each lane of each group would need its own sockets, listeners, addresses and memory,
+ * and a lane's messages would advance only while the lane is stepped. With one worker, a thread
+ * that finds the lock taken does not wait: the holder polls the worker for all lanes, and a
+ * message's completion is a word that the lane's thread reads without the lock.
  *
- * Endpoints are made at the first message to a peer, with error mode PEER: a peer that dies ends
- * its endpoint, and with it the messages in flight. UCX then excludes its shared memory, which
- * cannot detect deaths; the ranks of a host have a transport of their own.
+ * An endpoint is made at the first message to a peer, with error mode PEER: if the peer dies, its
+ * endpoint ends, and the messages in flight end with it. In this mode UCX does not use its shared
+ * memory, which cannot detect deaths; the ranks of a host have another transport.
  *
- * Never waits, except in cancel() and close(): these give messages in flight a tenth of a second,
- * then force their endpoints to close. After that UCX touches no buffer of a caller.
+ * These functions never wait, except cancel() and close(): these give messages in flight a tenth of
+ * a second, and force the endpoints to close. After that UCX touches no buffer of a caller.
  *
- * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP, assertions then fail on
- * both ends, in ucp_worker_progress and ucp_worker_destroy, and end the processes. So a transport
- * that ends with such an endpoint is abandoned: no thread calls UCX for its worker any more, which
- * therefore touches no buffer, and the worker is not destroyed. Its connections end with the
- * process.
+ * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP this makes assertions
+ * fail on both ends, in ucp_worker_progress and ucp_worker_destroy, which end the processes. So a
+ * transport that ends with such an endpoint is abandoned: no thread polls its worker any more, so
+ * UCX touches no buffer, and the worker is not destroyed. Its connections end with the process.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -32,7 +31,7 @@
 #include <string.h>
 
 enum {
-    LEAST_PLACED = 16384, /* bytes; below, a copy costs less than to look for the places */
+    LEAST_PLACED = 16384, /* bytes; a copy of a shorter message costs less than its place */
     MAX_STREAMS = 16,
     MAX_RANKS = 1 << 24
 };
@@ -72,10 +71,10 @@ void tutti__ucx_lost(tutti__ucx_peer_t *peer, ucs_status_t why)
     pthread_mutex_unlock(&peer->xport->lock);
 }
 
-/* Runs inside a poll of the worker. */
+/* UCX calls this inside a poll of the worker. */
 static void on_failure(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
-    (void)ep; /* close() closes it */
+    (void)ep; /* close() closes the endpoint */
     mark_lost(arg, status);
 }
 
@@ -102,7 +101,7 @@ ucs_status_t tutti__ucx_reach(tutti__ucx_peer_t *peer)
     return code;
 }
 
-/* A close that takes time: its request, freed by the caller. Under the lock. */
+/* Begin to close an endpoint. Returns a request if this takes time. Under the lock. */
 static void *begin_close(tutti__ucx_peer_t *peer, int forced)
 {
     const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
@@ -116,7 +115,7 @@ static void *begin_close(tutti__ucx_peer_t *peer, int forced)
     return UCS_PTR_IS_PTR(request) ? request : NULL;
 }
 
-/* Poll until the close is done; at most until the deadline. 0: it is not done. */
+/* Poll until the close is done, at most until the deadline, and free its request. 0: not done. */
 static int end_close(tutti__ucx_xport_t *xport, void *request, uint64_t deadline_ns)
 {
     ucs_status_t code = UCS_INPROGRESS;
@@ -161,7 +160,7 @@ static uint32_t pending_in(tutti__ucx_xport_t *xport, uint32_t lane)
     return pending;
 }
 
-/* Poll until no message of the lane is in flight, for a tenth of a second; how many are left? */
+/* Poll until no message of the lane is in flight, at most 0.1 s. Returns how many are left. */
 static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
 {
     uint64_t start = tutti__now_ns();
@@ -181,7 +180,7 @@ static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
     }
 }
 
-/* Is an endpoint connecting, or has it failed to? See the head of this file. Under the lock. */
+/* If an endpoint is not connected, abandon the transport: 1. See the head. Under the lock. */
 static int abandon_if_connecting(tutti__ucx_xport_t *xport)
 {
     for (uint32_t r = 0; xport->peer != NULL && r < xport->size; r++) {
@@ -195,9 +194,9 @@ static int abandon_if_connecting(tutti__ucx_xport_t *xport)
 
 /*
  * Abandon the messages in flight of a lane. A receive is cancelled, unless its message is arriving.
- * A send cannot be cancelled: if its peer does not take it soon, its endpoint is forced to close,
- * which ends all messages in flight with this peer, in the other lanes as well. The communicator is
- * ending anyway.
+ * A send cannot be cancelled: if the peer does not take the message soon, the endpoint is forced to
+ * close. This ends all messages in flight with this peer, also in other lanes, but the communicator
+ * is ending anyway.
  */
 static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
 {
@@ -224,7 +223,7 @@ static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
                        pending);
 }
 
-/* The peers' messages of the failed call may still arrive, so the lane ends. */
+/* End the lane, because the peers' messages of the failed call may still arrive. */
 static void xport_cancel(tutti__xport_t *base, uint32_t lane)
 {
     tutti__ucx_xport_t *xport = mine(base);
@@ -264,8 +263,8 @@ static void close_eps(tutti__ucx_xport_t *xport)
     free(request);
 }
 
-/* A request for a message that is discarded. UCX uses it until the worker is gone, because the
-   message may have arrived in part, and its rest never arrives. */
+/* Memory for the request of a message that is discarded. Part of the message may be missing for
+   ever, so UCX may use the request until the worker is destroyed. */
 static void *keep_request(tutti__ucx_xport_t *xport)
 {
     size_t room = TUTTI__LINE_BYTES + tutti__ucx_request_room(xport);
@@ -279,7 +278,7 @@ static void *keep_request(tutti__ucx_xport_t *xport)
     return tutti__ucx_request(xport, (char *)memory + TUTTI__LINE_BYTES);
 }
 
-/* Messages that were not received, of calls that failed: UCX would warn of them. */
+/* Discard the messages that failed calls have not received, so that UCX does not warn of them. */
 static void discard_unexpected(tutti__ucx_xport_t *xport)
 {
     ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST };
@@ -299,8 +298,8 @@ static void discard_unexpected(tutti__ucx_xport_t *xport)
     }
 }
 
-/* Never freed: messages may be in flight, and UCX's own thread accepts connections. The list is for
-   leak checkers. */
+/* Put an abandoned transport into a list, for leak checkers. It is never freed: messages may be in
+   flight, and UCX's own thread accepts connections. */
 static void keep_abandoned(tutti__ucx_xport_t *xport)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -404,7 +403,7 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
     return 1;
 }
 
-/* See xport.h. If the worker cannot be armed, something has happened already. */
+/* `sleep` of xport.h. If the worker cannot be armed, something has arrived already. */
 static int xport_sleep(tutti__xport_t *base, int fd, int64_t timeout_us)
 {
     static const struct timespec now;
@@ -491,7 +490,7 @@ tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_
     if (!wakes)
         xport->table.sleep = NULL;
     xport->base.ops = &xport->table;
-    xport->event_fd = wakes ? 0 : -1; /* make_worker has the descriptor */
+    xport->event_fd = wakes ? 0 : -1; /* 0 until make_worker sets the descriptor */
     xport->base.most_bytes = slot_bytes;
     xport->base.least_placed = LEAST_PLACED;
     xport->context = context;
