@@ -14,6 +14,7 @@
 #include "agree/tensors.h"
 
 #include "base/compiler.h"
+#include "base/constants.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -26,10 +27,6 @@ typedef struct {
     const tutti__metadata_t *metadata, *other;
     const tutti__submission_t *submission, *other_submission; /* or NULL */
 } conflict_t;
-
-/* Grace period after a conflict between submission groups. Within it the ranks may submit the
-   missing tensors; then the coordinator rejects the groups. As TUTTI__CONFLICT_NS. */
-#define GRACE_NS 100000000u
 
 static tutti__group_msg_t group_of(const tutti__submission_t *submission)
 {
@@ -200,7 +197,7 @@ static int refuse(tutti__agree_t *a, tutti__tensor_t *tensor, const conflict_t *
     if (!tutti__refuse_gather(a, tensor)) {
         if (tensor->conflict_ns == 0)
             tensor->conflict_ns = now;
-        if (now - tensor->conflict_ns < GRACE_NS || is_coming_in(a, tensor)) {
+        if (now - tensor->conflict_ns < TUTTI__CONFLICT_NS || is_coming_in(a, tensor)) {
             a->conflict_ns = a->conflict_ns == 0 ? now : a->conflict_ns;
             tutti__refuse_ungather(tensor);
             return 0;
@@ -229,7 +226,7 @@ static int refuse_joined(tutti__agree_t *a, tutti__tensor_t *tensor,
 void tutti__agree_late(tutti__agree_t *a)
 {
     if (TUTTI__LIKELY(a->conflict_ns == 0) ||
-        a->env.ops->now_ns(a->env.owner) - a->conflict_ns < GRACE_NS)
+        a->env.ops->now_ns(a->env.owner) - a->conflict_ns < TUTTI__CONFLICT_NS)
         return;
     a->conflict_ns = 0;
     for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++) {

@@ -9,24 +9,23 @@
 #include "agree/tensors.h"
 
 #include "base/compiler.h"
+#include "base/constants.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Most ranks that a text names; further ranks are only counted. As TUTTI__NAMED. */
-#define NAMED 8
 /* The list's text: numbers of ten digits, each with " or rank ", and their world ranks. */
 #define LIST_BYTES 448
 
 typedef struct {
-    uint32_t rank[NAMED];
-    uint32_t n;  /* number of ranks, also above NAMED */
+    uint32_t rank[TUTTI__NAMED];
+    uint32_t n;  /* number of ranks, also above TUTTI__NAMED */
     int certain; /* 1: each rank is absent. 0: at least one is */
 } absent_t;
 
 static void add(absent_t *absent, uint32_t rank)
 {
-    if (absent->n < NAMED)
+    if (absent->n < TUTTI__NAMED)
         absent->rank[absent->n] = rank;
     absent->n++;
 }
@@ -76,7 +75,7 @@ static int put_numbers(const tutti__agree_t *a, char *text, size_t bytes, const 
     const char *between = absent->certain ? ", " : in_world ? " or " : " or rank ";
     int at = 0, is_group;
 
-    for (uint32_t i = 0; i < TUTTI__MIN(absent->n, NAMED); i++)
+    for (uint32_t i = 0; i < TUTTI__MIN(absent->n, TUTTI__NAMED); i++)
         at += snprintf(text + at, bytes - (size_t)at, "%s%u", i > 0 ? between : "",
                        in_world ? world_rank(a, absent->rank[i], &is_group) : absent->rank[i]);
     return at;
@@ -98,9 +97,9 @@ static void list(const tutti__agree_t *a, char *text, const absent_t *absent)
         at += snprintf(text + at, LIST_BYTES - (size_t)at, "%s)",
                        is_group == 1 ? "" : " of the connected communicator");
     }
-    if (absent->n > NAMED)
+    if (absent->n > TUTTI__NAMED)
         snprintf(text + at, LIST_BYTES - (size_t)at, "%s %u others",
-                 absent->certain ? " and" : " or", absent->n - NAMED);
+                 absent->certain ? " and" : " or", absent->n - TUTTI__NAMED);
 }
 
 /* In the second phase (see call/exchange.h) a tensor waits for receive buffers. An absent rank may

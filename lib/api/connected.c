@@ -149,7 +149,8 @@ static tutti_status_t make(const tutti_options_t *options, tutti_comm_t **ret_co
         return status;
     tutti__log_offer((tutti__log_level_t)conf.log_level, -1);
     if (!tutti__reduce_force(conf.isa))
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ISA=%s is not on this machine", conf.isa);
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_TEST_ISA=%s is not on this machine",
+                           conf.isa);
     tutti__options_apply(options, &conf);
     make_name(options, &name);
     status = open_comm(options, &conf, &name, &comm);

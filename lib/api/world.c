@@ -55,7 +55,8 @@ static tutti_status_t open_world(const tutti_options_t *options, tutti__comm_t *
         return status;
     tutti__log_setup((tutti__log_level_t)conf.log_level, -1);
     if (!tutti__reduce_force(conf.isa))
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ISA=%s is not on this machine", conf.isa);
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_TEST_ISA=%s is not on this machine",
+                           conf.isa);
     tutti__options_apply(options, &conf);
     status = meet_others(options, &conf, &meet, &module);
     explicit_bzero(conf.job_secret, sizeof(conf.job_secret)); /* a copy of conf lives on */
