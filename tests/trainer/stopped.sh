@@ -18,7 +18,8 @@ start() {
 # await WORDS FILE N: wait until FILE has WORDS on more than N lines
 await() {
     tries=0
-    while [ "$(grep -cs "$1" "$2")" -le "$3" ] && [ "$tries" -lt 1000 ]; do
+    # The file may not be there yet: then no line counts.
+    while [ "$(cat "$2" 2>/dev/null | grep -c "$1")" -le "$3" ] && [ "$tries" -lt 1000 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
