@@ -16,10 +16,15 @@ Event = Dict[str, Any]
 COLOURS = {"wait": "#d0d0d0", "bucket": "#9ecae1", "pack": "#fdae6b", "unpack": "#fdd0a2",
            "send": "#74c476", "recv": "#bcbddc", "submit": "#636363"}
 LEFT, RIGHT, ROW, GAP = 170, 1190, 18, 6  # pixels
+# Top edge in the row and height, in pixels. pack and unpack are inside their bucket; send and recv
+# overlap in time, so each has half of the row.
+SHAPES = {"pack": (3, ROW - 8), "unpack": (3, ROW - 8),
+          "send": (0, ROW // 2 - 1), "recv": (ROW // 2 - 1, ROW // 2 - 1)}
 
 
 def tracks(events: List[Event]) -> List[Tuple[str, str, List[Event]]]:
-    """Of each track: the rank, the track's name, and its events in the order of their times."""
+    """Returns for each track the rank, the name and the events, in the order of their begin. A
+    longer event precedes the events inside it, which are drawn over it."""
     names, found = {}, {}
     for e in events:
         if e["ph"] == "M" and e["name"] == "process_name":
@@ -34,7 +39,7 @@ def tracks(events: List[Event]) -> List[Tuple[str, str, List[Event]]]:
 
 
 def draw(events: List[Event], begin: float, end: float) -> List[str]:
-    """The lines of the picture; times in microseconds."""
+    """The lines of the SVG file. begin, end: in microseconds, as the events' times."""
     scale = (RIGHT - LEFT) / (end - begin)
     y, last, body = GAP, "", []
     for rank, name, of_track in tracks(events):
@@ -51,11 +56,11 @@ def draw(events: List[Event], begin: float, end: float) -> List[str]:
         for e in of_track:
             x = LEFT + (max(e["ts"], begin) - begin) * scale
             to = LEFT + (min(e["ts"] + e.get("dur", 0), end) - begin) * scale
-            inset = 3 if e["name"] in ("pack", "unpack") else 0
+            top, height = SHAPES.get(e["name"], (0, ROW - 2))
             if e["ts"] < end and e["ts"] + e.get("dur", 0) >= begin:
                 body.append('<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"><title>%s'
                             '</title></rect>'
-                            % (x, y + inset, max(to - x, 0.8), ROW - 2 - 2 * inset,
+                            % (x, y + top, max(to - x, 0.8), height,
                                COLOURS.get(e["name"], "#c0c0c0"),
                                escape("%s %s" % (e["name"], e.get("args", {})))))
         y += ROW
@@ -74,7 +79,7 @@ def draw(events: List[Event], begin: float, end: float) -> List[str]:
 
 
 def main() -> None:
-    """Read, cut, draw."""
+    """Read the trace, and print the picture of its part."""
     with open(sys.argv[1]) as file:
         events = json.load(file)["traceEvents"]
     first = min(e["ts"] for e in events if "ts" in e)

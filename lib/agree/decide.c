@@ -123,6 +123,7 @@ static void split_off(tutti__agree_t *a, tutti__tensor_t *tensor, const uint32_t
     for (uint32_t i = 0; i < n; i++) {
         tutti__participant_t *p = tensor->participant[list[i]];
 
+        tutti__metadata_raise(&ready->msg.metadata, p->metadata.priority);
         participant[p->rank] = p;
         p->tensor = ready;
         tensor->participant[p->rank] = NULL;
@@ -308,7 +309,9 @@ static int participants_fit(const tutti__agree_t *a, tutti__tensor_t *tensor,
             if (!tutti__metadata_is_message(&p->metadata) ||
                 !participant_fits(tensor, p, ret_conflict))
                 return 0;
-            tensor->msg.metadata = first->metadata;
+            if (p == first)
+                tensor->msg.metadata = first->metadata;
+            tutti__metadata_raise(&tensor->msg.metadata, p->metadata.priority);
             continue;
         }
         msg.metadata = p->metadata;

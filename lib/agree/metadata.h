@@ -36,6 +36,13 @@ int tutti__metadata_is_message(const tutti__metadata_t *metadata);
 int tutti__metadata_has_no_counts(const tutti__metadata_t *metadata);
 /* 1: the two cannot be one tensor. */
 int tutti__metadata_differ(const tutti__metadata_t *a, const tutti__metadata_t *b);
+/* Of two ranks' priorities the higher one counts. */
+static inline void tutti__metadata_raise(tutti__metadata_t *metadata, unsigned priority)
+{
+    if (metadata->priority < priority)
+        metadata->priority = priority & UINT8_MAX;
+}
+
 /* 1: the ranks must exchange their counts before the data moves. */
 int tutti__metadata_needs_counts(const tutti__metadata_t *metadata);
 

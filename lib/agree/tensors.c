@@ -252,6 +252,7 @@ void tutti__tensor_merge(tutti__tensor_t *into, const tutti__announce_msg_t *fro
             msg->metadata = from->metadata;
         msg->metadata.unsure = unsure;
     }
-    msg->metadata.priority = TUTTI__MAX(priority, from->metadata.priority) & UINT8_MAX;
+    tutti__metadata_raise(&msg->metadata, priority);
+    tutti__metadata_raise(&msg->metadata, from->metadata.priority);
     msg->nranks = nranks;
 }

@@ -239,7 +239,9 @@ static int can_narrow(const tutti__call_t *call)
 static int is_small(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     uint32_t size = comm->topo->size;
-    size_t count = call->kind == TUTTI_CALL_REDUCE_SCATTER ? call->count * size : call->count;
+    size_t count = call->kind == TUTTI_CALL_REDUCE_SCATTER    ? call->count * size
+                   : call->kind == TUTTI_CALL_REDUCE_SCATTERV ? 0
+                                                              : call->count;
 
     for (uint32_t r = 0; call->kind == TUTTI_CALL_REDUCE_SCATTERV && r < size; r++)
         count += call->recvcounts[r];

@@ -266,6 +266,7 @@ static tutti_status_t make(const tutti__meet_t *meet, const tutti__mpi_module_t 
         status = tutti__handle_make(&tutti__comms, state, &handle);
     if (status != TUTTI_OK) {
         free(state);
+        tutti__marks_close(meet->marks);
         meet->close(meet->ctx);
         return status;
     }

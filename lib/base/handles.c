@@ -65,7 +65,7 @@ static uint32_t take_free(tutti__handles_t *table)
     return (uint32_t)head;
 }
 
-/* 0: no memory. */
+/* Allocate a chunk, unless it exists. 0: no memory. */
 static int have_chunk(tutti__handles_t *table, uint32_t chunk)
 {
     tutti__slot_t *slots, *none = NULL;
@@ -127,13 +127,13 @@ void tutti__handle_end(tutti__handles_t *table, const void *handle)
     if (handle == NULL)
         return;
     slot = slot_at(table, index);
-    /* The generation wraps around within its bits. */
+    /* The slot's next handle: one generation more, which wraps around within its 24 bits. */
     next = ((value + GENERATION) & KIND_MASK) | (value & ~KIND_MASK);
     atomic_store_explicit(&slot->handle, ~next, memory_order_relaxed);
     head = atomic_load_explicit(&table->free, memory_order_relaxed);
     do {
         atomic_store_explicit(&slot->object, (uint32_t)head, memory_order_relaxed);
-        /* Release: pairs with the acquire in take_free. */
+        /* Release: pairs with the acquires in take_free and tutti__handle_make. */
     } while (!atomic_compare_exchange_weak_explicit(&table->free, &head,
                                                     (head & ~(uint64_t)UINT32_MAX) | index,
                                                     memory_order_release, memory_order_relaxed));
@@ -141,7 +141,9 @@ void tutti__handle_end(tutti__handles_t *table, const void *handle)
 
 /* ---- error texts ---- */
 
-/* Was this value ever a valid handle of the table? */
+/* Was this value ever a valid handle of the table? Generations of a slot ascend, so the slot's
+   handle, or in a free slot its next one, tells. After a wrap around the answer may be wrong, which
+   changes the error text only. */
 static int was_given(const tutti__handles_t *table, uint64_t value)
 {
     uint32_t index = index_of(value);

@@ -13,8 +13,8 @@
  * The low 16 bits are the offset of the slot in its chunk, in bytes. So a look-up in the first
  * chunk takes 8 instructions on x86-64. No handle has index 0, so NULL is no handle.
  *
- * A slot gets a new generation each time it is taken, so an ended handle becomes valid again only
- * after 2^24 objects in its slot. Slots are never freed or moved: the first slots are part of the
+ * Each handle of a slot has another generation, so an ended handle becomes valid again only after
+ * 2^24 objects in its slot. Slots are never freed or moved: the first slots are part of the
  * table, the others come in chunks. So any thread looks up a handle without a lock.
  *
  * A look-up is safe while other handles end. If a program ends a handle while another thread is
@@ -29,7 +29,7 @@
 
 #include <stdatomic.h>
 
-/* Slots in the table itself, and in each chunk. */
+/* Slots of a chunk, and the most chunks. The first chunk is part of the table. */
 #define TUTTI__HANDLES_CHUNK 4096u
 #define TUTTI__HANDLES_CHUNKS 4096u
 #define TUTTI__HANDLES_SHIFT 4 /* the index's lowest bit in a handle */
@@ -104,8 +104,8 @@ static inline void *tutti__handle_object(const tutti__slot_t *slot)
 }
 
 /* Take this slot if it is still the first free slot; otherwise *head becomes the current head. If
-   another thread takes the slot at the same time, the successor read here may be an object; but
-   then the count has changed, and the exchange fails. */
+   another thread has taken the slot meanwhile, slot->object is no index, but a pointer to that
+   thread's object. Then the count in the head has changed as well, and the exchange fails. */
 static inline int tutti__handle_take(tutti__handles_t *table, const tutti__slot_t *slot,
                                      uint64_t *head)
 {

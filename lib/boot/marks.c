@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each rank first listens at its socket, then connects to the sockets of all other ranks. So of two
- * ranks the later one connects to the earlier one, whenever they come. Both learn the other's
- * process id from the connection (SO_PEERCRED), and the listener the other's rank from the name of
- * its end. A connection waits in the listener's queue, even if its maker dies. No data are sent.
+ * Each rank first listens at its socket, then tries to connect to the sockets of all other ranks.
+ * For any two ranks, the rank that listens later finds the socket of the other rank. So each pair
+ * of ranks has a connection, whatever the order in which they start.
+ *
+ * Both ends read the peer's process id from the connection (SO_PEERCRED). The listener reads the
+ * caller's rank from the name to which the caller has bound its end. A connection stays in the
+ * listener's queue, even if the caller closes its end or dies. No data are sent.
  */
 #include "boot/marks.h"
 
@@ -19,28 +22,33 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* pid[r] of a rank that has come, but whose process is not visible here. */
+/* pid[r] of this rank, and of a rank that is detected, but whose process is not visible here. */
 #define HIDDEN (-1)
 
 struct tutti__marks {
     uint64_t job;
     uint32_t rank, size; /* the launcher's */
     int door;            /* the socket */
-    int pid[];           /* [size]; 0: the rank has not come */
+    int pid[];           /* [size]; 0: the rank is not detected */
 };
 
-static uint64_t hash_of_job(void)
+/* 0: the job has no name, and its ranks have no common parent process that identifies it. */
+static int hash_job(int size, uint64_t *ret_hash)
 {
     char job[512];
 
     tutti__conf_launcher_job(job, sizeof(job));
-    /* If the job has no name, its ranks are those with the same parent process. */
+    if (job[0] == '\0' && getppid() <= 1)
+        return 0;
+    /* Without a name, the job's ranks are those with the same parent process. */
     if (job[0] == '\0')
-        snprintf(job, sizeof(job), "%d", (int)getppid());
-    return tutti__hash(job, strlen(job));
+        snprintf(job, sizeof(job), "%d of %d", (int)getppid(), size);
+    *ret_hash = tutti__hash(job, strlen(job));
+    return 1;
 }
 
-/* The name of rank `rank`'s socket; `caller`: of the other end of a connection to it. */
+/* The name of the socket at which `rank` listens, if `caller` is "". If `caller` is "-R": the name
+   of rank R's end of a connection to this socket. */
 static socklen_t address_of(const tutti__marks_t *marks, uint32_t rank, const char *caller,
                             struct sockaddr_un *ret_addr)
 {
@@ -54,7 +62,7 @@ static socklen_t address_of(const tutti__marks_t *marks, uint32_t rank, const ch
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* Store the process at the other end of a connection. */
+/* Store the process id of `rank`, which is at the other end of a connection. */
 static void note(tutti__marks_t *marks, uint32_t rank, int fd)
 {
     struct ucred cred = { 0 };
@@ -65,8 +73,8 @@ static void note(tutti__marks_t *marks, uint32_t rank, int fd)
         marks->pid[rank] = cred.pid > 0 ? cred.pid : HIDDEN;
 }
 
-/* Connect to the ranks that came before this one. If a queue is full (EAGAIN), the two ranks do not
-   detect each other. */
+/* Connect to the ranks that listen already. If a rank's queue is full (EAGAIN), that rank and this
+   rank do not detect each other. */
 static void greet(tutti__marks_t *marks)
 {
     char caller[24];
@@ -88,7 +96,7 @@ static void greet(tutti__marks_t *marks)
     }
 }
 
-/* Find out about the ranks that have connected since. */
+/* Accept the connections in the queue, and store their ranks. */
 static void admit(tutti__marks_t *marks)
 {
     struct sockaddr_un addr;
@@ -126,14 +134,15 @@ static int open_door(const tutti__marks_t *marks)
 tutti__marks_t *tutti__marks_open(void)
 {
     const char *launcher;
-    int size = tutti__conf_launcher_size(&launcher), rank = tutti__conf_launcher_rank();
+    int size = tutti__conf_launcher_size(&launcher), rank = tutti__conf_launcher_own_rank();
     tutti__marks_t *marks = NULL;
+    uint64_t job;
 
-    if (rank >= 0 && rank < size)
+    if (rank >= 0 && rank < size && hash_job(size, &job))
         marks = calloc(1, sizeof(*marks) + (size_t)size * sizeof(marks->pid[0]));
     if (marks == NULL)
         return NULL;
-    marks->job = hash_of_job();
+    marks->job = job;
     marks->rank = (uint32_t)rank;
     marks->size = (uint32_t)size;
     marks->pid[rank] = HIDDEN;

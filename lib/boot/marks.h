@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Marks: the ranks of one machine that have come to a meeting over MPI, before the first exchange.
+ * Marks: detect which ranks of this machine are in tutti_init while the ranks meet over MPI, and
+ * which of them have died. In use until the first exchange is complete.
  *
- * MPI reports neither the ranks it waits for, nor the death of one of them. So each rank has
- * an abstract Unix socket, named after the launcher's job and the rank. Ranks learn each other's
- * process ids from the kernel, by connecting.
+ * MPI reports neither the ranks for which it waits, nor the death of such a rank. So each rank
+ * opens a mark: an abstract Unix socket, whose name contains the launcher's job and the rank. Ranks
+ * connect to each other's sockets, and read the peer's process id from the kernel.
  *
- * Ranks are the launcher's. A rank in another network namespace is not detected, and the death of a
- * rank in another pid namespace is not. A mark belongs to one thread at a time.
+ * Rank numbers are the launcher's. A rank in another network namespace is not detected. A rank in
+ * another pid namespace is detected, but its death is not. One thread at a time may use an object.
  */
 #ifndef TUTTI__BOOT_MARKS_H
 #define TUTTI__BOOT_MARKS_H
@@ -16,18 +17,20 @@
 
 typedef struct tutti__marks tutti__marks_t;
 
-/* Before MPI_Init and before the first exchange. NULL: the launcher's variables do not name the
-   ranks, or a system call has failed; then no rank is detected, which is no error. */
+/* Call this before MPI_Init and before the first exchange. NULL: the launcher's variables do not
+   name the ranks, or a system call has failed. This is no error: no rank is detected then. */
 tutti__marks_t *tutti__marks_open(void);
-/* For a meeting of `size` ranks: are its ranks the launcher's? */
+/* Does a meeting number its ranks as the launcher does? rank, size: this rank's in the meeting. A
+   NULL `marks` gives 0. */
 int tutti__marks_fit(const tutti__marks_t *marks, uint32_t rank, uint32_t size);
-/* The ranks that have come and live, with this rank. ret_here: [size of the launcher's job].
-   Returns how many they are. */
+/* Find the ranks that have opened their mark and are alive, this rank included. ret_here: [size of
+   the launcher's job], 1 for such a rank. Returns their number. */
 uint32_t tutti__marks_find(tutti__marks_t *marks, unsigned char *ret_here);
-/* TUTTI_ERR_PEER_LOST: a rank that had come has died. marks: a tutti__marks_t; a check for
-   tutti__net_watch_meeting. */
+/* TUTTI_ERR_PEER_LOST: a rank that had opened its mark has died. A check for
+   tutti__net_watch_meeting, so `marks`, a tutti__marks_t, is a void pointer. */
 tutti_status_t tutti__marks_still(void *marks);
-/* Not before all ranks of the machine have begun the first exchange. NULL does nothing. */
+/* Close the mark: a rank that opens its mark later does not detect this rank. So a mark in use is
+   closed after the first exchange, when every rank has opened its own. NULL does nothing. */
 void tutti__marks_close(tutti__marks_t *marks);
 
 #endif

@@ -95,7 +95,7 @@ tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf, tutti__marks
     starting->interval_ms = TUTTI__MIN(stall_ms, timeout_ms);
     starting->launcher = "";
     starting->size = tutti__conf_launcher_size(&starting->launcher);
-    starting->rank = tutti__conf_launcher_rank();
+    starting->rank = tutti__conf_launcher_own_rank();
     starting->local_size = tutti__conf_launcher_local_size();
     starting->marks = marks;
     starting->end = eventfd(0, EFD_CLOEXEC);

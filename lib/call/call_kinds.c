@@ -93,8 +93,8 @@ static uint64_t mix_array(uint64_t hash, const size_t *words, size_t n)
 uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call_t *exec,
                                uint32_t size)
 {
-    uint64_t hash = mix(exec->tag, (uint64_t)exec->root << 32 | (uint64_t)exec->op << 8 |
-                                       (uint64_t)exec->dtype);
+    uint64_t hash = mix(exec->tag, (uint64_t)exec->root << 32 | (uint64_t)exec->wire << 16 |
+                                       (uint64_t)exec->op << 8 | (uint64_t)exec->dtype);
 
     /* If each rank has only its own counts, they are not part of the signature. */
     if (exec->in_table == NULL)

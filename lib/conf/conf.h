@@ -137,9 +137,8 @@ int tutti__conf_launcher_size(const char **ret_name);
 /* The number of ranks of the job: WORLD_SIZE, if env:// is complete (see job.c); otherwise the
    launcher's; 0: not known. */
 int tutti__conf_job_size(void);
-/* This process's rank in env:// or in the launcher's variables; -1: not set. MPI may use another
-   rank. */
-int tutti__conf_launcher_rank(void);
+/* This process's rank in the launcher's variables; -1: not set. MPI may use another rank. */
+int tutti__conf_launcher_own_rank(void);
 /* The number of ranks that env:// or the launcher has on this host (srun: on the job's first host);
    0: not known. With several hosts, rank 0's number is used, as with all settings. */
 int tutti__conf_launcher_local_size(void);

@@ -38,8 +38,9 @@ int tutti__conf_int(const char *name);
 /* RANK and WORLD_SIZE. Returns 0 if they are not valid, if there is only one rank, or if
    MASTER_ADDR is not set. */
 int tutti__conf_env(uint32_t *ret_rank, uint32_t *ret_size);
-/* The rank in the launcher's variables, not in env://; -1: not set. */
-int tutti__conf_launcher_own_rank(void);
+/* This process's rank in env:// or in the launcher's variables; -1: not set. MPI may use another
+   rank. */
+int tutti__conf_launcher_rank(void);
 
 /* Is `name` a setting that a tuned file may hold? */
 int tutti__conf_is_tunable(const char *name);

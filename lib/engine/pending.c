@@ -208,7 +208,7 @@ static int find_place(const tutti__pending_t *pending, tutti__request_t *r)
     int64_t i;
 
     r->planned = 0;
-    if (pending->plan_names == NULL || r->group.size > 0 || r->nameless)
+    if (pending->plan_names == NULL || r->group.size > 0 || r->nameless || r->priority > 0)
         return 0;
     i = tutti__tensor_names_find(pending->plan_names, r->name, r->name_bytes, r->hash);
     if (i < 0)

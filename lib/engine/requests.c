@@ -86,7 +86,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
         r->hash = tutti__hash_name(r->name, bytes);
     }
     r->timeout_ms = entry->timeout_ms;
-    r->priority = entry->priority;
+    r->priority = r->nameless ? 0 : entry->priority;
     r->call = entry->call;
     status = copy_arrays(r, rank, size);
     if (status != TUTTI_OK) {

@@ -9,28 +9,29 @@
  *
  * Node operations do not round: they add the data of a host's ranks in float32.
  *
- * To round a second time changes nothing. So a rank that adds its own block gets the bits of a rank
- * that has received this block, and a finished result is passed on without loss. Therefore all
- * ranks get the same bits if their sums have the same association, and the bits do not depend on
- * which messages are narrow. The checker proves it (`wire` in check.h). A result is rounded once
- * more than there are additions of messages on the way to it.
+ * A rounded number stays the same if it is rounded again. So an addition has the same operands on
+ * the rank that owns a block and on a rank that has received it, and a finished result is passed on
+ * without loss. Therefore all ranks get the same bits if their sums have the same association, and
+ * the bits do not depend on which messages are narrow. The checker proves it (`wire` in check.h). A
+ * contribution is rounded once for each addition on its way to the result, and once by FINISH.
  *
- * Rejected: to round messages only. Of two ranks that exchange their blocks, each would add its own
- * exact block to a rounded one, and they would get different sums. Rejected: CAST operations in the
- * schedules. Each format would need schedules of its own, with blocks of another size.
+ * Rejected: rounding messages only. If two ranks exchange their blocks, each rank would add its own
+ * exact block to the rounded block of its peer, and the two sums would differ. Rejected: CAST
+ * operations in the schedules. Each format would need schedules of its own, with blocks of another
+ * size.
  *
- * Each end has memory for its message. So a SEND waits only for the last one of its channel, as the
- * proofs assume. Receives are not placed (place.c).
+ * Each sending end has memory for one packed message. So a SEND waits only for the previous SEND of
+ * its channel, as the proofs assume. Receives are not posted into their place (place.c).
  */
 #include "exec/exec_inside.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Elements that are converted at a time, in the first-level cache. */
+/* Elements that are converted at a time. A tile stays in the first-level cache. */
 #define TILE 1024
 
-/* Blocks have any address, conversions need aligned floats. */
+/* Blocks may have any address. Conversions need aligned floats, so a tile is copied first. */
 static void narrow(void *to, const char *from, size_t count, tutti_dtype_t wire)
 {
     float tile[TILE];
@@ -57,10 +58,10 @@ static void widen(char *to, const char *from, size_t count, tutti_dtype_t wire)
     }
 }
 
-/* Round up to TILE elements to the wire format. */
+/* Round `count` elements, at most TILE, to the wire format, in place. */
 static void round_tile(float *x, size_t count, tutti_dtype_t wire)
 {
-    uint16_t code[TILE]; /* of at most 2 bytes each */
+    uint16_t code[TILE]; /* an element of a wire format has at most 2 bytes */
 
     tutti__reduce_narrow(code, x, count, wire);
     tutti__reduce_widen(x, code, count, wire);
@@ -75,13 +76,13 @@ static int is_far(const tutti__run_t *run, const tutti__op_t *op)
     return host_of[run->ends[op->chan].key.peer] != host_of[run->env->rank];
 }
 
-/* Bytes of a float32 in this operation's messages. */
+/* Bytes of one element in this operation's messages. */
 static size_t unit_of(const tutti__run_t *run, const tutti__op_t *op)
 {
     return is_far(run, op) ? tutti_dtype_bytes(run->wire) : sizeof(float);
 }
 
-/* dst = there + arrives, of up to TILE elements. is_wire: `arrives` is in the wire format. */
+/* dst = there + arrives, for at most TILE elements. is_wire: `arrives` is in the wire format. */
 static void add_tile(const tutti__run_t *run, const tutti__op_t *op, char *dst, const char *there,
                      const char *arrives, size_t count, int is_wire)
 {
@@ -102,7 +103,7 @@ static void add_tile(const tutti__run_t *run, const tutti__op_t *op, char *dst, 
     memcpy(dst, a, count * sizeof(*a));
 }
 
-/* dst = there + arrives; LEFT does not matter to a sum. */
+/* dst = there + arrives. LEFT has no effect, because exchanging the operands changes no bit. */
 static void add(const tutti__run_t *run, const tutti__op_t *op, tutti__span_t dst,
                 const char *there, const char *arrives, int is_wire)
 {
@@ -114,7 +115,7 @@ static void add(const tutti__run_t *run, const tutti__op_t *op, tutti__span_t ds
                  arrives + i * unit, TUTTI__MIN(count - i, (size_t)TILE), is_wire);
 }
 
-/* Make a message in the end's memory. */
+/* Pack the blocks of a SEND into the memory of its end. */
 static tutti__span_t pack(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
 {
     char *to = run->packed + op->chan * run->slot_bytes;
@@ -157,6 +158,7 @@ static tutti_status_t send(tutti__run_t *run, tutti__stream_t *st, const tutti__
     return tutti__run_sent(run, st, op->chan, from, pending, hint);
 }
 
+/* Write a received message into the operation's blocks. */
 static void take(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
                  const char *data)
 {
@@ -202,13 +204,14 @@ static tutti_status_t receive(tutti__run_t *run, const tutti__stream_t *st, cons
     return TUTTI_OK;
 }
 
-/* COPY and REDUCE. */
+/* Execute a COPY or a REDUCE. */
 static tutti_status_t local(tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
                             tutti__hint_t *hint)
 {
     tutti_status_t status = tutti__run_may_write(run, st, op, hint);
 
-    /* A copy finishes only what no rank has added to: see sched.h. */
+    /* No COPY has FINISH here. Only a schedule for one rank or of a scan has such a COPY (sched.h),
+       and neither has a wire format. */
     assert(op->kind == TUTTI__REDUCE || !(op->flags & TUTTI__FINISH));
     for (uint32_t i = 0; i < op->nblk && status == TUTTI_OK; i++) {
         tutti__span_t dst = tutti__run_chunk(run, st, op, op->dbuf, op->dblk + i);

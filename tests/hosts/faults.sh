@@ -1,17 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A rank is killed, is stopped, exits without tutti_finalize, or calls tutti_abort: while the others
-# wait for a tensor that it has not submitted, in a learned plan, while large tensors are in flight,
-# while nothing is pending, and while the others finalize. 2, 4 and 8 ranks, on one host, on two
-# pretended hosts and on two hosts of a cluster (cluster.sh). The other ranks report the right error
-# in time. (No file is in /dev/shm: arenas are memfd.)
+# If a rank fails, the other ranks report the right error in time. All combinations of:
+#
+#     fault  the rank is killed (kill), is stopped (stop), exits without tutti_finalize (exit), or
+#            calls tutti_abort (abort)
+#     phase  the others wait for a tensor that the rank has not submitted (agreeing); a learned plan
+#            runs (planned); large tensors are in flight (flight); nothing is pending (idle); the
+#            others finalize (finalizing)
+#     ranks  2, 4 and 8
+#     place  one host (one), two pretended hosts (pretended), two hosts of a cluster (cluster.sh)
 set -u
 . "$(dirname "$0")/../long.sh"
 
 cluster=$(dirname "$0")/cluster.sh
 "$cluster" check --launcher env || exit
-# A deadline of TUTTI_TIMEOUT ends only the jobs with a stopped rank.
+# A job ends by TUTTI_TIMEOUT only if its fault is `stop`: no peer can detect a stopped rank.
 export TUTTI_LOG=error
 errors=0
 cases=0

@@ -2,8 +2,9 @@
 /*
  * A rank fails, and the other ranks must report it in time. See faults.sh.
  *
- * usage: faults_check FOLDER FAULT PHASE VICTIM RANKS-PER-HOST. Each rank that lives writes a line
- * into FOLDER. A stopped victim is killed when all others have done so.
+ * usage: faults_check FOLDER FAULT PHASE VICTIM RANKS-PER-HOST. Each rank except the victim writes
+ * a file of one line into FOLDER when it has passed. A stopped victim is killed when all these
+ * files exist.
  */
 #include "checks.h"
 
@@ -18,7 +19,7 @@ enum {
     STEPS = 8,
     SMALL = 512,
     LARGE = 1 << 18,
-    LIMIT_S = 20 /* much more than a busy machine needs, and less than the deadline of deaths */
+    LIMIT_S = 20 /* more than a busy machine needs; less than TUTTI_TIMEOUT, except for `stop` */
 };
 
 static const char *folder, *fault, *phase;
@@ -37,19 +38,31 @@ static int dies(void)
 
 /* ---- the victim ---- */
 
-static int results(void)
+/* Files in the folder: "ready0" when rank 0 waits for the fault, "rank0" when it has passed. */
+static int count_files(const char *prefix)
 {
     DIR *dir = opendir(folder);
     int n = 0;
 
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;)
-        n += strncmp(entry->d_name, "rank", 4) == 0;
+        n += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
     if (dir != NULL)
         closedir(dir);
     return n;
 }
 
-/* A child that kills the stopped victim, its parent. It was made before tutti_init. */
+static FILE *make_file(const char *prefix)
+{
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s%d", folder, prefix, rank);
+    file = fopen(path, "w");
+    CHECK(file != NULL, "%s", path);
+    return file;
+}
+
+/* Fork a child that kills its parent, the stopped victim. Call this before tutti_init. */
 static void guard(void)
 {
     pid_t parent = getpid();
@@ -57,7 +70,7 @@ static void guard(void)
 
     if (fork() != 0)
         return;
-    while (getppid() == parent && results() + 1 < atoi(world != NULL ? world : "1"))
+    while (getppid() == parent && count_files("rank") + 1 < atoi(world != NULL ? world : "1"))
         usleep(20000);
     kill(parent, SIGKILL);
     _exit(0);
@@ -99,8 +112,8 @@ static void learn_plan(void)
     }
 }
 
-/* Does the error name the victim? Over several hosts rank 0 knows only which host has not announced
-   a tensor, so of a stopped rank's host any rank may be named. */
+/* Does the error name the victim? If a rank is stopped, rank 0 knows only which host has not
+   announced a tensor. So over several hosts the error may name any rank of the victim's host. */
 static int names_victim(const char *error)
 {
     char text[32];
@@ -117,7 +130,7 @@ static int names_victim(const char *error)
     return 0;
 }
 
-/* An error is the right one. */
+/* A call of a survivor has failed: check its error. */
 static void check_error(tutti_status_t status)
 {
     CHECK(status == (dies() ? TUTTI_ERR_PEER_LOST : TUTTI_ERR_TIMEOUT), "status %d: %s",
@@ -125,8 +138,8 @@ static void check_error(tutti_status_t status)
     CHECK(names_victim(tutti_last_error()), "%s", tutti_last_error());
 }
 
-/* Submit the tensors, and wait for all of them; buckets that the victim has completed may be
-   served. Afterwards a tensor that needs the victim must fail. */
+/* Submit the tensors, and wait for all of them. They may succeed if the victim has submitted them.
+   Afterwards a tensor that the victim has not submitted must fail. */
 static void survive(int ntensors, size_t count)
 {
     tutti_request_t *request[TENSORS];
@@ -158,7 +171,7 @@ static void run_victim(void)
         (void)submit(t, SMALL, &request);
     for (int t = 0; is(phase, "flight") && t < TENSORS; t++)
         (void)submit(t, LARGE, &request);
-    /* The others sleep in their waits by now, or in "finalizing" have left. */
+    /* Meanwhile the others fall asleep in their waits, or, in "finalizing", leave. */
     if (is(phase, "agreeing") || is(phase, "finalizing"))
         usleep(50000);
     fail();
@@ -175,8 +188,7 @@ static void run_survivor(void)
 
 int main(int argc, char **argv)
 {
-    char path[512];
-    double began;
+    double began, took_s;
     FILE *file;
 
     CHECK(argc == 6, "usage: faults_check FOLDER FAULT PHASE VICTIM RANKS-PER-HOST");
@@ -191,17 +203,19 @@ int main(int argc, char **argv)
     if (is(phase, "planned"))
         learn_plan();
     OK(tutti_barrier(tutti_world()));
+    /* No rank is still in an earlier call when the victim fails. */
+    fclose(make_file("ready"));
+    while (rank == victim && count_files("ready") < size)
+        usleep(1000);
     if (rank == victim)
         run_victim();
     began = now_ms();
     run_survivor();
     tutti_finalize();
-    began = (now_ms() - began) / 1e3;
-    CHECK(began < LIMIT_S, "%.1f s", began);
-    snprintf(path, sizeof(path), "%s/rank%d", folder, rank);
-    file = fopen(path, "w");
-    CHECK(file != NULL, "%s", path);
-    fprintf(file, "%.3f s: rank %d: %s\n", began, rank, tutti_last_error());
+    took_s = (now_ms() - began) / 1e3;
+    CHECK(took_s < LIMIT_S, "%.1f s", took_s);
+    file = make_file("rank");
+    fprintf(file, "%.3f s: rank %d: %s\n", took_s, rank, tutti_last_error());
     fclose(file);
     return 0;
 }

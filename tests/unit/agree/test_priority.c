@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Agreed tensors with a priority are in the next bucket. Two ranks in memory, whose messages arrive
-   at once. */
+/* Agreed tensors with the highest priority form the next bucket. Two ranks in one process, whose
+   messages arrive at once. */
 #include "agree/agree.h"
 
 #include <setjmp.h>
@@ -118,7 +118,8 @@ static void check_buckets(const char *want)
     assert_string_equal(served[1], want);
 }
 
-/* A higher priority first; equal ones in their order, and only with each other in a bucket. */
+/* Tensors with a higher priority are served first. Tensors of equal priority keep their order, and
+   only they share a bucket. */
 static void test_order(void **state)
 {
     const char names[] = "abcdefg";
@@ -131,7 +132,8 @@ static void test_order(void **state)
     check_buckets("f dg ab ce ");
 }
 
-/* One rank's priority is enough, whichever comes first. */
+/* The highest priority of the ranks counts, on the first rank that submits the tensor (c) as on the
+   last (d). */
 static void test_one_rank(void **state)
 {
     (void)state;
@@ -144,7 +146,7 @@ static void test_one_rank(void **state)
     check_buckets("d c ab ");
 }
 
-/* What is in a bucket already is not overtaken. */
+/* A tensor with a priority does not overtake a bucket that has been sent. */
 static void test_late(void **state)
 {
     (void)state;

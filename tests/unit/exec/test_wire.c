@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Wire formats: sums and averages of float32 whose messages to other hosts are of a narrower type,
- * with every algorithm that reduces. All ranks get the same bits, the error is at most the one in
- * docs/performance.md, and only messages to other hosts are shorter. IN is not written.
+ * with every algorithm of allreduce, reduce and reduce_scatter. All ranks get the same bits, the
+ * error is at most the one in docs/performance.md, only messages to other hosts are shorter, and IN
+ * is not written.
  */
 #include "long.h"
 #include "unit/coll/shapes.h"
@@ -21,8 +22,9 @@
 
 typedef struct {
     tutti_dtype_t dtype;
-    double unit, least; /* the largest relative error of a rounding; the largest absolute one of a
-                           tiny number */
+    /* unit: the largest relative error of a rounding. least: the largest absolute error of the
+       rounding of a tiny number. */
+    double unit, least;
 } format_t;
 
 static const format_t formats[] = {
@@ -45,6 +47,8 @@ static tutti_status_t counting_send(tutti__chan_t *chan, const void *data, size_
     return status;
 }
 
+/* Let each rank's transport, which is the same for all its peers, count the bytes it sends. ops:
+   filled in; lives as long as the team. */
 static void count_bytes(team_t *team, tutti__xport_ops_t *ops)
 {
     uint32_t n = team->world.n;
@@ -76,7 +80,7 @@ static uint32_t log2_up(uint32_t n)
     return log;
 }
 
-/* Of a contribution on its way to the result. */
+/* The most roundings of a contribution on its way to the result. */
 static uint32_t roundings(const set_t *set)
 {
     uint32_t nhosts = set->shape->shape.nhosts;
@@ -117,6 +121,7 @@ static void run(court_t *court, crew_t *crew, const set_t *set, model_t *model, 
     crew_finish(crew, order, court->seed, text);
 }
 
+/* Does another rounding leave the result unchanged? For a reduce_scatter: rank 0's block. */
 static int is_exact(const model_t *model, const format_t *format)
 {
     const float *out = (const float *)(void *)model->out[model->root].buffer;
@@ -241,7 +246,7 @@ static void one_team(const shape_t *shape, size_t slot_bytes, uint32_t credits, 
     team_close(&court.team);
 }
 
-static int whole; /* 0: the quick form */
+static int whole; /* 0: the quick form, in which each shape has one of the four teams */
 
 static void one_shape(shape_t *shape)
 {
@@ -282,7 +287,7 @@ static void test_extremes(void **state)
 {
     static const struct {
         tutti_dtype_t wire;
-        float each, sum; /* sum: NaN if it is one */
+        float each, sum; /* each of two ranks contributes `each`; `sum` is the result */
     } cases[] = {
         { TUTTI_FLOAT16, 40000, (float)INFINITY },
         { TUTTI_FLOAT16, -40000, -(float)INFINITY },

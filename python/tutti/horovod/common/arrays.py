@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Horovod's calls on numpy arrays, for front ends whose frameworks convert tensors to such arrays.
 
-All calls block. A call on several arrays starts all of them before it waits for the first, so that
-the library fuses them. Calls without a name (None) are matched by their order, separately for each
-kind and process set.
+All calls except start_allreduces block. A call on several arrays starts all of them before it waits
+for the first, so that the library fuses them. Calls without a name (None) are matched by their
+order, separately for each kind and process set.
 """
 
 from contextlib import contextmanager
@@ -52,7 +52,7 @@ def _text(name: bytes) -> str:
 
 def _names(kind: Any, name: Optional[str], count: Optional[int],
            process_set: ProcessSet) -> List[str]:
-    """The names of a group's arrays; of one array if `count` is None."""
+    """The names of the `count` arrays of a group. count None: the name of a single array."""
     if count is None:
         return [_text(kind.get(name) or kind.add(name, process_set))]
     return [_text(data) for data in group_names(kind.text(name, process_set), count)]
@@ -66,8 +66,9 @@ def scaled(array: Array, factor: float) -> Array:
 
 
 class _Reduction:
-    """How one array is reduced. The library scales floating point numbers, and reads a factor 0 as
-    1; other factors are applied here, before and after."""
+    """How one array is reduced. The library itself scales floating point arrays, but reads a factor
+    of 0 as 1. So factors of integers, and pairs of factors with a 0, are applied here, before and
+    after the call."""
 
     def __init__(self, array: Array, op: int, prescale: float, postscale: float,
                  size: int) -> None:
@@ -76,7 +77,7 @@ class _Reduction:
         is_float = type_of(array.dtype).dtype in _FLOATS
         if (prescale == postscale == 1.0) or (is_float and prescale and postscale):
             return
-        if op == Average and not is_float:  # truncated once
+        if op == Average and not is_float:  # one factor: integers are truncated once, not twice
             self.op, postscale = Sum, postscale / size
         self.send, self.after = scaled(array, prescale), postscale
         self.prescale = self.postscale = 1.0
@@ -87,7 +88,7 @@ class _Reduction:
                                       prescale=self.prescale, postscale=self.postscale)
 
     def call(self, kind: str, name: str) -> _submit.Call:
-        """The same as a part of a group."""
+        """The same call, as a part of a submission."""
         return _submit.Call(kind, name, self.send, op=OPS[self.op], prescale=self.prescale,
                             postscale=self.postscale)
 
@@ -121,7 +122,7 @@ def start_allreduces(arrays: Sequence[Array], names: Sequence[str], op: int, pre
 
 def _reduce(kind: str, arrays: Sequence[Array], names: Sequence[str], op: int, prescale: float,
             postscale: float, process_set: ProcessSet) -> List[Array]:
-    """Reductions as one submission."""
+    """Reduce arrays in one submission. Returns new arrays."""
     with _horovod_errors():
         comm = _communicator(process_set)
         reductions = [_Reduction(array, op, prescale, postscale, comm.size) for array in arrays]
@@ -131,7 +132,7 @@ def _reduce(kind: str, arrays: Sequence[Array], names: Sequence[str], op: int, p
 
 def allreduce(arrays: Sequence[Array], name: Optional[str], op: int, prescale: float,
               postscale: float, process_set: ProcessSet, grouped: bool) -> List[Array]:
-    """Reduce arrays, all or none; new arrays."""
+    """Reduce arrays, all of them or none. Returns new arrays."""
     check_op(op)
     names = _names(ALLREDUCE, name, len(arrays) if grouped else None, process_set)
     return _reduce("allreduce", arrays, names, op, prescale, postscale, process_set)
@@ -145,7 +146,8 @@ def check_scatter_op(op: int) -> None:
 
 def reducescatter(arrays: Sequence[Array], name: Optional[str], op: int, prescale: float,
                   postscale: float, process_set: ProcessSet, grouped: bool) -> List[Array]:
-    """Reduce arrays; each rank gets its rows, the first ranks one more."""
+    """Reduce arrays and return this rank's part of the rows. If the number of rows is not a
+    multiple of the number of ranks, the first ranks get one row more."""
     check_scatter_op(op)
     names = _names(REDUCESCATTER, name, len(arrays) if grouped else None, process_set)
     return _reduce("reduce_scatterv", arrays, names, op, prescale, postscale, process_set)
@@ -161,7 +163,7 @@ def _words(array: Array) -> List[int]:
 def allgather(arrays: Sequence[Array], name: Optional[str], process_set: ProcessSet,
               grouped: bool) -> Tuple[List[Array], List[List[int]]]:
     """Concatenate the arrays of all ranks along the first dimension, in which they may differ.
-    Returns the results, and of each the number of rows of each rank."""
+    Returns the results, and for each result the numbers of rows that the ranks passed."""
     names = _names(ALLGATHER, name, len(arrays) if grouped else None, process_set)
     for array in arrays:
         check_dims(array.ndim, "allgather")
@@ -181,7 +183,7 @@ def allgather(arrays: Sequence[Array], name: Optional[str], process_set: Process
 
 def broadcast(arrays: Sequence[Array], root_rank: int, name: Optional[str],
               process_set: ProcessSet, grouped: bool) -> List[Array]:
-    """The arrays of a rank of the job, on all ranks; new arrays."""
+    """Broadcast the arrays of root_rank, a rank of the job. Returns new arrays."""
     names = _names(BROADCAST, name, len(arrays) if grouped else None, process_set)
     root = process_set.place_of(root_rank)
     with _horovod_errors():
@@ -194,7 +196,7 @@ def broadcast(arrays: Sequence[Array], root_rank: int, name: Optional[str],
 
 def alltoall(array: Array, splits: Optional[Sequence[int]], name: Optional[str],
              process_set: ProcessSet) -> Tuple[Array, List[int]]:
-    """Send rows to each rank. Returns the rows of all ranks for this one, and their numbers.
+    """Send rows to each rank. Returns the received rows, and the number received from each rank.
 
     splits  rows for each rank; None: equal parts
     """
@@ -223,10 +225,11 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 def join() -> int:
     """Declare that this rank has no more data. Until all ranks have joined, it contributes zeros to
-    the allreduces of the others. They must be Sum or Average; Average divides by the number of all
-    ranks. Blocks, and returns the rank that joined last."""
+    the allreduces of the other ranks. These allreduces must be Sum or Average; Average divides by
+    the number of all ranks. Blocks until all ranks have joined. Returns the rank that joined
+    last."""
     with _horovod_errors():
         last = _submit.join(_communicator(global_process_set))
-    # A rank that joined early has made fewer calls without a name.
+    # A rank that joined early has made fewer calls without a name, so the numbers begin again.
     global_process_set.forget_names()
     return last

@@ -6,8 +6,8 @@ committed state, connect again, agree on the state and call func again.
 
 Tutti has no driver that discovers hosts: the number of ranks stays the same. If a process dies,
 something must start another one with the same rank: python -m tutti.horovod does so for the ranks
-of one host, with --restarts. Meanwhile the other ranks wait in init(), at most TUTTI_TIMEOUT. The
-new process gets the state of the rank that has committed most.
+of one host, with --restarts. Meanwhile the other ranks wait in init(), at most TUTTI_TIMEOUT. With
+a TorchState, the new process gets the state of the rank that has committed most.
 """
 
 import functools
@@ -54,7 +54,7 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """HostsUpdatedInterrupt on all ranks, if rank 0 was told that the hosts have changed."""
+        """Raise HostsUpdatedInterrupt on all ranks if rank 0 knows that the hosts have changed."""
         changed = False
         while not self._updates.empty():
             self._updates.get()
@@ -80,7 +80,7 @@ class State:
 
 
 class ObjectState(State):
-    """Python objects, as attributes. Each keyword argument is one."""
+    """A state of Python objects. Each keyword argument is an object, and becomes an attribute."""
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int],
                  **kwargs: Any) -> None:
@@ -97,11 +97,11 @@ class ObjectState(State):
         self._set_attributes()
 
     def root(self) -> int:
-        """The rank whose state all ranks get."""
+        """The rank whose state all ranks get. TorchState chooses another one."""
         return 0
 
     def sync(self) -> None:
-        """Give all ranks the values of one."""
+        """Give all ranks the values of the rank root()."""
         if self._saved_state:
             self._saved_state = self._bcast_object(self._saved_state, self.root(),
                                                    name="elastic.state")

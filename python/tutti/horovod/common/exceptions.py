@@ -12,7 +12,8 @@ from ... import _lib
 
 class HorovodInternalError(RuntimeError):
     """A call between the ranks has failed. The text is the library's: which rank, which tensor,
-    why. `status` is its number (include/tutti/types.h); None if a program raised the error."""
+    why. `status` is the library's status number (include/tutti/types.h), or None if a program
+    raised the error."""
 
     def __init__(self, *args: object, status: Optional[int] = None) -> None:
         super().__init__(*args)
@@ -26,7 +27,7 @@ class InitializationError(HorovodInternalError, ValueError):
 class HostsUpdatedInterrupt(RuntimeError):
     """The set of hosts has changed; elastic.run starts again.
 
-    skip_sync  the state need not be sent to the other ranks
+    skip_sync  True: the state need not be sent to the other ranks
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
@@ -35,10 +36,10 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 class HorovodVersionMismatchError(ImportError):
-    """Never raised: nothing is built for one version of a framework. Here for `except` clauses."""
+    """Never raised: no module is built for one version of a framework. For `except` clauses."""
 
 
-# If a retry cannot help, because the program made different or impossible calls.
+# After these statuses a retry cannot help: the program or the installation is wrong.
 HOPELESS: Tuple[int, ...] = (_lib.INVALID_ARGUMENT, _lib.MISMATCH, _lib.UNSUPPORTED, _lib.ABI)
 
 

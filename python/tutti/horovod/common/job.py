@@ -79,9 +79,9 @@ class Job:
         process_sets.start(self)
 
     def _choose(self, ranks: Optional[List[int]]) -> None:
-        """Make the communicator of the listed ranks. Without a list, if another front end has made
-        the world, make one of all ranks, so that equal names of both front ends are not
-        matched."""
+        """Make the communicator of the listed ranks. Without a list, use the world. But if another
+        front end has made the world, make a communicator of all ranks, so that equal names of both
+        front ends are not matched."""
         world = self.world
         if ranks is None and self._owns_world:
             return
@@ -101,7 +101,7 @@ class Job:
             raise InitializationError("the ranks in comm=%s did not all pass the same list" % ranks)
 
     def _look_around(self) -> None:
-        """Read this rank's numbers, and gather those of all ranks."""
+        """Set rank, size and the like. The cross_ numbers need the places of all ranks."""
         comm = self.comm
         self.rank, self.size = lib.tutti_rank(comm), lib.tutti_size(comm)
         self.local_rank, self.local_size = lib.tutti_local_rank(comm), lib.tutti_local_size(comm)
@@ -119,7 +119,8 @@ class Job:
     # ---- end ----
 
     def shutdown(self) -> None:
-        """End the library. Does not wait for other ranks; does nothing before init()."""
+        """End the library. If another front end has made the world, free only this one's
+        communicator. Does not wait for other ranks; does nothing before init()."""
         if not self.initialized:
             return
         self.initialized = False
@@ -172,8 +173,9 @@ def _address_of(mpi_comm: Any) -> int:
 def init(comm: Any = None, process_sets: Any = None) -> None:
     """Find the other ranks and connect to them. All ranks call it.
 
-    comm          None: all ranks of the job. A list of ranks: only these belong to it; each rank
-                  of the job must call, with a list that contains it. Or an mpi4py communicator
+    comm          None: all ranks of the launcher's job. A list of ranks: only these are ranks of
+                  Horovod's job; each rank of the launcher's job must call, with a list that
+                  contains it. Or an mpi4py communicator
     process_sets  a list of ProcessSet to make, the same on all ranks; or "dynamic"
 
     If it was called before, without a shutdown() since, it only makes the process sets.
@@ -218,7 +220,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """The number of this host among the hosts that have a rank with this local rank."""
+    """The index of this host among the hosts that have a rank with this local rank."""
     return _need().cross_rank
 
 
@@ -281,14 +283,14 @@ def gloo_built() -> bool:
 
 
 def nccl_built() -> int:
-    """The version of NCCL that reduces in device memory, as a number like 21805; 1 if
-    torch is not there to say it; 0 without NCCL."""
+    """The version of the NCCL that reduces in device memory, as a number like 21805. 1: unknown,
+    because torch, which reports it, is not installed. 0: no NCCL."""
     if not job.initialized or lib.tutti_cuda_device(job.comm) < 0:
         return 0
     try:
         import torch
     except ImportError:
-        return 1  # whose version is not known
+        return 1  # NCCL of an unknown version
     version = torch.cuda.nccl.version()
     if isinstance(version, int):
         return version
@@ -319,8 +321,8 @@ def ccl_built() -> bool:
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Start a timeline of this process, for chrome://tracing and Perfetto. Call it on all ranks.
 
-    file_path    equal on all ranks; it is written by stop_timeline() or shutdown(), and has the
-                 events of all ranks. Rank 0 removes an older file
+    file_path    equal on all ranks. On each rank, stop_timeline() or shutdown() adds the rank's
+                 events to this file. start_timeline() on rank 0 removes an older file
     mark_cycles  ignored: Tutti has no cycles
     """
     _need()

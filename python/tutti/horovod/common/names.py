@@ -6,7 +6,7 @@ from typing import Dict, List, Optional
 
 from .process_sets import ProcessSet
 
-LONGEST_NAME = 240  # bytes; the library takes 255, and calls add a suffix
+LONGEST_NAME = 240  # bytes; the library takes 255
 _NAMES_KEPT = 65536
 
 
@@ -45,7 +45,7 @@ class Names:
         return data
 
     def text(self, name: Optional[str], process_set: ProcessSet) -> str:
-        """The same as a string, for calls that make several names of it."""
+        """The name as a string, not encoded, for calls that make several names of it."""
         return (process_set.next_name(self.kind) if name is None
                 else "%s.%s" % (self.kind, name))
 

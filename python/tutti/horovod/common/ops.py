@@ -19,7 +19,7 @@ def no_such_op(op: Any) -> NoReturn:
 
 
 def choose_op(op: Optional[int], average: Optional[bool]) -> int:
-    """The reduction of the parameters `op` and `average`, of which `average` is the older."""
+    """The reduction that `op` or `average` selects. `average` is the older parameter."""
     if average is None:
         return Average if op is None else op
     if op is not None:

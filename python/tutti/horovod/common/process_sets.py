@@ -53,8 +53,8 @@ class ProcessSet:
         return len(self.ranks)
 
     def rank(self) -> Optional[int]:
-        """This process's place in the set, as in the result of an allgather; None if the set was
-        not added. ValueError: this process is not in it."""
+        """This process's rank within the set; None if the set was not added. ValueError: this
+        process is not in the set."""
         if self.process_set_id is None:
             return None
         if self._rank < 0:
@@ -62,7 +62,8 @@ class ProcessSet:
         return self._rank
 
     def included(self) -> Optional[bool]:
-        """Whether this process is in the set; None if it is a communicator that was not added."""
+        """Whether this process is in the set. None: the set was made of an mpi4py communicator, and
+        was not added yet."""
         if self.ranks is None:
             return None
         if _job is None:
@@ -79,7 +80,7 @@ class ProcessSet:
         return len(self.ranks or ()) > 1
 
     def place_of(self, rank: int) -> int:
-        """The place of a global rank in the set."""
+        """The rank within the set of a rank of the job."""
         try:
             return self.ranks.index(rank)  # type: ignore[union-attr]
         except ValueError:
@@ -206,8 +207,8 @@ def add_initial(process_set: Any, index: int) -> None:
 
 
 def _add_of_comms(process_set: ProcessSet) -> None:
-    """A set given as an mpi4py communicator: ranks pass communicators of their own, which do not
-    overlap. So the set is a part of a split."""
+    """Add a set that was given as an mpi4py communicator. Ranks may pass different communicators,
+    which do not overlap: one split makes the sets of all of them."""
     ranks = _ranks_of(process_set.mpi_comm)
     ret = c_void_p()
     status = lib.tutti_comm_split(_job.comm, ranks[0], _job.rank, byref(ret))
@@ -222,7 +223,7 @@ def _add_of_comms(process_set: ProcessSet) -> None:
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
     """Make a process set after init(). All ranks call, with the same ranks, in the same order.
 
-    ValueError: a set with these ranks exists, or a rank is none of the job.
+    ValueError: a set with these ranks exists, or a rank is not in the job.
     """
     if _job is None:
         from .job import NOT_INITIALIZED

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """HOROVOD_* variables that have a counterpart among Tutti's settings.
 
-They are translated once, by init(), before the library reads its settings. A TUTTI_* variable that
-is set precedes. Variables without a counterpart are ignored; a few of them give a warning, because
-their users expect an effect.
+init() translates them before the library reads its settings. A TUTTI_* variable that is set takes
+precedence. Variables without a counterpart are ignored. HOROVOD_AUTOTUNE is ignored with a warning,
+because its users expect an effect.
 """
 
 import os
@@ -15,7 +15,7 @@ _LEVELS: Dict[str, str] = {"trace": "trace", "debug": "debug", "info": "info", "
 
 
 def is_true(text: Optional[str]) -> bool:
-    """A boolean variable as Horovod reads it: a number above 0; "true" and "yes" as well."""
+    """A boolean variable as Horovod reads it: true for a number above 0, "true", "yes" and "on"."""
     text = (text or "").strip().lower()
     if text in ("true", "yes", "on"):
         return True
@@ -46,7 +46,7 @@ def _counterparts(env: Dict[str, str]) -> Dict[str, Optional[str]]:
     text = env.get("HOROVOD_LOG_LEVEL")
     if text:
         found["TUTTI_LOG"] = _LEVELS.get(text.strip().lower())
-    # DYNAMIC: the program will call start_timeline().
+    # DYNAMIC: the program itself calls start_timeline().
     if env.get("HOROVOD_TIMELINE", "").upper() not in ("", "DYNAMIC"):
         found["TUTTI_TRACE"] = env["HOROVOD_TIMELINE"]
     return found

@@ -15,7 +15,7 @@ SHAPE_WORDS = 2 + MAX_DIMS
 
 
 def check_dims(dims: int, what: str) -> None:
-    """ValueError if a tensor of so many dimensions cannot be gathered along the first."""
+    """Raise ValueError if a tensor of `dims` dimensions cannot be gathered along the first one."""
     if not 0 < dims <= MAX_DIMS:
         raise ValueError("%s needs a tensor of 1 to %d dimensions, not %d" % (what, MAX_DIMS, dims))
 
@@ -31,7 +31,11 @@ def _text(words: Sequence[int]) -> str:
 
 
 def check_fit(name: str, mine: int, words: Sequence[Sequence[int]]) -> None:
-    """HorovodInternalError if the tensors differ in more than the first dimension."""
+    """Raise HorovodInternalError if the tensors differ in more than the first dimension.
+
+    mine   this rank, for the error
+    words  shape_words() of each rank's tensor
+    """
     first = words[0]
     for rank, other in enumerate(words):
         if other[:2] != first[:2] or other[3:] != first[3:]:
@@ -42,7 +46,8 @@ def check_fit(name: str, mine: int, words: Sequence[Sequence[int]]) -> None:
 
 
 def read_splits(rows: int, splits: Optional[Sequence[int]], ranks: int) -> List[int]:
-    """Rows for each rank in an alltoall of a tensor of `rows` rows; splits None: equal parts."""
+    """The number of rows for each rank, in an alltoall of a tensor of `rows` rows. splits None:
+    equal parts. Rows behind the sum of splits are not sent."""
     if splits is None:
         if rows % ranks != 0:
             raise ValueError("alltoall without splits: the first dimension, %d, cannot be divided "

@@ -22,12 +22,12 @@ Shape = Optional[Sequence[Optional[int]]]
 
 
 def as_tensor(value: Any) -> Any:
-    """A tensor of a tensor, a variable or a value; IndexedSlices stay what they are."""
+    """Convert a variable or a value to a tensor. Tensors and IndexedSlices are not changed."""
     return value if isinstance(value, tf.IndexedSlices) else tf.convert_to_tensor(value)
 
 
 def shape_of(tensor: Any) -> Shape:
-    """The shape as far as it is known; None in a graph if not even the dimensions are."""
+    """The shape as far as it is known. None, in a graph: the number of dimensions is unknown."""
     return None if tensor.shape.rank is None else tensor.shape.as_list()
 
 
@@ -39,7 +39,7 @@ def any_rows(tensor: Any) -> Shape:
 
 def run(function: Callable[..., List[Any]], tensors: Sequence[Any], shapes: Sequence[Shape],
         dtypes: Optional[Sequence[Any]] = None) -> List[Any]:
-    """The tensors of the arrays that function(*arrays) returns.
+    """Call function(*arrays) on the arrays of the tensors; return its results as tensors.
 
     shapes  of the results
     dtypes  of the results; None: those of the tensors

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 class Compressor:
-    """What a compression does. Programs may derive their own."""
+    """The interface of a compression. Programs may derive classes of their own."""
 
     @staticmethod
     def compress(tensor: Any) -> Tuple[Any, Any]:

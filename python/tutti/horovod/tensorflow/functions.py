@@ -29,11 +29,11 @@ def broadcast_variables(variables: Sequence[Any], root_rank: int,
 def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None,
                      name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> Any:
-    """The object of a rank, on all ranks: pickled, as two broadcasts. Not in a tf.function.
+    """The object of a rank, on all ranks: pickled, by two broadcasts. Not in a tf.function.
 
     obj      used on root_rank only
     session  not used
-    name     if several threads broadcast objects at a time
+    name     needed if several threads broadcast objects at the same time: one for each
     """
     name = "object" if name is None else name
     is_root = job.rank == root_rank
@@ -54,7 +54,7 @@ def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: Optional[
 
 def allgather_object(obj: Any, session: Any = None, name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> List[Any]:
-    """The objects of all ranks, in their order. Not in a tf.function."""
+    """The objects of all ranks, in the order of ranks. Not in a tf.function."""
     name = "object" if name is None else name
     gathered, rows = arrays.allgather([np.frombuffer(dump(obj), np.uint8)], name + ".t",
                                       process_set, False)

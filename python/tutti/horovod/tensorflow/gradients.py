@@ -2,8 +2,8 @@
 """Gradients reduced over the ranks: DistributedGradientTape, and what the optimizer uses.
 
 All gradients of a step are reduced in one operation of TensorFlow. It starts an allreduce of each
-gradient under its own name, then waits for all of them. So the library fuses them, and has a plan
-for them after three steps.
+dense gradient under its own name, gathers the sparse gradients, and waits for all of them. So the
+library fuses the allreduces, and has a plan for them after three steps.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence
@@ -36,7 +36,10 @@ class Reduction(NamedTuple):
 
 def _reduce_arrays(how: Reduction, names: Sequence[str], sparse_names: Sequence[str],
                    *given: Any) -> List[Any]:
-    """Reduce arrays: dense gradients, then the values, then the indices of the sparse ones."""
+    """Reduce the dense gradients, and gather the sparse ones.
+
+    given  the dense gradients, the values of the sparse ones, the indices of the sparse ones
+    """
     dense, sparse = given[:len(names)], given[len(names):]
     finish = arrays.start_allreduces(dense, names, how.op, 1.0 / how.predivide, how.predivide,
                                      how.process_set)
@@ -49,14 +52,15 @@ def _reduce_arrays(how: Reduction, names: Sequence[str], sparse_names: Sequence[
 
 def _reduce(how: Reduction, dense: Sequence[Any], names: Sequence[str], sparse: Sequence[Any],
             sparse_names: Sequence[str]) -> List[Any]:
-    """Reduced tensors and IndexedSlices, dense ones first."""
+    """Reduce both kinds of gradients. Returns the dense ones, then the sparse ones."""
     pairs = [how.compression.compress(gradient) for gradient in dense]
     parts = [s.values for s in sparse] + [s.indices for s in sparse]
     shapes: List[Shape] = [shape_of(packed) for packed, _ in pairs]
     results = run(lambda *given: _reduce_arrays(how, names, sparse_names, *given),
                   [packed for packed, _ in pairs] + parts, shapes + [any_rows(p) for p in parts])
     reduced = [how.compression.decompress(t, context) for t, (_, context) in zip(results, pairs)]
-    values, indices = results[len(dense):-len(sparse) or None], results[-len(sparse) or None:]
+    end = len(dense) + len(sparse)
+    values, indices = results[len(dense):end], results[end:]
     for slices, value, index in zip(sparse, values, indices):
         if how.op == Average:
             value = value / tf.cast(how.process_set.size(), value.dtype)
@@ -79,7 +83,7 @@ def reduce_gradients(gradients: Sequence[Any], how: Reduction) -> List[Any]:
         raise ValueError("sparse gradients need op=Average or op=Sum, or sparse_as_dense=True")
     if not places:
         return gradients
-    # The number keeps the names of a program's two models apart, for example in a GAN.
+    # If a program has two models, such as a GAN, the names differ by the number of gradients.
     names = ["%s.%d of %d" % (how.name, i, len(gradients)) for i in range(len(gradients))]
     reduced = _reduce(how, [gradients[i] for i in dense], [names[i] for i in dense],
                       [gradients[i] for i in sparse], ["%d" % i for i in sparse])
@@ -116,7 +120,7 @@ def DistributedGradientTape(gradtape: Any, device_dense: str = "", device_sparse
     gradient_predivide_factor  f, with op=Average: gradients are multiplied by 1/f before the sum
                                and by f/size after it
     process_set                the ranks that reduce; other ranks get their own gradients
-    num_groups, groups         not used: all gradients are always submitted together
+    num_groups, groups         not used: all gradients are submitted before the first wait
     others                     not used
     """
     if isinstance(gradtape, _Distributed):

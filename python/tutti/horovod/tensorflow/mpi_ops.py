@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The calls of Horovod's TensorFlow interface. The file has Horovod's name for it, as programs
-import from it; MPI is one of several ways to run.
+"""The calls of Horovod's TensorFlow interface.
+
+The file has the name of Horovod's file, because programs import from it. Tutti also runs without
+MPI.
 
 Calls of one kind with the same name are matched; calls without a name are matched by their order.
 Each call blocks. To reduce several tensors in one call, use grouped_allreduce,
-DistributedGradientTape or DistributedOptimizer. All calls except barrier and join work in eager
-mode and in a tf.function, and are differentiable.
+DistributedGradientTape or DistributedOptimizer. All calls between the ranks, except barrier and
+join, work in eager mode and in a tf.function. All of these except broadcast_ are differentiable.
 
 The parameters device_dense, device_sparse and ignore_name_scope are accepted and not used.
 """
@@ -29,7 +31,8 @@ from .compression import Compression
 
 
 def _grouped(function: Callable[..., Any], *tensors: Any) -> List[Any]:
-    """The results of a tf.custom_gradient function, which returns one tensor without a list."""
+    """The list of results of a function with a gradient. tf.custom_gradient itself returns a single
+    tensor without a list."""
     results = tf.custom_gradient(function)(*tensors)
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
@@ -38,7 +41,7 @@ def _grouped(function: Callable[..., Any], *tensors: Any) -> List[Any]:
 
 def _allreduce(tensors: Sequence[Any], name: Optional[str], op: int, prescale: float,
                postscale: float, process_set: ProcessSet, grouped: bool) -> List[Any]:
-    """The gradient is the same allreduce of the gradients."""
+    """Allreduce of tensors. Its gradient is the same allreduce of the gradients."""
     arrays.check_op(op)
 
     def reduce(name: Optional[str], inputs: Sequence[Any]) -> List[Any]:
@@ -74,8 +77,8 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
               ignore_name_scope: bool = False) -> Any:
     """Reduce a tensor over the ranks; the result is a new tensor.
 
-    tensor            a tensor, a variable, or IndexedSlices. Of IndexedSlices the result has the
-                      rows of all ranks
+    tensor            a tensor, a variable, or IndexedSlices. For IndexedSlices the result is
+                      IndexedSlices with the rows of all ranks
     average           deprecated: see op
     compression       of the data that is sent: Compression.none, .fp16 or .bf16
     op                Average (default), Sum, Min, Max, Product
@@ -114,7 +117,7 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
 
 def _allgather(tensors: Sequence[Any], name: Optional[str], process_set: ProcessSet,
                grouped: bool) -> List[Any]:
-    """The gradient is this rank's rows of the averaged gradients."""
+    """Allgather of tensors. Its gradient is this rank's rows of the averaged gradients."""
     def gather(*inputs: Any) -> List[Any]:
         results, rows = arrays.allgather(inputs, name, process_set, grouped)
         own = process_set.rank() or 0
@@ -155,7 +158,8 @@ def grouped_allgather(tensors: Sequence[Any], name: Optional[str] = None,
 
 def _broadcast(tensors: Sequence[Any], root_rank: int, name: Optional[str],
                process_set: ProcessSet, grouped: bool) -> List[Any]:
-    """The gradient is the average at the root, zero at the others."""
+    """Broadcast of tensors. Its gradient is the average of the gradients on the root, and zero on
+    other ranks."""
     def function(*inputs: Any) -> Any:
         results = run(lambda *a: arrays.broadcast(a, root_rank, name, process_set, grouped), inputs,
                       [shape_of(t) for t in inputs])
@@ -199,8 +203,9 @@ def broadcast_(variables: Sequence[Any], root_rank: int, name: Optional[str] = N
 def alltoall(tensor: Any, splits: Any = None, name: Optional[str] = None,
              ignore_name_scope: bool = False,
              process_set: ProcessSet = global_process_set) -> Any:
-    """Send a part of the tensor to each rank and concatenate theirs. Returns the tensor; with
-    splits (tensor, received splits). Its gradient is the alltoall back.
+    """Send a part of the tensor's rows to each rank, and concatenate the received parts. Returns
+    the concatenation; with `splits`, a pair of it and the number of rows received from each rank.
+    The gradient is an alltoall that sends the rows of the gradient back.
 
     splits  rows for each rank: a list, or a tensor of int32 or int64. None: equal parts
     """
@@ -231,7 +236,7 @@ def alltoall(tensor: Any, splits: Any = None, name: Optional[str] = None,
 
 def _reducescatter(tensors: Sequence[Any], name: Optional[str], op: int, prescale: float,
                    postscale: float, process_set: ProcessSet, grouped: bool) -> List[Any]:
-    """The gradient is the allgather of the gradients, scaled."""
+    """Reducescatter of tensors. Its gradient is the scaled allgather of the gradients."""
     arrays.check_scatter_op(op)
 
     def function(*inputs: Any) -> Any:
@@ -254,8 +259,9 @@ def reducescatter(tensor: Any, device_dense: str = "", compression: Any = Compre
                   op: int = Average, name: Optional[str] = None,
                   process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                   postscale_factor: float = 1.0) -> Any:
-    """Reduce a tensor over the ranks and return this rank's part of the rows; the first ranks get
-    one row more. See allreduce for the other parameters.
+    """Reduce a tensor over the ranks and return this rank's part of the rows. If the number of rows
+    is not a multiple of the number of ranks, the first ranks get one row more. See allreduce for
+    the other parameters.
 
     op  Average or Sum
     """
@@ -286,7 +292,7 @@ def join(device: int = -1) -> int:
     """Declare that this rank has no more data: see tutti.horovod.common.arrays.join. Not in a
     tf.function.
 
-    device  not used; memory for the zeros belongs to the library
+    device  not used
     """
     return arrays.join()
 

@@ -78,11 +78,11 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dens
                          process_set: ProcessSet = global_process_set,
                          scale_local_gradients: bool = True) -> Any:
     """An optimizer that reduces gradients over the ranks before its step. The given optimizer itself
-    is changed and returned: its class becomes one derived from its class; it keeps its state.
+    is changed and returned. It keeps its state, and gets a class derived from its own class.
 
     optimizer                     of Keras 3, with the backend TensorFlow
     name                          the beginning of the names of the calls; equal on all ranks
-    backward_passes_per_step      gradients accumulate over so many calls before they are reduced
+    backward_passes_per_step      calls over which gradients accumulate before they are reduced
     average_aggregated_gradients  reduce the average of these calls' gradients instead of their sum
     others                        as in DistributedGradientTape
 
