@@ -3,7 +3,7 @@
  * Settings: the meaning of their texts, refused texts and their errors, warnings about
  * unknown names.
  */
-#include "conf/conf.h"
+#include "conf/conf_inside.h"
 
 #include "base/log.h"
 #include "conf/parse.h"

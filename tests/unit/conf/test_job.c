@@ -3,7 +3,7 @@
  * The place of a process in its job, from the variables of env:// and of launchers: which variables
  * count, and in which order.
  */
-#include "conf/conf.h"
+#include "conf/conf_inside.h"
 #include "conf/parse.h"
 
 #include <setjmp.h>
