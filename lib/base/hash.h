@@ -50,7 +50,10 @@ static inline uint64_t tutti__hash_name(const char *name, size_t bytes)
         memcpy(&word, name + bytes - sizeof(word), sizeof(word));
     for (; bytes < sizeof(word) && at < bytes; at++)
         word = word << 8 | (unsigned char)name[at];
-    return tutti__hash_mix(hash, word);
+    hash = tutti__hash_mix(hash, word);
+    /* Once more: the last bytes of the word, in which names differ, have reached only bits from 24
+       on, but tables use the lowest ones. */
+    return tutti__hash_mix(hash, 0);
 }
 
 #endif

@@ -270,6 +270,29 @@ static void test_hash_name(void **state)
     }
 }
 
+/* Numbered names are spread over the slots of a table. Of 1000 random numbers below 4096, 1000 -
+   4096 * (1 - exp(-1000 / 4096)) = 113 are expected to find their slot taken. */
+static void test_hash_spread(void **state)
+{
+    static const char *const forms[] = { "%d", "t%d", "grad %03d", "layer%d.weight",
+                                         "allreduce.module.features.%d.bias" };
+
+    (void)state;
+    for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++) {
+        char taken[4096] = { 0 }, name[64];
+        int collisions = 0;
+
+        for (int i = 0; i < 1000; i++) {
+            size_t bytes = (size_t)snprintf(name, sizeof(name), forms[f], i);
+            char *slot = &taken[tutti__hash_name(name, bytes) % sizeof(taken)];
+
+            collisions += *slot;
+            *slot = 1;
+        }
+        assert_in_range(collisions, 0, 160);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +309,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_hash_name),
+        cmocka_unit_test(test_hash_spread),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
