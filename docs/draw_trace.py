@@ -15,7 +15,7 @@ Event = Dict[str, Any]
 
 COLOURS = {"wait": "#d0d0d0", "bucket": "#9ecae1", "pack": "#fdae6b", "unpack": "#fdd0a2",
            "send": "#74c476", "recv": "#bcbddc", "submit": "#636363"}
-LEFT, RIGHT, ROW, GAP = 170, 1190, 18, 6  # pixels
+LEFT, RIGHT, ROW, GAP = 170, 1160, 18, 6  # pixels
 # Top edge in the row and height, in pixels. pack and unpack are inside their bucket; send and recv
 # overlap in time, so each has half of the row.
 SHAPES = {"pack": (3, ROW - 8), "unpack": (3, ROW - 8),
