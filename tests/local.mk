@@ -86,6 +86,7 @@ waiting_tests = \
     %reldir%/fault/stalling \
     %reldir%/hosts/cluster_down.sh \
     %reldir%/hosts/cluster_idle.sh \
+    %reldir%/hosts/faults.sh \
     %reldir%/hosts/late.sh \
     %reldir%/hosts/starting.sh \
     %reldir%/multi/device/device_overdue \

@@ -58,7 +58,6 @@ script_tests += \
     %reldir%/cluster_ucx.sh \
     %reldir%/collectives.sh \
     %reldir%/direct_check.sh \
-    %reldir%/faults.sh \
     %reldir%/groups.sh \
     %reldir%/hosts.sh \
     %reldir%/late.sh \
@@ -70,6 +69,7 @@ script_tests += \
     %reldir%/slurm.sh \
     %reldir%/torchrun.sh
 early_script_tests += \
+    %reldir%/faults.sh \
     %reldir%/cluster_idle.sh \
     %reldir%/starting.sh
 
