@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 
 enum {
     TENSORS = 6,
@@ -62,17 +63,19 @@ static FILE *make_file(const char *prefix)
     return file;
 }
 
-/* Fork a child that kills its parent, the stopped victim. Call this before tutti_init. */
+/* Continue in a child, which this process kills when it is stopped and all others have passed. The
+   launcher would stop together with a stopped process of its own. Call this before tutti_init. */
 static void guard(void)
 {
-    pid_t parent = getpid();
     const char *world = getenv("WORLD_SIZE");
+    pid_t child = fork();
 
-    if (fork() != 0)
+    if (child == 0)
         return;
-    while (getppid() == parent && count_files("rank") + 1 < atoi(world != NULL ? world : "1"))
+    while (count_files("rank") + 1 < atoi(world != NULL ? world : "1") &&
+           waitpid(child, NULL, WNOHANG) == 0)
         usleep(20000);
-    kill(parent, SIGKILL);
+    kill(child, SIGKILL);
     _exit(0);
 }
 
