@@ -3,14 +3,16 @@
 
     torchrun --nproc-per-node 2 torch_allreduce.py
 
-Prints the median time of dist.all_reduce and the median CPU time of this process (rank 0, all its
-threads) for some sizes, and of a step of DistributedDataParallel over gradients of the sizes of
-ResNet-18, without any model: the backward pass only makes gradients.
+Prints the median time and the median CPU time of this process (rank 0, all its threads). First of
+dist.all_reduce, for some sizes, in ordinary memory and in memory that tutti shares between ranks.
+Then of a step of DistributedDataParallel over gradients of the sizes of ResNet-18, without any
+model: the backward pass only makes gradients. DDP's buckets are in shared memory, unless
+DDP_DISABLE_COMM_MEM=1.
 """
 
 import statistics
 import time
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 
 import torch
 import torch.distributed as dist
@@ -65,8 +67,17 @@ def rounds(name: str, calls: List[Tuple[str, Any, Callable[[], Any]]], times: in
     if dist.get_rank() == 0:
         a, b = (statistics.median(wall[backend]) * 1e6 for backend in ("tutti", "gloo"))
         c, d = (statistics.median(cpu[backend]) * 1e6 for backend in ("tutti", "gloo"))
-        print("%-12s tutti %9.1f us  gloo %9.1f us  ratio %.3f   CPU %9.1f us, %9.1f us, %.3f"
+        print("%-18s tutti %9.1f us  gloo %9.1f us  ratio %.3f   CPU %9.1f us, %9.1f us, %.3f"
               % (name, a, b, a / b, c, d, c / d), flush=True)
+
+
+def tensors(count: int) -> Iterator[Tuple[str, torch.Tensor]]:
+    """An ordinary tensor; and one as DDP's buckets are, in memory that tutti need not copy."""
+    yield "", torch.zeros(count)
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    if getattr(backend, "supports_tensor_alloc", lambda device: False)(torch.device("cpu")):
+        t = backend.allocate_tensor(count, dtype=torch.float32, device=torch.device("cpu"))
+        yield ", shared", t.zero_()
 
 
 def main() -> None:
@@ -75,10 +86,11 @@ def main() -> None:
     dist.init_process_group("tutti")
     groups = {"tutti": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
     for size in SIZES:
-        t = torch.zeros(size // 4)
         times = 200 if size < 1 << 20 else 30 if size < 10 << 20 else 4
-        rounds("%d B" % size, [(name, group, lambda group=group: dist.all_reduce(t, group=group))
-                               for name, group in groups.items()], times)
+        for kind, t in tensors(size // 4):
+            rounds("%d B%s" % (size, kind),
+                   [(name, group, lambda t=t, group=group: dist.all_reduce(t, group=group))
+                    for name, group in groups.items()], times)
     calls = []
     for name, group in groups.items():
         net = DistributedDataParallel(Gradients(), process_group=group)

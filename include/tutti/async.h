@@ -119,14 +119,14 @@ typedef struct {
  * sums are computed in float32, but their operands between hosts, and the result, are rounded to
  * the narrower type. All ranks get the same bits. docs/performance.md has the largest error. Other
  * calls with this option are TUTTI_ERR_INVALID_ARGUMENT. It has no effect on one host, on device
- * memory, on calls without a name of up to 4096 bytes, and with a schedule of the user's
- * (TUTTI_ALGORITHM). A sum that the type cannot hold becomes infinite (above 65504 in float16), or
- * NaN (above 448 in float8_e4m3).
+ * memory, on calls without a name of up to 4096 bytes (unless TUTTI_DETERMINISTIC=strict), and with
+ * a schedule of the user's (TUTTI_ALGORITHM). A sum that the type cannot hold becomes infinite
+ * (above 65504 in float16), or NaN (above 448 in float8_e4m3).
  *
  * Among calls that all ranks have submitted and that have not begun, those with the highest
  * priority begin first, in a bucket of their own. If ranks give a call different priorities, the
- * highest counts. A call with a priority is not part of a learned plan, so it is agreed on each
- * time, and overtakes the plan's buckets, too. Without a name, calls have no priority.
+ * highest counts. A call with a priority is not part of a learned plan: the ranks agree on it each
+ * time, and it also overtakes the plan's buckets. Calls without a name have no priority.
  */
 typedef struct {
     size_t size; /* sizeof(tutti_async_options_t) */
@@ -361,8 +361,8 @@ typedef struct {
  * match between the ranks, all of them end with TUTTI_ERR_MISMATCH.
  *
  * If ranks submit the same names in different submission groups, all these groups end with
- * TUTTI_ERR_MISMATCH. A call with one of these names outside a submission group ends with it as
- * well, if it is submitted at most 0.1 s after the mismatch was found. Since 0.1.
+ * TUTTI_ERR_MISMATCH. A call with one of these names outside a submission group ends with this
+ * error as well, if it is submitted at most 0.1 s after the mismatch was found. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
                                       tutti_request_t **ret_request);
@@ -379,8 +379,9 @@ TUTTI_API tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti
 /*
  * Start a persistent request that is not active, like the asynchronous call that it stands for.
  *
- * tutti_wait waits for the request but does not free it, so it can be started again. To test or
- * wait for a persistent request that is not active is TUTTI_ERR_INVALID_ARGUMENT. Since 0.1.
+ * tutti_wait waits for the request but does not free it, so it can be started again. If a
+ * persistent request is not active, tutti_test and tutti_wait return TUTTI_ERR_INVALID_ARGUMENT.
+ * Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_start(tutti_request_t *request);
 
@@ -497,7 +498,7 @@ TUTTI_API tutti_status_t tutti_request_receive(tutti_request_t *request, void *r
 /*
  * Contribute zeros to all further requests until all ranks have joined.
  *
- * ret_last_rank  the rank that joined last: its parameters are the most recent. May be NULL
+ * ret_last_rank  the rank that joined last: its model is the most recent. May be NULL
  *
  * A rank without further data calls this function, so that ranks with different numbers of batches
  * can end a training epoch together.

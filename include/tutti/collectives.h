@@ -46,8 +46,9 @@
  * elements on this rank waits for no other rank, and a mismatch ends the communicator.
  *
  * With TUTTI_WIRE, the data of an allreduce, reduce, reduce_scatter or reduce_scatterv of
- * TUTTI_FLOAT32 with TUTTI_SUM or TUTTI_AVG, of more than 4096 bytes, go from one host to another
- * in a narrower type, and the result is rounded to it: see tutti_async_options_t.
+ * TUTTI_FLOAT32 with TUTTI_SUM or TUTTI_AVG, of more than 4096 bytes (with
+ * TUTTI_DETERMINISTIC=strict, of every size), go from one host to another in a narrower type, and
+ * the result is rounded to it: see tutti_async_options_t.
  *
  * Messages between two ranks are compared with each other (see tutti_send), but not with collective
  * calls. If a rank sends while its peer is in a collective call, both wait until TUTTI_TIMEOUT, or

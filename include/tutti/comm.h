@@ -178,10 +178,11 @@ TUTTI_API tutti_comm_t *tutti_world(void);
  * several threads at once for different communicators; it holds back no other call. It returns when
  * all ranks are connected. With nranks 1 and a store it waits for nothing, and sets no key.
  *
- * It never uses MPI: between hosts it needs the module for UCX. Settings are those of the
- * environment of its rank 0; TUTTI_BOOT does not apply. Otherwise as a communicator from
- * tutti_comm_split; it may be split as well, and its groups end with it. On each rank it has a
- * thread (none with nranks 1 and no device) and about ten open files (14 with 4 ranks on a host).
+ * The communicator never uses MPI: between hosts it needs the module for UCX. Its settings are
+ * those of the environment of its rank 0; TUTTI_BOOT does not apply. In all other respects it is
+ * like a communicator from tutti_comm_split. It may be split, and its groups end with it. On each
+ * rank it has a thread (none with nranks 1 and no device) and about ten open files (14 with 4 ranks
+ * on a host).
  * Its device is the calling thread's current one, unless TUTTI_DEVICE_ID is set: make it current
  * before. On device memory, calls in flight on two such communicators at the same time need one
  * order on all ranks, as NCCL requires; the library orders the calls of a communicator and its
@@ -239,9 +240,9 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
  *
  * Local, like tutti_finalize: the call waits for no other rank, pending requests end with
  * TUTTI_ERR_SHUTDOWN, and the communicator's memory from tutti_mem_alloc is freed. Other
- * communicators continue, but a communicator from tutti_comm_connect takes its groups with it.
- * tutti_finalize frees all remaining groups of the world. No other thread may be
- * inside a call on `comm`, with the exceptions listed at tutti_finalize. Any thread.
+ * communicators continue, except the groups of a communicator from tutti_comm_connect: they end
+ * with it. tutti_finalize frees all remaining groups of the world. No other thread may be inside a
+ * call on `comm`, with the exceptions listed at tutti_finalize. Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT: `comm` is tutti_world(), or was freed before; or the caller is a
  * callback, of this or another communicator. Since 0.1.
@@ -249,18 +250,19 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
 TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
 
 /*
- * Is a communicator usable? Found out without a call that needs other ranks.
+ * Report whether a communicator is usable, without a call that needs other ranks.
  *
  * comm        the communicator
  * ret_state   TUTTI_OK: usable; otherwise it has ended, and every call on it returns this status
- * ret_text    [text_bytes] why it has ended, as tutti_last_error() would report it; "" if usable;
- *             cut to fit, with its end. NULL: not wanted
+ * ret_text    [text_bytes] why it has ended, as tutti_last_error() would report it; "" if usable.
+ *             A longer text is cut, and ends with a zero byte as well. NULL: not wanted
  * text_bytes  room in ret_text; 0: not wanted
  *
- * This is what the rank has been told so far, and an end is final. The library's thread receives
- * the loss of a rank within moments, even if no call is pending. A peer that has called
- * tutti_finalize or tutti_comm_free does not end the communicator by itself: see "Errors" in
- * tutti.h. Local; never blocks. Any thread, also while another thread is inside a call on `comm`.
+ * The state is what this rank has been told so far. A communicator that has ended does not become
+ * usable again. The library's thread detects the loss of a rank within moments, even if no call is
+ * pending. A peer that has called tutti_finalize or tutti_comm_free does not end the communicator
+ * by itself: see "Errors" in tutti.h. Local; never blocks. Any thread, also while another thread is
+ * inside a call on `comm`.
  *
  * TUTTI_ERR_INVALID_ARGUMENT: ret_state is NULL; or comm is no communicator, such as one that was
  * freed. Since 0.1.

@@ -10,14 +10,14 @@
  * Device          Each rank has one device for all its communicators, chosen by tutti_init:
  *                 TUTTI_DEVICE_ID; otherwise the current device of the thread that calls
  *                 tutti_init; otherwise the local rank modulo the number of devices.
- *                 TUTTI_DEVICE=auto uses a device if the process has loaded CUDA by then, cuda
- *                 always, none never
+ *                 With TUTTI_DEVICE=auto a rank uses a device if its process has loaded CUDA
+ *                 before tutti_init; with cuda always; with none never
  * Memory          All buffers of a call are in memory of that device, or none is. Pinned and
  *                 managed memory counts as host memory. All ranks pass device memory, or none does:
  *                 otherwise TUTTI_ERR_MISMATCH
- * Path            Inside a host, NCCL. An allreduce of several hosts is pipelined: pieces travel
- *                 between the hosts while NCCL works on the next ones, through pinned memory or
- *                 directly from device memory (TUTTI_GPU_DIRECT). With the algorithm nccl-flat
+ * Path            Inside a host, NCCL. An allreduce of several hosts is pipelined: while NCCL works
+ *                 on the next pieces, earlier ones travel between the hosts, through pinned memory
+ *                 or directly from device memory (TUTTI_GPU_DIRECT). With the algorithm nccl-flat
  *                 (TUTTI_ALGORITHM), NCCL does the whole allreduce. Small allreduces and all other
  *                 calls of several hosts, and calls that NCCL does not support, are copied to host
  *                 memory and run there
@@ -25,22 +25,22 @@
  *                 into a graph is TUTTI_ERR_UNSUPPORTED: ranks could not agree when it is replayed
  * End             tutti_finalize and tutti_comm_free wait for queued work, for at most
  *                 TUTTI_TIMEOUT, unless the communicator dies
- * Deadlines       A call's deadline ends when the call returns. From the time when this rank's
+ * Deadlines       A call's deadline applies until the call returns. From the time when this rank's
  *                 device reaches the queued work, that work has TUTTI_TIMEOUT and some seconds. If
  *                 another rank's device reaches the same work later than this limit, because of
  *                 earlier work in its stream, the communicator ends. It also ends if a rank dies
  * Current device  No call changes the thread's current device
  * Waiting         With TUTTI_STREAM_WAIT=device (rank 0's setting, for all ranks), the streams of
  *                 jobs on several hosts wait on the device for work of the host: see
- *                 tutti_cuda_wait. Never tried on a GPU. CUDA does not know which work ends such a
- *                 wait. While a stream waits, a call that synchronises the device (cudaFree,
- *                 cudaMalloc, cudaDeviceSynchronize, the lazy first load of a kernel) may block
- *                 Tutti's thread before it launches the work that ends the wait. A copy to or from
- *                 the host that is queued before the request is done may block it as well, since
- *                 copies have no priorities. Few hardware queues (CUDA_DEVICE_MAX_CONNECTIONS; at
- *                 most 32), which NCCL's streams share with yours, make this more likely. The
- *                 deadlock ends after TUTTI_TIMEOUT, if the driver returns. The default, host, has
- *                 no such waits
+ *                 tutti_cuda_wait. This setting has never run on a GPU. CUDA does not know which
+ *                 work ends such a wait. While a stream waits, a call that synchronises the device
+ *                 (cudaFree, cudaMalloc, cudaDeviceSynchronize, the lazy first load of a kernel)
+ *                 may block Tutti's thread before this thread launches the work that ends the wait.
+ *                 A copy to or from the host that is queued before the request is done may block
+ *                 this work as well, because copies have no priorities. Few hardware queues
+ *                 (CUDA_DEVICE_MAX_CONNECTIONS; at most 32), which NCCL's streams share with yours,
+ *                 make such a deadlock more likely. It ends after TUTTI_TIMEOUT, if the blocked
+ *                 call of the driver returns. The default, host, has no such waits
  *
  * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not
  * include cuda.h.

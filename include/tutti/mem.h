@@ -13,7 +13,8 @@
  *
  * comm     the communicator; all its ranks call together
  * bytes    may differ between ranks; 0 gives NULL
- * ret_ptr  page-aligned, filled with zero; tutti_mem_free or tutti_finalize frees it
+ * ret_ptr  page-aligned, filled with zero; freed by tutti_mem_free, or at the end of `comm`
+ *          (tutti_comm_free, tutti_finalize)
  *
  * Collective over `comm`: all ranks call it, in the same order among direct calls. Any part of the
  * memory may be the sendbuf or recvbuf of any collective. If all ranks of a host pass such memory
@@ -34,6 +35,33 @@ TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void 
  * TUTTI_ERR_INVALID_ARGUMENT: `ptr` is not from tutti_mem_alloc. Local. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_free(tutti_comm_t *comm, void *ptr);
+
+/*
+ * Allocate such memory for this rank alone: for allocators, and for buffers whose lifetime no rank
+ * coordinates with others.
+ *
+ * comm     the communicator whose collectives need not copy the memory
+ * bytes    0 gives NULL
+ * ret_ptr  page-aligned, filled with zero; tutti_mem_free_local frees it. It remains valid after
+ *          tutti_comm_free and tutti_finalize, as ordinary memory of this process
+ *
+ * Local: no other rank takes part. Any thread. Each call reserves pages, which takes some 0.25 ms
+ * per MiB, so memory that is needed often should be kept. A forked child cannot access it.
+ *
+ * TUTTI_ERR_NO_MEMORY: the machine has too little memory, or a limit is too low. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_mem_alloc_local(tutti_comm_t *comm, size_t bytes, void **ret_ptr);
+
+/*
+ * Free memory from tutti_mem_alloc_local.
+ *
+ * ptr  from tutti_mem_alloc_local, or NULL. No pending call of this rank may use it. In a forked
+ *      child, memory of its parent is left alone
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT: `ptr` is not from tutti_mem_alloc_local, or was freed before. Local.
+ * Any thread, also after tutti_finalize. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_mem_free_local(void *ptr);
 
 #endif
 #endif

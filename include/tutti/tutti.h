@@ -20,7 +20,8 @@
  *     tutti/stats.h        counters: operations, bytes, buckets, times
  *     tutti/record.h       a dump of what is pending and what happened last
  *     tutti/version.h      version numbers and compatibility
- *     Each of these headers includes all of them.
+ *     Each of these headers includes all of them. Include tutti/cuda.h yourself: calls in CUDA
+ *     streams.
  *
  * Parameters of all calls
  *     comm            the communicator whose ranks make the call
@@ -61,7 +62,8 @@
  *                   tutti_comm_create or tutti_comm_connect to tutti_comm_free
  *     request       from tutti_allreduce_async to the tutti_wait that frees it (async.h); it may
  *                   outlive tutti_finalize
- *     memory        from tutti_mem_alloc to tutti_mem_free or the communicator's end
+ *     memory        from tutti_mem_alloc to tutti_mem_free or the communicator's end;
+ *                   from tutti_mem_alloc_local to tutti_mem_free_local
  *     your buffers  yours; a direct call uses them while it runs, a request until it is done
  *
  * Handles

@@ -20,7 +20,8 @@
  *                   changed and the communicator stays usable (see tutti.h)
  * PEER_LOST         a rank died, or called tutti_abort; the communicator is dead
  * TIMEOUT           a deadline passed. If it was the timeout_ms of a wait, the request continues
- * SHUTDOWN          this rank or a peer called tutti_finalize while the call was pending
+ * SHUTDOWN          this rank or a peer called tutti_finalize or tutti_comm_free while the call was
+ *                   pending
  * UNSUPPORTED       valid, but this build, machine or setting cannot do it
  * NO_MEMORY         memory, shared memory or its limit is exhausted
  * SYSTEM            a system call failed
@@ -53,10 +54,10 @@ typedef enum {
  * Element types.
  *
  * FLOAT16 is IEEE binary16. BFLOAT16 is the upper half of a FLOAT32. FLOAT8_E4M3 (no infinity,
- * largest value 448) and FLOAT8_E5M2 follow the OCP 8-bit floating point specification. A pass that
- * combines the data of several ranks computes these four types in float32 and rounds once, to
- * nearest even. A result above the type's largest value becomes infinity, or NaN if the type has no
- * infinity.
+ * largest value 448) and FLOAT8_E5M2 follow the OCP 8-bit floating point specification. Operands of
+ * these four types are combined in float32. Each pass over the data of several ranks rounds its
+ * results once, to nearest even. A result above the type's largest value becomes infinity, or NaN
+ * if the type has no infinity.
  *
  * BOOL is one byte: 0 is false, all other values are true. Results are 0 or 1.
  *
@@ -123,7 +124,7 @@ typedef enum {
 /*
  * An operation of the caller's own: dst[i] = left[i] (op) right[i] for `count` elements.
  *
- * dst      equal to `left` or to `right`, or without overlap with both. The buffers are aligned no
+ * dst      equal to `left` or to `right`, or overlaps neither of them. The buffers are aligned no
  *          better than those of the call
  * dtype    the call's element type
  * context  the pointer passed to tutti_op_create

@@ -25,18 +25,18 @@ typedef struct {
     uint8_t phase;          /* 1: the data of a call whose counts were exchanged before */
     unsigned unsure : 1;    /* allgatherv: some rank does not know recvcounts; `count` and `more`
                                are of ranks that do, or 0 */
-    unsigned on_device : 1; /* the buffers are device memory. 0 in calls of which a rank may have
-                               no element, and so no buffer */
+    unsigned on_device : 1; /* the buffers are device memory. Always 0 in kinds of calls in which
+                               a rank may have no elements, and then no buffer */
     unsigned wire : 5;      /* the type between hosts; 0: dtype */
     unsigned priority : 8;  /* the highest of the ranks'; not compared */
 } tutti__metadata_t;
 
 int tutti__metadata_is_message(const tutti__metadata_t *metadata);
-/* An allgatherv of which no rank that announced it knows recvcounts. */
+/* 1: an allgatherv, and none of the ranks that have announced it knows recvcounts. */
 int tutti__metadata_has_no_counts(const tutti__metadata_t *metadata);
 /* 1: the two cannot be one tensor. */
 int tutti__metadata_differ(const tutti__metadata_t *a, const tutti__metadata_t *b);
-/* Of two ranks' priorities the higher one counts. */
+/* Take another rank's priority, if it is higher: the highest of all ranks' priorities counts. */
 static inline void tutti__metadata_raise(tutti__metadata_t *metadata, unsigned priority)
 {
     if (metadata->priority < priority)
@@ -55,8 +55,8 @@ typedef struct {
 /* "an allreduce of 8 elements of float32, sum" */
 void tutti__metadata_call_text(char *text, size_t bytes, const tutti__metadata_t *metadata);
 
-/* "rank 1 has an allreduce of 8 elements of float32, sum; rank 2 has a barrier". group: of each
-   rank's call. */
+/* "rank 1 has an allreduce of 8 elements of float32, sum; rank 2 has a barrier". group and
+   other_group: the submission groups of the two calls. */
 void tutti__metadata_texts(char *text, size_t bytes, uint32_t rank, const tutti__metadata_t *m,
                            const tutti__group_msg_t *group, uint32_t other_rank,
                            const tutti__metadata_t *other, const tutti__group_msg_t *other_group);

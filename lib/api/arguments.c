@@ -103,7 +103,7 @@ static tutti_status_t too_large(const char *name, size_t value)
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s %zu is larger than any memory", name, value);
 }
 
-/* Each count, and the sum of all counts, must be below the limit. */
+/* Neither a count nor the sum of all counts may exceed the limit. */
 static tutti_status_t check_parts(const tutti__side_t *side, uint32_t size)
 {
     size_t count = 0;
@@ -234,8 +234,9 @@ static int can_narrow(const tutti__call_t *call)
            call->dtype == TUTTI_FLOAT32 && (call->op == TUTTI_SUM || call->op == TUTTI_AVG);
 }
 
-/* Does a call without a name keep its type between hosts? Equal on all ranks with equal calls. Not
-   with TUTTI_DETERMINISTIC=strict: bits must not depend on the size. */
+/* Is a call so small that, without a name, it keeps its type between hosts? Ranks with equal calls
+   get the same answer. With TUTTI_DETERMINISTIC=strict no call is small, because the bits of a
+   result must not depend on the size. */
 static int is_small(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     uint32_t size = comm->topo->size;

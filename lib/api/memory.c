@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tutti_mem_alloc and tutti_mem_free: ranges of this rank's arena, which all local ranks map. */
+/* Memory for zero-copy collectives: ranges of this rank's arena, which all local ranks map. */
 #include "api/comm.h"
 
 #include "base/status.h"
+#include "mem/blocks.h"
 
 tutti_status_t tutti_mem_alloc(tutti_comm_t *handle, size_t bytes, void **ret_ptr)
 {
@@ -47,4 +48,21 @@ tutti_status_t tutti_mem_free(tutti_comm_t *handle, void *ptr)
     if (status != TUTTI_OK)
         return status;
     return tutti__arena_free(comm->machine->arena, ptr);
+}
+
+tutti_status_t tutti_mem_alloc_local(tutti_comm_t *handle, size_t bytes, void **ret_ptr)
+{
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (ret_ptr == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_ptr is NULL");
+    return tutti__block_alloc(comm->machine->arena, bytes, ret_ptr);
+}
+
+tutti_status_t tutti_mem_free_local(void *ptr)
+{
+    return tutti__block_free(ptr);
 }

@@ -202,8 +202,8 @@ static tutti_status_t read_entry(tutti__comm_t *comm, const tutti_call_t *call,
     return status;
 }
 
-/* Call i of an array, by the caller's stride: its structures may have another size than ours. NULL,
-   with an error: another size than the first one's, so the stride is not known. */
+/* Call i of an array, by the caller's stride: its structures may have another size than ours. If
+   call i has another size than call 0, the stride is unknown: set the error, and return NULL. */
 static const tutti_call_t *find_call(const tutti_call_t *calls, size_t i)
 {
     const tutti_call_t *call =

@@ -141,9 +141,9 @@ void tutti__handle_end(tutti__handles_t *table, const void *handle)
 
 /* ---- error texts ---- */
 
-/* Was this value ever a valid handle of the table? Generations of a slot ascend, so the slot's
-   handle, or in a free slot its next one, tells. After a wrap around the answer may be wrong, which
-   changes the error text only. */
+/* Was this value ever a valid handle of the table? Generations of a slot ascend, so the value is
+   compared with the slot's handle, or with its next handle if the slot is free. After a wrap around
+   the answer may be wrong, which changes the error text only. */
 static int was_given(const tutti__handles_t *table, uint64_t value)
 {
     uint32_t index = index_of(value);

@@ -51,7 +51,8 @@ tutti_status_t tutti__boot_peers_still(void *arg)
     return status;
 }
 
-/* The kernel closes a process's sockets before it ends the process. */
+/* After a failed connection: wait a little until a process of this machine is found dead. The
+   kernel closes a process's sockets before it ends the process. */
 void tutti__boot_await_death(tutti__boot_t *boot)
 {
     uint64_t until = tutti__net_deadline(TUTTI__GATE_GRACE_MS);

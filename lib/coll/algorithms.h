@@ -88,7 +88,8 @@ static inline uint32_t tutti__power_upto(uint32_t n)
 
 /*
  * Recursive algorithms need a power of two. If n is not one, the first members form pairs: the even
- * member of a pair steps aside (takes no part), and the odd member, its proxy, works for both.
+ * member of a pair steps aside (takes no part), and the odd member, its proxy, works for both. The
+ * algorithm works with numbers from 0 to power - 1: each pair and each other member has one.
  *
  *      members  0 1   2 3   4   5      n = 6: power 4, extra 2
  *      numbers   0     1    2   3
@@ -157,7 +158,7 @@ uint32_t tutti__coll_arc_blocks(uint32_t n);
 typedef struct {
     tutti__build_t *b;
     uint32_t n, me;
-    tutti__at_t own, dst; /* this rank's operand; the result: own and dst may be equal */
+    tutti__at_t own, dst; /* this rank's operand, and the result; may be equal */
     tutti__at_t tmp;      /* temporary memory; not needed if me < 2 */
     uint32_t blocks;
     unsigned stream; /* the senders' stream */

@@ -227,9 +227,9 @@ static void find_field(const char *cpuinfo, const char *field, char *ret_value, 
 
 /*
  * Append the kernel's name of the processor. A hypervisor may show the same name on all its
- * machines, so on x86 family and model are added; Arm has only numbers. Only the first page of
- * cpuinfo is read: it has the first processor, and the kernel takes time to write the text of each
- * further one.
+ * machines, so on x86 the family and the model are added. On Arm there are only numbers. Only the
+ * first page of cpuinfo is read: it has the first processor, and the kernel takes time to write the
+ * text of each further one.
  */
 static void name_processor(const char *root, char name[TUTTI__TUNED_NAME])
 {

@@ -57,7 +57,8 @@ static inline int tutti__token_take(tutti__token_t *token)
    thread takes the token. */
 void tutti__token_await(tutti__token_t *token);
 
-/* Give the token back, and do no more. tutti__engine_yield also does the work around it. */
+/* Give the token back, and do no more. tutti__engine_yield also tells the peers whether to ring,
+   takes the remaining steps, and calls the callbacks that are due. */
 static inline void tutti__token_leave(tutti__token_t *token)
 {
     assert(tutti__token_is_mine(token));

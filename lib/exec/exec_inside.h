@@ -40,7 +40,8 @@ static inline size_t tutti__divide_up(size_t n, size_t by)
 
 /* ---- ends.c: channels ---- */
 
-/* Open this schedule's ends. Direct messages: in every run, with the run's slots. */
+/* Open this schedule's ends, unless the last run has opened the same ends. The ends of direct
+   messages are opened in every run, because each run assigns their slots anew. */
 tutti_status_t tutti__run_open_ends(tutti__run_t *run, const tutti__sched_t *sched);
 /* Give each receiving end the number of this run's messages. Call it after the ranks have met. */
 tutti_status_t tutti__run_expect(tutti__run_t *run);
@@ -48,9 +49,9 @@ tutti_status_t tutti__run_expect(tutti__run_t *run);
 /* Enter, repeat or leave a loop, at the stream's position. */
 void tutti__run_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op);
 
-/* ---- place.c: receives into their place ---- */
+/* ---- place.c: receives into their place: into the block itself, without a slot ---- */
 
-/* Post the next receives of a channel that receives into their place. `st` is the stream that
+/* Post the next receives of a channel whose messages go into their place. `st` is the stream that
    receives from the channel, before its next operation. */
 tutti_status_t tutti__run_post(const tutti__run_t *run, const tutti__stream_t *st, uint16_t chan);
 
@@ -99,7 +100,7 @@ tutti_status_t tutti__run_framed(tutti__run_t *run, tutti__stream_t *st, const t
 
 /* ---- wire.c: messages in a wire format ---- */
 
-/* Execute SEND to REDUCE of a run with a wire format. */
+/* Execute a message operation, COPY or REDUCE of a run with a wire format. */
 tutti_status_t tutti__run_wired(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                                 tutti__hint_t *hint);
 

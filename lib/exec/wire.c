@@ -21,7 +21,7 @@
  * size.
  *
  * Each sending end has memory for one packed message. So a SEND waits only for the previous SEND of
- * its channel, as the proofs assume. Receives are not posted into their place (place.c).
+ * its channel, as the proofs assume. No message is received straight into its block (place.c).
  */
 #include "exec/exec_inside.h"
 

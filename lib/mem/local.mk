@@ -3,6 +3,8 @@
 libtutti_all_la_SOURCES += \
     %reldir%/avail.c \
     %reldir%/avail.h \
+    %reldir%/blocks.c \
+    %reldir%/blocks.h \
     %reldir%/device.h \
     %reldir%/mapping.c \
     %reldir%/mapping.h \

@@ -2,8 +2,8 @@
 /*
  * The taken ranges of an arena: offsets only, no memory is touched.
  *
- * First fit in address order keeps the file short; adjacent free ranges are joined. Arenas have a
- * few dozen long-lived ranges, so a list suffices. The caller locks.
+ * First fit in address order keeps the arena's memfd short; adjacent free ranges are joined. Arenas
+ * have a few dozen long-lived ranges, so a list suffices. The caller locks.
  */
 #ifndef TUTTI__MEM_RANGES_H
 #define TUTTI__MEM_RANGES_H

@@ -26,6 +26,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,6 +61,7 @@ struct tutti__arena {
     size_t span;
     size_t page_bytes;
     int huge; /* ranges may have huge pages */
+    atomic_uint users;
 
     tutti__mutex_t lock;
     tutti__ranges_t *ranges; /* under lock */
@@ -134,6 +136,7 @@ tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_a
 
     if (arena == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for an arena");
+    atomic_init(&arena->users, 1);
     arena->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     tutti__mutex_init(&arena->lock, TUTTI__LOCK_ARENA);
 
@@ -170,9 +173,14 @@ free_arena:
     return status;
 }
 
+void tutti__arena_keep(tutti__arena_t *arena)
+{
+    atomic_fetch_add(&arena->users, 1);
+}
+
 void tutti__arena_destroy(tutti__arena_t *arena)
 {
-    if (arena == NULL)
+    if (arena == NULL || atomic_fetch_sub(&arena->users, 1) != 1)
         return;
     tutti__ranges_destroy(arena->ranges);
     tutti__mapping_leave(arena->base);

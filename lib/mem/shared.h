@@ -36,6 +36,8 @@ typedef struct tutti__arena tutti__arena_t;
 tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_arena);
 /* tutti__arena_create_among for one rank. */
 tutti_status_t tutti__arena_create(tutti__arena_t **ret_arena);
+/* Another user: the arena stays until tutti__arena_destroy has been called once for each. */
+void tutti__arena_keep(tutti__arena_t *arena);
 void tutti__arena_destroy(tutti__arena_t *arena);
 
 /* Huge pages for large ranges that are allocated from now on. */

@@ -9,15 +9,15 @@
  * The work is proportional to the number of operations. The stream woken last continues first,
  * while its data are in the cache: with 256 ranks in a ring this is twice as fast as round robin.
  *
- * Without credits an operation also waits until the messages in the blocks that it overwrites are
- * received (check_sends.c). Such a receive is an event of another stream, like a message, so the
- * argument still holds. Without credits a channel has one message in flight. A transport that
- * allows more messages only removes waits.
+ * Without credits a message stays in the sender's blocks until it is received. So an operation that
+ * overwrites these blocks also waits for the receive (check_sends.c). The receive is an event of
+ * another stream, like a message, so the argument still holds. Without credits a channel has one
+ * message in flight. A transport that allows more messages only removes waits.
  *
  * The run assumes that no message is empty. A real call skips empty messages at both ends. This
- * removes pairs of operations and their waits. A send waits for the slot of the c-th message before
- * it; if empty messages are not counted, that is an earlier message. So skipping cannot add a
- * deadlock.
+ * removes pairs of operations and their waits. If a channel has c slots, a send waits for the slot
+ * of the c-th message before it; if empty messages are not counted, that is an earlier message. So
+ * skipping cannot add a deadlock.
  */
 #include "sched/check_run.h"
 
@@ -294,9 +294,10 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
 }
 
 /*
- * A WAIT orders its stream behind the awaited mark only, and not behind later marks, because timing
- * decides whether they are made. A mark has no `knows`. So a barrier is refused if a stream must
- * pass on the begin of a rank of which it learns by a WAIT only.
+ * A WAIT orders its stream behind the awaited mark only. Later marks do not count, because timing
+ * decides whether they are made by then. A mark does not carry `knows`, the set of ranks that have
+ * begun. So the checker refuses a barrier in which a stream depends on a rank's begin by a WAIT
+ * only, and must pass this on to another rank.
  */
 static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {

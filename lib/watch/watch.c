@@ -99,7 +99,7 @@ tutti_status_t tutti__watch_alive(const tutti__watch_t *watch)
     return TUTTI__LIKELY(status == TUTTI_OK) ? TUTTI_OK : tutti__fail(status, "%s", text);
 }
 
-/* Set the reason of the end, if it is the first: 1. */
+/* Set the reason of the end, unless there is one already. 1: this call has set it. */
 static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const char *text)
 {
     int first;
@@ -110,7 +110,8 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
     if (first) {
         snprintf(w->text, sizeof(w->text), "%s", text);
         w->from = from;
-        /* Record the end first: a thread that reads the end state ends the pending requests. */
+        /* Record the end first, for a dump that still has the pending requests: a thread that
+           reads the end state ends them. */
         tutti__record_end(w->base.record, status, text);
         tutti__store_release(&w->base.ended, (uint32_t)status);
     }

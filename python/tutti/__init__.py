@@ -20,7 +20,7 @@ the world.
     asynchronous    the same names with _async; Request, wait_all, wait_any, Call, submit,
                     persistent, join
     operations      Op, create_op, pair_dtype
-    memory          mem_alloc, mem_free
+    memory          mem_alloc, mem_free, mem_alloc_local
     statistics      stats
     CUDA            cuda_run, cuda_device; streams in submit() and Request.wait()
     errors          TuttiError and its subclasses
@@ -39,7 +39,7 @@ from ._direct import (allgather, allgatherv, allreduce, alltoall, alltoallv, bar
 from ._lib import (ABIError, InternalError, InvalidArgumentError, LibraryError, MismatchError,
                    NoMemoryError, PeerLostError, ShutdownError, SystemCallError, TimeoutError,
                    TransportError, TuttiError, UnsupportedError)
-from ._memory import mem_alloc, mem_free
+from ._memory import mem_alloc, mem_alloc_local, mem_free
 from ._requests import Request, wait_all, wait_any
 from ._stats import stats
 from ._submit import Call, PersistentRequest, cuda_device, cuda_run, join, persistent, submit
@@ -58,7 +58,7 @@ __all__ = [
     "alltoallv_async", "barrier", "barrier_async", "broadcast", "broadcast_async", "connect",
     "create_op", "cuda_device", "cuda_run", "exscan", "exscan_async", "finalize", "gather",
     "gather_async", "gatherv", "gatherv_async", "init", "is_initialized", "join", "mem_alloc",
-    "mem_free", "pair_dtype", "persistent", "recv", "recv_async", "reduce", "reduce_async",
+    "mem_alloc_local", "mem_free", "pair_dtype", "persistent", "recv", "recv_async", "reduce", "reduce_async",
     "reduce_scatter", "reduce_scatter_async", "reduce_scatterv", "reduce_scatterv_async", "scan",
     "scan_async", "scatter", "scatter_async", "scatterv", "scatterv_async", "send", "send_async",
     "sendrecv", "sendrecv_async", "stats", "submit", "unique_id_create", "wait_all", "wait_any", "world",

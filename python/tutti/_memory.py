@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Memory that all ranks of a host can read and write, as numpy arrays."""
 
+import weakref
 from typing import Any, Dict, Optional, Tuple, Union
 
 import numpy as np
@@ -11,6 +12,18 @@ from ._lib import byref, check, lib
 from ._world import Communicator, current
 
 _arrays: Dict[int, Communicator] = {}  # by the address of the memory
+
+
+def _measure(call: str, shape: Union[int, Tuple[int, ...]],
+             dtype: Any) -> Tuple["np.dtype[Any]", Tuple[int, ...], int]:
+    """The array's type, its extents and its bytes."""
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise TypeError("%s: dtype %s holds Python objects" % (call, kind))
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(extent < 0 for extent in extents):
+        raise ValueError("%s: shape is %s; no extent may be negative" % (call, shape))
+    return kind, extents, count_of(extents) * kind.itemsize
 
 
 def mem_alloc(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
@@ -25,19 +38,35 @@ def mem_alloc(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
     that ends the process, as in C. Copy what must live longer.
     """
     comm = current(comm)
-    kind = np.dtype(dtype)
-    if kind.hasobject:
-        raise TypeError("mem_alloc: dtype %s holds Python objects" % kind)
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
-    if any(extent < 0 for extent in extents):
-        raise ValueError("mem_alloc: shape is %s; no extent may be negative" % (shape,))
-    size = count_of(extents) * kind.itemsize
+    kind, extents, size = _measure("mem_alloc", shape, dtype)
     place = _lib.out_pointer()
     check(lib.tutti_mem_alloc(comm.handle, size, byref(place)))
     if place.value is None:
         return np.zeros(extents, kind)
     _arrays[place.value] = comm
     made: "np.ndarray[Any, Any]" = np.frombuffer(_lib.memory_at(place.value, size), kind)
+    return made.reshape(extents)
+
+
+def mem_alloc_local(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
+                    comm: Optional[Communicator] = None) -> "np.ndarray[Any, Any]":
+    """Make such an array for this rank alone.
+
+    shape, dtype, comm  as in mem_alloc()
+
+    No other rank takes part. The memory is freed when the array and all views of it are, also after
+    finalize(). So there is nothing to free by hand, and no access that ends the process, but in a
+    forked child, which does not have the memory.
+    """
+    comm = current(comm)
+    kind, extents, size = _measure("mem_alloc_local", shape, dtype)
+    place = _lib.out_pointer()
+    check(lib.tutti_mem_alloc_local(comm.handle, size, byref(place)))
+    if place.value is None:
+        return np.zeros(extents, kind)
+    memory = _lib.memory_at(place.value, size)  # all views of it keep memory.obj
+    weakref.finalize(memory.obj, lib.tutti_mem_free_local, place.value).atexit = False
+    made: "np.ndarray[Any, Any]" = np.frombuffer(memory, kind)
     return made.reshape(extents)
 
 

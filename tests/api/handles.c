@@ -95,6 +95,7 @@ CALL(tutti_gatherv, tutti_gatherv(x, 1, y, counts, NULL, F, 0, c))
 CALL(tutti_gatherv_async, tutti_gatherv_async("n", x, 1, y, counts, NULL, F, 0, c, NULL, &never))
 CALL(tutti_join, tutti_join(c, NULL))
 CALL(tutti_mem_alloc, tutti_mem_alloc(c, 1, &no_memory))
+CALL(tutti_mem_alloc_local, tutti_mem_alloc_local(c, 1, &no_memory))
 CALL(tutti_mem_free, tutti_mem_free(c, NULL))
 CALL(tutti_persistent_create, submit(c, 3))
 CALL(tutti_recv, tutti_recv(x, 1, F, 0, c))
@@ -209,9 +210,9 @@ static const function_t functions[] = {
     C(tutti_comm_get_stats), C(tutti_comm_get_stats_part), C(tutti_comm_state),
     C(tutti_cuda_allreduce), C(tutti_cuda_run), C(tutti_cuda_submit), C(tutti_exscan),
     C(tutti_exscan_async), C(tutti_gather), C(tutti_gather_async), C(tutti_gatherv),
-    C(tutti_gatherv_async), C(tutti_join), C(tutti_mem_alloc), C(tutti_mem_free),
-    C(tutti_persistent_create), C(tutti_recv), C(tutti_recv_async), C(tutti_reduce),
-    C(tutti_reduce_async), C(tutti_reduce_scatter), C(tutti_reduce_scatter_async),
+    C(tutti_gatherv_async), C(tutti_join), C(tutti_mem_alloc), C(tutti_mem_alloc_local),
+    C(tutti_mem_free), C(tutti_persistent_create), C(tutti_recv), C(tutti_recv_async),
+    C(tutti_reduce), C(tutti_reduce_async), C(tutti_reduce_scatter), C(tutti_reduce_scatter_async),
     C(tutti_reduce_scatterv), C(tutti_reduce_scatterv_async), C(tutti_scan), C(tutti_scan_async),
     C(tutti_scatter), C(tutti_scatter_async), C(tutti_scatterv), C(tutti_scatterv_async),
     C(tutti_send), C(tutti_send_async), C(tutti_sendrecv), C(tutti_sendrecv_async),
@@ -224,8 +225,9 @@ static const function_t functions[] = {
     R(tutti_wait_any),
     O(tutti_comm_connect), O(tutti_dtype_bytes), O(tutti_dtype_name), O(tutti_dump),
     O(tutti_finalize), O(tutti_init),
-    O(tutti_last_error), O(tutti_log_set_callback), O(tutti_op_create), O(tutti_op_free),
-    O(tutti_op_name), O(tutti_strerror), O(tutti_trace_start), O(tutti_trace_stop),
+    O(tutti_last_error), O(tutti_log_set_callback), O(tutti_mem_free_local),
+    O(tutti_op_create), O(tutti_op_free), O(tutti_op_name), O(tutti_strerror),
+    O(tutti_trace_start), O(tutti_trace_stop),
     O(tutti_unique_id_create), O(tutti_version),
     O(tutti_world),
 };

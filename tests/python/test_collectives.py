@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """All direct collectives on numpy arrays, against results that numpy computes."""
 
+import gc
 import unittest
 
 import numpy as np
@@ -359,6 +360,23 @@ class Collectives(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "freed before"):
             tutti.mem_free(np.zeros(4))
         self.assertEqual(tutti.mem_alloc(0).shape, (0,))
+
+    def test_memory_of_one_rank(self) -> None:
+        x = tutti.mem_alloc_local((4, 3), "float64") if self.rank % 2 == 0 else np.zeros((4, 3))
+        x[...] = data(self.rank)
+        tutti.allreduce(x, out=x)
+        self.equal(x, sum(self.all()))
+        self.assertEqual(tutti.mem_alloc_local(0).shape, (0,))
+        with self.assertRaisesRegex(ValueError, "mem_alloc_local: shape"):
+            tutti.mem_alloc_local((-1,))
+        with self.world.split(0) as comm:
+            y = tutti.mem_alloc_local(1 << 20, "uint8", comm)
+            tutti.broadcast(y, comm=comm)
+        y[...] = 3  # the communicator is gone
+        part = y[1 << 19:]
+        del y
+        gc.collect()
+        self.assertEqual(part.max(), 3)  # a view keeps the memory
 
 
 if __name__ == "__main__":

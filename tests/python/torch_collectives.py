@@ -264,6 +264,33 @@ def test_premul_sum(rank: int, size: int) -> None:
 test_premul_sum.backends = ("cpp",)  # type: ignore[attr-defined]
 
 
+def test_allocated(rank: int, size: int) -> None:
+    """Tensors in shared memory, of one rank or of all; they outlive the group."""
+    init()
+    backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    if not hasattr(backend, "allocate_tensor"):
+        dist.destroy_process_group()  # torch 2.5
+        return
+    assert backend.supports_tensor_alloc(torch.device("cpu"))
+    for n in (0, 1, 5000, 1 << 20):
+        for everyone in (True, False):
+            ours = everyone or rank == 0
+            t = backend.allocate_tensor(n, dtype=torch.int32, device=torch.device("cpu")) \
+                if ours else torch.zeros(n, dtype=torch.int32)
+            t[:] = rank + 1
+            dist.all_reduce(t)
+            same(t, torch.full((n,), sum(range(1, size + 1)), dtype=torch.int32), "allocated")
+    kept = backend.allocate_tensor(1000, dtype=torch.float64, device=torch.device("cpu"))
+    dist.destroy_process_group()
+    kept += 1
+    same(kept[-3:], torch.ones(3, dtype=torch.float64), "kept")
+    words(lambda: backend.allocate_tensor(1, dtype=torch.float32, device=torch.device("cpu")),
+          "shut down")
+
+
+test_allocated.backends = ("cpp",)  # type: ignore[attr-defined]
+
+
 def test_refused(rank: int, size: int) -> None:
     """What has no meaning is refused with words, before any rank waits."""
     init()

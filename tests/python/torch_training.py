@@ -168,6 +168,8 @@ def test_fsdp2(rank: int, size: int) -> None:
             if isinstance(part, nn.Linear):
                 fully_shard(part, mesh=mesh)
         fully_shard(net, mesh=mesh)
+        if hasattr(net, "set_allocate_memory_from_process_group_for_comm"):
+            net.set_allocate_memory_from_process_group_for_comm(True)
         return stepper(net, torch.optim.SGD(net.parameters(), 0.1))
     compare(rank, make)
 

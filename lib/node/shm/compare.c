@@ -121,7 +121,7 @@ static tutti__description_t describe(const tutti__announce_t *a)
 tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     const tutti__announce_t *first = lane->peer[0].announce[lane->seq & 1], *other = first;
-    int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* rank 0's, so on all ranks */
+    int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* of rank 0: equal on all ranks */
     char text[TUTTI__ERROR_BYTES];
     tutti__description_t a, b;
     uint32_t r = 0;

@@ -200,7 +200,7 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     status = tutti__boot_allgather(boot, &mine, sizeof(mine), offsets);
     if (status != TUTTI_OK)
         goto free_own;
-    /* A slot must have space for a piece of each block, of which there is at most one per rank. */
+    /* A slot must have space for a piece of each block. There is at most one block per rank. */
     large = *conf;
     large.node_chunk_bytes =
         TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);

@@ -81,13 +81,14 @@ void tutti__ucx_restore_signals(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* Does this value of UCX_TLS allow TCP? */
+/* Does this value of UCX_TLS allow TCP? "^..." lists what is excluded. */
 static int has_tcp(const char *transports)
 {
     size_t length = strcspn(transports, "\n");
     const char *found = strstr(transports, "tcp");
+    int is_listed = found != NULL && found < transports + length;
 
-    return transports[0] != '^' && found != NULL && found < transports + length;
+    return transports[0] == '^' ? !is_listed : is_listed;
 }
 
 /* The name of TCP's setting for puts. Up to UCX 1.13 the name does not contain "TCP". */

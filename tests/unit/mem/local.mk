@@ -2,5 +2,6 @@
 
 unit_tests += \
     %reldir%/test_avail \
+    %reldir%/test_blocks \
     %reldir%/test_ranges \
     %reldir%/test_shared

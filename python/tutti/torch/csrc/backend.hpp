@@ -102,6 +102,13 @@ public:
     c10d::ErrorType getError();
 #endif
 
+    /* torch asks with the index of the tensors' device; without an index they are in host memory. */
+    bool supportsTensorAlloc(c10::DeviceIndex device)
+    {
+        return device < 0 && group_->comm != nullptr && lib.mem_free_local != nullptr;
+    }
+    at::Tensor allocateTensor(long size, at::TensorOptions options);
+
     void setSequenceNumberForGroup() override
     {
     }

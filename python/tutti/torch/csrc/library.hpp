@@ -28,24 +28,33 @@ namespace tutti_torch {
     X(strerror) X(last_error) X(init) X(finalize) X(world) X(abort) X(comm_free) X(comm_state)     \
     X(submit) X(wait) X(cuda_submit) X(cuda_wait)
 
-/* The functions, without their prefix. `comm_connect` is NULL in a library that is too old. */
+/* The functions, without their prefix. Those after the list are NULL in a library that is too old. */
 struct Library {
 #define TUTTI_TORCH_MEMBER(name) decltype(::tutti_##name) *name = nullptr;
     TUTTI_TORCH_FUNCTIONS(TUTTI_TORCH_MEMBER)
 #undef TUTTI_TORCH_MEMBER
     tutti_status_t (*comm_connect)(const tutti_options_t *, tutti_comm_t **) = nullptr;
+    tutti_status_t (*mem_alloc_local)(tutti_comm_t *, size_t, void **) = nullptr;
+    tutti_status_t (*mem_free_local)(void *) = nullptr;
+
+    template <typename Function>
+    static void find(Function &function, void *handle, const char *name)
+    {
+        function = reinterpret_cast<Function>(dlsym(handle, name));
+    }
 
     void open(const std::string &path)
     {
         void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         TORCH_CHECK(handle, "tutti: ", dlerror());
 #define TUTTI_TORCH_FIND(name)                                                                     \
-    name = reinterpret_cast<decltype(name)>(dlsym(handle, "tutti_" #name));                        \
+    find(name, handle, "tutti_" #name);                                                            \
     TORCH_CHECK(name, "tutti: ", path, " has no function tutti_" #name);
         TUTTI_TORCH_FUNCTIONS(TUTTI_TORCH_FIND)
 #undef TUTTI_TORCH_FIND
-        comm_connect =
-            reinterpret_cast<decltype(comm_connect)>(dlsym(handle, "tutti_comm_connect"));
+        find(comm_connect, handle, "tutti_comm_connect");
+        find(mem_alloc_local, handle, "tutti_mem_alloc_local");
+        find(mem_free_local, handle, "tutti_mem_free_local");
     }
 };
 

@@ -297,4 +297,24 @@ inline WorkPtr TuttiBackend::endCoalescing()
                  std::move(outputs), c10d::kUnsetTimeout, true);
 }
 
+/* ---- memory ---- */
+
+/*
+ * A tensor that the group's collectives need not copy: torch asks for the buckets of
+ * DistributedDataParallel, and for buffers of FSDP2 if the program wants that. The tensor may
+ * outlive the group. Without shared memory left it is an ordinary tensor.
+ */
+inline at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options)
+{
+    size_t bytes = static_cast<size_t>(size) * options.dtype().itemsize();
+    void *memory = nullptr;
+
+    TORCH_CHECK_VALUE(size >= 0, "tutti: allocate_tensor: size is ", size);
+    check_open();
+    if (!options.device().is_cpu() || lib.mem_free_local == nullptr ||
+        lib.mem_alloc_local(group_->comm, bytes, &memory) != TUTTI_OK || memory == nullptr)
+        return at::empty({ size }, options);
+    return at::from_blob(memory, { size }, [](void *p) { lib.mem_free_local(p); }, options);
+}
+
 } // namespace tutti_torch

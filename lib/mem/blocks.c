@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See blocks.h. Programs have a few dozen blocks, so a list suffices. */
+#include "mem/blocks.h"
+
+#include "base/forked.h"
+#include "base/lock.h"
+#include "base/status.h"
+
+#include <stdlib.h>
+
+typedef struct block {
+    void *ptr;
+    tutti__arena_t *arena;
+    unsigned generation; /* of the process that allocated it */
+    struct block *next;
+} block_t;
+
+static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ARENA);
+static block_t *blocks; /* under lock */
+
+tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr)
+{
+    block_t *block;
+    tutti_status_t status = tutti__arena_alloc(arena, bytes, ret_ptr);
+
+    if (status != TUTTI_OK || *ret_ptr == NULL)
+        return status;
+    block = malloc(sizeof(*block));
+    if (block == NULL) {
+        (void)tutti__arena_free(arena, *ret_ptr);
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for a block");
+    }
+    tutti__arena_keep(arena);
+    *block = (block_t){ *ret_ptr, arena, tutti__fork_generation(), NULL };
+    tutti__mutex_lock(&lock);
+    block->next = blocks;
+    blocks = block;
+    tutti__mutex_unlock(&lock);
+    return TUTTI_OK;
+}
+
+/* The place of the pointer to a block of this generation, or of any, if there is none of this. */
+static block_t **find(const void *ptr)
+{
+    unsigned generation = tutti__fork_generation();
+    block_t **other = NULL, **at = &blocks;
+
+    for (; *at != NULL; at = &(*at)->next) {
+        if ((*at)->ptr != ptr)
+            continue;
+        if ((*at)->generation == generation)
+            return at;
+        other = at;
+    }
+    return other;
+}
+
+tutti_status_t tutti__block_free(void *ptr)
+{
+    block_t **at, *block = NULL;
+    tutti_status_t status = TUTTI_OK;
+
+    if (ptr == NULL)
+        return TUTTI_OK;
+    tutti__mutex_lock(&lock);
+    at = find(ptr);
+    if (at != NULL) {
+        block = *at;
+        *at = block->next;
+    }
+    tutti__mutex_unlock(&lock);
+    if (block == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "%p is not from tutti_mem_alloc_local, or was freed before", ptr);
+    if (block->generation == tutti__fork_generation())
+        status = tutti__arena_free(block->arena, ptr);
+    tutti__arena_destroy(block->arena);
+    free(block);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Blocks: memory of an arena that may outlive the communicator. A block keeps the arena mapped in
+ * its owner; the peers unmap it with their communicators. Any thread.
+ */
+#ifndef TUTTI__MEM_BLOCKS_H
+#define TUTTI__MEM_BLOCKS_H
+
+#include "mem/shared.h"
+
+/* tutti__arena_alloc, for memory that tutti__block_free frees. */
+tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr);
+
+/* Free a block. NULL is allowed. In a forked child a block of its parent is left alone.
+   INVALID_ARGUMENT: ptr is not the beginning of a block. */
+tutti_status_t tutti__block_free(void *ptr);
+
+#endif

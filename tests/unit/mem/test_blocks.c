@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Blocks outlive the communicator, that is its use of the arena; and a forked child does not free
+ * its parent's.
+ */
+#include "mem/blocks.h"
+
+#include "base/status.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+    BYTES = 3 << 20
+};
+
+static tutti__arena_t *create(void)
+{
+    tutti__arena_t *arena;
+
+    assert_int_equal(tutti__arena_create(&arena), TUTTI_OK);
+    return arena;
+}
+
+static unsigned char *alloc(tutti__arena_t *arena)
+{
+    void *ptr = NULL;
+
+    assert_int_equal(tutti__block_alloc(arena, BYTES, &ptr), TUTTI_OK);
+    return ptr;
+}
+
+static size_t memory_of(int fd)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    return (size_t)st.st_blocks * 512;
+}
+
+static void test_outlives(void **state)
+{
+    tutti__arena_t *arena = create();
+    unsigned char *a = alloc(arena), *b = alloc(arena), seen;
+    char *base = tutti__arena_base(arena);
+    int fd = dup(tutti__arena_fd(arena));
+    uint64_t offset;
+
+    (void)state;
+    assert_true(tutti__arena_offset(arena, a, BYTES, &offset));
+    assert_true(tutti__arena_offset(arena, b, BYTES, &offset));
+    memset(a, 1, BYTES);
+    assert_int_equal(tutti__block_free(a), TUTTI_OK);
+    tutti__arena_destroy(arena);
+
+    /* Its memory is there, and is not the communicator's any more. */
+    memset(b, 2, BYTES);
+    assert_int_equal(memory_of(fd), BYTES);
+    assert_int_equal(tutti__block_free(b), TUTTI_OK);
+    assert_int_equal(memory_of(fd), 0);
+    assert_int_not_equal(mincore(base, 1, &seen), 0);
+    close(fd);
+}
+
+static void test_freed_once(void **state)
+{
+    tutti__arena_t *arena = create();
+    unsigned char *a = alloc(arena);
+    void *own = NULL, *none = arena;
+
+    (void)state;
+    assert_int_equal(tutti__block_free(a + 1), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_int_equal(tutti__block_free(a), TUTTI_OK);
+    assert_int_equal(tutti__block_free(a), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(tutti_last_error(), "tutti_mem_alloc_local"));
+    assert_int_equal(tutti__block_free(NULL), TUTTI_OK);
+    assert_int_equal(tutti__block_alloc(arena, 0, &none), TUTTI_OK);
+    assert_null(none);
+
+    /* What the arena allocated for others is no block. */
+    assert_int_equal(tutti__arena_alloc(arena, 1, &own), TUTTI_OK);
+    assert_int_equal(tutti__block_free(own), TUTTI_ERR_INVALID_ARGUMENT);
+    tutti__arena_destroy(arena);
+}
+
+static void test_no_room(void **state)
+{
+    tutti__arena_t *arena = create();
+    void *ptr = NULL;
+
+    (void)state;
+    assert_int_equal(tutti__block_alloc(arena, SIZE_MAX, &ptr), TUTTI_ERR_NO_MEMORY);
+    assert_null(ptr);
+    tutti__arena_destroy(arena);
+}
+
+/* The child's copy of the list has the block; its copy of the descriptor could empty the memory. */
+static void test_child(void **state)
+{
+    tutti__arena_t *arena = create();
+    unsigned char *a = alloc(arena);
+    int status;
+    pid_t child;
+
+    (void)state;
+    a[BYTES - 1] = 7;
+    child = fork();
+    assert_int_not_equal(child, -1);
+    if (child == 0)
+        _exit(tutti__block_free(a) == TUTTI_OK ? 0 : 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(a[BYTES - 1], 7);
+    assert_int_equal(tutti__block_free(a), TUTTI_OK);
+    tutti__arena_destroy(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outlives),
+        cmocka_unit_test(test_freed_once),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_child),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
