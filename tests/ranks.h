@@ -29,7 +29,7 @@ typedef struct {
     int size;
     const char *hosts;     /* one letter per rank names its host: "aabbb"; NULL: one host */
     int threads;           /* ranks are threads, else processes */
-    int timeout_s;         /* for the whole job; 0: 60 */
+    int timeout_s;         /* for the whole job; 0: 60. Six times as much in long forms */
     const char *algorithm; /* TUTTI_ALGORITHM */
     /* Adjust settings; may be NULL. */
     void (*settings)(tutti__conf_t *conf, int rank);
