@@ -105,9 +105,18 @@
    microsecond, and the peer 38 us. */
 #define TUTTI__RING_LOOKS 15
 
-/* The sleep between two polls while work in flight advances only when polled: work on a device, or
-   messages over MPI while another thread has the token. Chosen: no caller waits for this thread. */
+/* The sleep between two polls while work in flight advances only when polled, such as work on a
+   device. Chosen: no caller waits for this thread. */
 #define TUTTI__POLL_SLEEP_US 50
+
+/* The same while another thread has the token. Chosen: that thread wakes this one when it leaves
+   work behind. */
+#define TUTTI__TAKEN_NAP_US 1000
+
+/* How long after a submission the thread wakes, if the program's threads do not wait for the
+   request. Chosen: longer than the way from a submission to a wait, and short compared with the
+   computation that the program does otherwise. */
+#define TUTTI__ALARM_US 100
 
 /* The longest sleep between two checks of deadlines and stalls. Chosen: TUTTI_TIMEOUT is in
    seconds, and an idle engine should not use the processor. */

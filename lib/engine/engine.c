@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* ---- for direct calls ---- */
@@ -73,7 +74,12 @@ static tutti_status_t open_epoll(tutti__engine_t *e)
     e->epfd = epoll_create1(EPOLL_CLOEXEC);
     if (e->epfd < 0)
         return tutti__fail_errno("epoll_create1");
+    e->alarm = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (e->alarm < 0)
+        return tutti__fail_errno("timerfd_create");
     status = add_fd(e, e->env.machine->doorbell[e->env.machine->me]);
+    if (status == TUTTI_OK)
+        status = add_fd(e, e->alarm);
     if (status == TUTTI_OK && e->size > 1)
         status = add_fd(e, tutti__side_fd(e->env.boot));
     return status;
@@ -103,6 +109,8 @@ static void destroy(tutti__engine_t *e)
     tutti__pending_close(&e->pending);
     if (e->epfd >= 0)
         close(e->epfd);
+    if (e->alarm >= 0)
+        close(e->alarm);
     tutti__engine_release(e);
 }
 
@@ -143,7 +151,7 @@ static tutti__engine_t *make(const tutti__engine_env_t *env)
     e->generation = tutti__fork_generation();
     e->rank = topo->rank;
     e->size = topo->size;
-    e->epfd = -1;
+    e->epfd = e->alarm = -1;
     e->spin = !topo->oversubscribed;
     atomic_store(&e->refs, 1);
     return e;

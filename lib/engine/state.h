@@ -29,10 +29,11 @@ struct tutti__engine {
     tutti__events_t events;
     tutti__signals_t signals;
     tutti__spares_t spares;
-    atomic_int refs;   /* one of the communicator, and one per request */
-    atomic_int news;   /* the doorbell or a socket has woken a thread: poll everything */
-    atomic_int closed; /* tutti__engine_close has begun */
-    atomic_int inside; /* threads that may still use env */
+    atomic_int refs;    /* one of the communicator, and one per request */
+    atomic_int news;    /* the doorbell or a socket has woken a thread: poll everything */
+    atomic_int alarmed; /* the alarm is set, or has gone off and the thread has not seen it yet */
+    atomic_int closed;  /* tutti__engine_close has begun */
+    atomic_int inside;  /* threads that may still use env */
 
     tutti__owned_t its_owners; /* accessed through tutti__owned */
 
@@ -49,7 +50,8 @@ struct tutti__engine {
     unsigned generation; /* see base/forked.h */
     int spin;            /* there are enough processors for spinning */
     int has_semaphores;  /* CUDA streams may wait on semaphores */
-    int epfd;            /* polls the doorbell and the side channel */
+    int epfd;            /* polls the doorbell, the side channel and the alarm */
+    int alarm;           /* a timer that wakes the thread: see tutti__engine_ring_later */
     pthread_t thread;
     int has_thread;
     atomic_int stop;

@@ -19,6 +19,8 @@ void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value);
 /* Wake the engine's thread: some work needs a thread that polls, reads the sockets, or checks a
    deadline. */
 void tutti__engine_ring_self(const tutti__engine_t *e);
+/* The same, but only after a moment, because a thread of the program will probably do this work. */
+void tutti__engine_ring_later(tutti__engine_t *e);
 /* The engine's receiver of the watch's messages; see watch/links.h. engine: a tutti__engine_t. */
 void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const void *body,
                            size_t bytes);

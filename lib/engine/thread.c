@@ -25,8 +25,8 @@ typedef struct {
 } pace_t;
 
 /*
- * Sleep until the doorbell rings or a socket is readable; 1 if either happened. far not NULL: also
- * wake when a message may have arrived there. This empties the doorbell, so `news` tells the next
+ * Sleep until the doorbell rings, a socket is readable, or the alarm goes off; 1 in the first two
+ * cases. far not NULL: also wake when a message may have arrived there. This empties the doorbell, so `news` tells the next
  * owner of the token, which may be another thread, that it rang.
  *
  * ppoll, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2. Seccomp
@@ -44,6 +44,11 @@ static int sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeout_u
     if (far != NULL ? !far->ops->sleep(far, e->epfd, timeout_us)
                     : ppoll(&events, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
         return 0;
+    /* If there is also a bell or a socket, the next sleep ends at once. */
+    if (atomic_load(&e->alarmed) && read(e->alarm, &count, sizeof(count)) > 0) {
+        atomic_exchange(&e->alarmed, 0);
+        return 0;
+    }
     if (read(e->env.machine->doorbell[e->env.machine->me], &count, sizeof(count)) < 0)
         errno = 0;
     atomic_store(&e->news, 1);
@@ -94,7 +99,7 @@ static int64_t poll_nap(const tutti__engine_t *e, pace_t *pace, tutti__xport_t *
     if (pace->moved_ns == 0)
         pace->moved_ns = now;
     if (!pace->owns)
-        return TUTTI__POLL_SLEEP_US;
+        return TUTTI__TAKEN_NAP_US;
     if (e->far != NULL && e->far->ops->sleep != NULL)
         *ret_far = e->far;
     return tutti__poll_nap_us(e, now - pace->moved_ns);

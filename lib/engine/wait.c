@@ -264,13 +264,16 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
 {
     tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;
     tutti__engine_t *e = wait->engine;
-    int calls_back = w->calls_back;
+    int calls_back = w->calls_back, held = w->holds;
     tutti_status_t status;
 
     note_moves(e, w);
     let_go(e, w);
     if (calls_back || is_ready(w))
         return TUTTI_OK;
+    /* From here on the engine's thread does the work. */
+    if (held && (atomic_load(&e->signals.polling) || atomic_load(&e->alarmed)))
+        tutti__engine_ring_self(e);
     tutti__recorded_sleep(e->env.watch, w, first_of(w));
     status = check(e, w);
     if (status == TUTTI_OK && !is_ready(w))
@@ -311,7 +314,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     tutti__record_waited(e->env.watch->record, w->record);
     /* Other work in flight that needs polling is left to the thread. */
     if (atomic_load(&e->signals.polling))
-        tutti__engine_ring_self(e);
+        tutti__engine_ring_later(e);
     return status;
 }
 
