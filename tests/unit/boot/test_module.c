@@ -85,6 +85,12 @@ static void expect_failure(const char *boot, tutti_status_t status, const char *
     CHECK_ERROR(text);
 }
 
+static void finish(tutti__meet_t *meet)
+{
+    meet->close(meet->ctx);
+    tutti__marks_close(meet->marks);
+}
+
 static void expect_fake(const char *boot, uint32_t size)
 {
     const tutti__mpi_module_t *module;
@@ -94,10 +100,10 @@ static void expect_fake(const char *boot, uint32_t size)
     CHECK_EQUAL(got.size, size);
     CHECK_EQUAL(strcmp(got.name, "fake"), 0);
     CHECK_EQUAL(strcmp(module->name, "fake"), 0);
-    got.close(got.ctx);
+    finish(&got);
     /* A module stays open. */
     CHECK_EQUAL(meet("mpi", &got, &module), TUTTI_OK);
-    got.close(got.ctx);
+    finish(&got);
 }
 
 static void no_module(const crowd_rank_t *me)
@@ -199,15 +205,15 @@ static void nobody(const crowd_rank_t *me)
     CHECK_EQUAL(meet("", &got, &module), TUTTI_OK);
     CHECK_EQUAL(got.size, 1);
     CHECK(module == NULL);
-    got.close(got.ctx);
+    finish(&got);
     pretend_mpirun("1");
     CHECK_EQUAL(meet("", &got, &module), TUTTI_OK);
     CHECK_EQUAL(got.size, 1);
-    got.close(got.ctx);
+    finish(&got);
     pretend_mpirun("3");
     CHECK_EQUAL(meet("self", &got, &module), TUTTI_OK);
     CHECK_EQUAL(got.size, 1);
-    got.close(got.ctx);
+    finish(&got);
 }
 
 static void told(const crowd_rank_t *me)
@@ -226,7 +232,7 @@ static void told(const crowd_rank_t *me)
     CHECK_EQUAL(tutti__boot_meet(&conf, NULL, &got, &module), TUTTI_OK);
     CHECK_EQUAL(got.size, 1);
     CHECK_EQUAL(strcmp(got.name, "local"), 0);
-    got.close(got.ctx);
+    finish(&got);
 }
 
 /* ---- devices ---- */
