@@ -75,6 +75,13 @@
    network with its wake-up; a thread that polls MPI more often takes a core. */
 #define TUTTI__DIRECT_POLL_US 20
 
+/* A yield that takes longer shows that another program uses this rank's processor. Then waiters
+   sleep after a few looks, for some time. Chosen: the scheduler's turns take 1 to 4 ms, a yield
+   without other programs less than a microsecond. */
+#define TUTTI__CROWDED_YIELD_NS 500000u
+#define TUTTI__CROWDED_NS 100000000u
+#define TUTTI__CROWDED_LOOKS 20
+
 /* ---- waiting: requests ---- */
 
 /* [steps] Steps of the engine without effect before a waiter yields: 20 us. Derived: a step takes

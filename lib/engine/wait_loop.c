@@ -14,32 +14,53 @@
 
 #include <sched.h>
 
+/* Do other programs use this rank's processor? Then a waiter that spins uses up its turn, and is
+   late when its data arrive; a sleeper gets the processor at once. */
+static int is_crowded(tutti__engine_t *e)
+{
+    uint64_t until = atomic_load_explicit(&e->crowded_ns, memory_order_relaxed);
+
+    if (TUTTI__LIKELY(until == 0))
+        return 0;
+    if (tutti__now_ns() < until)
+        return 1;
+    atomic_store_explicit(&e->crowded_ns, 0, memory_order_relaxed);
+    return 0;
+}
+
+/* Yield, and note how long others have used the processor. */
+static void yield(tutti__wait_t *w)
+{
+    uint64_t before = tutti__now_ns(), now, took;
+
+    sched_yield();
+    now = tutti__now_ns();
+    took = now - before;
+    w->yielded_ns += (uint32_t)TUTTI__MIN(took, w->ops->yield_ns);
+    if (took > TUTTI__CROWDED_YIELD_NS)
+        atomic_store_explicit(&w->engine->crowded_ns, now + TUTTI__CROWDED_NS,
+                              memory_order_relaxed);
+}
+
 /* Spin or yield once. 0: neither, because the wait has lasted so long that it should sleep. */
 static int back_off(tutti__wait_t *w)
 {
     const tutti__wait_ops_t *ops = w->ops;
-    uint64_t before;
 
     if (tutti__engine_spins(w->engine)) {
-        if (w->looks >= ops->spins + ops->yields)
+        uint32_t most = is_crowded(w->engine) ? TUTTI__CROWDED_LOOKS : ops->spins + ops->yields;
+
+        if (w->looks >= most)
             return 0;
         if (w->looks < ops->spins)
             tutti__pause();
         else
-            sched_yield();
+            yield(w);
         return 1;
     }
-    if (ops->yield_ns == 0) {
-        if (w->looks >= ops->yields)
-            return 0;
-        sched_yield();
-        return 1;
-    }
-    if (w->yielded_ns >= ops->yield_ns)
+    if (ops->yield_ns == 0 ? w->looks >= ops->yields : w->yielded_ns >= ops->yield_ns)
         return 0;
-    before = tutti__now_ns();
-    sched_yield();
-    w->yielded_ns += (uint32_t)TUTTI__MIN(tutti__now_ns() - before, ops->yield_ns);
+    yield(w);
     return 1;
 }
 
