@@ -3,8 +3,9 @@
  * The link between hosts, for the library's cost model (lib/coll/cost.c).
  *
  * Messages go to and fro between rank 0 and the first rank of another host, while all other ranks
- * wait. Half of a round trip of 8 bytes is the latency. A long message takes more time than 8
- * bytes; this additional time gives the speed.
+ * wait. Half of the shortest round trip of 8 bytes is the latency. A long message takes more time
+ * than 8 bytes; this additional time gives the speed. The shortest trips count, as in
+ * lib/xport/faster.c, because other work on the hosts only makes trips longer.
  *
  * The figures are measured facts, which also serve collectives and sizes that are not timed here.
  * So unlike a candidate of another setting, they need not be faster than the defaults. But calls
@@ -16,8 +17,7 @@
 #include <string.h>
 
 enum {
-    BLOCKS = 5,        /* timed, of each length */
-    MOST_CALLS = 1000, /* of a block */
+    LEAST_TRIPS = 8, /* of each length */
     SMALL_BYTES = 8,
     LONG_BYTES = 256 << 10, /* the least and the largest long message */
     LONGEST_BYTES = 16 << 20
@@ -59,50 +59,66 @@ static int find_peer(const bench_world_t *world)
     return world->size - (int)places;
 }
 
-static void round_trip(const pair_t *pair, size_t bytes)
+static void move(const pair_t *pair, int sends, size_t bytes)
 {
     const bench_world_t *world = pair->world;
-    int is_first = world->rank == 0, other = is_first ? pair->peer : 0;
+    int other = world->rank == 0 ? pair->peer : 0;
+    tutti_status_t status = sends
+                                ? tutti_send(pair->buffer, bytes, TUTTI_UINT8, other, world->comm)
+                                : tutti_recv(pair->buffer, bytes, TUTTI_UINT8, other, world->comm);
 
-    for (int i = 0; i < 2; i++) {
-        tutti_status_t status =
-            (i == 0) == is_first ? tutti_send(pair->buffer, bytes, TUTTI_UINT8, other, world->comm)
-                                 : tutti_recv(pair->buffer, bytes, TUTTI_UINT8, other, world->comm);
-
-        if (bench_check(world, status, "a message between hosts") != 0)
-            bench_stop(world);
-    }
+    if (bench_check(world, status, "a message between hosts") != 0)
+        bench_stop(world);
 }
 
-/* The time of one message in one direction: from the fastest of some blocks, after an untimed one.
-   The same on all ranks. */
-static double message_us(const pair_t *pair, size_t bytes, long calls)
+/* The peer's part: the first byte of each message says whether another one follows. */
+static void answer(const pair_t *pair, size_t bytes)
 {
-    int takes_part = pair->world->rank == 0 || pair->world->rank == pair->peer;
-    double us[BLOCKS];
+    int more;
 
-    for (int block = -1; block < BLOCKS; block++) {
-        uint64_t start;
-
-        bench_barrier(pair->world);
-        start = bench_now_ns();
-        for (long i = 0; takes_part && i < calls; i++)
-            round_trip(pair, bytes);
-        if (block >= 0)
-            us[block] =
-                takes_part ? (double)(bench_now_ns() - start) * 1e-3 / 2 / (double)calls : 0;
-    }
-    bench_max(pair->world, us, BLOCKS);
-    return bench_least(us, BLOCKS);
+    do {
+        move(pair, 0, bytes);
+        more = pair->buffer[0];
+        move(pair, 1, bytes);
+    } while (more);
 }
 
-/* message_us with as many calls as fill a part of the setting's time. */
-static double settled_us(const pair_t *pair, size_t bytes, const tune_effort_t *effort)
+/* Rank 0's part: the time of a message in one direction, from the shortest round trip. The first
+   one is not counted. */
+static double ask(const pair_t *pair, size_t bytes, double ms)
 {
-    double calls = effort->setting_ms * 1e3 / (8 * BLOCKS) / message_us(pair, bytes, 2);
+    uint64_t end_ns = bench_now_ns() + (uint64_t)(ms * 1e6), least = 0;
 
-    calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : calls;
-    return message_us(pair, bytes, (long)bench_same(pair->world, (uint64_t)calls));
+    for (int trip = 0, more = 1; more; trip++) {
+        uint64_t start = bench_now_ns(), ns;
+
+        more = trip < LEAST_TRIPS || start < end_ns;
+        pair->buffer[0] = (char)more;
+        move(pair, 1, bytes);
+        move(pair, 0, bytes);
+        ns = bench_now_ns() - start;
+        if (trip == 1 || (trip > 1 && ns < least))
+            least = ns;
+    }
+    return (double)least * 1e-3 / 2;
+}
+
+/* The time of a message, on all ranks. Rank 0 measures for `ms`, or for a few round trips. */
+static double message_us(const pair_t *pair, size_t bytes, double ms)
+{
+    const bench_world_t *world = pair->world;
+    double us = 0;
+
+    bench_barrier(world);
+    if (world->rank == 0)
+        us = ask(pair, bytes, ms);
+    else if (world->rank == pair->peer)
+        answer(pair, bytes);
+    /* In Tutti's barrier the other ranks sleep, if ranks share processors. */
+    if (bench_check(world, tutti_barrier(world->comm), "tutti_barrier") != 0)
+        bench_stop(world);
+    bench_max(world, &us, 1);
+    return us;
 }
 
 static uint64_t whole(double value)
@@ -112,12 +128,13 @@ static uint64_t whole(double value)
 
 static void measure(const pair_t *pair, const tune_effort_t *effort, tune_link_t *link)
 {
-    double small_us = settled_us(pair, SMALL_BYTES, effort), more_us;
+    double ms = effort->setting_ms / 8, more_us;
+    double small_us = message_us(pair, SMALL_BYTES, ms);
     size_t bytes = LONG_BYTES;
 
-    while (bytes < LONGEST_BYTES && message_us(pair, bytes, 1) < long_us)
+    while (bytes < LONGEST_BYTES && message_us(pair, bytes, 0) < long_us)
         bytes *= 4;
-    more_us = settled_us(pair, bytes, effort) - small_us;
+    more_us = message_us(pair, bytes, ms) - small_us;
     link->ns = whole(small_us * 1e3);
     link->mbps = whole(8 * (double)bytes / (more_us > 0 ? more_us : small_us));
     link->peer = pair->peer;
