@@ -24,6 +24,7 @@
 #include "base/compiler.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "conf/conf.h"
 #include "record/trace.h"
 
 #include <stdatomic.h>
@@ -143,7 +144,7 @@ typedef struct {
     int64_t offset_ns; /* this clock plus offset is the time at rank 0's host */
     int32_t pid;
     char host[64];
-    char dump_path[1024]; /* TUTTI_DUMP, or "" */
+    char dump_path[TUTTI__CONF_PATH]; /* TUTTI_DUMP, or "" */
 } tutti__record_t;
 
 /* What the recorder must know about its communicator. */

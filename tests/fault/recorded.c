@@ -28,14 +28,15 @@
 
 static char folder[64], dump_path[96], kept_path[96];
 
+/* TUTTI_DUMP is rank 0's. */
 static void settings(tutti__conf_t *conf, int rank)
 {
-    (void)rank;
     conf->shared.timeout_ms = 4000;
     conf->shared.stall_ms = 0;
     conf->shared.compare = 0;
     conf->log_level = TUTTI__LOG_NONE;
-    snprintf(conf->shared.dump, sizeof(conf->shared.dump), "%s", dump_path);
+    if (rank == 0)
+        long_path(conf->shared.dump, dump_path);
 }
 
 /* ---- the jobs ---- */
