@@ -264,6 +264,20 @@ static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__re
     return NULL;
 }
 
+/* The rank that a lane's operation waits for, and what has come from it. */
+static void put_peer(const tutti__lanes_t *lanes, const tutti__lane_t *lane, int is_ordered,
+                     char *text, size_t bytes)
+{
+    const tutti__operation_t *op = &lane->op;
+    char arrived[128];
+
+    tutti__run_awaits_text(&op->run, op->hint.peer, arrived, sizeof(arrived));
+    tutti__recorded_arrived(lanes->env->watch->record, op);
+    snprintf(text, bytes, "%s %s%s",
+             tutti__boot_rank_name(lanes->env->boot, (uint32_t)op->hint.peer),
+             is_ordered ? "has not made this call, or does not go on" : "does not go on", arrived);
+}
+
 int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *request, char *text,
                          size_t bytes)
 {
@@ -281,9 +295,7 @@ int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *re
         return 1;
     }
     if (lane != NULL && lane->op.hint.peer >= 0) {
-        snprintf(text, bytes, "%s %s",
-                 tutti__boot_rank_name(lanes->env->boot, (uint32_t)lane->op.hint.peer),
-                 request->ordered ? "has not made this call, or does not go on" : "does not go on");
+        put_peer(lanes, lane, request->ordered, text, bytes);
         return 1;
     }
     snprintf(text, bytes, "a peer does not go on");

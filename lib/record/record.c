@@ -220,10 +220,25 @@ void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doi
     atomic_store_explicit(&at->of, of, memory_order_relaxed);
     if (atomic_load_explicit(&at->since_ns, memory_order_relaxed) != 0)
         return;
+    atomic_store_explicit(&at->messages, 0, memory_order_relaxed);
     now = tutti__now_ns();
     tutti__record_event(record, TUTTI__RING_OWNER, TUTTI__EVENT_SLOW, now, atomic_load(&at->tensor),
                         atomic_load(&at->bucket), lane, (uint32_t)peer);
     atomic_store_explicit(&at->since_ns, now, memory_order_relaxed);
+}
+
+void tutti__record_arrived(tutti__record_t *record, uint32_t lane,
+                           const tutti__record_arrived_t *arrived)
+{
+    static const tutti__record_arrived_t none;
+    tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
+
+    if (arrived == NULL)
+        arrived = &none;
+    atomic_store_explicit(&at->is_recv, (uint32_t)arrived->is_recv, memory_order_relaxed);
+    atomic_store_explicit(&at->bytes, arrived->bytes, memory_order_relaxed);
+    atomic_store_explicit(&at->complete, (uint32_t)arrived->complete, memory_order_relaxed);
+    atomic_store_explicit(&at->messages, (uint32_t)arrived->messages, memory_order_relaxed);
 }
 
 /* ---- waiting callers ---- */

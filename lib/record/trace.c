@@ -4,6 +4,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "conf/conf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +34,7 @@ static struct {
     uint32_t number;     /* number of traces so far */
     int fd;
     tutti__trace_head_t head;
-    char path[1024], part[1100];
+    char path[TUTTI__CONF_PATH], part[TUTTI__CONF_PATH + 32];
 } trace = { .next = CLOSED,
             .lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_TRACE),
             .grow_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_TRACE_GROW) };
@@ -53,7 +54,7 @@ static tutti__trace_entry_t *map_chunk(uint64_t chunk)
         errno = error;
     if (ptr != MAP_FAILED)
         return ptr;
-    TUTTI__LOG(TUTTI__LOG_WARN, "the trace ends early: %s: %s", trace.part, strerror(errno));
+    TUTTI__LOG(TUTTI__LOG_WARN, "the trace ends early: %.300s: %s", trace.part, strerror(errno));
     return NULL;
 }
 
@@ -151,11 +152,11 @@ static tutti_status_t open_part(void)
 
     trace.fd = open(trace.part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (trace.fd < 0)
-        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s", trace.part, strerror(errno));
+        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %.300s: %s", trace.part, strerror(errno));
     memcpy(page, &trace.head, sizeof(trace.head));
     if (write(trace.fd, page, sizeof(page)) != (ssize_t)sizeof(page)) {
         close(trace.fd);
-        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s", trace.part, strerror(errno));
+        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %.300s: %s", trace.part, strerror(errno));
     }
     /* Remove an older file of this name, to which the ranks would append when they stop. */
     if (trace.head.rank == 0)
@@ -246,8 +247,9 @@ static tutti_status_t append(uint64_t nentries)
         return TUTTI_OK;
     if (out == NULL && fd >= 0)
         close(fd);
-    return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s; %s is left for tutti_report --trace",
-                       trace.path, strerror(errno), trace.part);
+    return tutti__fail(TUTTI_ERR_SYSTEM,
+                       "trace %.150s: %s; %.200s is left for tutti_report --trace", trace.path,
+                       strerror(errno), trace.part);
 }
 
 /* Wait until no thread writes entries any more. Returns the number of entries. */
