@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "record/recorders.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,13 +33,29 @@ static void enter(tutti__record_t *record)
     }
 }
 
+/* A child forgets its parent's recorders, and the readers: only one thread is in the child. */
+static void in_child(void)
+{
+    for (uint32_t i = 0; i < TUTTI__RECORDERS; i++)
+        atomic_store(&tutti__recorders.record[i], NULL);
+    atomic_store(&tutti__recorders.readers, 0);
+    atomic_store(&tutti__recorders.is_busy, 0);
+}
+
+static void prepare(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
 tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__record_t **ret_record)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     tutti__record_t *record =
         mmap(NULL, sizeof(*record), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (record == MAP_FAILED)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "flight recorder of %zu bytes", sizeof(*record));
+    pthread_once(&once, prepare);
     record->rank = facts->rank;
     record->size = facts->size;
     record->world_rank = facts->world_rank;
@@ -270,12 +287,12 @@ uint32_t tutti__record_wait(tutti__record_t *record, uint32_t tensor)
 {
     uint64_t now = tutti__now_ns(), none;
 
-    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_WAIT, now, tensor, TUTTI__RECORD_NONE,
-                        0, 0);
     for (uint32_t i = 0; i < TUTTI__RECORD_WAITS; i++) {
         none = 0;
         if (!atomic_compare_exchange_strong(&record->wait[i].since_ns, &none, 1))
             continue;
+        tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_WAIT, now, tensor,
+                            TUTTI__RECORD_NONE, 0, 0);
         atomic_store_explicit(&record->wait[i].tensor, tensor, memory_order_relaxed);
         atomic_store_explicit(&record->wait[i].since_ns, now, memory_order_release);
         return i + 1;

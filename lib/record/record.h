@@ -261,6 +261,13 @@ static inline void tutti__record_agreed(tutti__record_t *record, uint32_t number
         tutti__record_trace_agreed(record, number, bucket, lane);
 }
 
+/* A tensor's bucket was given up, or only its counts were exchanged: it is agreed on anew. */
+static inline void tutti__record_returned(tutti__record_t *record, uint32_t number)
+{
+    if (number != 0)
+        tutti__record_set_state(&record->tensor[number - 1], TUTTI__TENSOR_SUBMITTED, 0);
+}
+
 /* Owner of the token. */
 static inline void tutti__record_done(tutti__record_t *record, uint32_t number, uint64_t since_ns,
                                       uint64_t now_ns, tutti_status_t status)
