@@ -152,7 +152,7 @@ table() {
         function least(a, b) { return a == 0 || b > 0 && b < a ? b : a }
         /^program,/ { for (i = 1; i <= NF; i++) column[$i] = i; next }
         /^#/ { next }
-        {
+        $column["contestant"] == "Tutti" || $column["contestant"] == "MPI" {
             bytes = $column["bytes"]
             if (!(bytes in seen))
                 size[++sizes] = bytes

@@ -199,6 +199,7 @@ noinst_PROGRAMS += %reldir%/tutti_tune
 bench_tutti_tune_SOURCES = \
     %reldir%/tune/tune.h \
     %reldir%/tune/tune_file.c \
+    %reldir%/tune/tune_link.c \
     %reldir%/tune/tune_list.c \
     %reldir%/tune/tune_measure.c \
     %reldir%/tune/tune_search.c \

@@ -329,7 +329,7 @@ awk -F, -v home="$(echo $home)" '
             tutti[bytes, ++times[bytes]] = $column["median_us"]
         next
     }
-    {
+    $column["contestant"] == "MPI" || $column["contestant"] == "UCC" {
         ratios[bytes, setting, ++runs[bytes, setting]] = $column["ratio"]
     }
     END {

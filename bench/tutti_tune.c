@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_tune: measures settings on this machine, and writes those that beat the defaults to a file.
- * The library reads the file from then on. It takes some seconds of real allreduces.
+ * tutti_tune: measures settings on this machine, and writes those that beat the defaults to a file;
+ * on several hosts, the figures of the link between them. The library reads the file from then on.
+ * It takes some seconds of real calls.
  */
 #include "tune/tune.h"
 
@@ -45,7 +46,8 @@ static const struct option long_options[] = {
 
 static const char usage[] =
     "Finds the settings that are fastest for N ranks on this machine, and writes those that\n"
-    "beat the defaults to a file that Tutti reads from then on.\n\n"
+    "beat the defaults to a file that Tutti reads from then on. On several hosts it measures the\n"
+    "link between them.\n\n"
     "      --gradients FILE    tune for a step that submits these tensors together: a line each,\n"
     "                          [NAME] COUNT [TYPE], float32 if there is no type; # comments\n"
     "  -o, --output FILE       the file (default: the path that Tutti reads)\n"
@@ -219,6 +221,7 @@ static void print_result(const tune_setting_t *setting, const tune_result_t *res
 static void clear_settings(const options_t *options)
 {
     setenv("TUTTI_TUNED", "none", 1);
+    tune_link_clear();
     if (options->gradients != NULL) {
         tune_search_clear();
         return;
@@ -242,14 +245,11 @@ static int find_output(const bench_world_t *world, options_t *options)
     return (int)bench_same(world, (uint64_t)can);
 }
 
-static int can_tune(const bench_world_t *world, const options_t *options)
+static int can_tune(const bench_world_t *world)
 {
-    int can = world->size > 1 && (options->gradients != NULL || tutti_host_count(world->comm) == 1);
-
-    if (!can && world->rank == 0)
-        fprintf(stderr, "tutti_tune: wants two ranks or more%s: mpirun -np 2 tutti_tune\n",
-                options->gradients != NULL ? "" : ", all on one host");
-    return can;
+    if (world->size == 1)
+        fprintf(stderr, "tutti_tune: wants two ranks or more: mpirun -np 2 tutti_tune\n");
+    return world->size > 1;
 }
 
 /* Write the file, on rank 0. */
@@ -273,14 +273,44 @@ static int end_output(const options_t *options, const tune_search_t *found, cons
 static void tune_settings_all(bench_world_t *world, const tune_effort_t *effort,
                               tune_search_t *found)
 {
-    for (; tune_settings[found->count].name != NULL; found->count++) {
-        const tune_setting_t *setting = &tune_settings[found->count];
-        tune_result_t *result = &found->results[found->count];
-
-        *result = tune_measure(world, setting, effort);
+    for (size_t i = 0; i < found->count; i++) {
+        found->results[i] = tune_measure(world, &tune_settings[i], effort);
         if (found->print != NULL)
-            found->print(setting, result, found->verbose_ranks);
+            found->print(&tune_settings[i], &found->results[i], found->verbose_ranks);
     }
+}
+
+/* What is not measured, and where it would be. */
+static void print_left_out(int hosts, int has_list)
+{
+    if (hosts == 1)
+        printf("# One host: the link between hosts is not measured\n");
+    else if (!has_list)
+        printf("# %d hosts: only the link is measured; other settings need ranks on one host\n",
+               hosts);
+}
+
+/* All measurements. The settings of the old file that are not measured are in use. */
+static void measure_all(bench_world_t *world, const options_t *options, const tune_list_t *list,
+                        tune_search_t *found)
+{
+    int hosts = tutti_host_count(world->comm), has_list = options->gradients != NULL;
+
+    if (has_list)
+        tune_search_names(world, found);
+    else
+        for (; hosts == 1 && tune_settings[found->count].name != NULL; found->count++)
+            found->results[found->count].name = tune_settings[found->count].name;
+    if (world->rank == 0) { /* all ranks use rank 0's settings */
+        tune_keep(options->output, hosts > 1, found);
+        print_left_out(hosts, has_list);
+    }
+    if (hosts > 1)
+        tune_link(world, &options->effort, found);
+    if (has_list)
+        tune_search(world, list, &options->effort, found);
+    else
+        tune_settings_all(world, &options->effort, found);
 }
 
 /* The end of a search: all winners together, and those that the file cannot hold. */
@@ -306,7 +336,7 @@ static int tune_all(bench_world_t *world, options_t *options, const char *progra
     char command[4200];
     int ok = 1;
 
-    if (!can_tune(world, options) || !find_output(world, options) ||
+    if (!can_tune(world) || !find_output(world, options) ||
         (options->gradients != NULL && tune_list_read(world, options->gradients, &list) != 0))
         return 0;
     if (options->effort.seed == 0)
@@ -316,10 +346,7 @@ static int tune_all(bench_world_t *world, options_t *options, const char *progra
     found.print = world->rank == 0 ? print_result : NULL;
     if (world->rank == 0)
         print_head(world, options);
-    if (options->gradients != NULL)
-        tune_search(world, &list, &options->effort, options->output, &found);
-    else
-        tune_settings_all(world, &options->effort, &found);
+    measure_all(world, options, &list, &found);
     snprintf(command, sizeof(command), "mpirun -np %d %s%s%s", world->size, program,
              options->gradients != NULL ? " --gradients " : "",
              options->gradients != NULL ? options->gradients : "");

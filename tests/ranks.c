@@ -135,8 +135,8 @@ static int judge(const job_t *job, int rank, int status)
     return expected || WEXITSTATUS(status) != 0;
 }
 
-/* Wait for all children; after the time limit kill those that are left. Long forms have six times as
-   much, as in limit.sh: they also run with sanitizers, beside other tests. */
+/* Wait for all children; after the time limit kill those that are left. Long forms have six times
+   as much, as in limit.sh: they also run with sanitizers, beside other tests. */
 static int reap(const job_t *job, const pid_t *pids)
 {
     uint64_t times = getenv("TUTTI_TEST_LONG") != NULL ? 6 : 1;

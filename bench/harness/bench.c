@@ -230,10 +230,13 @@ static int sweep(run_t *run)
     const bench_options_t *options = &run->bench.options;
     size_t element = options->type->bytes;
     size_t first = options->min_bytes > element ? options->min_bytes : element;
-    int ok = 1;
+    int ok = first <= options->max_bytes;
 
     if (run->bench.program->collective->recv == BENCH_NOTHING)
         return measure_size(run, 0);
+    if (!ok && run->bench.world.rank == 0)
+        fprintf(stderr, "-m: no size from %zu to %llu bytes\n", first,
+                (unsigned long long)options->max_bytes);
     for (size_t bytes = first; bytes <= options->max_bytes && ok; bytes *= 2)
         ok = measure_size(run, bytes / element * element);
     return ok;

@@ -101,7 +101,7 @@ bench_row_t bench_row_make(const bench_t *bench, const bench_trip_t *trip)
     }
     if (trip->copy_us != NULL) {
         row.copy_us =
-            bench_median(trip->copy_us, (size_t)bench->options.rounds) * (double)trip->bytes;
+            bench_least(trip->copy_us, (size_t)bench->options.rounds) * (double)trip->bytes;
         if (bench->line_us >= 0.0 ||
             (bench->world.device != NULL && tutti_host_count(bench->world.comm) == 1))
             row.limit_us = fmax(bench->line_us, row.copy_us);

@@ -282,6 +282,11 @@ int judge(const dumps_t *dumps, size_t at, judged_t *ret_judged)
     return 1;
 }
 
+const lane_t *judged_lane(const judged_t *judged, int64_t rank)
+{
+    return judged->lane != NULL ? lane_of(judged->part[rank], judged->lane->bucket) : NULL;
+}
+
 void free_judged(judged_t *judged)
 {
     free(judged->part);

@@ -139,6 +139,33 @@ static void put_lacking(FILE *out, const judged_t *judged)
     put_doings(out, judged);
 }
 
+/* The messages that have come from the rank that a rank waits for, or have gone to it. */
+static void put_messages(FILE *out, int64_t rank, const lane_t *lane)
+{
+    int receives = lane->received >= 0;
+
+    fprintf(out,
+            "Rank %" PRId64 " has %s %" PRId64 " of %" PRId64 " messages %s rank %" PRId64
+            ", and %s %" PRId64 " bytes. ",
+            rank, receives ? "received" : "sent", receives ? lane->received : lane->sent,
+            lane->messages, receives ? "from" : "to", lane->peer,
+            receives ? "waits for" : "waits to send", lane->bytes);
+}
+
+static int has_messages(const lane_t *lane)
+{
+    return lane != NULL && (lane->received >= 0 || lane->sent >= 0);
+}
+
+static void put_arrived(FILE *out, const judged_t *judged)
+{
+    int n = 0;
+
+    for (int64_t r = 0; r < judged->size && n < 8; r++)
+        if (judged->waiting[r] && has_messages(judged_lane(judged, r)) && ++n)
+            put_messages(out, r, judged_lane(judged, r));
+}
+
 static void put_bucket(FILE *out, const judged_t *judged)
 {
     const lane_t *lane = judged->lane;
@@ -153,7 +180,9 @@ static void put_bucket(FILE *out, const judged_t *judged)
     if (lane->of > 0)
         fprintf(out, ", in step %" PRId64 " of %" PRId64 " of the schedule, %s", lane->step + 1,
                 lane->of, lane->doing);
-    fprintf(out, ". What ");
+    fprintf(out, ". ");
+    put_arrived(out, judged);
+    fprintf(out, "What ");
     put_ranks(out, judged, judged->waiting);
     fprintf(out, " %s for leads to ", many(judged, judged->waiting, "waits", "wait"));
     put_ranks(out, judged, judged->culprit);
@@ -293,6 +322,26 @@ static void json_ranks(FILE *out, const char *key, const judged_t *judged, const
     fputc(']', out);
 }
 
+static void json_arrived(FILE *out, const judged_t *judged)
+{
+    const char *between = "";
+
+    fprintf(out, ",\"arrived\":[");
+    for (int64_t r = 0; r < judged->size; r++) {
+        const lane_t *lane = judged_lane(judged, r);
+
+        if (!has_messages(lane))
+            continue;
+        fprintf(out,
+                "%s{\"rank\":%" PRId64 ",\"step\":%" PRId64 ",\"peer\":%" PRId64 ",\"%s\":%" PRId64
+                ",\"messages\":%" PRId64 ",\"bytes\":%" PRId64 "}",
+                between, r, lane->step, lane->peer, lane->received >= 0 ? "received" : "sent",
+                lane->received >= 0 ? lane->received : lane->sent, lane->messages, lane->bytes);
+        between = ",";
+    }
+    fputc(']', out);
+}
+
 static void print_json(FILE *out, const judged_t *judged, const char *text)
 {
     const lane_t *lane = judged->lane;
@@ -309,6 +358,8 @@ static void print_json(FILE *out, const judged_t *judged, const char *text)
     if (lane != NULL)
         fprintf(out, ",\"bucket\":%" PRId64 ",\"step\":%" PRId64 ",\"of\":%" PRId64, lane->bucket,
                 lane->step, lane->of);
+    if (lane != NULL)
+        json_arrived(out, judged);
     if (judged->since_ns != 0)
         fprintf(out, ",\"waited_s\":%.3f", seconds(judged, judged->since_ns));
     if (judged->any->status != 0)

@@ -120,6 +120,10 @@ static void read_lane(const char *line, part_t *part)
     lane->peer = number(line, "peer", NO_RANK);
     lane->step = number(line, "step", 0);
     lane->of = number(line, "of", 0);
+    lane->received = number(line, "received", -1);
+    lane->sent = number(line, "sent", -1);
+    lane->messages = number(line, "messages", 0);
+    lane->bytes = number(line, "bytes", 0);
 }
 
 static void read_direct(const char *line, part_t *part)

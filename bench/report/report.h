@@ -23,6 +23,8 @@ typedef struct {
     char name[80], doing[40];
     int64_t since_ns;                        /* 0: it does not wait */
     int64_t bucket, tensors, peer, step, of; /* peer: NO_RANK: not known */
+    int64_t received, sent;                  /* messages from or to `peer` so far; -1: not known */
+    int64_t messages, bytes;                 /* all of them; bytes of the next one */
 } lane_t;
 
 /* A rank's part of a communicator. */
@@ -86,6 +88,8 @@ typedef struct {
    communicator. */
 int judge(const dumps_t *dumps, size_t at, judged_t *ret_judged);
 void free_judged(judged_t *judged);
+/* The lane of a rank with the bucket of judged->lane; NULL: it has none. */
+const lane_t *judged_lane(const judged_t *judged, int64_t rank);
 
 /* trace.c: make a trace of parts that were left behind. 0: some were not read; errors were
    printed. */

@@ -6,6 +6,8 @@
  *            |
  *            +--------> tune_measure.c     rounds of all candidates, and the winner
  *            |
+ *            +--------> tune_link.c        several hosts: the figures of the link between them
+ *            |
  *            +--------> tune_file.c        the library's file              libbench: ranks, stats
  *            |
  *            +--------> tune_search.c      --gradients: the settings for the user's own tensors
@@ -16,6 +18,9 @@
 #define TUTTI_BENCH_TUNE_H
 
 #include "harness/bench.h"
+
+/* Smaller gains and losses are ignored: the same machine differs as much from day to day. */
+#define TUNE_MARGIN 0.02
 
 enum {
     TUNE_CANDIDATES = 10, /* at most, of one setting; without the default */
@@ -94,14 +99,26 @@ typedef struct {
     int in_file;      /* the file can hold the setting, and the library reads it in such jobs */
 } tune_result_t;
 
+/* End the world and make another one, which reads the settings again. */
+void tune_reopen(bench_world_t *world);
+
 /* Collective; the same result on all ranks. Sets the setting's variable to the winner's value. */
 tune_result_t tune_measure(bench_world_t *world, const tune_setting_t *setting,
                            const tune_effort_t *effort);
 
 /* ---- the file: tune_file.c ---- */
 
+/* The link between hosts. */
+typedef struct {
+    uint64_t ns, mbps; /* TUTTI_LINK_NS, TUTTI_LINK_MBPS */
+    int peer;          /* measured between rank 0 and this rank */
+    int measured, used;
+    double ratio; /* time of calls with these figures / the default's */
+} tune_link_t;
+
 /* The results, and the other settings of an older file. */
 struct tune_search {
+    tune_link_t link;
     tune_result_t results[TUNE_SETTINGS];
     size_t count;
     struct {
@@ -121,6 +138,20 @@ int tune_path(int ranks, char *ret_path, size_t room);
 char *tune_text(const tune_search_t *found, const char *command);
 /* Writes the whole file, or leaves the old one. 0, or -1 and a message on stderr. */
 int tune_write(const char *path, const char *text);
+
+/* Keep the settings of an older file that this run does not measure: they are in use in all turns.
+   path: NULL: there is no file. has_link: the link will be measured. */
+void tune_keep(const char *path, int has_link, tune_search_t *search);
+
+/* ---- the link between hosts: tune_link.c ---- */
+
+/* Collective, on several hosts. Measures the link. Sets its variables if calls are not slower with
+   it. */
+void tune_link(bench_world_t *world, const tune_effort_t *effort, tune_search_t *search);
+/* Remove the link's variables. */
+void tune_link_clear(void);
+/* Is it the name of one of them? */
+int tune_link_has(const char *name);
 
 /* ---- the user's gradients: tune_list.c ---- */
 
@@ -149,10 +180,12 @@ int tune_list_run(const bench_world_t *world, const tune_setting_t *setting,
 
 /* Remove the variables that are tuned. */
 void tune_search_clear(void);
+/* Fill in the names of the results that tune_search will have. */
+void tune_search_names(const bench_world_t *world, tune_search_t *search);
 /* A setting is measured with these tensors. */
 void tune_use_list(tune_setting_t *setting, const tune_list_t *list);
-/* Collective. path: of the file that will be replaced, on rank 0; NULL: none. */
+/* Collective, after tune_search_names. */
 void tune_search(bench_world_t *world, const tune_list_t *list, const tune_effort_t *effort,
-                 const char *path, tune_search_t *search);
+                 tune_search_t *search);
 
 #endif

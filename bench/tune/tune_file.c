@@ -21,6 +21,41 @@ int tune_path(int ranks, char *ret_path, size_t room)
            snprintf(ret_path, room, "%s", path) < (int)room;
 }
 
+void tune_keep(const char *path, int has_link, tune_search_t *search)
+{
+    tutti__tuned_t old;
+    char why[256];
+    int closed;
+
+    if (path == NULL || !tutti__tuned_read(path, &old, &closed, why, sizeof(why)))
+        return;
+    for (size_t i = 0; i < old.count; i++) {
+        const tutti__tuned_entry_t *entry = &old.entry[i];
+        int is_tuned = has_link && tune_link_has(entry->name);
+
+        for (size_t k = 0; k < search->count; k++)
+            is_tuned |= strcmp(search->results[k].name, entry->name) == 0;
+        if (is_tuned || strncmp(entry->name, "TUTTI_", 6) != 0 || search->nkept == TUNE_KEPT)
+            continue;
+        snprintf(search->kept[search->nkept].name, sizeof(search->kept->name), "%s", entry->name);
+        snprintf(search->kept[search->nkept++].value, sizeof(search->kept->value), "%s",
+                 entry->value);
+        setenv(entry->name, entry->value, 1);
+    }
+}
+
+static void put_link(const tune_link_t *link, FILE *to)
+{
+    if (link->used)
+        fprintf(to,
+                "TUTTI_LINK_NS %llu # half of a round trip between ranks 0 and %d\n"
+                "TUTTI_LINK_MBPS %llu # with both, calls take %.3f of the default's time\n",
+                (unsigned long long)link->ns, link->peer, (unsigned long long)link->mbps,
+                link->ratio);
+    else if (link->measured)
+        fprintf(to, "# TUTTI_LINK_NS, TUTTI_LINK_MBPS: the defaults stay\n");
+}
+
 char *tune_text(const tune_search_t *found, const char *command)
 {
     char *text = NULL;
@@ -32,12 +67,13 @@ char *tune_text(const tune_search_t *found, const char *command)
         exit(1);
     }
     fprintf(to,
-            "# Settings that were measured to be faster than the defaults on this machine.\n"
+            "# Settings that tutti_tune has measured on this machine.\n"
             "# Environment variables override them. To return to the defaults, remove this\n"
             "# file. After a change of the machine, measure again:\n"
             "#     %s\n"
             "tutti_tuned %d\n",
             command, TUTTI__TUNED_VERSION);
+    put_link(&found->link, to);
     for (size_t i = 0; i < found->count; i++) {
         const tune_result_t *result = &found->results[i];
         const tune_figures_t *winner = &result->of[result->winner];

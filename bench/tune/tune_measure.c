@@ -27,9 +27,6 @@ enum {
     LEAST_ROUNDS = 5 /* also on a slow machine, where time runs out */
 };
 
-/* Smaller gains are ignored: the same machine differs as much from day to day. */
-static const double margin = 0.02;
-
 typedef struct {
     bench_world_t *world;
     const tune_setting_t *setting;
@@ -64,8 +61,8 @@ static void set_value(const tune_setting_t *setting, const char *value)
         unsetenv(setting->name);
 }
 
-/* End the world and make another one, which reads the settings again. MPI stays initialised. */
-static void reopen(bench_world_t *world)
+/* MPI stays initialised. */
+void tune_reopen(bench_world_t *world)
 {
     tutti_options_t options = TUTTI_OPTIONS_INIT;
 
@@ -120,7 +117,7 @@ static void count_calls(tune_t *t)
     double block_us = t->effort->setting_ms * 1e3 / blocks;
 
     set_value(t->setting, NULL);
-    reopen(t->world);
+    tune_reopen(t->world);
     for (size_t i = 0; i < t->nsizes; i++) {
         double calls;
 
@@ -151,7 +148,7 @@ static void measure_all(tune_t *t)
         bench_shuffle(&random, order, t->count);
         for (int i = 0; i < t->count; i++) {
             set_value(t->setting, value_of(t, order[i]));
-            reopen(t->world);
+            tune_reopen(t->world);
             for (size_t k = 0; k < t->nsizes; k++)
                 place(t, order[i], round)[k] = time_size(t, k);
         }
@@ -233,7 +230,7 @@ static void judge(const tune_t *t, int who, tune_figures_t *figures)
    runs. */
 static int find_winner(const tune_result_t *result)
 {
-    double limit = 1.0 - margin;
+    double limit = 1.0 - TUNE_MARGIN;
     int winner = 0;
 
     if (result->of[1].ratio.low < limit)

@@ -12,8 +12,6 @@
  */
 #include "tune/tune.h"
 
-#include "conf/tuned.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,30 +58,6 @@ void tune_search_clear(void)
 {
     for (size_t i = 0; i < ROWS; i++)
         unsetenv(rows[i].setting.name);
-}
-
-/* Keep the settings of an older file that are not tuned here: they are in use in all turns. */
-static void keep(const char *path, tune_search_t *search)
-{
-    tutti__tuned_t old;
-    char why[256];
-    int closed;
-
-    if (path == NULL || !tutti__tuned_read(path, &old, &closed, why, sizeof(why)))
-        return;
-    for (size_t i = 0; i < old.count; i++) {
-        const tutti__tuned_entry_t *entry = &old.entry[i];
-        int is_tuned = 0;
-
-        for (size_t k = 0; k < search->count; k++)
-            is_tuned |= strcmp(search->results[k].name, entry->name) == 0;
-        if (is_tuned || strncmp(entry->name, "TUTTI_", 6) != 0 || search->nkept == TUNE_KEPT)
-            continue;
-        snprintf(search->kept[search->nkept].name, sizeof(search->kept->name), "%s", entry->name);
-        snprintf(search->kept[search->nkept++].value, sizeof(search->kept->value), "%s",
-                 entry->value);
-        setenv(entry->name, entry->value, 1);
-    }
 }
 
 /* The last turns: for each result's variable the winner's value, or the default. */
@@ -140,10 +114,14 @@ void tune_use_list(tune_setting_t *setting, const tune_list_t *list)
     setting->warm = TUNE_WARM;
 }
 
-void tune_search(bench_world_t *world, const tune_list_t *list, const tune_effort_t *effort,
-                 const char *path, tune_search_t *search)
+static int where(const bench_world_t *world)
 {
-    int here = tutti_host_count(world->comm) == 1 ? ONE_HOST : HOSTS;
+    return tutti_host_count(world->comm) == 1 ? ONE_HOST : HOSTS;
+}
+
+void tune_search_names(const bench_world_t *world, tune_search_t *search)
+{
+    int here = where(world);
 
     for (size_t i = 0; i < ROWS; i++) {
         if ((rows[i].where & here) == 0)
@@ -151,8 +129,13 @@ void tune_search(bench_world_t *world, const tune_list_t *list, const tune_effor
         search->results[search->count].name = rows[i].setting.name;
         search->results[search->count++].in_file = (rows[i].in_file & here) != 0;
     }
-    if (world->rank == 0) /* all ranks use rank 0's settings */
-        keep(path, search);
+}
+
+void tune_search(bench_world_t *world, const tune_list_t *list, const tune_effort_t *effort,
+                 tune_search_t *search)
+{
+    int here = where(world);
+
     for (size_t i = 0, k = 0; i < ROWS; i++) {
         tune_setting_t setting = rows[i].setting;
         int in_file = search->results[k].in_file;

@@ -89,7 +89,7 @@
  * A callback may submit, start and test requests, give them buffers, and wait for requests that are
  * done. Calls that would wait for other ranks, or would end the communicator, return
  * TUTTI_ERR_INVALID_ARGUMENT. These are a wait for a request that is not done, tutti_join,
- * tutti_comm_free of any communicator, and tutti_finalize.
+ * tutti_init, tutti_comm_connect, tutti_comm_free of any communicator, and tutti_finalize.
  *
  * Avoid direct calls in a callback: they are allowed, but while a direct call blocks, no request
  * may make progress. On the library's thread, a direct call that needs MPI returns

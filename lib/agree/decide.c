@@ -104,20 +104,18 @@ static int closure(const tutti__tensor_t *tensor, uint32_t rank, uint32_t *list,
 /* Move the ranks of a closed set into an agreed tensor; other participants stay in the table. */
 static void split_off(tutti__agree_t *a, tutti__tensor_t *tensor, const uint32_t *list, uint32_t n)
 {
-    size_t bytes = sizeof(*tensor) + a->env.nlinks + 1;
-    tutti__tensor_t *ready = calloc(1, bytes);
+    tutti__tensor_t *ready =
+        tutti__tensor_new(a, tensor->name, tensor->msg.name_bytes, tensor->hash, 0);
     tutti__participant_t **participant = calloc(a->env.size, sizeof(tutti__participant_t *));
 
+    if (ready != NULL && participant == NULL)
+        tutti__agree_fail(a, TUTTI_ERR_NO_MEMORY, "no memory for announcements");
     if (ready == NULL || participant == NULL) {
         free(ready);
         free(participant);
-        tutti__agree_fail(a, TUTTI_ERR_NO_MEMORY, "no memory for announcements");
         return;
     }
     assert(n > 0);
-    memcpy(ready->name, tensor->name, sizeof(ready->name));
-    ready->hash = tensor->hash;
-    ready->msg.name_bytes = tensor->msg.name_bytes;
     ready->msg.metadata = tensor->participant[list[0]]->metadata;
     ready->participant = participant;
     for (uint32_t i = 0; i < n; i++) {

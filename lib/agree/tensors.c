@@ -13,7 +13,6 @@
 #include "base/hash.h"
 
 #include <assert.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +25,7 @@ static tutti__tensor_t **place(tutti__agree_t *a, const char *name, size_t bytes
     tutti__tensor_t **at = &a->tensors[hash % TUTTI__TENSOR_BUCKETS];
 
     while (*at != NULL && ((*at)->hash != hash || (*at)->msg.metadata.phase != phase ||
-                           memcmp((*at)->name, name, bytes) != 0 || (*at)->name[bytes] != '\0'))
+                           (*at)->msg.name_bytes != bytes || memcmp((*at)->name, name, bytes) != 0))
         at = &(*at)->next;
     return at;
 }
@@ -42,6 +41,23 @@ static void no_memory(tutti__agree_t *a)
     tutti__agree_fail(a, TUTTI_ERR_NO_MEMORY, "no memory for announcements");
 }
 
+tutti__tensor_t *tutti__tensor_new(tutti__agree_t *a, const char *name, size_t bytes, uint64_t hash,
+                                   uint8_t phase)
+{
+    tutti__tensor_t *tensor = calloc(1, sizeof(*tensor) + a->env.nlinks + 1 + bytes + 1);
+
+    if (tensor == NULL) {
+        no_memory(a);
+        return NULL;
+    }
+    tensor->name = (char *)tensor->from + a->env.nlinks + 1;
+    memcpy(tensor->name, name, bytes);
+    tensor->hash = hash;
+    tensor->msg.metadata.phase = phase;
+    tensor->msg.name_bytes = (uint8_t)bytes;
+    return tensor;
+}
+
 tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t bytes, uint8_t phase)
 {
     uint64_t hash = tutti__hash_name(name, bytes);
@@ -49,18 +65,9 @@ tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t b
 
     if (tensor != NULL)
         return tensor;
-    tensor = malloc(sizeof(*tensor) + a->env.nlinks + 1);
-    if (tensor == NULL) {
-        no_memory(a);
+    tensor = tutti__tensor_new(a, name, bytes, hash, phase);
+    if (tensor == NULL)
         return NULL;
-    }
-    memset(tensor, 0, offsetof(tutti__tensor_t, name));
-    memset(tensor->from, 0, a->env.nlinks + 1);
-    memcpy(tensor->name, name, bytes);
-    tensor->name[bytes] = '\0';
-    tensor->hash = hash;
-    tensor->msg.metadata.phase = phase;
-    tensor->msg.name_bytes = (uint8_t)bytes;
     tensor->since_ns = a->env.ops->now_ns(a->env.owner);
     *at = tensor;
     return tensor;

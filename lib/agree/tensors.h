@@ -81,10 +81,13 @@ struct tutti__tensor {
     uint64_t since_ns;
     uint64_t conflict_ns; /* when the coordinator found a conflict; 0: there is none */
     tutti__tensor_t *next;
-    tutti__tensor_t *related;     /* the chain of refuse.c */
-    char name[TUTTI__NAME_BYTES]; /* from here on not zeroed before it is set */
-    unsigned char from[];         /* [nlinks + 1] 1: announced over this link; last: by this rank */
+    tutti__tensor_t *related; /* the chain of refuse.c */
+    char *name;               /* behind `from`; ends with '\0' */
+    unsigned char from[];     /* [nlinks + 1] 1: announced over this link; last: by this rank */
 };
+
+_Static_assert(sizeof(struct tutti__tensor) <= 192,
+               "memory of a pending tensor without its name, on ranks with children");
 
 struct tutti__agree {
     tutti__agree_env_t env;
@@ -112,6 +115,9 @@ void tutti__agree_send_down(tutti__agree_t *a, uint32_t kind, const void *body, 
 /* tensors.c: the table of announced tensors */
 tutti__tensor_t *tutti__tensor_find(tutti__agree_t *a, const char *name, size_t bytes,
                                     uint8_t phase);
+/* Make a tensor that is not in the table. NULL: no memory, and the communicator has ended. */
+tutti__tensor_t *tutti__tensor_new(tutti__agree_t *a, const char *name, size_t bytes, uint64_t hash,
+                                   uint8_t phase);
 /* Find or make it. NULL: no memory, and the communicator has ended. */
 tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t bytes,
                                    uint8_t phase);

@@ -188,8 +188,11 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         return status;
     prepare_calls(comm);
     status = open_record(comm);
-    if (status != TUTTI_OK)
+    if (status != TUTTI_OK) {
+        tutti__watch_close(comm->watch);
+        comm->watch = NULL;
         return status;
+    }
     env.watch = comm->watch;
     return tutti__engine_open(&env, &comm->engine);
 }

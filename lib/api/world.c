@@ -74,6 +74,8 @@ tutti_status_t tutti_init(const tutti_options_t *user)
 
     if (status != TUTTI_OK)
         return status;
+    if (tutti__engine_in_callback())
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a callback must not call tutti_init");
     tutti__mutex_lock(&world_lock);
     /* A forked child must first call tutti_finalize, to forget its parent's world. */
     if (atomic_load(&world) != NULL)
@@ -99,11 +101,12 @@ tutti_status_t tutti_finalize(void)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a callback must not call tutti_finalize");
     tutti__mutex_lock(&world_lock);
     handle = atomic_exchange(&world, NULL);
-    /* In a forked child this is the parent's world, which is not touched. */
+    tutti__mutex_unlock(&world_lock);
+    /* Without the lock, because callbacks of pending requests run here. In a forked child this is
+       the parent's world, which is not touched. */
     if (handle != NULL && tutti__comm_of(handle, &comm) == TUTTI_OK)
         tutti__comm_close(comm);
     tutti__connect_end_ids();
-    tutti__mutex_unlock(&world_lock);
     return TUTTI_OK;
 }
 

@@ -401,9 +401,11 @@
 /* [names] Most tensors that can be learned. Chosen: far more than a model has. */
 #define TUTTI__PLAN_NAMES_MOST 65536
 /* [ns] A plan stops if a bucket has some of its tensors, and this rank has submitted none for this
-   time: WAIT while a thread waits for such a tensor, otherwise REST. Chosen: WAIT is long against
-   the pauses between submissions of one step, and short against a step. */
+   time: WAIT while a thread waits for such a tensor, TEST while it tests one again and again,
+   otherwise REST. Chosen: WAIT is long against the pauses between submissions of one step, and
+   short against a step. A program that tests may compute in between. */
 #define TUTTI__PLAN_WAIT_NS 5000000
+#define TUTTI__PLAN_TEST_NS 100000000
 #define TUTTI__PLAN_REST_NS 1000000000u
 
 /* [requests] Freed requests that a communicator keeps for reuse, 400 bytes each. Chosen: a large

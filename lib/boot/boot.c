@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "boot/boot_inside.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,13 @@
 #define HELLO_BYTES 4096
 /* Descriptors that a rank opens besides its connections to other ranks; see files_needed. */
 #define FILES 13u
+/* The settings in a hello: all but the paths. */
+#define CONF_BYTES offsetof(tutti__conf_shared_t, dump)
+
+/* Lengths of the paths in the settings. Rank 0's paths are sent after the first exchange. */
+typedef struct {
+    uint32_t dump, trace;
+} path_bytes_t;
 
 typedef struct {
     /* These fields have the same offsets in all versions. */
@@ -37,7 +45,8 @@ typedef struct {
     tutti__gate_token_t token; /* all ranks use rank 0's */
     unsigned char door[16];
     tutti__topo_facts_t facts;
-    tutti__conf_shared_t conf; /* all ranks use rank 0's */
+    path_bytes_t path_bytes;
+    char conf[CONF_BYTES]; /* the first fields of tutti__conf_shared_t; all ranks use rank 0's */
 } hello_t;
 
 typedef union {
@@ -66,7 +75,9 @@ static tutti_status_t prepare(tutti__boot_t *boot, const tutti__conf_t *conf, he
     tutti_status_t status;
 
     hello->pid_namespace = pid_namespace();
-    hello->conf = conf->shared;
+    memcpy(hello->conf, &conf->shared, CONF_BYTES);
+    hello->path_bytes =
+        (path_bytes_t){ (uint32_t)strlen(conf->shared.dump), (uint32_t)strlen(conf->shared.trace) };
     status = tutti__topo_detect(conf->host_id, &hello->facts);
     if (status != TUTTI_OK)
         return status;
@@ -147,14 +158,16 @@ static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hell
     }
     boot->peers[rank].pid = (int)boot->owner;
     boot->token = hellos[0].it.token;
-    conf->shared = hellos[0].it.conf;
+    memcpy(&conf->shared, hellos[0].it.conf, CONF_BYTES);
     take_timeout(boot, conf->shared.timeout_ms);
     status = tutti__topo_make(facts, size, rank, &boot->topo);
     free(facts);
     return status;
 }
 
-static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf)
+/* ret_path_bytes: rank 0's; set on success. */
+static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf,
+                                path_bytes_t *ret_path_bytes)
 {
     uint32_t size = boot->meet.size;
     hello_block_t mine, *all = calloc(size, sizeof(*all));
@@ -174,8 +187,26 @@ static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf)
     status = tutti__boot_allgather(boot, &mine, sizeof(mine), all);
     if (status == TUTTI_OK)
         status = learn(boot, conf, all);
+    if (status == TUTTI_OK)
+        *ret_path_bytes = all[0].it.path_bytes;
     free(all);
     return status;
+}
+
+/* Replace a path in this rank's settings by rank 0's, of `bytes` bytes. */
+static tutti_status_t share_path(tutti__boot_t *boot, size_t bytes, char *path)
+{
+    if (boot->meet.rank != 0)
+        memset(path, 0, TUTTI__CONF_PATH);
+    return bytes == 0 ? TUTTI_OK : tutti__boot_send_text(boot, path, bytes);
+}
+
+static tutti_status_t share_paths(tutti__boot_t *boot, const path_bytes_t *bytes,
+                                  tutti__conf_shared_t *conf)
+{
+    tutti_status_t status = share_path(boot, bytes->dump, conf->dump);
+
+    return status == TUTTI_OK ? share_path(boot, bytes->trace, conf->trace) : status;
 }
 
 /*
@@ -230,6 +261,7 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
                                 tutti__boot_t **ret_boot)
 {
     tutti__boot_t *boot = calloc(1, sizeof(*boot));
+    path_bytes_t path_bytes;
     tutti_status_t status;
 
     if (boot == NULL) {
@@ -247,7 +279,7 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
         tutti__net_watch_meeting(meet->still, meet->ctx);
     else if (meet->marks != NULL)
         tutti__net_watch_meeting(tutti__marks_still, meet->marks);
-    status = say_hello(boot, conf);
+    status = say_hello(boot, conf, &path_bytes);
     shut_marks(boot);
     if (status != TUTTI_OK)
         goto close_boot;
@@ -261,6 +293,8 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
     if (status == TUTTI_OK && boot->meet.size > 1)
         status = tutti__net_files_left(files_needed(boot));
     status = tutti__boot_agree(boot, status);
+    if (status == TUTTI_OK)
+        status = share_paths(boot, &path_bytes, &conf->shared);
     if (status != TUTTI_OK)
         goto close_boot;
     status = tutti__boot_connect(boot, conf);

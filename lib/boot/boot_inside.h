@@ -91,6 +91,10 @@ void tutti__boot_await_death(tutti__boot_t *boot);
 /* Connect the tree; collective. Fills in boot->side.links and boot->side.parent. */
 tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *conf);
 
+/* Send rank 0's text of `bytes` bytes to all ranks; collective. bytes: equal on all ranks. text: on
+   other ranks the buffer for it; NULL: this rank had no memory for it, so all ranks fail. */
+tutti_status_t tutti__boot_send_text(tutti__boot_t *boot, char *text, size_t bytes);
+
 /* Between _remember and _forget, a forked child of this process closes boot's sockets. */
 void tutti__boot_remember(tutti__boot_t *boot);
 void tutti__boot_forget(tutti__boot_t *boot);

@@ -126,9 +126,9 @@ static tutti_status_t tell_addresses(tutti__boot_t *boot, const char *interface,
     tutti__net_addrs_t mine = { 0 }, *all = calloc(boot->topo->size, sizeof(*all));
     tutti_status_t status = TUTTI_OK;
 
-    if (all == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "side channel of %u ranks", boot->topo->size);
-    if (boot->topo->rank == 0) {
+    if (all == NULL) {
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "side channel of %u ranks", boot->topo->size);
+    } else if (boot->topo->rank == 0) {
         status = tutti__net_addrs(interface, boot->topo->nmachines == 1, &mine);
         if (status == TUTTI_OK)
             status = tutti__net_tcp_listen(&mine, ret_door);

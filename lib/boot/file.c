@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sends a file of rank 0 to all ranks during the set-up of a communicator. See boot.h.
+ * Sends a file or a text of rank 0 to all ranks during the set-up of a communicator. See boot.h.
  *
  * A way to meet has an allgather only. So every rank contributes pieces of the same length, and
- * rank 0's pieces are used. The files are small and few, so a broadcast is not worth its code.
+ * rank 0's pieces are used. The texts are small and few, so a broadcast is not worth its code.
  */
 #include "boot/boot_inside.h"
 
@@ -92,8 +92,7 @@ static tutti_status_t tell_length(tutti__boot_t *boot, size_t mine, size_t *ret_
     return status;
 }
 
-/* text: rank 0's text; on other ranks the buffer for it. */
-static tutti_status_t send_text(tutti__boot_t *boot, char *text, size_t bytes, char *all)
+static tutti_status_t send_pieces(tutti__boot_t *boot, char *text, size_t bytes, char *all)
 {
     tutti_status_t status = TUTTI_OK;
 
@@ -107,9 +106,23 @@ static tutti_status_t send_text(tutti__boot_t *boot, char *text, size_t bytes, c
     return status;
 }
 
+tutti_status_t tutti__boot_send_text(tutti__boot_t *boot, char *text, size_t bytes)
+{
+    char *all = malloc(boot->meet.size * TUTTI__MIN(PIECE, bytes + 1));
+    tutti_status_t status = TUTTI_OK;
+
+    if (all == NULL || text == NULL)
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes of a text of rank 0", bytes);
+    status = tutti__boot_agree(boot, status);
+    if (status == TUTTI_OK)
+        status = send_pieces(boot, text, bytes, all);
+    free(all);
+    return status;
+}
+
 tutti_status_t tutti__boot_read_file(tutti__boot_t *boot, const char *path, char **ret_text)
 {
-    char *text = NULL, *all = NULL;
+    char *text = NULL;
     size_t bytes = 0;
     tutti_status_t status = TUTTI_OK;
 
@@ -119,16 +132,10 @@ tutti_status_t tutti__boot_read_file(tutti__boot_t *boot, const char *path, char
     if (status == TUTTI_OK)
         status = tell_length(boot, text != NULL ? strlen(text) : 0, &bytes);
     if (status == TUTTI_OK) {
-        all = malloc(boot->meet.size * PIECE);
         if (text == NULL)
             text = calloc(bytes + 1, 1);
-        if (all == NULL || text == NULL)
-            status = tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes of a file", bytes);
-        status = tutti__boot_agree(boot, status);
+        status = tutti__boot_send_text(boot, text, bytes);
     }
-    if (status == TUTTI_OK)
-        status = send_text(boot, text, bytes, all);
-    free(all);
     if (status != TUTTI_OK) {
         free(text);
         return status;

@@ -12,7 +12,7 @@
  * its right neighbour has taken the block in that place: a deadlock in a ring, which the checker
  * finds. The order is the same out of place, because a call may be in place on some ranks only.
  *
- * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
+ * Cost: (p+2)/4 alpha + (p-1)/p n beta: only the first message takes all of alpha.
  */
 #include "coll/algorithms.h"
 

@@ -120,6 +120,8 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
                  const char *why)
 {
     const tutti__choice_t *choice = &key->choice;
+    int is_forced = why == tutti__why_forced && want->bytes > 0 && cache->shape->nhosts > 1 &&
+                    tutti__files_of(cache->shape->files, choice->algorithm) == NULL;
     tutti__cache_told_t *told;
     char bytes[40] = "", radix[16] = "", expected[40] = "";
     tutti__cost_t cost;
@@ -130,7 +132,7 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
         snprintf(bytes, sizeof(bytes), " of %zu bytes", want->bytes);
     if (choice->radix > 0)
         snprintf(radix, sizeof(radix), "(%u)", choice->radix);
-    if ((why == tutti__why_cost || choice->sub != NULL) &&
+    if ((why == tutti__why_cost || choice->sub != NULL || is_forced) &&
         tutti__cost_of(choice->algorithm, choice->sub, cache->shape, &cost))
         snprintf(expected, sizeof(expected), ", expected %.1f us",
                  (double)tutti__cost_ps(&cost, want->bytes) / 1e6);

@@ -6,7 +6,7 @@
  * No rank passes blocks on, so large blocks travel once. With small blocks and many ranks the root
  * is the bottleneck.
  *
- * Cost: (p-1) alpha + (p-1)/p n beta at the root.
+ * Cost: (p+2)/4 alpha + (p-1)/p n beta at the root: only the first message takes all of alpha.
  */
 #include "coll/algorithms.h"
 

@@ -383,11 +383,15 @@ static void describe(const row_t *row, char *text, size_t room)
     }
 }
 
-/* Tuned files may hold only CONF_BYTES settings: they change how a call runs, not its meaning. */
+/* Tuned files may hold the CONF_BYTES settings, and the figures of the link: they change how a call
+   runs, not its meaning. */
 static const row_t *find_tunable(const char *name)
 {
+    static const char link_prefix[] = "TUTTI_LINK_";
+
     for (size_t i = 0; i < ROWS; i++)
-        if (rows[i].type == CONF_BYTES && strcmp(name, rows[i].name) == 0)
+        if ((rows[i].type == CONF_BYTES || strncmp(name, link_prefix, strlen(link_prefix)) == 0) &&
+            strcmp(name, rows[i].name) == 0)
             return &rows[i];
     return NULL;
 }

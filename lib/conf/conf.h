@@ -15,6 +15,8 @@
 
 #define TUTTI__CONF_TEXT 256
 #define TUTTI__CONF_LONG_TEXT 2048
+/* A path with its '\0'. The library appends up to ".16777215.part"; PATH_MAX is 4096. */
+#define TUTTI__CONF_PATH 4001
 
 /* TUTTI_WIRE: the type in which float32 goes to other hosts. */
 typedef enum {
@@ -27,7 +29,8 @@ typedef enum {
 /* The value of a number that the library chooses. */
 #define TUTTI__CONF_AUTO UINT64_MAX
 
-/* Plain data: sent between ranks as bytes. */
+/* Plain data: sent between ranks as bytes. The fields before `dump` are in each rank's first block,
+   whose size is limited; the paths follow it if they are set (boot/boot.c). */
 typedef struct {
     uint64_t fusion_bytes;     /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
     uint64_t plans;            /* TUTTI_PLANS: 1: learn plans */
@@ -53,10 +56,10 @@ typedef struct {
     uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
     uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by class */
     uint64_t wire;                /* TUTTI_WIRE: tutti__conf_wire_t */
-    char dump[160];               /* TUTTI_DUMP: where dumps go; "": nowhere */
-    char trace[160];              /* TUTTI_TRACE: the file of a trace; "": none */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */
+    char dump[TUTTI__CONF_PATH];           /* TUTTI_DUMP: where dumps go; "": nowhere */
+    char trace[TUTTI__CONF_PATH];          /* TUTTI_TRACE: the file of a trace; "": none */
 } tutti__conf_shared_t;
 
 /* TUTTI_STATS */

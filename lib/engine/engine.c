@@ -181,7 +181,9 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     tutti_status_t status = TUTTI_OK;
 
     if (e == NULL) {
+        /* The other ranks agree twice: after their parts, and at the end. */
         status = tutti__boot_agree(env->boot, tutti__fail(TUTTI_ERR_NO_MEMORY, "engine"));
+        status = tutti__boot_agree(env->boot, status);
         tutti__watch_close(env->watch);
         return status;
     }

@@ -66,6 +66,7 @@ void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
         next = r->next;
         r->agreed = r->announced = 0;
         r->lane = 0;
+        tutti__record_returned(lanes->env->watch->record, r->record);
         tutti__pending_queue(lanes->pending, r);
     }
     tutti__mutex_unlock(&lanes->pending->lock);
@@ -112,6 +113,7 @@ static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__
         keep_counts(r, x, lanes->env->exec->size);
     r->agreed = r->announced = 0;
     r->phase = 1;
+    tutti__record_returned(lanes->env->watch->record, r->record);
     if (r->is_zero) {
         r->next = lanes->zeros;
         lanes->zeros = r;

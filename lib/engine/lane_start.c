@@ -102,6 +102,7 @@ static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *
         return TUTTI__AGAIN;
     lane->counting = 0;
     lane->is_packed = 0;
+    lane->still_ns = 0;
     lane->with = (tutti__call_with_t){ .tag = 0 };
     lane->call = (tutti__call_t){ .kind = TUTTI_CALL_BARRIER, .prescale = 1, .postscale = 1 };
     if (call != NULL) {

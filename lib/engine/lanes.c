@@ -189,6 +189,33 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
     tutti__pending_wake(lanes->pending);
 }
 
+/*
+ * A rank has left, so all ranks forget their plans. A peer that had not started this bucket never
+ * will. The status page of a peer on another machine does not tell, so give up if nothing has moved
+ * for a while. If the peer has started the bucket after all, it gives up in the same way.
+ */
+static int is_abandoned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
+{
+    uint32_t moves = tutti__operation_moves(&lane->op);
+    uint64_t now;
+
+    if (!tutti__lane_is_planned(lanes, lane) || !lane->op.may_be_far)
+        return 0;
+    now = tutti__now_ns();
+    if (lane->still_ns == 0 || lane->moves != moves)
+        lane->still_ns = now;
+    lane->moves = moves;
+    return now - lane->still_ns > TUTTI__PLAN_REST_NS;
+}
+
+static tutti_status_t fail_abandoned(const tutti__lanes_t *lanes)
+{
+    char text[160] = "";
+
+    tutti__watch_left_text(lanes->env->watch, TUTTI__NO_RANK, text, sizeof(text));
+    return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
+}
+
 /* Step a lane's operation. If it waits for a rank that has left, step again before it fails. */
 static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
@@ -200,6 +227,9 @@ static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t
     status = tutti__operation_step(&lane->op);
     if (status == TUTTI__AGAIN && TUTTI__UNLIKELY(tutti__operation_awaits_left(&lane->op)))
         status = tutti__operation_step_left(&lane->op);
+    if (status == TUTTI__AGAIN && TUTTI__UNLIKELY(tutti__watch_any_left(lanes->env->watch)) &&
+        is_abandoned(lanes, lane))
+        status = fail_abandoned(lanes);
     if (TUTTI__UNLIKELY(lane->op.is_certain)) {
         lane->op.is_certain = 0;
         begin(lanes, lane->first);
@@ -236,8 +266,11 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
         else if (lane->running && tutti__lane_is_planned(lanes, lane) &&
                  (lane->op.is_common || status == TUTTI_ERR_SHUTDOWN))
             /* After a departure, agreement will end this rank's requests with an error. The
-               communicator does not end, so that other ranks' requests continue. */
-            tutti__lane_give_back(lanes, lane);
+               communicator does not end, so that other ranks' requests continue. The lane's other
+               buckets need the same ranks; they must not receive late messages of this bucket. */
+            do
+                tutti__lane_give_back(lanes, lane);
+            while (status == TUTTI_ERR_SHUTDOWN && lane->first != NULL);
         else if (lane->running && lane->op.is_common)
             tutti__lane_refuse(lanes, lane, status);
         else {
@@ -264,6 +297,20 @@ static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__re
     return NULL;
 }
 
+/* The rank that a lane's operation waits for, and what has come from it. */
+static void put_peer(const tutti__lanes_t *lanes, const tutti__lane_t *lane, int is_ordered,
+                     char *text, size_t bytes)
+{
+    const tutti__operation_t *op = &lane->op;
+    char arrived[128];
+
+    tutti__run_awaits_text(&op->run, op->hint.peer, arrived, sizeof(arrived));
+    tutti__recorded_arrived(lanes->env->watch->record, op);
+    snprintf(text, bytes, "%s %s%s",
+             tutti__boot_rank_name(lanes->env->boot, (uint32_t)op->hint.peer),
+             is_ordered ? "has not made this call, or does not go on" : "does not go on", arrived);
+}
+
 int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *request, char *text,
                          size_t bytes)
 {
@@ -281,9 +328,7 @@ int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *re
         return 1;
     }
     if (lane != NULL && lane->op.hint.peer >= 0) {
-        snprintf(text, bytes, "%s %s",
-                 tutti__boot_rank_name(lanes->env->boot, (uint32_t)lane->op.hint.peer),
-                 request->ordered ? "has not made this call, or does not go on" : "does not go on");
+        put_peer(lanes, lane, request->ordered, text, bytes);
         return 1;
     }
     snprintf(text, bytes, "a peer does not go on");

@@ -29,7 +29,11 @@ typedef struct {
     char *fuse;            /* memory for fused buckets */
     size_t fuse_bytes;
     int is_packed; /* plan's lane: the first bucket is packed */
-    char *packed;  /* where the first bucket is packed: `fuse`, or device memory */
+    /* Plan's lane, after a departure: since when the bucket has not moved (0: it has just begun),
+       and tutti__operation_moves at that time. */
+    uint64_t still_ns;
+    uint32_t moves;
+    char *packed; /* where the first bucket is packed: `fuse`, or device memory */
 } tutti__lane_t;
 
 struct tutti__lanes {

@@ -173,8 +173,7 @@ static tutti_status_t add_names(tutti__pending_t *pending, tutti__request_t **re
 }
 
 /* Make the requests a submission group, which their names identify. Requests without names are no
-   group if they are messages, since the two ranks of a message have different lists. Ordered calls
-   are no group, since they are served one by one. */
+   group: another rank may submit the same calls one by one, or in other lists. */
 static void make_group(tutti__request_t **requests, size_t n)
 {
     uint64_t hash = TUTTI__HASH_INIT;
@@ -182,8 +181,7 @@ static void make_group(tutti__request_t **requests, size_t n)
 
     for (size_t i = 0; i < n; i++) {
         hash = tutti__hash_more(hash, requests[i]->name, requests[i]->name_bytes + 1u);
-        is_apart |= requests[i]->ordered ||
-                    (requests[i]->nameless && tutti__call_is_message(requests[i]->call.kind));
+        is_apart |= requests[i]->nameless;
     }
     for (size_t i = 0; i < n; i++)
         requests[i]->group = is_apart ? (tutti__group_msg_t){ 0 }
@@ -357,10 +355,16 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
     int ended = 0;
 
     tutti__mutex_lock(&pending->lock);
-    for (tutti__request_t *r = first; r != NULL; r = r->next)
-        if (is_simple(r))
-            take_out(&pending->names, r);
+    for (tutti__request_t *r = first; r != NULL; r = r->next) {
+        if (!is_simple(r))
+            continue;
+        take_out(&pending->names, r);
+        ended++;
+    }
     tutti__mutex_unlock(&pending->lock);
+    assert(atomic_load(&pending->count) >= ended);
+    /* Before any of them is done: its waiter may call tutti_join, which counts them. */
+    atomic_fetch_sub(&pending->count, ended);
     for (tutti__request_t *r = first; r != NULL; r = next) {
         next = r->next;
         if (TUTTI__UNLIKELY(!is_simple(r))) {
@@ -371,12 +375,9 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
         r->ended_ns = now;
         tutti__request_count(pending->stats, r, TUTTI_OK, now);
         tutti__record_done(pending->watch->record, r->record, r->since_ns, now, TUTTI_OK);
-        ended++;
         /* From here on the request belongs to its waiter. */
         tutti__store_release(&r->done, TUTTI__DONE);
     }
-    assert(atomic_load(&pending->count) >= ended);
-    atomic_fetch_sub(&pending->count, ended);
     tutti__pending_wake(pending);
 }
 

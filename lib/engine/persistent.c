@@ -39,6 +39,7 @@ static void reset(tutti__request_t *r)
     if (r->counts_later) {
         r->call.recvbuf = NULL;
         r->call.recvcounts = r->call.recvdispls = NULL;
+        r->bytes = tutti__call_bytes(&r->call, r->engine->rank, r->engine->size);
     }
     /* The lock of the queue publishes both values to other threads. */
     atomic_store_explicit(&r->counted, 0, memory_order_relaxed);

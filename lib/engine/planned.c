@@ -23,9 +23,15 @@
 #include <string.h>
 
 /* Pass the plan's names to the submitting threads; NULL: the plan is over. Until
-   tutti__planned_taken is called, each submission makes the engine take a step. */
+   tutti__planned_taken is called, each submission makes the engine take a step. While a plan runs,
+   the engine's thread wakes at intervals: perhaps no other thread takes steps, if the program has
+   callbacks and does not wait. */
 static void publish(tutti__plan_requests_t *p, const tutti__tensor_names_t *names)
 {
+    int before = atomic_exchange(&p->lanes->signals->plans, names != NULL);
+
+    if (names != NULL && !before)
+        tutti__machine_ring_always(p->env->machine, p->env->machine->me);
     tutti__mutex_lock(&p->pending->lock);
     p->pending->plan_names = names;
     p->pending->plan_number = p->plan.number;
@@ -309,7 +315,8 @@ void tutti__planned_free(tutti__plan_requests_t *p)
 
 /* ---- waiting too long ---- */
 
-void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request)
+void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request,
+                         uint64_t patience_ns)
 {
     uint64_t now;
 
@@ -319,7 +326,7 @@ void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *requ
     if (p->wanted_ns == 0 || p->wanted_after_ns != p->arrived_ns) {
         p->wanted_ns = now;
         p->wanted_after_ns = p->arrived_ns;
-    } else if (now - p->wanted_ns > TUTTI__PLAN_WAIT_NS) {
+    } else if (now - p->wanted_ns > patience_ns) {
         give_up(p, TUTTI__PLAN_DEVIATION);
     }
 }

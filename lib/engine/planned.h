@@ -54,9 +54,10 @@ int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
 /* After the engine has taken the queue: set the number of requests that the queue must have before
    the engine takes it again. */
 void tutti__planned_taken(tutti__plan_requests_t *p);
-/* A thread waits for a request, or tests it. If no further request is submitted for a while, stop
-   the plan. */
-void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request);
+/* A thread waits for a request, or tests it. If no further request is submitted for patience_ns,
+   stop the plan. */
+void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request,
+                         uint64_t patience_ns);
 /* Stop a plan that makes no progress. Call it now and then. */
 void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now);
 /* Write what a request that is held here waits for; 1 if that is certain. */

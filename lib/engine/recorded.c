@@ -2,8 +2,8 @@
 /* What an operation is doing, in words for the flight recorder. The token's owner. */
 #include "engine/recorded.h"
 
-/* "RECV", or "comparing calls". Static. */
-static const char *doing(const tutti__operation_t *op)
+/* "RECV", or "comparing calls". Static. The run is at operation `step` of `of`. */
+static const char *doing(const tutti__operation_t *op, uint32_t step, uint32_t of)
 {
     switch (op->at) {
     case TUTTI__AT_COMPARE:
@@ -23,15 +23,30 @@ static const char *doing(const tutti__operation_t *op)
     default:
         return "preparing";
     }
-    if (op->run.sched == NULL || op->run.stream[0].pc >= op->run.sched->nops)
+    if (step == of)
         return "running";
-    return tutti__sched_kind_name(op->run.sched->ops[op->run.stream[0].pc].kind);
+    return tutti__sched_kind_name(op->run.sched->ops[step].kind);
 }
 
 void tutti__recorded_slow(tutti__record_t *record, const tutti__operation_t *op)
 {
     int runs = op->at == TUTTI__AT_RUN && op->run.sched != NULL;
+    uint32_t step = runs ? tutti__run_blocked_at(&op->run, op->hint.peer) : 0;
+    uint32_t of = runs ? op->run.sched->nops : 0;
 
-    tutti__record_stuck(record, op->lane, doing(op), op->hint.peer, runs ? op->run.stream[0].pc : 0,
-                        runs ? op->run.sched->nops : 0);
+    tutti__record_stuck(record, op->lane, doing(op, step, of), op->hint.peer, step, of);
+}
+
+void tutti__recorded_arrived(tutti__record_t *record, const tutti__operation_t *op)
+{
+    tutti__record_arrived_t arrived;
+    tutti__run_wait_t wait;
+    int awaits = op->at == TUTTI__AT_RUN && tutti__run_awaits(&op->run, op->hint.peer, &wait);
+
+    if (awaits)
+        arrived = (tutti__record_arrived_t){ .is_recv = wait.is_recv,
+                                             .complete = wait.complete,
+                                             .messages = wait.messages,
+                                             .bytes = wait.bytes };
+    tutti__record_arrived(record, op->lane, awaits ? &arrived : NULL);
 }

@@ -76,6 +76,9 @@ struct tutti__request {
 #define TUTTI__SHORT_NAME 64
 #define TUTTI__OWN_NAME 128
 
+_Static_assert(sizeof(struct tutti__request) + TUTTI__SHORT_NAME <= 512,
+               "memory of a pending request with a short name");
+
 /* Append a request to the list from *first to *last. */
 static inline void tutti__request_append(tutti__request_t **first, tutti__request_t **last,
                                          tutti__request_t *request)

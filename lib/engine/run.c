@@ -146,16 +146,18 @@ static int culprit(void *subject, char *text, size_t bytes)
 
 static void warn(const run_t *r, uint64_t waited_ns)
 {
-    char call[160], halted[160], time[24];
+    char call[160], halted[160], time[24], arrived[128] = "";
     int is_halted = tutti__watch_halted(r->env->watch, halted, sizeof(halted));
 
     if (r->env->call != NULL)
         tutti__engine_call_text(r->env->size, r->env->call, call, sizeof(call));
     else
         snprintf(call, sizeof(call), "%s", tutti__tag_name(tag_of(r)));
-    TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %s in %s (direct) for %s%s%s",
+    if (r->node == NULL)
+        tutti__run_awaits_text(&r->op->run, r->wait.hint.peer, arrived, sizeof(arrived));
+    TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %s in %s (direct) for %s%s%s%s",
                tutti__boot_rank_name(r->env->boot, r->env->rank), tutti__late_time(waited_ns, time),
-               call, whom(r), is_halted ? "; " : "", is_halted ? halted : "");
+               call, whom(r), arrived, is_halted ? "; " : "", is_halted ? halted : "");
     tutti__record_stall(r->env->watch->record);
 }
 

@@ -20,6 +20,7 @@
 #include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "engine/recorded.h"
 
 #include <assert.h>
 #include <string.h>
@@ -109,14 +110,20 @@ void tutti__stalls_message(const tutti__engine_env_t *env, const void *body, siz
 
 /* ---- requests ---- */
 
-/* Find the lanes that have advanced since the previous check. */
+/* Find the lanes that have advanced since the previous check. Record what the others wait for. */
 static void check_lanes(tutti__stalls_t *stalls, uint64_t now)
 {
+    tutti__record_t *record = stalls->agreed->env->watch->record;
+
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         const tutti__lane_t *lane = &stalls->agreed->lanes->lane[i];
         uint64_t number = lane->first != NULL ? 1 + (uint64_t)lane->first->number : 0;
         uint64_t sum = 31 * (31 * number + tutti__operation_moves(&lane->op)) + lane->op.at;
 
+        if (lane->running && sum == stalls->lane_sum[i])
+            tutti__recorded_slow(record, &lane->op);
+        if (lane->running)
+            tutti__recorded_arrived(record, &lane->op);
         if (sum == stalls->lane_sum[i])
             continue;
         stalls->lane_sum[i] = sum;

@@ -44,8 +44,9 @@ static void refuse(tutti__engine_t *e)
     char text[160] = "";
 
     tutti__watch_left_text(e->env.watch, TUTTI__NO_RANK, text, sizeof(text));
-    tutti__agree_depart(tutti__owned(e)->agreed.agree);
+    /* In this order: clear first takes the plan's names from the submitting threads. */
     tutti__agreed_clear(&tutti__owned(e)->agreed);
+    tutti__agree_depart(tutti__owned(e)->agreed.agree);
     tutti__pending_finish_all(&e->pending, not_agreed, TUTTI_ERR_SHUTDOWN, text);
 }
 

@@ -26,8 +26,8 @@ typedef struct {
 
 /*
  * Sleep until the doorbell rings, a socket is readable, or the alarm goes off; 1 in the first two
- * cases. far not NULL: also wake when a message may have arrived there. This empties the doorbell, so `news` tells the next
- * owner of the token, which may be another thread, that it rang.
+ * cases. far not NULL: also wake when a message may have arrived there. This empties the doorbell,
+ * so `news` tells the next owner of the token, which may be another thread, that it rang.
  *
  * ppoll, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2. Seccomp
  * filters of older containers refuse it with EPERM: the thread spun, used half of a processor, and
@@ -133,7 +133,8 @@ static void *thread_main(void *arg)
         polls = atomic_load(&e->signals.polling);
         if (polls)
             nap = poll_nap(e, &pace, &far);
-        else if (atomic_load(&e->pending.count) > 0 && (nap < 0 || nap > TUTTI__TICK_MS * 1000))
+        else if ((atomic_load(&e->pending.count) > 0 || atomic_load(&e->signals.plans)) &&
+                 (nap < 0 || nap > TUTTI__TICK_MS * 1000))
             nap = TUTTI__TICK_MS * 1000;
         woken = sleep_bell(e, far, nap);
         if (woken || !polls)

@@ -166,8 +166,9 @@ static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
 
 /* ---- working and sleeping ---- */
 
-/* Tell the plan that this thread waits for a request. The caller owns the token. */
-static void want(tutti__engine_t *e, tutti__waiter_t *w)
+/* Tell the plan that this thread waits for a request, and how long it does so before the plan is
+   stopped. The caller owns the token. */
+static void want(tutti__engine_t *e, tutti__waiter_t *w, uint64_t patience_ns)
 {
     const tutti__request_t *request;
 
@@ -175,7 +176,7 @@ static void want(tutti__engine_t *e, tutti__waiter_t *w)
         return;
     request = first_of(w);
     if (request != NULL && request->engine == e)
-        tutti__planned_want(&tutti__owned(e)->agreed.plan, request);
+        tutti__planned_want(&tutti__owned(e)->agreed.plan, request, patience_ns);
 }
 
 /* Take the token if it is free, and run a step. If another thread has the token, that thread does
@@ -198,7 +199,7 @@ static tutti_status_t poll(tutti__wait_t *wait)
     if (w->holds) {
         wait->moved = tutti__engine_step(e, TUTTI__STEP_WAITER);
         if (!wait->moved)
-            want(e, w);
+            want(e, w, TUTTI__PLAN_WAIT_NS);
     }
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
@@ -283,6 +284,15 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
 
 /* ---- the waits ---- */
 
+void tutti__wait_look(tutti__engine_t *e, tutti__waiter_t *w)
+{
+    tutti__engine_kick(e, TUTTI__STEP_WAITER);
+    if (is_ready(w) || !waits_in_plan(w) || !tutti__token_take(&e->token))
+        return;
+    want(e, w, TUTTI__PLAN_TEST_NS);
+    tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+}
+
 static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
 {
     static const tutti__wait_ops_t ops = { .poll = poll,
@@ -300,11 +310,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     tensor = TUTTI__UNLIKELY(w->traced_ns != 0) && first_of(w) != NULL ? first_of(w)->record : 0;
     w->holds = 0;
     if (w->timeout_ms == 0) {
-        tutti__engine_kick(e, TUTTI__STEP_WAITER);
-        if (!is_ready(w) && waits_in_plan(w) && tutti__token_take(&e->token)) {
-            want(e, w);
-            tutti__engine_yield(e, TUTTI__STEP_BRIEF);
-        }
+        tutti__wait_look(e, w);
         status = is_ready(w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
     } else {
         status = tutti__wait_loop(&w->wait);

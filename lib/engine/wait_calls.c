@@ -55,6 +55,7 @@ static inline tutti_status_t find_active(const tutti_request_t *handle,
 
 tutti_status_t tutti__engine_test(tutti_request_t *handle, int *ret_done)
 {
+    tutti__waiter_t w = { .n = 0 };
     tutti__request_t *request;
     tutti__engine_t *e;
     tutti_status_t status = find_active(handle, &request);
@@ -65,7 +66,8 @@ tutti_status_t tutti__engine_test(tutti_request_t *handle, int *ret_done)
     e = request->engine;
     done = tutti__request_is_done(request);
     if (!done && tutti__engine_enter(e)) {
-        tutti__engine_kick(e, TUTTI__STEP_WAITER);
+        w.one = request;
+        tutti__wait_look(e, &w);
         tutti__engine_leave(e);
         done = tutti__request_is_done(request);
     }

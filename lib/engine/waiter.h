@@ -31,6 +31,9 @@ typedef struct {
 } tutti__waiter_t;
 
 tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
+/* Let the engine take a step, and do not wait. If this is called again and again for a request of a
+   plan's bucket, and no further request is submitted, the plan is stopped. */
+void tutti__wait_look(tutti__engine_t *engine, tutti__waiter_t *w);
 /* Wait until a request is ready. OK: one is; TIMEOUT: none yet. engine: the engine of all requests;
    NULL: they belong to several engines. */
 tutti_status_t tutti__wait(tutti__engine_t *engine, tutti__waiter_t *w, int timeout_ms);

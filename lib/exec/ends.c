@@ -68,10 +68,10 @@ tutti_status_t tutti__run_open_ends(tutti__run_t *run, const tutti__sched_t *sch
     return status;
 }
 
-/* The number of messages that one operation receives in the whole run: one per trip with data. */
-static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
+size_t tutti__run_messages(const tutti__run_t *run, const tutti__op_t *op)
 {
-    const tutti__block_t *block = &run->place[op->dbuf].block[op->dblk];
+    const tutti__block_t *block = op->kind == TUTTI__SEND ? &run->place[op->sbuf].block[op->sblk]
+                                                          : &run->place[op->dbuf].block[op->dblk];
     size_t largest = 0;
 
     for (uint32_t i = 0; i < op->nblk; i++)
@@ -125,7 +125,7 @@ tutti_status_t tutti__run_expect(tutti__run_t *run)
         if (op->kind != TUTTI__RECV && op->kind != TUTTI__RECV_REDUCE)
             continue;
         end = &run->ends[op->chan];
-        messages = messages_of(run, op);
+        messages = tutti__run_messages(run, op);
         if (end->ops->expect == NULL || messages == 0)
             continue;
         if (end->is_placing)

@@ -217,6 +217,25 @@ static inline int tutti__run_untouched(const tutti__run_t *run)
  */
 void tutti__run_cancel(tutti__run_t *run);
 
+/* ---- for reports ---- */
+
+/* The message that a blocked run waits for. */
+typedef struct {
+    int is_recv;               /* 0: the message is to be sent */
+    uint32_t step, steps;      /* index of the operation, and the number of operations */
+    size_t bytes;              /* of the message; wire formats: of its data before rounding */
+    size_t complete, messages; /* of the channel: complete ones, and all of this run */
+} tutti__run_wait_t;
+
+/* A run that has returned AGAIN: the message from or to `peer` that it waits for. 0: it waits for
+   no message of this rank. */
+int tutti__run_awaits(const tutti__run_t *run, int32_t peer, tutti__run_wait_t *ret_wait);
+/* The same as text, to be appended to words about `peer`; "": no message. */
+void tutti__run_awaits_text(const tutti__run_t *run, int32_t peer, char *text, size_t bytes);
+/* The index of the operation at which the run is blocked: one that waits for `peer`, if there is
+   one; the number of operations: all are complete. */
+uint32_t tutti__run_blocked_at(const tutti__run_t *run, int32_t peer);
+
 /* If the last run, of `sched`, was in host memory and was one node operation on whole buffers,
    return 1 and copy this operation, with its reducer. Otherwise return 0. */
 int tutti__run_as_one(const tutti__run_t *run, const tutti__sched_t *sched,

@@ -46,6 +46,9 @@ tutti_status_t tutti__run_open_ends(tutti__run_t *run, const tutti__sched_t *sch
 /* Give each receiving end the number of this run's messages. Call it after the ranks have met. */
 tutti_status_t tutti__run_expect(tutti__run_t *run);
 
+/* The number of messages of one operation in the whole run: one per trip with data. */
+size_t tutti__run_messages(const tutti__run_t *run, const tutti__op_t *op);
+
 /* Enter, repeat or leave a loop, at the stream's position. */
 void tutti__run_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op);
 

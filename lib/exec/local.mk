@@ -11,6 +11,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/framed.c \
     %reldir%/on_device.c \
     %reldir%/place.c \
+    %reldir%/progress.c \
     %reldir%/sends.c \
     %reldir%/start.c \
     %reldir%/wire.c

@@ -345,19 +345,31 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
         start_meeting(run);
         return TUTTI_OK;
     }
-    status = run->expects && !tutti__run_untouched(run) ? tutti__run_expect(run) : TUTTI_OK;
-    if (status != TUTTI_OK)
-        run->sched = NULL;
-    return status;
+    /* After an error some receives may be posted, so the run stays, for tutti__run_cancel. */
+    return run->expects && !tutti__run_untouched(run) ? tutti__run_expect(run) : TUTTI_OK;
+}
+
+/* Cancel the lane once in each transport, not once for each peer: over UCX each cancel waits for
+   messages that have arrived in part. */
+static void cancel_lane(const tutti__run_t *run)
+{
+    tutti__xport_t *const *xport = run->env->xport;
+    const tutti__xport_t *done[2] = { NULL, NULL }; /* inside the host, and between hosts */
+
+    for (uint32_t r = 0; r < run->env->size; r++) {
+        if (r == run->env->rank || xport[r] == done[0] || xport[r] == done[1])
+            continue;
+        xport[r]->ops->cancel(xport[r], run->lane);
+        done[done[0] != NULL] = xport[r];
+    }
 }
 
 void tutti__run_cancel(tutti__run_t *run)
 {
     if (run->device != NULL && run->sched != NULL)
         tutti__run_end_copies(run);
-    for (uint32_t r = 0; r < run->env->size && !tutti__run_untouched(run); r++)
-        if (r != run->env->rank)
-            run->env->xport[r]->ops->cancel(run->env->xport[r], run->lane);
+    if (!tutti__run_untouched(run))
+        cancel_lane(run);
     tutti__run_forget_sends(run);
     run->sched = NULL;
 }

@@ -147,6 +147,12 @@ static void put_stuck(tutti__put_t *put, const tutti__record_lane_t *lane, uint6
         return;
     tutti__put_key_number(put, "step", atomic_load(&lane->step));
     tutti__put_key_number(put, "of", atomic_load(&lane->of));
+    if (atomic_load(&lane->messages) == 0)
+        return;
+    tutti__put_key_number(put, atomic_load(&lane->is_recv) ? "received" : "sent",
+                          atomic_load(&lane->complete));
+    tutti__put_key_number(put, "messages", atomic_load(&lane->messages));
+    tutti__put_key_number(put, "bytes", (int64_t)atomic_load(&lane->bytes));
 }
 
 static void dump_lanes(tutti__put_t *put, const tutti__record_t *record)

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "record/recorders.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,13 +33,29 @@ static void enter(tutti__record_t *record)
     }
 }
 
+/* A child forgets its parent's recorders, and the readers: only one thread is in the child. */
+static void in_child(void)
+{
+    for (uint32_t i = 0; i < TUTTI__RECORDERS; i++)
+        atomic_store(&tutti__recorders.record[i], NULL);
+    atomic_store(&tutti__recorders.readers, 0);
+    atomic_store(&tutti__recorders.is_busy, 0);
+}
+
+static void prepare(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
 tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__record_t **ret_record)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     tutti__record_t *record =
         mmap(NULL, sizeof(*record), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (record == MAP_FAILED)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "flight recorder of %zu bytes", sizeof(*record));
+    pthread_once(&once, prepare);
     record->rank = facts->rank;
     record->size = facts->size;
     record->world_rank = facts->world_rank;
@@ -220,10 +237,25 @@ void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doi
     atomic_store_explicit(&at->of, of, memory_order_relaxed);
     if (atomic_load_explicit(&at->since_ns, memory_order_relaxed) != 0)
         return;
+    atomic_store_explicit(&at->messages, 0, memory_order_relaxed);
     now = tutti__now_ns();
     tutti__record_event(record, TUTTI__RING_OWNER, TUTTI__EVENT_SLOW, now, atomic_load(&at->tensor),
                         atomic_load(&at->bucket), lane, (uint32_t)peer);
     atomic_store_explicit(&at->since_ns, now, memory_order_relaxed);
+}
+
+void tutti__record_arrived(tutti__record_t *record, uint32_t lane,
+                           const tutti__record_arrived_t *arrived)
+{
+    static const tutti__record_arrived_t none;
+    tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
+
+    if (arrived == NULL)
+        arrived = &none;
+    atomic_store_explicit(&at->is_recv, (uint32_t)arrived->is_recv, memory_order_relaxed);
+    atomic_store_explicit(&at->bytes, arrived->bytes, memory_order_relaxed);
+    atomic_store_explicit(&at->complete, (uint32_t)arrived->complete, memory_order_relaxed);
+    atomic_store_explicit(&at->messages, (uint32_t)arrived->messages, memory_order_relaxed);
 }
 
 /* ---- waiting callers ---- */
@@ -255,12 +287,12 @@ uint32_t tutti__record_wait(tutti__record_t *record, uint32_t tensor)
 {
     uint64_t now = tutti__now_ns(), none;
 
-    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_WAIT, now, tensor, TUTTI__RECORD_NONE,
-                        0, 0);
     for (uint32_t i = 0; i < TUTTI__RECORD_WAITS; i++) {
         none = 0;
         if (!atomic_compare_exchange_strong(&record->wait[i].since_ns, &none, 1))
             continue;
+        tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_WAIT, now, tensor,
+                            TUTTI__RECORD_NONE, 0, 0);
         atomic_store_explicit(&record->wait[i].tensor, tensor, memory_order_relaxed);
         atomic_store_explicit(&record->wait[i].since_ns, now, memory_order_release);
         return i + 1;

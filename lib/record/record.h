@@ -24,6 +24,7 @@
 #include "base/compiler.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "conf/conf.h"
 #include "record/trace.h"
 
 #include <stdatomic.h>
@@ -106,8 +107,18 @@ typedef struct {
     _Atomic uint64_t began_ns;   /* while a trace is on: when it began to run */
     _Atomic uint32_t peer;       /* the rank that it waits for, or NONE */
     _Atomic(const char *) doing; /* the operation of the schedule, or another part; static */
-    _Atomic uint32_t step, of;   /* of the schedule's first stream */
+    _Atomic uint32_t step, of;   /* of the schedule */
+    /* As tutti__record_arrived_t, when a stall or a deadline was checked last. */
+    _Atomic uint64_t bytes;
+    _Atomic uint32_t complete, messages, is_recv; /* messages 0: not known */
 } tutti__record_lane_t;
+
+/* The messages of a bucket from or to the rank that it waits for. */
+typedef struct {
+    int is_recv;                 /* 0: to it */
+    uint64_t complete, messages; /* so far, and of the whole bucket */
+    uint64_t bytes;              /* of the next one */
+} tutti__record_arrived_t;
 
 typedef struct {
     _Atomic uint64_t since_ns; /* 0: no direct call waits */
@@ -143,7 +154,7 @@ typedef struct {
     int64_t offset_ns; /* this clock plus offset is the time at rank 0's host */
     int32_t pid;
     char host[64];
-    char dump_path[1024]; /* TUTTI_DUMP, or "" */
+    char dump_path[TUTTI__CONF_PATH]; /* TUTTI_DUMP, or "" */
 } tutti__record_t;
 
 /* What the recorder must know about its communicator. */
@@ -250,6 +261,13 @@ static inline void tutti__record_agreed(tutti__record_t *record, uint32_t number
         tutti__record_trace_agreed(record, number, bucket, lane);
 }
 
+/* A tensor's bucket was given up, or only its counts were exchanged: it is agreed on anew. */
+static inline void tutti__record_returned(tutti__record_t *record, uint32_t number)
+{
+    if (number != 0)
+        tutti__record_set_state(&record->tensor[number - 1], TUTTI__TENSOR_SUBMITTED, 0);
+}
+
 /* Owner of the token. */
 static inline void tutti__record_done(tutti__record_t *record, uint32_t number, uint64_t since_ns,
                                       uint64_t now_ns, tutti_status_t status)
@@ -298,6 +316,10 @@ static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
 /* What the lane's operation waits for. doing: static; step: of `of` in its schedule. */
 void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
                          uint32_t step, uint32_t of);
+
+/* What has come from the rank of tutti__record_stuck; arrived NULL: not known. */
+void tutti__record_arrived(tutti__record_t *record, uint32_t lane,
+                           const tutti__record_arrived_t *arrived);
 
 /* Add the end of the lane's bucket, which began while the trace was on. */
 void tutti__record_trace_bucket(tutti__record_t *record, uint32_t lane);

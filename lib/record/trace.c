@@ -4,9 +4,11 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "conf/conf.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +35,7 @@ static struct {
     uint32_t number;     /* number of traces so far */
     int fd;
     tutti__trace_head_t head;
-    char path[1024], part[1100];
+    char path[TUTTI__CONF_PATH], part[TUTTI__CONF_PATH + 32];
 } trace = { .next = CLOSED,
             .lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_TRACE),
             .grow_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_TRACE_GROW) };
@@ -53,7 +55,7 @@ static tutti__trace_entry_t *map_chunk(uint64_t chunk)
         errno = error;
     if (ptr != MAP_FAILED)
         return ptr;
-    TUTTI__LOG(TUTTI__LOG_WARN, "the trace ends early: %s: %s", trace.part, strerror(errno));
+    TUTTI__LOG(TUTTI__LOG_WARN, "the trace ends early: %.300s: %s", trace.part, strerror(errno));
     return NULL;
 }
 
@@ -143,19 +145,44 @@ void tutti__trace_name(uint32_t tensor, uint32_t comm, const char *name)
     complete(3);
 }
 
+/* ---- forks ---- */
+
+/* The trace belongs to the parent. The child must not write into its file, and may start a trace of
+   its own. Another thread of the parent may have held the locks. */
+static void in_child(void)
+{
+    if (tutti__trace_on())
+        close(trace.fd);
+    atomic_store(&tutti__tracing, 0);
+    atomic_store(&trace.next, CLOSED);
+    for (uint64_t i = 0; i < TUTTI__TRACE_CHUNKS; i++) {
+        tutti__trace_entry_t *entries = atomic_exchange(&trace.chunk[i], NULL);
+
+        if (entries != NULL)
+            munmap((void *)entries, CHUNK_BYTES);
+    }
+    tutti__mutex_init(&trace.lock, TUTTI__LOCK_TRACE);
+    tutti__mutex_init(&trace.grow_lock, TUTTI__LOCK_TRACE_GROW);
+}
+
+static void prepare(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
 /* ---- start ---- */
 
 static tutti_status_t open_part(void)
 {
-    char page[TUTTI__TRACE_HEAD_BYTES] = { 0 };
-
+    /* A new file: another process, such as the parent of this one, may have mapped the old one. */
+    unlink(trace.part);
     trace.fd = open(trace.part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (trace.fd < 0)
-        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s", trace.part, strerror(errno));
-    memcpy(page, &trace.head, sizeof(trace.head));
-    if (write(trace.fd, page, sizeof(page)) != (ssize_t)sizeof(page)) {
+        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %.300s: %s", trace.part, strerror(errno));
+    if (write(trace.fd, &trace.head, sizeof(trace.head)) != (ssize_t)sizeof(trace.head) ||
+        ftruncate(trace.fd, TUTTI__TRACE_HEAD_BYTES) < 0) {
         close(trace.fd);
-        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s", trace.part, strerror(errno));
+        return tutti__fail(TUTTI_ERR_SYSTEM, "trace %.300s: %s", trace.part, strerror(errno));
     }
     /* Remove an older file of this name, to which the ranks would append when they stop. */
     if (trace.head.rank == 0)
@@ -165,8 +192,10 @@ static tutti_status_t open_part(void)
 
 static tutti_status_t start(const char *path, const tutti__trace_head_t *head)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     tutti_status_t status;
 
+    pthread_once(&once, prepare);
     if (tutti__trace_on())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a trace is on: %s", trace.path);
     if (strlen(path) >= sizeof(trace.path))
@@ -246,8 +275,9 @@ static tutti_status_t append(uint64_t nentries)
         return TUTTI_OK;
     if (out == NULL && fd >= 0)
         close(fd);
-    return tutti__fail(TUTTI_ERR_SYSTEM, "trace %s: %s; %s is left for tutti_report --trace",
-                       trace.path, strerror(errno), trace.part);
+    return tutti__fail(TUTTI_ERR_SYSTEM,
+                       "trace %.150s: %s; %.200s is left for tutti_report --trace", trace.path,
+                       strerror(errno), trace.part);
 }
 
 /* Wait until no thread writes entries any more. Returns the number of entries. */

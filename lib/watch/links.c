@@ -121,6 +121,11 @@ static int has_room(const tutti__link_t *link, size_t bytes)
 
 static int add_backlog(tutti__link_t *link, const void *data, size_t bytes)
 {
+    if (link->backlog_sent > 0 && link->backlog_room - link->backlog_bytes < bytes) {
+        link->backlog_bytes -= link->backlog_sent;
+        memmove(link->backlog, link->backlog + link->backlog_sent, link->backlog_bytes);
+        link->backlog_sent = 0;
+    }
     if (link->backlog_room - link->backlog_bytes < bytes) {
         size_t room = 2 * (link->backlog_room + bytes);
         char *larger = realloc(link->backlog, room);

@@ -28,6 +28,16 @@ void board_clear(void)
     memset(board, 0, sizeof(*board));
 }
 
+void long_path(char ret_path[TUTTI__CONF_PATH], const char *path)
+{
+    size_t at = TUTTI__CONF_PATH - 1 - strlen(path);
+
+    memset(ret_path, '/', at);
+    for (size_t i = 1; i + 1 < at; i += 2)
+        ret_path[i] = '.';
+    strcpy(ret_path + at, path);
+}
+
 double board_age_s(void)
 {
     return (double)(tutti__now_ns() - atomic_load(&board->when_ns)) / 1e9;

@@ -32,6 +32,9 @@ double board_age_s(void);
 /* Every kind of call returns `want` at once, with `text` in its error text. */
 void check_dead(rank_t *self, tutti_status_t want, const char *text);
 
+/* The file `path` by a path as long as a setting may be. */
+void long_path(char ret_path[TUTTI__CONF_PATH], const char *path);
+
 /* A number from /proc/self/status, such as "VmRSS:"; -1 if it is not there. */
 long proc_status(const char *key);
 

@@ -10,6 +10,7 @@
 #include "fault/fault.h"
 
 #include "base/log.h"
+#include "engine/steps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #define RANKS 3
+#define MOST_RANKS 4
 /* Longest wait for other ranks; the deadline of the waits that fail is shorter. */
 #define LIMIT_MS 60000
 /* To each rank, from a process of its own. */
@@ -28,14 +30,15 @@
 
 static char folder[64], dump_path[96], kept_path[96];
 
+/* TUTTI_DUMP is rank 0's. */
 static void settings(tutti__conf_t *conf, int rank)
 {
-    (void)rank;
     conf->shared.timeout_ms = 4000;
     conf->shared.stall_ms = 0;
     conf->shared.compare = 0;
     conf->log_level = TUTTI__LOG_NONE;
-    snprintf(conf->shared.dump, sizeof(conf->shared.dump), "%s", dump_path);
+    if (rank == 0)
+        long_path(conf->shared.dump, dump_path);
 }
 
 /* ---- the jobs ---- */
@@ -174,24 +177,34 @@ static void differs(rank_t *self)
     CHECK(has_ended(self));
 }
 
-/* Wait until a rank's dump is whole, and keep it: a later stall would replace it. */
-static void keep_dump(int rank)
+/* Is this text in the file? */
+static int has_text(const char *path, const char *text)
+{
+    static char all[1 << 18];
+    int fd = open(path, O_RDONLY);
+    ssize_t n = fd >= 0 ? read(fd, all, sizeof(all) - 1) : 0;
+
+    all[n > 0 ? n : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+    return strstr(all, text) != NULL;
+}
+
+/* Wait until a rank's dump is whole and has this text, and keep it: a later stall would replace
+   it. */
+static void keep_dump(int rank, const char *text)
 {
     double began = wall_ms();
-    char path[128], kept[128], tail[16] = "";
-    int fd;
+    char path[128], kept[128];
 
     snprintf(path, sizeof(path), "%s.%d", dump_path, rank);
     snprintf(kept, sizeof(kept), "%s.%d", kept_path, rank);
-    while (strcmp(tail, "\"end\"}\n") != 0 && wall_ms() - began < LIMIT_MS) {
+    do
         usleep(10000);
-        fd = open(path, O_RDONLY);
-        if (fd >= 0 && lseek(fd, -7, SEEK_END) > 0)
-            tail[read(fd, tail, 7) == 7 ? 7 : 0] = '\0';
-        if (fd >= 0)
-            close(fd);
-    }
+    while (!(has_text(path, text) && has_text(path, "{\"what\":\"end\"}\n")) &&
+           wall_ms() - began < LIMIT_MS);
     CHECK(rename(path, kept) == 0);
+    CHECK(has_text(kept, text));
 }
 
 /* A stall is reported, and the late rank comes when all ranks have written dumps. Rank 1 never
@@ -200,8 +213,35 @@ static void is_late(rank_t *self)
 {
     reduce(self);
     for (int r = 0; self->rank == 1 && r < self->size; r++)
-        keep_dump(r);
+        keep_dump(r, "");
     CHECK_OK(tutti_wait(submit(self, "late"), -1));
+}
+
+/* In a ring, rank 3 submits a tensor, and then holds its engine's token: it makes no step of the
+   bucket. Rank 0 has sent a message, and waits for rank 3; rank 1 waits for the next message of
+   rank 0; rank 2 cannot send to rank 3. */
+static void is_in_a_bucket(rank_t *self)
+{
+    tutti__engine_t *e = self->inside->engine;
+    double began = wall_ms();
+    tutti_request_t *request;
+
+    while (self->rank != 3 && atomic_load(&board->ready) == 0 && wall_ms() - began < LIMIT_MS)
+        usleep(1000);
+    request = submit(self, "stuck");
+    if (self->rank == 3) {
+        tutti__token_await(&e->token);
+        tutti__engine_step(e, TUTTI__STEP_WAITER);
+        CHECK_INT(atomic_load(&e->pending.queued), 0);
+        atomic_store(&board->ready, 1);
+        keep_dump(0, "\"received\":0,\"messages\":6");
+        keep_dump(1, "\"received\":1,\"messages\":6");
+        keep_dump(2, "\"sent\":0,\"messages\":6");
+        CHECK_OK(tutti_dump(dump_path));
+        keep_dump(3, "");
+        tutti__engine_yield(e, TUTTI__STEP_WAITER);
+    }
+    CHECK_OK(tutti_wait(request, -1));
 }
 
 static void half_a_second(tutti__conf_t *conf, int rank)
@@ -209,6 +249,12 @@ static void half_a_second(tutti__conf_t *conf, int rank)
     settings(conf, rank);
     conf->shared.timeout_ms = LIMIT_MS;
     conf->shared.stall_ms = 500;
+}
+
+static void in_a_ring(tutti__conf_t *conf, int rank)
+{
+    half_a_second(conf, rank);
+    strcpy(conf->shared.algorithm, "allreduce:ring");
 }
 
 /* ---- tutti_dump ---- */
@@ -305,7 +351,7 @@ static void remove_dumps(void)
 {
     char path[128];
 
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < MOST_RANKS; r++) {
         snprintf(path, sizeof(path), "%s.%d", dump_path, r);
         unlink(path);
         snprintf(path, sizeof(path), "%s.%d", kept_path, r);
@@ -395,6 +441,18 @@ static const case_t cases[] = {
       { "World of 3 ranks, which has not failed.", "which rank 1 has not submitted.",
         "Rank 1 has no call in progress" },
       { "\"culprits\":[1]" } },
+    { is_in_a_bucket,
+      MOST_RANKS,
+      "abcd",
+      0,
+      in_a_ring,
+      { "in bucket 0 (1 tensors, the first is 'stuck'), in step ",
+        "Rank 0 has received 0 of 6 messages from rank 3, and waits for 8 bytes.",
+        "Rank 1 has received 1 of 6 messages from rank 0, and waits for 8 bytes.",
+        "Rank 2 has sent 0 of 6 messages to rank 3, and waits to send 4 bytes.",
+        "leads to rank 3." },
+      { "\"verdict\":\"bucket\"", "\"arrived\":[{\"rank\":0,\"step\":",
+        "\"peer\":0,\"received\":1,\"messages\":6,\"bytes\":8}" } },
     { in_a_handler,
       2,
       NULL,

@@ -178,10 +178,10 @@ static void announce_and_stay(rank_t *self)
     CHECK_OK(tutti_wait(request, -1));
 }
 
-static void in_a_lane(rank_t *self)
+/* more: what rank 0 reports behind the rank that does not go on. */
+static void in_lane(rank_t *self, const char *more)
 {
-    static const char words[] =
-        "for tensor 'stuck' (an allreduce of 5 elements of float32, sum): rank 1 does not go on";
+    char words[256];
     double began = wall_ms();
 
     if (self->rank == 1) {
@@ -193,7 +193,36 @@ static void in_a_lane(rank_t *self)
         usleep(1000);
     reduce(self, "stuck");
     to_stderr();
+    snprintf(words, sizeof(words),
+             "for tensor 'stuck' (an allreduce of 5 elements of float32, "
+             "sum): rank 1 does not go on%s\n",
+             more);
     CHECK(first_wait_s(0, words, "has waited ") >= 0.5);
+}
+
+static void in_a_lane(rank_t *self)
+{
+    in_lane(self, "");
+}
+
+/* Between hosts, ranks send messages. */
+static void in_a_message(rank_t *self)
+{
+    float x[5] = { 1 };
+
+    /* A rank's first message waits until the peer has opened the channel. */
+    CHECK_OK(tutti_allreduce(x, x, 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+    if (self->rank == 0)
+        to_file(0);
+    else
+        await_said(0,
+                   "in an allreduce of 5 elements of float32, sum (direct) for rank 1: 0 of 1 "
+                   "messages from it have come; step 3 of 4 waits for 36 bytes",
+                   1);
+    CHECK_OK(tutti_allreduce(x, x, 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+    if (self->rank == 0)
+        to_stderr();
+    in_lane(self, ": 0 of 1 messages to it have gone; step 2 of 4 has 20 bytes");
 }
 
 /* A whole process is stopped: the other one names it. */
@@ -294,11 +323,13 @@ int main(void)
     static const struct {
         void (*settings)(tutti__conf_t *conf, int rank);
         rank_fn_t fn;
+        const char *hosts;
     } cases[] = {
-        { half_a_second, direct },
-        { half_a_second, asynchronous },
-        { six_seconds, after_one_interval },
-        { impatient, never },
+        { half_a_second, direct, NULL },
+        { half_a_second, asynchronous, NULL },
+        { half_a_second, in_a_message, "ab" },
+        { six_seconds, after_one_interval, NULL },
+        { impatient, never, NULL },
     };
     int failures = 0;
 
@@ -311,6 +342,7 @@ int main(void)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         job.settings = cases[i].settings;
         job.fn = cases[i].fn;
+        job.hosts = cases[i].hosts;
         board_clear();
         RUN_JOB(failures, &job);
     }

@@ -29,7 +29,8 @@ static void quiet(tutti__conf_t *conf, int rank)
 static void quiet_traced(tutti__conf_t *conf, int rank)
 {
     quiet(conf, rank);
-    snprintf(conf->shared.trace, sizeof(conf->shared.trace), "%s", path);
+    if (rank == 0)
+        long_path(conf->shared.trace, path);
 }
 
 /* Several tensors at once, as a submission group: they are one bucket. */

@@ -128,7 +128,7 @@ script_tests += %reldir%/bench/bench_allreduce.sh %reldir%/bench/bench_cluster.s
     %reldir%/bench/bench_disturb.sh %reldir%/bench/bench_gradients.sh \
     %reldir%/bench/bench_info.sh %reldir%/bench/bench_output.sh \
     %reldir%/bench/bench_peers.sh %reldir%/bench/bench_sched.sh %reldir%/bench/bench_tune.sh \
-    %reldir%/bench/bench_tune_gradients.sh
+    %reldir%/bench/bench_tune_gradients.sh %reldir%/bench/bench_tune_link.sh
 EXTRA_DIST += %reldir%/bench/bench_common.sh %reldir%/bench/bench_on_device.sh
 
 # Calls on device memory.

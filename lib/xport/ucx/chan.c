@@ -410,3 +410,17 @@ uint32_t tutti__ucx_chan_pending(const tutti__chan_t *chan)
         pending += chan->slot[(chan->head + i) % chan->xport->credits].request != NULL;
     return pending;
 }
+
+int tutti__ucx_chan_is_placing(const tutti__chan_t *chan)
+{
+    const tutti__ucx_xport_t *xport = chan->xport;
+
+    for (uint32_t i = 0; i < chan->posted; i++) {
+        uint32_t index = (chan->head + i) % xport->credits;
+        const tutti__ucx_slot_t *slot = &chan->slot[index];
+
+        if (slot->request != NULL && slot->at != (void *)(chan->bytes + xport->stride * index))
+            return 1;
+    }
+    return 0;
+}

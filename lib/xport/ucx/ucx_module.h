@@ -157,5 +157,8 @@ void tutti__ucx_chan_release(tutti__chan_t *chan);
 /* Cancel the receives; count the messages in flight. Under the lock. */
 void tutti__ucx_chan_cancel(tutti__chan_t *chan);
 uint32_t tutti__ucx_chan_pending(const tutti__chan_t *chan);
+/* After a cancel: does a message that has arrived in part still go into a caller's memory? Under
+   the lock. */
+int tutti__ucx_chan_is_placing(const tutti__chan_t *chan);
 
 #endif

@@ -18,7 +18,9 @@
  * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP this makes assertions
  * fail on both ends, in ucp_worker_progress and ucp_worker_destroy, which end the processes. So a
  * transport that ends with such an endpoint is abandoned: no thread polls its worker any more, so
- * UCX touches no buffer, and the worker is not destroyed. Its connections end with the process.
+ * UCX touches no buffer, and the worker is not destroyed. Its connections end with the process. The
+ * same holds if a message that goes into a caller's buffer has arrived in part: UCX can no longer
+ * cancel the receive, so it would write the rest into memory that the caller may have freed.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -119,14 +121,17 @@ static void *begin_close(tutti__ucx_peer_t *peer, int forced)
 static int end_close(tutti__ucx_xport_t *xport, void *request, uint64_t deadline_ns)
 {
     ucs_status_t code = UCS_INPROGRESS;
+    int is_abandoned;
 
     if (request == NULL)
         return 1;
     for (;;) {
         pthread_mutex_lock(&xport->lock);
-        ucp_worker_progress(xport->worker);
+        is_abandoned = (int)tutti__load_relaxed(&xport->abandoned);
+        if (!is_abandoned)
+            ucp_worker_progress(xport->worker);
         code = ucp_request_check_status(request);
-        if (code != UCS_INPROGRESS || tutti__now_ns() > deadline_ns)
+        if (code != UCS_INPROGRESS || is_abandoned || tutti__now_ns() > deadline_ns)
             break;
         pthread_mutex_unlock(&xport->lock);
         sched_yield();
@@ -142,6 +147,13 @@ static void force(tutti__ucx_peer_t *peer)
     void *request;
 
     pthread_mutex_lock(&xport->lock);
+    /* Another lane may have begun to connect in the meantime: see the head. */
+    if (peer->ep != NULL && !peer->is_connected)
+        tutti__store_release(&xport->abandoned, 1);
+    if (tutti__load_relaxed(&xport->abandoned)) {
+        pthread_mutex_unlock(&xport->lock);
+        return;
+    }
     if (peer->ep != NULL)
         mark_lost(peer, UCS_ERR_CANCELED);
     request = begin_close(peer, 1);
@@ -160,7 +172,8 @@ static uint32_t pending_in(tutti__ucx_xport_t *xport, uint32_t lane)
     return pending;
 }
 
-/* Poll until no message of the lane is in flight, at most 0.1 s. Returns how many are left. */
+/* Poll until no message of the lane is in flight, at most 0.1 s. Returns how many are left; 0 also
+   if another lane has abandoned the transport. */
 static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
 {
     uint64_t start = tutti__now_ns();
@@ -168,7 +181,7 @@ static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
 
     for (;;) {
         pthread_mutex_lock(&xport->lock);
-        pending = pending_in(xport, lane);
+        pending = tutti__load_relaxed(&xport->abandoned) ? 0 : pending_in(xport, lane);
         if (pending > 0) {
             ucp_worker_progress(xport->worker);
             pending = pending_in(xport, lane);
@@ -218,9 +231,16 @@ static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
             force(chan->peer);
     }
     pending = settle(xport, lane);
-    if (pending > 0)
-        tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: lane %u: %u messages end with the worker", lane,
-                       pending);
+    if (pending == 0)
+        return;
+    tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: lane %u: %u messages end with the worker", lane,
+                   pending);
+    /* The next poll would write the rest of such a message into the caller's memory. */
+    pthread_mutex_lock(&xport->lock);
+    for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
+        if (tutti__ucx_chan_is_placing(chan))
+            tutti__store_release(&xport->abandoned, 1);
+    pthread_mutex_unlock(&xport->lock);
 }
 
 /* End the lane, because the peers' messages of the failed call may still arrive. */
@@ -309,7 +329,7 @@ static void keep_abandoned(tutti__ucx_xport_t *xport)
     xport->next_abandoned = first;
     first = xport;
     pthread_mutex_unlock(&lock);
-    tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: a worker that was connecting is left alone");
+    tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: a worker with work in flight is left alone");
 }
 
 static void xport_close(tutti__xport_t *base)

@@ -212,8 +212,15 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
                 call.options.contents.timeout_ms = limit
         requests: List[Optional[int]] = []
         for part in [collectives] + [[m] for m in messages]:
-            if part:
+            if not part:
+                continue
+            try:
                 requests += self._submit_list(calls, part)
+            except Exception as error:
+                if not requests:
+                    raise
+                calls.refused = error  # the Work ends with it when the others have ended
+                break
         return requests
 
     def _submit_list(self, calls: Calls, part: Sequence[_lib.Call]) -> List[Optional[int]]:

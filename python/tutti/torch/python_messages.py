@@ -144,8 +144,13 @@ class Messages:
         if waiting:
             try:
                 self._post_all(waiting[0][1], tag)
-            except Exception:  # the group has ended; the posted receives end with its error
-                pass
+            except Exception as error:  # such as that the group has ended: see csrc/messages.hpp
+                left = sum(key[1] == tag and posted.taker is None
+                           for key, posted in self._posted.items())
+                while len(waiting) > left:
+                    failed = _Posted(waiting[-1][1])
+                    failed.error = error
+                    ready.append((waiting.pop(), failed, -1))
         return ready
 
     @staticmethod

@@ -75,6 +75,7 @@ class Calls:
         self.device: Optional[torch.device] = None
         self.source = -1
         self.name = ""  # of a collective: see origin.py
+        self.refused: Optional[BaseException] = None  # the error of a call that was not submitted
         self._keep: List[Any] = []
         self._after: List[Tuple[torch.Tensor, torch.Tensor]] = []
 
@@ -196,7 +197,7 @@ class PythonWork(dist.Work):
         self._outputs = outputs
         self._taking = threading.RLock()
         self._done = False
-        self._error: Optional[BaseException] = None
+        self._error: Optional[BaseException] = calls.refused
         self._future: Any = None
 
     # ---- what torch calls ----

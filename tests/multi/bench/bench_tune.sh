@@ -62,6 +62,8 @@ for name in $settings; do
         wrong "$name: its rows"
 done
 [ "$(grep -cE '^#   us: ' "$log")" -ge 21 ] || wrong '--verbose'
+[ "$(grep -c '^# One host: the link between hosts is not measured$' "$log")" -eq 1 ] ||
+    wrong 'no line about the link'
 
 # The file is where the library looks for it; its text; no other files.
 file=$(sed -n 's/^# written: //p' "$log")
@@ -99,8 +101,11 @@ uses "not used: $files/mine: line $(wc -l <"$files/mine"): TUTTI_ONESHOT_BYTES s
 unset TUTTI_TUNED
 
 [ $rounds -gt 1 ] || finish
-# The environment and an older file do not change the default.
+# The environment and an older file do not change the default; a link that was measured stays.
+printf 'tutti_tuned 1\nTUTTI_LINK_NS 5000\nTUTTI_ONESHOT_BYTES 4K\n' >"$files/b"
 ran env TUTTI_ONESHOT_BYTES=nonsense TUTTI_TUNED=/nowhere $launch $bench --quick -o "$files/b"
-[ $status -eq 0 ] && ! grep -q nonsense "$log" && grep -q '^tutti_tuned 1$' "$files/b" ||
+[ $status -eq 0 ] && ! grep -q nonsense "$log" && grep -q '^tutti_tuned 1$' "$files/b" &&
+    grep -q '^TUTTI_LINK_NS 5000 # from the file before$' "$files/b" &&
+    ! grep -q '^TUTTI_ONESHOT_BYTES.*from the file before' "$files/b" ||
     wrong "settings in the environment: status $status"
 finish

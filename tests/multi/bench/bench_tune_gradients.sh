@@ -111,6 +111,7 @@ rm -f "$out"
 launch="$mpirun -np 1 env TUTTI_HOST_ID=a $bench --gradients $list --quick --rounds 1 --spoil -o $out
     : -np 1 env TUTTI_HOST_ID=b"
 search
+sed -i '/^TUTTI_LINK_/d' "$out"
 holds "tutti_tuned 1
 TUTTI_CHUNK_BYTES $(value TUTTI_CHUNK_BYTES)" 'the file of several hosts'
 [ -n "$(value TUTTI_FUSION_BYTES)" ] && [ -z "$(value TUTTI_NODE_CHUNK_BYTES)" ] ||

@@ -1,20 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Learned plans: programs whose steps repeat, and programs that leave the plan at any point. Sums
- * are exact, and mismatches are found, as without plans.
+ * are exact, and mismatches are found, as without plans. The long form makes 102,000 random steps,
+ * in part of them with several threads of a rank and with delays.
  */
 #include "base/time.h"
 #include "engine/state.h"
+#include "long.h"
 #include "ranks.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
     MOST = 24,
-    LONGEST = 3000
+    LONGEST = 3000,
+    MOST_THREADS = 3,
+    PROGRAMS = 17, /* for each number of ranks, in the long form */
+    PROGRAM_STEPS = 2000
 };
+
+/* The kind of a random program. */
+typedef struct {
+    int steps;
+    unsigned seed;
+    unsigned longest; /* elements of a tensor, at most */
+    unsigned threads; /* of a rank, which submit at a time */
+    int has_delays;   /* before some submissions */
+} kind_t;
 
 /* A tensor of a step, the same on all ranks. */
 typedef struct {
@@ -32,7 +47,7 @@ typedef struct {
     rank_t *self;
     uint64_t common; /* random numbers, equal on all ranks */
     uint64_t own;
-    int steps;
+    kind_t kind;
     float *x[MOST], *apart[MOST];
     float *block; /* of all tensors, one after the other */
     tutti_request_t *request[MOST];
@@ -114,15 +129,15 @@ static void submit(program_t *p, const tensor_t *tensor, int t, int step)
     CHECK_OK(tutti_submit(calls, (size_t)n, p->self->comm, &p->request[t]));
 }
 
-/* Wait in any order, by any call. */
-static void finish(program_t *p, const tensor_t *tensor, int t, int step)
+/* Wait by any call. random: of the calling thread. */
+static void finish_by(program_t *p, const tensor_t *tensor, int t, int step, uint64_t *random)
 {
     tutti_status_t status;
     int done = 0;
 
     if (p->request[t] == NULL)
         return;
-    while (random_below(&p->own, 4) == 0 && !done)
+    while (random_below(random, 4) == 0 && !done)
         (void)tutti_test(p->request[t], &done);
     status = tutti_wait(p->request[t], -1);
     p->request[t] = NULL;
@@ -132,6 +147,68 @@ static void finish(program_t *p, const tensor_t *tensor, int t, int step)
     }
     CHECK_STATUS(status, TUTTI_OK);
     check(p, tensor, t, step);
+}
+
+static void finish(program_t *p, const tensor_t *tensor, int t, int step)
+{
+    finish_by(p, tensor, t, step, &p->own);
+}
+
+/* The tensors that one thread submits. */
+typedef struct {
+    program_t *p;
+    const tensor_t *tensor;
+    const int *order;
+    int n, step, waits; /* waits: for its tensors that no rank submits late */
+    uint64_t random;
+    pthread_t thread;
+} share_t;
+
+static void *submit_share(void *arg)
+{
+    share_t *share = arg;
+    program_t *p = share->p;
+
+    for (int i = 0; i < share->n; i++) {
+        int t = share->order[i];
+
+        if (p->kind.has_delays && random_below(&share->random, 16) == 0)
+            usleep(random_below(&share->random, 300));
+        submit(p, &share->tensor[t], t, share->step);
+    }
+    for (int i = 0; i < share->n && share->waits; i++) {
+        const tensor_t *tensor = &share->tensor[share->order[i]];
+
+        for (int k = 0; k <= tensor->grouped; k++)
+            if (tensor[k].late < 0)
+                finish_by(p, &tensor[k], share->order[i] + k, share->step, &share->random);
+    }
+    return NULL;
+}
+
+/* Divide the tensors between the rank's threads. */
+static void submit_shares(program_t *p, const tensor_t *tensor, const int *order, int n, int step)
+{
+    int threads = 1 + (int)random_below(&p->own, p->kind.threads), from = 0;
+    share_t share[MOST_THREADS];
+
+    for (int i = 0; i < threads; i++) {
+        int end = n * (i + 1) / threads, is_last = i + 1 == threads;
+
+        share[i] = (share_t){ .p = p,
+                              .tensor = tensor,
+                              .order = order + from,
+                              .n = end - from,
+                              .step = step,
+                              .waits = !is_last && random_below(&p->own, 2),
+                              .random = p->own + (unsigned)i };
+        from = end;
+        if (!is_last)
+            CHECK_INT(pthread_create(&share[i].thread, NULL, submit_share, &share[i]), 0);
+    }
+    submit_share(&share[threads - 1]);
+    for (int i = 0; i + 1 < threads; i++)
+        CHECK_INT(pthread_join(share[i].thread, NULL), 0);
 }
 
 /* Submit what is in [first, end) in an order of this rank's own. */
@@ -150,8 +227,7 @@ static void submit_some(program_t *p, const tensor_t *tensor, int first, int end
         order[i] = order[k];
         order[k] = t;
     }
-    for (int i = 0; i < n; i++)
-        submit(p, &tensor[order[i]], order[i], step);
+    submit_shares(p, tensor, order, n, step);
 }
 
 static void run_step(program_t *p, const tensor_t *tensor, int n, int step)
@@ -191,7 +267,7 @@ static void deviate(program_t *p, tensor_t *tensor, int n)
         tensor[t].late = r;
         break;
     case 2:
-        tensor[t].count = 1 + random_below(&p->common, LONGEST);
+        tensor[t].count = 1 + random_below(&p->common, p->kind.longest);
         p->x[t] = p->apart[t];
         break;
     case 3:
@@ -216,9 +292,12 @@ static void deviate(program_t *p, tensor_t *tensor, int n)
     }
 }
 
-static void open_program(program_t *p, rank_t *self, uint64_t seed)
+static void open_program(program_t *p, rank_t *self, const kind_t *kind)
 {
-    *p = (program_t){ .self = self, .common = seed, .own = seed * 31 + (unsigned)self->rank };
+    *p = (program_t){ .self = self,
+                      .common = kind->seed,
+                      .own = kind->seed * (uint64_t)31 + (unsigned)self->rank,
+                      .kind = *kind };
     for (int t = 0; t < MOST; t++) {
         p->x[t] = p->apart[t] = calloc((size_t)self->size * (LONGEST + 1), sizeof(float));
         CHECK(p->x[t] != NULL);
@@ -252,7 +331,7 @@ static int tensors_of(program_t *p, tensor_t *tensor)
     int n = 1 + (int)random_below(&p->common, MOST);
 
     for (int t = 0; t < n; t++) {
-        tensor[t] = (tensor_t){ .count = 1 + random_below(&p->common, LONGEST),
+        tensor[t] = (tensor_t){ .count = 1 + random_below(&p->common, p->kind.longest),
                                 .late = -1,
                                 .wrong = -1,
                                 .is_gathered = random_below(&p->common, 8) == 0 };
@@ -267,11 +346,11 @@ static void random_steps(rank_t *self)
 {
     program_t p;
     tensor_t model[MOST], tensor[MOST];
-    const int *steps = self->arg;
+    const kind_t *kind = self->arg;
     float *x[MOST];
 
-    open_program(&p, self, 7 + (unsigned)*steps);
-    for (int step = 0, n = 0; step < *steps; step++) {
+    open_program(&p, self, kind);
+    for (int step = 0, n = 0; step < kind->steps; step++) {
         if (n == 0 || random_below(&p.common, 40) == 0)
             n = tensors_of(&p, model);
         memcpy(tensor, model, sizeof(tensor));
@@ -294,12 +373,13 @@ static void random_steps(rank_t *self)
 /* After three steps every bucket is planned, and nothing is announced. */
 static void steady(rank_t *self)
 {
+    static const kind_t kind = { .seed = 5, .longest = LONGEST, .threads = 1 };
     program_t p;
     tensor_t tensor[MOST];
     uint64_t served = 0, agreed = 0;
     int n;
 
-    open_program(&p, self, 5);
+    open_program(&p, self, &kind);
     do
         n = tensors_of(&p, tensor);
     while (n < 8);
@@ -441,11 +521,51 @@ static void adjacent(rank_t *self)
     CHECK_OK(tutti_mem_free(self->comm, block));
 }
 
+/* Random programs of all kinds: 102,000 steps. Every third one is on several hosts. */
+static int random_programs(void)
+{
+    static const char *const hosts[] = { "ab", "aab", "aabbc" };
+    /* Ranks are threads for ThreadSanitizer, which takes ten times as long. */
+    int failures = 0, steps = ranks_can_fork() ? PROGRAM_STEPS : PROGRAM_STEPS / 10;
+
+    for (int i = 0; i < 3; i++) {
+        uint64_t began = tutti__now_ns();
+
+        for (unsigned k = 0; k < PROGRAMS; k++) {
+            kind_t kind = { .steps = steps,
+                            .seed = 1000 + 100 * (unsigned)i + k,
+                            .longest = k % 5 == 4 ? LONGEST : 100,
+                            .threads = 1 + k % MOST_THREADS,
+                            .has_delays = k / 2 % 2 };
+            job_t job = { .size = (int)strlen(hosts[i]),
+                          .hosts = k % 3 == 1 ? hosts[i] : NULL,
+                          .threads = !ranks_can_fork(),
+                          .timeout_s = 600,
+                          .fn = random_steps,
+                          .arg = &kind };
+
+            RUN_JOB(failures, &job);
+        }
+        printf("%zu ranks: %d steps in %.0f s\n", strlen(hosts[i]), PROGRAMS * steps,
+               (double)(tutti__now_ns() - began) / 1e9);
+        fflush(stdout);
+    }
+    return failures;
+}
+
 int main(void)
 {
     static const char *const hosts[] = { NULL, "aabb", "abc", "aab" };
     static const int sizes[] = { 1, 2, 3, 5 };
-    int failures = 0, few = 40, many = ranks_can_fork() ? 400 : 60;
+    kind_t few = { .steps = 40, .seed = 47, .longest = LONGEST, .threads = 1 }, many = few;
+    kind_t threads = {
+        .steps = 40, .seed = 3, .longest = 100, .threads = MOST_THREADS, .has_delays = 1
+    };
+    int failures = 0, is_long;
+
+    many.steps = ranks_can_fork() ? 400 : 60;
+    many.seed = 7 + (unsigned)many.steps;
+    is_long = test_is_long("102,000 steps of random programs with threads and delays");
 
     for (int i = 0; i < 4; i++) {
         job_t job = { .size = sizes[i], .threads = !ranks_can_fork(), .timeout_s = 240 };
@@ -483,6 +603,10 @@ int main(void)
         job.fn = random_steps;
         job.arg = i == 1 ? &many : &few;
         RUN_JOB(failures, &job);
+        job.arg = &threads;
+        RUN_JOB(failures, &job);
     }
+    if (is_long)
+        failures += random_programs();
     return failures != 0;
 }

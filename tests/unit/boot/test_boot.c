@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 static const uint32_t sizes[] = { 1, 2, 3, 4, 5, 8 };
+static char long_path[TUTTI__CONF_PATH];
 
 /* The lowest rank on rank r's pretended host. */
 static uint32_t leader_of(const crowd_rank_t *me, uint32_t r)
@@ -65,9 +66,15 @@ static void open_and_look(const crowd_rank_t *me)
 
     crowd_conf(me, &conf);
     conf.shared.fusion_bytes = 4096 + me->rank;
+    if (me->rank == 0)
+        strcpy(conf.shared.dump, long_path);
+    else
+        strcpy(conf.shared.trace, "/not/rank/0's");
     crowd_meet(me, &meet);
     CHECK_EQUAL(tutti__boot_open(&meet, &conf, &boot), TUTTI_OK);
     CHECK_EQUAL(conf.shared.fusion_bytes, 4096); /* rank 0's */
+    CHECK_EQUAL(strcmp(conf.shared.dump, long_path), 0);
+    CHECK_EQUAL(strcmp(conf.shared.trace, ""), 0);
     topo = tutti__boot_topo(boot);
     CHECK_EQUAL(topo->rank, me->rank);
     CHECK_EQUAL(topo->size, me->size);
@@ -83,6 +90,8 @@ static void open_and_look(const crowd_rank_t *me)
 static void test_open(void **state)
 {
     (void)state;
+    for (size_t i = 0; i < sizeof(long_path) - 1; i++)
+        long_path[i] = (char)('a' + i % 23);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         for (uint32_t hosts = 1; hosts <= 3 && hosts <= sizes[i]; hosts++) {
             crowd_fork(sizes[i], hosts, open_and_look, NULL);

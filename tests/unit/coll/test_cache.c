@@ -72,6 +72,29 @@ static void test_cache_refuses(void **state)
     shape_free(shape);
 }
 
+static void log_begin(void)
+{
+    tutti__log_setup(TUTTI__LOG_INFO, 0);
+    capture_begin();
+}
+
+/* The lines since log_begin must be these, after "info: ". */
+static void log_end(const char *want_text)
+{
+    char text[4096], told[4096] = "";
+
+    capture_end(text, sizeof(text));
+    tutti__log_setup(TUTTI__LOG_WARN, -1);
+    for (char *rest, *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        const char *what = strstr(line, "info: ");
+
+        strcat(told, what != NULL ? what + 6 : line);
+        strcat(told, "\n");
+    }
+    assert_string_equal(told, want_text);
+}
+
 /* A choice is logged when it begins to differ from that of other sizes, not with each call. */
 static void test_told(void **state)
 {
@@ -84,12 +107,10 @@ static void test_told(void **state)
                                     "broadcast of 8 bytes: node, by the table: one host\n";
     shape_t *shape = shape_even(1, 4);
     tutti__cache_t cache;
-    char text[4096], told[4096] = "";
 
     (void)state;
     tutti__cache_init(&cache, &shape->shape, 0, forced, 0, 0);
-    tutti__log_setup(TUTTI__LOG_INFO, 0);
-    capture_begin();
+    log_begin();
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         tutti__want_t want = { TUTTI__ALLREDUCE, sizes[i], 0, 0 };
         const tutti__sched_t *sched;
@@ -100,16 +121,27 @@ static void test_told(void **state)
     }
     get(&cache, &(tutti__want_t){ TUTTI__BROADCAST, 8, 1, 0 }, 0);
     get(&cache, &(tutti__want_t){ TUTTI__BROADCAST, 8, 2, 0 }, 0);
-    capture_end(text, sizeof(text));
-    tutti__log_setup(TUTTI__LOG_WARN, -1);
-    for (char *rest, *line = strtok_r(text, "\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\n", &rest)) {
-        const char *what = strstr(line, "info: ");
+    log_end(want_text);
+    tutti__cache_fini(&cache);
+    shape_free(shape);
+}
 
-        strcat(told, what != NULL ? what + 6 : line);
-        strcat(told, "\n");
-    }
-    assert_string_equal(told, want_text);
+/* Between hosts the log has the expected time, also of a forced algorithm. */
+static void test_expected(void **state)
+{
+    shape_t *shape = shape_even(4, 1);
+    tutti__cache_t cache;
+
+    (void)state;
+    shape->shape.link = (tutti__cost_link_t){ 20000, 8000, 65536 };
+    tutti__cache_init(&cache, &shape->shape, 0, "alltoall:pairwise,gatherv:direct", 0, 0);
+    log_begin();
+    get(&cache, &(tutti__want_t){ TUTTI__GATHER, 65536, 0, 0 }, 0);
+    get(&cache, &(tutti__want_t){ TUTTI__ALLTOALL, 65536, 0, 0 }, 0);
+    get(&cache, &(tutti__want_t){ TUTTI__GATHERV, 0, 0, 0 }, 0);
+    log_end("gather of 65536 bytes: direct, by cost, expected 427.0 us\n"
+            "alltoall of 65536 bytes: pairwise, TUTTI_ALGORITHM, expected 468.2 us\n"
+            "gatherv: direct, TUTTI_ALGORITHM\n");
     tutti__cache_fini(&cache);
     shape_free(shape);
 }
@@ -192,9 +224,9 @@ static void test_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cache), cmocka_unit_test(test_cache_refuses),
-        cmocka_unit_test(test_told),  cmocka_unit_test(test_sendrecv),
-        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_cache),    cmocka_unit_test(test_cache_refuses),
+        cmocka_unit_test(test_told),     cmocka_unit_test(test_expected),
+        cmocka_unit_test(test_sendrecv), cmocka_unit_test(test_heads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

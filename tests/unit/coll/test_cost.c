@@ -64,12 +64,32 @@ static void test_figures(void **state)
     near_to(us_of(four, TUTTI__BROADCAST, "chain", NULL, MIB), 3 * a + n / slot * a / 4 + n * b);
     near_to(us_of(four, TUTTI__ALLGATHER, "ring", NULL, MIB),
             3 * a * (1 + n / 4 / slot) + 0.75 * n * b + n * g);
+    near_to(us_of(four, TUTTI__GATHER, "binomial", NULL, MIB),
+            2 * a * (1 + n / 2 / slot) + 0.75 * n * b);
+    near_to(us_of(four, TUTTI__SCATTER, "direct", NULL, MIB),
+            1.5 * a + 0.75 * n / slot * a / 4 + 0.75 * n * b);
+    near_to(us_of(four, TUTTI__ALLTOALL, "bruck", NULL, MIB),
+            2 * a * (1 + n / 2 / slot) + n * b + 4 * n * g);
+    near_to(us_of(four, TUTTI__ALLTOALL, "recursive_doubling", NULL, MIB),
+            2 * a * (1 + n / 2 / slot) + n * b + 2 * n * g);
+    near_to(us_of(four, TUTTI__ALLTOALL, "ring", NULL, MIB),
+            3 * a * (1 + n / slot) + 1.5 * n * b + 3 * n * g);
+    near_to(us_of(four, TUTTI__ALLTOALL, "pairwise", NULL, MIB),
+            3 * a * (1 + n / 4 / slot) + 0.75 * n * b);
+    near_to(us_of(four, TUTTI__ALLTOALL, "direct", NULL, MIB),
+            1.5 * a + 0.75 * n / slot * a / 4 + 0.75 * n * b);
     /* Two ranks of a host with slices of their own share its link, and add one another's data. */
     near_to(us_of(pairs, TUTTI__ALLREDUCE, "hierarchical", "recursive_doubling", MIB),
             a * (1 + n / 2 / slot) + n * (b + g) + 2 * 0.3 * (1 + n / slot) + 4 * n * g);
     /* Between all ranks without regard to hosts, both ranks send all of it through the link. */
     near_to(us_of(pairs, TUTTI__ALLREDUCE, "recursive_doubling", NULL, MIB),
             2 * a * (1 + n / slot) + 2 * 2 * n * b + 2 * 2 * n * g);
+    /* Both ranks send to both ranks of the other host, and to one another. */
+    near_to(us_of(pairs, TUTTI__ALLTOALL, "direct", NULL, MIB),
+            1.25 * a + 0.3 + n / 4 / slot * (2 * a / 4 + 0.3) + n * b + n / 4 * g);
+    /* Bruck's step by one rank takes one of them to the next host, the step by two takes both. */
+    near_to(us_of(pairs, TUTTI__ALLTOALL, "bruck", NULL, MIB),
+            2 * a * (1 + n / 2 / slot) + 1.5 * n * b + 4 * n * g);
     shape_free(four);
     shape_free(pairs);
 }
@@ -104,6 +124,42 @@ static void test_classes(void **state)
     shape_free(two);
 }
 
+static void chosen(shape_t *shape, tutti__collective_t collective, size_t bytes, const char *name)
+{
+    tutti__want_t want = { collective, bytes, 0, 0 };
+    tutti__choice_t choice;
+    const char *why;
+
+    assert_int_equal(
+        tutti__algorithm_choose(&want, &shape->shape, NULL, TUTTI__ANY_ASSOCIATION, &choice, &why),
+        TUTTI_OK);
+    assert_string_equal(choice.algorithm->name, name);
+}
+
+/* Few ranks, and large blocks, go directly. The more a message costs, the larger are the blocks for
+   which Bruck's alltoall is taken. */
+static void test_trees(void **state)
+{
+    shape_t *eight = shape_even(8, 1), *fifty = shape_even(50, 1);
+
+    (void)state;
+    eight->shape.link = tutti__cost_link(10000, 0, 0);
+    chosen(eight, TUTTI__GATHER, 64, "direct");
+    chosen(eight, TUTTI__ALLTOALL, 64, "direct");
+    for (uint64_t ns = 10000; ns <= 1000000; ns *= 100) {
+        fifty->shape.link = tutti__cost_link(10000, ns, 0);
+        chosen(fifty, TUTTI__GATHER, 64, "binomial");
+        chosen(fifty, TUTTI__SCATTER, 128 * KIB, "binomial");
+        chosen(fifty, TUTTI__SCATTER, 64 * MIB, "direct");
+        chosen(fifty, TUTTI__ALLTOALL, 64, "bruck");
+        chosen(fifty, TUTTI__ALLTOALL, 32 * KIB, ns == 10000 ? "direct" : "bruck");
+    }
+    fifty->shape.link = tutti__cost_link(10000, 0, 0);
+    chosen(fifty, TUTTI__ALLTOALL, 64 * MIB, "pairwise");
+    shape_free(eight);
+    shape_free(fifty);
+}
+
 /* The choice is never more expensive than another that was allowed; more bytes never cost less;
    nothing overflows. */
 static void test_cheapest(void **state)
@@ -117,6 +173,9 @@ static void test_cheapest(void **state)
         { TUTTI__REDUCE_SCATTER, { "halving", "ring", NULL } },
         { TUTTI__ALLGATHER, { "bruck", "ring", NULL } },
         { TUTTI__SCAN, { "recursive_doubling", "chain", NULL } },
+        { TUTTI__GATHER, { "binomial", "direct", NULL } },
+        { TUTTI__SCATTER, { "binomial", "direct", NULL } },
+        { TUTTI__ALLTOALL, { "bruck", "pairwise", NULL } },
     };
     uint32_t seed = 3;
 
@@ -161,8 +220,9 @@ static void test_rides(void **state)
     sixteen->shape.link = tutti__cost_link(100000, 0, 0);
     fast = tutti__cost_ride_bytes(TUTTI__ALLREDUCE, &sixteen->shape, 0, 65520);
     assert_true(slow >= 1024 && slow < fast && fast <= 65520);
-    /* No model: as far as there is room. */
+    /* As far as there is room. */
     assert_int_equal(tutti__cost_ride_bytes(TUTTI__GATHER, &sixteen->shape, 0, 65520), 65520);
+    assert_int_equal(tutti__cost_ride_bytes(TUTTI__ALLTOALL, &two->shape, 0, 65520), 65520);
     shape_free(two);
     shape_free(sixteen);
 }
@@ -172,7 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_links),   cmocka_unit_test(test_figures),
         cmocka_unit_test(test_classes), cmocka_unit_test(test_cheapest),
-        cmocka_unit_test(test_rides),
+        cmocka_unit_test(test_trees),   cmocka_unit_test(test_rides),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,8 +123,16 @@ static void test_seeds(void **state)
     assert_string_equal(chosen(TUTTI__BROADCAST, hosts_3_2, 1 * MIB, NULL, 0, "chain"), "by cost");
     chosen(TUTTI__ALLGATHER, hosts_3_2, 8, NULL, 1, "bruck");
     chosen(TUTTI__ALLGATHER, hosts_3_2, 1 * MIB, NULL, 1, "ring");
+    chosen(TUTTI__GATHER, hosts_3_2, 8, NULL, 0, "binomial");
+    assert_string_equal(chosen(TUTTI__GATHER, hosts_3_2, 1 * MIB, NULL, 0, "direct"), "by cost");
+    chosen(TUTTI__SCATTER, hosts_1, 8, NULL, 0, "direct");
+    chosen(TUTTI__SCATTER, hosts_64, 8, NULL, 0, "binomial");
+    chosen(TUTTI__GATHER, one_host, 8, NULL, 0, "direct");
     chosen(TUTTI__ALLTOALL, hosts_3_2, 8, NULL, 0, "direct");
-    chosen(TUTTI__ALLTOALL, hosts_16, 1 * KIB, NULL, 0, "bruck");
+    chosen(TUTTI__ALLTOALL, mixed, 8, NULL, 0, "bruck");
+    chosen(TUTTI__ALLTOALL, hosts_16, 1 * KIB, NULL, 0, "recursive_doubling");
+    chosen(TUTTI__ALLTOALL, hosts_16, 1 * MIB, NULL, 0, "direct");
+    chosen(TUTTI__ALLTOALL, hosts_16, 1 * MIB + 1, NULL, 0, "pairwise");
     chosen(TUTTI__ALLTOALLV, hosts_16, 0, NULL, 0, "pairwise");
     chosen(TUTTI__BARRIER, hosts_1, 0, NULL, 0, "dissemination(2)");
 }

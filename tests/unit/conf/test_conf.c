@@ -158,6 +158,26 @@ static void test_defaults(void **state)
     assert_memory_equal(&read, &conf, sizeof(conf));
 }
 
+/* TUTTI_DUMP and TUTTI_TRACE accept paths of up to 4000 bytes. */
+static void test_long_paths(void **state)
+{
+    char path[4002];
+    tutti__conf_t conf;
+
+    (void)state;
+    memset(path, 'x', sizeof(path));
+    path[4000] = '\0';
+    setenv("TUTTI_DUMP", path, 1);
+    setenv("TUTTI_TRACE", path, 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
+    assert_string_equal(conf.shared.dump, path);
+    assert_string_equal(conf.shared.trace, path);
+    path[4000] = 'x';
+    path[4001] = '\0';
+    setenv("TUTTI_TRACE", path, 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
+}
+
 static void test_every_setting(void **state)
 {
     tutti__conf_t conf;
@@ -561,6 +581,7 @@ int main(void)
         cleanly(test_help),
         cleanly(test_defaults),
         cleanly(test_every_setting),
+        cleanly(test_long_paths),
         cleanly(test_nonsense_is_refused),
         cleanly(test_ranks_are_complete),
         cleanly(test_long_texts_are_refused),

@@ -241,7 +241,8 @@ static void assert_defaults(const tutti__conf_t *conf)
 static void test_variables_go_before(void **state)
 {
     static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\n"
-                               "TUTTI_NODE_CHUNK_BYTES 1M\nTUTTI_CHUNK_BYTES 100000\n";
+                               "TUTTI_NODE_CHUNK_BYTES 1M\nTUTTI_CHUNK_BYTES 100000\n"
+                               "TUTTI_LINK_NS 23000\nTUTTI_LINK_MBPS 940\n";
     char said[2048], wanted[512];
     tutti__conf_t conf;
 
@@ -249,10 +250,13 @@ static void test_variables_go_before(void **state)
     setenv("TUTTI_TUNED", file, 1);
     setenv("TUTTI_NODE_CHUNK_BYTES", "512K", 1);
     setenv("TUTTI_CHUNK_BYTES", "", 1); /* counts as not set */
+    setenv("TUTTI_LINK_MBPS", "2500", 1);
     conf = read_with(text, said, sizeof(said));
     assert_int_equal(conf.shared.oneshot_bytes, 48 << 10);
     assert_int_equal(conf.shared.node_chunk_bytes, 512 << 10);
     assert_int_equal(conf.shared.chunk_bytes, 100032); /* whole lines, as from a variable */
+    assert_int_equal(conf.shared.link_ns, 23000);
+    assert_int_equal(conf.shared.link_mbps, 2500);
     assert_string_equal(said, "");
 
     setenv("TUTTI_LOG", "info", 1);
@@ -260,7 +264,8 @@ static void test_variables_go_before(void **state)
     snprintf(wanted, sizeof(wanted),
              "tutti info: tuned settings of %s: TUTTI_ONESHOT_BYTES=48K, "
              "TUTTI_NODE_CHUNK_BYTES=1M (not used: the variable is set), "
-             "TUTTI_CHUNK_BYTES=100000\n",
+             "TUTTI_CHUNK_BYTES=100000, "
+             "TUTTI_LINK_NS=23000, TUTTI_LINK_MBPS=940 (not used: the variable is set)\n",
              file);
     assert_string_equal(said, wanted);
 
@@ -279,6 +284,8 @@ static void test_broken_files_warn(void **state)
           "line 3: TUTTI_NODE_CHUNK_BYTES 1 makes no sense; allowed: bytes, 4K to 1G" },
         { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\nTUTTI_TIMEOUT 1\n",
           "line 3: TUTTI_TIMEOUT is not a tunable setting" },
+        { "tutti_tuned 1\nTUTTI_LINK_NS 23us\n",
+          "line 2: TUTTI_LINK_NS 23us makes no sense; allowed: a number, 0 to 1000000000" },
         { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\nTUTTI_LATER_BYTES 1\n",
           "line 3: TUTTI_LATER_BYTES is not a tunable setting" },
         { "tutti_tuned 2\nTUTTI_ONESHOT_BYTES 48K\n", "line 1: version 2; this library reads 1" },

@@ -22,6 +22,7 @@ struct tutti__chan {
     tutti__chan_t *inner;
     tutti__chan_key_t key;
     uint32_t wait; /* calls still to be delayed */
+    size_t count;  /* messages since lag_begin */
     int is_recv;
 
     /* sender */
@@ -166,12 +167,16 @@ static tutti_status_t lag_send(tutti__chan_t *chan, const void *data, size_t byt
     case 0:
         return put_off(chan, hint);
     case 1:
-        if (lag->kind == LAG_CREDITS)
-            return no_word(
-                lag->inner->ops->send(chan->inner, data, bytes, signature, ret_pending, hint),
-                hint);
+        if (lag->kind == LAG_CREDITS) {
+            tutti_status_t status =
+                lag->inner->ops->send(chan->inner, data, bytes, signature, ret_pending, hint);
+
+            chan->count += status == TUTTI_OK;
+            return no_word(status, hint);
+        }
         /* fall through */
     default:
+        chan->count++;
         chan->data = data;
         chan->bytes = bytes;
         chan->signature = signature;
@@ -238,6 +243,7 @@ static void lag_release(tutti__chan_t *chan)
         free(chan->lent);
     chan->lent = NULL;
     chan->asked = 0;
+    chan->count++;
     chan->expected--;
     memmove(chan->place, chan->place + 1, sizeof(chan->place) - sizeof(*chan->place));
     chan->place[MOST_PLACES - 1] = NULL;
@@ -278,6 +284,21 @@ static void lag_close(tutti__xport_t *xport)
         free(chan);
     }
     free(lag);
+}
+
+void lag_begin(tutti__chan_t *chan)
+{
+    chan->count = 0;
+}
+
+size_t lag_count(const tutti__chan_t *chan)
+{
+    return chan->count;
+}
+
+int lag_is_end(const tutti__end_t *end)
+{
+    return end->ops->close == lag_close;
 }
 
 size_t lag_missing(const tutti__xport_t *xport)

@@ -13,7 +13,7 @@
 #ifndef TESTS_UNIT_EXEC_LAG_H
 #define TESTS_UNIT_EXEC_LAG_H
 
-#include "xport/xport.h"
+#include "exec/exec.h"
 
 enum {
     LAG_CREDITS = 1,
@@ -23,6 +23,12 @@ enum {
 /* The caller keeps `inner`, and closes it after this one. kind: one of these. All ranks of a test
    are in one process; those of an earlier test must be closed. */
 tutti__xport_t *lag_open(tutti__xport_t *inner, uint32_t rank, int kind);
+
+/* Messages that a channel has sent, or that were received from it, since lag_begin. */
+void lag_begin(tutti__chan_t *chan);
+size_t lag_count(const tutti__chan_t *chan);
+/* Is this an end of a channel of lag.c? */
+int lag_is_end(const tutti__end_t *end);
 
 /* Messages that were expected and did not come, over all channels. */
 size_t lag_missing(const tutti__xport_t *xport);

@@ -122,6 +122,34 @@ static void end_member(crew_t *crew, member_t *m)
             fail_msg("done although rank %u has not begun", r);
 }
 
+static void begin_counting(member_t *m)
+{
+    for (uint32_t i = 0; i < m->run.nends; i++)
+        if (lag_is_end(&m->run.ends[i]))
+            lag_begin(m->run.ends[i].chan);
+}
+
+/* The messages that the run reports are those that have come or gone. */
+static void check_awaited(const member_t *m, uint32_t rank)
+{
+    uint32_t at = tutti__run_blocked_at(&m->run, m->hint.peer);
+    tutti__run_wait_t wait;
+    const tutti__end_t *end;
+    size_t begun = 0;
+
+    if (!tutti__run_awaits(&m->run, m->hint.peer, &wait))
+        return;
+    assert_int_equal(wait.step, at);
+    end = &m->run.ends[m->sched->ops[at].chan];
+    for (uint32_t s = 0; s < m->sched->nstreams; s++)
+        begun |= !wait.is_recv && m->run.stream[s].pc == at &&
+                 (m->run.stream[s].started || end->sent_bytes > 0);
+    if (wait.complete >= wait.messages || wait.bytes == 0 ||
+        (lag_is_end(end) && lag_count(end->chan) != wait.complete + begun))
+        fail_msg("rank %u: %zu of %zu messages are complete, the next has %zu bytes", rank,
+                 wait.complete, wait.messages, wait.bytes);
+}
+
 static int may_sleep(const member_t *m)
 {
     return m->state == MEMBER_RUNS && m->hint.word != NULL &&
@@ -143,6 +171,7 @@ static int step(crew_t *crew, uint32_t rank)
             end_member(crew, m);
             return 1;
         }
+        begin_counting(m);
     }
     trace(crew, rank, &before);
     m->status = tutti__run_step(&m->run, &m->hint);
@@ -152,6 +181,8 @@ static int step(crew_t *crew, uint32_t rank)
         end_member(crew, m);
     else if (m->hint.peer == (int32_t)rank || m->hint.peer >= (int32_t)crew->team->world.n)
         fail_msg("rank %u is stuck at rank %d", rank, m->hint.peer);
+    else
+        check_awaited(m, rank);
     /* Chunks of a node operation wait for up to three words, and the wait hint has the last one;
        see ORDER_ASLEEP. */
     if (asleep && moved && before.phase != SHM_CHUNKS)

@@ -240,10 +240,13 @@ inline WorkPtr TuttiBackend::start(c10d::OpType type, const char *title, Calls &
     }
     auto work = c10::make_intrusive<TuttiWork>(group_, type, title, std::move(calls),
                                                std::move(outputs));
-    /* Each request has a deadline of its own: if the program holds only the future, no thread waits
-       in the library. */
+    /* A collective has a deadline of its own: if the program holds only the future, no thread waits
+       in the library. A message has a deadline only while a thread waits for it: a program may post
+       a receive long before the message is sent. */
     int timeout_ms = timeout_of(timeout);
-    work->submit(next_name(work->calls()), timeout_ms ? timeout_ms : group_->timeout_ms.load());
+    if (timeout_ms == 0 && work->calls().has_collective())
+        timeout_ms = group_->timeout_ms;
+    work->submit(next_name(work->calls()), timeout_ms);
     return work;
 }
 

@@ -119,6 +119,9 @@ private:
         std::deque<Taker> sends, receives;
     };
 
+    /* Receives that end, with the message or the error of each, and its source. */
+    using Ready = std::vector<std::tuple<Taker, Posted, int>>;
+
     std::string name_locked(int from, int to, int tag)
     {
         uint64_t number = ++counts_[{ from, to, tag }];
@@ -197,7 +200,7 @@ private:
     {
         std::deque<int> &arrivals = arrivals_[tag];
         std::deque<Taker> &waiting = waiting_[tag];
-        std::vector<std::tuple<Taker, Posted, int>> ready;
+        Ready ready;
 
         for (size_t i = 0; i < arrivals.size();) {
             auto found = posted_.find({ arrivals[i], tag });
@@ -215,21 +218,32 @@ private:
             posted_.erase(found);
             arrivals.erase(arrivals.begin() + i);
         }
-        repost(waiting, tag);
+        repost(waiting, tag, ready);
         lock.unlock();
         for (auto &[taker, posted, source] : ready)
             deliver(taker, posted.memory, posted.error, source);
     }
 
-    /* If receives still wait for any source, post a receive from each rank again. An error is
-       ignored: if the group has ended, the receives that are still posted end with its error. */
-    void repost(const std::deque<Taker> &waiting, int tag)
+    /* If receives still wait for any source, post a receive from each rank again. After an error,
+       for example because the group has ended, each receive that is still posted ends one of them;
+       the others end with this error. */
+    void repost(std::deque<Taker> &waiting, int tag, Ready &ready)
     {
         if (waiting.empty())
             return;
         try {
             post_all(waiting.front().tensor, tag);
         } catch (...) {
+            size_t left = 0;
+
+            for (const auto &[key, posted] : posted_)
+                left += key.second == tag && !posted.taker.promise;
+            for (; waiting.size() > left; waiting.pop_back()) {
+                Posted failed;
+
+                failed.error = std::current_exception();
+                ready.emplace_back(waiting.back(), failed, -1);
+            }
         }
     }
 

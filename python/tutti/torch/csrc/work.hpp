@@ -253,12 +253,14 @@ inline bool TuttiWork::complete(int limit_ms)
     } catch (...) {
         error = std::current_exception();
     }
-    calls_.clear();
     auto self = group_->take(this);
     {
         std::lock_guard<std::mutex> lock(mutex_);
         future = set_done(error);
     }
+    /* After set_done(): dropping a tensor may wait for Python's lock. The thread that holds this
+       lock may be in isCompleted(), and wait in claim() until the Work is completed. */
+    calls_.clear();
     settle(future);
     if (then_)
         then_(error);

@@ -1,0 +1,79 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# bench/tutti_tune on several hosts: the file has the figures of the link, and a job whose rank 0
+# reads it expects the times that follow from them, on all ranks. Figures with which calls are
+# slower are not used.
+set -u
+. "$srcdir/tests/multi/bench/bench_common.sh"
+
+bench=bench/tutti_tune
+out=$files/tuned
+unset TUTTI_LINK_NS TUTTI_LINK_MBPS
+if [ -z "$mpirun" ]; then
+    echo "no mpirun"
+    exit 77
+fi
+long=
+is_long "figures that are not used; a link with a known speed" && long=yes
+
+# hosts COMMAND...: a rank on each of two pretended hosts. The environment of b is TUTTI_TUNED=none.
+hosts()
+{
+    ran $mpirun -np 1 env TUTTI_HOST_ID=a "$@" : -np 1 env TUTTI_HOST_ID=b TUTTI_TUNED=none "$@"
+}
+
+# figure NAME: the file's line
+figure()
+{
+    sed -n "s/^$1 \([0-9]*\) # .*/\1/p" "$out"
+}
+
+printf 'tutti_tuned 1\nTUTTI_LINK_NS 1\nTUTTI_LINK_MBPS 1\nTUTTI_CHUNK_BYTES 64K\n' >"$out"
+hosts $bench --quick --rounds 1 --spoil -o "$out"
+ns=$(figure TUTTI_LINK_NS)
+mbps=$(figure TUTTI_LINK_MBPS)
+[ $status -eq 0 ] && grep -q '^# 2 hosts: only the link is measured' "$log" &&
+    [ "$(sed 's/ *#.*//; /^$/d' "$out" | sed 's/[0-9]*$//')" = 'tutti_tuned 
+TUTTI_LINK_NS 
+TUTTI_LINK_MBPS 
+TUTTI_CHUNK_BYTES 64K' ] || { cat "$out"; wrong "the file: status $status"; }
+# A message between processes takes more than 100 ns. Nothing here is slower than 1 s, 1 Mbit/s, or
+# faster than 10 Tbit/s.
+[ "${ns:-0}" -ge 100 ] && [ "$ns" -lt 1000000000 ] && [ "${mbps:-0}" -gt 1 ] &&
+    [ "$mbps" -lt 10000000 ] || wrong "not plausible: $ns ns, $mbps Mbit/s"
+shown=$(awk -v ns="$ns" -v mbps="$mbps" 'BEGIN { printf "%.1f us, %d Mbit/s", ns / 1000, mbps }')
+grep -q "^# Link between ranks 0 and 1: $shown\$" "$log" || wrong "no line with $shown"
+
+# The formulas of docs/algorithms.md for two ranks, with the speed rounded down to a power of two.
+export TUTTI_TUNED="$out" TUTTI_LOG=debug
+hosts bench/tutti_allreduce -m 256K:256K -i 1 -x 0
+unset TUTTI_TUNED TUTTI_LOG
+what='allreduce of 262144 bytes: hierarchical/'
+grep -q "tuned settings of $out: TUTTI_LINK_NS=$ns, TUTTI_LINK_MBPS=$mbps, " "$log" ||
+    wrong "the library does not use the file"
+sed -n "s|.*$what\([a-z_]*\), .*expected \([0-9.]*\) us.*|\1 \2|p" "$log" >"$files/expected"
+awk -v ns="$ns" -v mbps="$mbps" '
+    {
+        for (class = 1; class <= mbps / 2; class *= 2) {}
+        n = 262144; b = int(8000000 / class) / 1000; g = 0.1
+        want = $1 == "recursive_doubling" ? ns * (1 + n / 65536) + n * (b + g) \
+                                          : 2 * ns * (1 + n / 2 / 65536) + n * (b + g / 2)
+        want /= 1000
+        if ($2 < 0.99 * want || $2 > 1.01 * want) { print "not", $0, "but", want; wrong = 1 }
+    }
+    END { exit wrong || NR != 2 }' "$files/expected" || wrong "the expected time, on two ranks"
+
+[ -n "$long" ] || finish
+hosts $bench --quick --rounds 1 --spoil --spoil-end -o "$out"
+[ $status -eq 0 ] && grep -q '^# TUTTI_LINK_NS, TUTTI_LINK_MBPS: the defaults stay$' "$out" &&
+    ! grep -q '^TUTTI_LINK' "$out" || { cat "$out"; wrong "slow figures: status $status"; }
+
+"$srcdir/tests/hosts/cluster.sh" check --rate 1gbit || finish
+ran "$srcdir/tests/hosts/cluster.sh" run --per-host 2,1 --rate 1gbit \
+    $bench --quick --rounds 1 --spoil -o "$out"
+mbps=$(figure TUTTI_LINK_MBPS)
+# A busy machine is slower. A part of a message passes at once: the link's burst.
+[ $status -eq 0 ] && grep -q '^# Link between ranks 0 and 2: ' "$log" && [ "${mbps:-0}" -gt 0 ] &&
+    [ "$mbps" -lt 2000 ] || wrong "a link of 1 Gbit/s: status $status, $mbps Mbit/s"
+finish
