@@ -50,7 +50,7 @@ void tutti__pending_refuse(tutti__pending_t *pending)
 
 static tutti__request_t **chain_of(tutti__names_t *names, uint64_t hash)
 {
-    return &names->bucket[hash % names->nbuckets];
+    return &names->bucket[hash & (names->nbuckets - 1)];
 }
 
 /* Keep chains short. Without memory for this, chains grow longer, which is not an error. */
@@ -129,19 +129,23 @@ void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request)
         atomic_store(&pending->queued, 1);
 }
 
-/* May the request be submitted now? Under the lock. */
-static tutti_status_t may_push(tutti__pending_t *pending, const tutti__request_t *request)
+static tutti_status_t has_left(tutti__watch_t *watch)
 {
     char text[160] = "";
 
+    tutti__watch_left_text(watch, TUTTI__NO_RANK, text, sizeof(text));
+    return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
+}
+
+/* May the request be submitted now? Under the lock. */
+static tutti_status_t may_push(tutti__pending_t *pending, const tutti__request_t *request)
+{
     if (pending->is_closed)
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(pending->watch));
     /* After a goodbye ranks agree on no new tensor. An ordered call fails as a direct call does. */
     if (tutti__watch_any_left(pending->watch) &&
-        !tutti__nameless_is_ordered(&pending->nameless, request)) {
-        tutti__watch_left_text(pending->watch, TUTTI__NO_RANK, text, sizeof(text));
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
-    }
+        !tutti__nameless_is_ordered(&pending->nameless, request))
+        return has_left(pending->watch);
     if (pending->join != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "this rank has called tutti_join, which has not returned");

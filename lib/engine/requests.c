@@ -19,26 +19,21 @@ size_t tutti__request_sum(const size_t *counts, uint32_t n)
     return total;
 }
 
-/* Copy the arrays that are used. Reserve space for recvcounts that are not known yet, and for their
+/* Copy the arrays. Reserve space for recvcounts that are not known yet, and for their
    displacements. */
-static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t size)
+static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t size)
 {
     const size_t **array[] = { &r->call.sendcounts, &r->call.senddispls, &r->call.recvcounts,
                                &r->call.recvdispls };
-    int used = tutti__call_has_arrays(&r->call, rank);
 
-    if (used) {
-        r->arrays = calloc(4 * (size_t)size, sizeof(*r->arrays));
-        if (r->arrays == NULL)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "counts of %u ranks", size);
-    }
+    r->arrays = calloc(4 * (size_t)size, sizeof(*r->arrays));
+    if (r->arrays == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "counts of %u ranks", size);
     for (uint32_t i = 0; i < 4; i++) {
-        if (used && *array[i] != NULL) {
-            memcpy(r->arrays + (size_t)i * size, *array[i], size * sizeof(*r->arrays));
-            *array[i] = r->arrays + (size_t)i * size;
-        } else {
-            *array[i] = NULL;
-        }
+        if (*array[i] == NULL)
+            continue;
+        memcpy(r->arrays + (size_t)i * size, *array[i], size * sizeof(*r->arrays));
+        *array[i] = r->arrays + (size_t)i * size;
     }
     return TUTTI_OK;
 }
@@ -66,7 +61,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
 {
     size_t bytes = entry->name != NULL ? strnlen(entry->name, TUTTI__NAME_BYTES) : 0;
     tutti__request_t *r;
-    tutti_status_t status;
+    tutti_status_t status = TUTTI_OK;
 
     if ((bytes == 0 && entry->name != NULL) || bytes == TUTTI__NAME_BYTES) {
         free(spare);
@@ -88,7 +83,10 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
     r->timeout_ms = entry->timeout_ms;
     r->priority = r->nameless ? 0 : entry->priority;
     r->call = entry->call;
-    status = copy_arrays(r, rank, size);
+    if (TUTTI__UNLIKELY(tutti__call_has_arrays(&r->call, rank)))
+        status = copy_arrays(r, size);
+    else
+        r->call.sendcounts = r->call.senddispls = r->call.recvcounts = r->call.recvdispls = NULL;
     if (status != TUTTI_OK) {
         free(r);
         return status;
