@@ -5,9 +5,9 @@
  *
  * Threads. All work is done in steps by the owner of the token: a thread that submits, a thread
  * that waits (it helps), or the engine's own thread. The engine's thread sleeps on the doorbell and
- * the sockets, and makes progress while no thread waits. A step follows a
- * submission, a peer's doorbell, or a message; no timer starts it, except that the thread wakes soon
- * after a submission for which no thread waits.
+ * the sockets, and makes progress while no thread waits. A step follows a submission, a peer's
+ * doorbell, or a message; no timer starts it, except that the thread wakes soon after a submission
+ * for which no thread waits.
  *
  *      submit ---> queue ---> announce ---> merge at the host's leader ---> merge at rank 0
  *                                                                              |
