@@ -3,7 +3,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,14 +16,11 @@ EXAMPLES = ["ddp", "fsdp", "zero", "powersgd", "tensor_parallel", "pipeline", "e
 
 def losses(name: str, backend: str) -> List[float]:
     """The losses that an example prints, one for each epoch."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
     more = ["--max-restarts", "1"] if name == "elastic" else []
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-             "--master-port", str(port)] + more + [os.path.join(FOLDER, name + ".py"), backend],
+             "--standalone"] + more + [os.path.join(FOLDER, name + ".py"), backend],
             env=dict(os.environ, CHECKPOINT=os.path.join(folder, "elastic.pt")), timeout=300,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
