@@ -6,6 +6,7 @@ api_tests += \
     %reldir%/bootstrap \
     %reldir%/connect_api \
     %reldir%/environment \
+    %reldir%/finalize \
     %reldir%/handles \
     %reldir%/log \
     %reldir%/state \
@@ -26,6 +27,8 @@ api_shared = %reldir%/api.c %reldir%/api.h
 %C%_env_LDADD = $(API_LIBS)
 %C%_environment_SOURCES = %reldir%/environment.c $(api_shared)
 %C%_environment_LDADD = $(API_LIBS)
+%C%_finalize_SOURCES = %reldir%/finalize.c $(api_shared)
+%C%_finalize_LDADD = $(API_LIBS)
 %C%_handles_SOURCES = %reldir%/handles.c $(api_shared)
 %C%_handles_LDADD = $(API_LIBS)
 %C%_log_SOURCES = %reldir%/log.c $(api_shared)
@@ -37,4 +40,4 @@ api_shared = %reldir%/api.c %reldir%/api.h
 
 # See tests/local.mk.
 asan_quick += %reldir%/alone %reldir%/arguments %reldir%/bootstrap %reldir%/connect_api %reldir%/env %reldir%/environment \
-    %reldir%/log %reldir%/state %reldir%/stats_output
+    %reldir%/finalize %reldir%/log %reldir%/state %reldir%/stats_output

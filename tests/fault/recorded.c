@@ -217,6 +217,18 @@ static void is_late(rank_t *self)
     CHECK_OK(tutti_wait(submit(self, "late"), -1));
 }
 
+/* The same with a plan. The other ranks have started the tensor's bucket without agreement. It is
+   returned to agreement, so the tensor is only submitted. */
+static void is_late_in_a_plan(rank_t *self)
+{
+    for (int step = 0; step < 8; step++)
+        CHECK_OK(tutti_wait(submit(self, "late"), -1));
+    CHECK(self->inside->engine->its_owners.agreed.plan.plans > 0);
+    for (int r = 0; self->rank == 1 && r < self->size; r++)
+        keep_dump(r, r == 1 ? "" : "\"state\":\"submitted\"");
+    CHECK_OK(tutti_wait(submit(self, "late"), -1));
+}
+
 /* In a ring, rank 3 submits a tensor, and then holds its engine's token: it makes no step of the
    bucket. Rank 0 has sent a message, and waits for rank 3; rank 1 waits for the next message of
    rank 0; rank 2 cannot send to rank 3. */
@@ -441,6 +453,13 @@ static const case_t cases[] = {
       { "World of 3 ranks, which has not failed.", "which rank 1 has not submitted.",
         "Rank 1 has no call in progress" },
       { "\"culprits\":[1]" } },
+    { is_late_in_a_plan,
+      RANKS,
+      NULL,
+      0,
+      half_a_second,
+      { "for tensor 'late'", "which rank 1 has not submitted.", "Ranks 0 and 2 have waited" },
+      { "\"verdict\":\"tensor\"", "\"culprits\":[1]" } },
     { is_in_a_bucket,
       MOST_RANKS,
       "abcd",

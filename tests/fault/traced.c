@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Traces: of 2 and 3 ranks, on one host and on two, started and stopped by the program. Each trace
- * must be JSON, and have of every tensor and rank the submission, the agreement, the packing of its
- * bucket, the unpacking, the end and the wait, in this order. Clocks are aligned: no tensor is
- * agreed on before the last rank has submitted it. traced.py reads the traces.
+ * Traces: of 2 and 3 ranks, on one host and on two, started and stopped by the program, and of a
+ * rank that forks. Each trace must be JSON, and have of every tensor and rank the submission, the
+ * agreement, the packing of its bucket, the unpacking, the end and the wait, in this order. Clocks
+ * are aligned: no tensor is agreed on before the last rank has submitted it. traced.py reads the
+ * traces.
  */
 #include "fault/fault.h"
 
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define STEPS 3
@@ -79,6 +81,46 @@ static void start_and_stop(rank_t *self)
     CHECK_STATUS(tutti_trace_start(NULL), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
+/* A child of rank 0: a world and a trace of its own, whose part has the name of its parent's. */
+static void in_child(void)
+{
+    char own[sizeof(path) + 8];
+
+    setenv("TUTTI_BOOT", "self", 1);
+    setenv("TUTTI_LOG", "none", 1);
+    CHECK_OK(tutti_finalize());
+    for (int i = 0; i < 2; i++) {
+        snprintf(own, sizeof(own), "%s%s", path, i == 0 ? ".child" : "");
+        setenv("TUTTI_TRACE", own, 1);
+        CHECK_OK(tutti_init(NULL));
+        CHECK_INT(tutti_size(tutti_world()), 1);
+        CHECK_OK(tutti_barrier(tutti_world()));
+        if (i == 0)
+            CHECK_OK(tutti_finalize());
+        CHECK_INT(access(own, F_OK), i == 0 ? 0 : -1);
+    }
+    _exit(0);
+}
+
+/* A rank forks while it is traced. */
+static void fork_child(rank_t *self)
+{
+    int status = -1;
+    pid_t pid;
+
+    step(self);
+    if (self->rank == 0) {
+        pid = ranks_fork();
+        if (pid == 0)
+            in_child();
+        CHECK_INT(waitpid(pid, &status, 0), pid);
+        CHECK_INT(status, 0);
+    }
+    for (int i = 1; i < STEPS; i++)
+        step(self);
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
 /* Both are killed, after both are done: their parts stay. */
 static void die(rank_t *self)
 {
@@ -113,7 +155,7 @@ int main(void)
     } cases[] = {
         { 2, NULL, 0, quiet_traced, steps },   { 3, "aab", 0, quiet_traced, steps },
         { 2, "ab", 0, quiet, start_and_stop }, { 3, NULL, 0, quiet, start_and_stop },
-        { 2, NULL, 3, quiet_traced, die },
+        { 2, NULL, 3, quiet_traced, die },     { 2, NULL, 0, quiet_traced, fork_child },
     };
     const char *source = getenv("srcdir");
     int failures = 0;

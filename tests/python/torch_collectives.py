@@ -355,6 +355,24 @@ def test_futures(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
+def test_polled(rank: int, size: int) -> None:
+    """A Work that has a future is polled: neither is_completed nor the future's end waits for the
+    other."""
+    init()
+    for i in range(200):
+        t, got = torch.full((1000,), float(rank + i)), torch.empty(1000 * size)
+        work = dist.all_gather_into_tensor(got, t, async_op=True)
+        future = work.get_future()
+        while not work.is_completed():
+            pass
+        future.wait()
+        assert got.view(size, 1000)[:, 0].tolist() == [r + i for r in range(size)]
+    dist.destroy_process_group()
+
+
+test_polled.sizes = (2,)  # type: ignore[attr-defined]
+
+
 def test_against_gloo(rank: int, size: int) -> None:
     """Random sums of floats: close to gloo's, and the same bits on all ranks."""
     init()

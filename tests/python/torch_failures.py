@@ -62,6 +62,24 @@ def test_killed_future(rank: int, size: int) -> None:
 test_killed_future.fatal = {1}  # type: ignore[attr-defined]
 
 
+def test_killed_any_source(rank: int, size: int) -> None:
+    """A rank dies while two receives from any source are posted: both end with the error, long
+    before the group's timeout."""
+    init()
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["posted"])
+        os.kill(os.getpid(), signal.SIGKILL)
+    works = [dist.irecv(torch.zeros(4)) for _ in range(2)]
+    store.set("posted", "x")
+    for work in works:
+        in_time(30, work.wait, "rank 1", "lost")
+
+
+test_killed_any_source.fatal = {1}  # type: ignore[attr-defined]
+test_killed_any_source.sizes = (2,)  # type: ignore[attr-defined]
+
+
 def test_stopped(rank: int, size: int) -> None:
     """A rank is stopped: the group's timeout ends the call, and names the rank."""
     init(seconds=3)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Messages: tags, any source, batches, to oneself."""
 
+import time
+
 import torch
 import torch.distributed as dist
 
@@ -98,6 +100,24 @@ def test_any_source(rank: int, size: int) -> None:
         dist.send(torch.ones(1), 0, tag=3)
     dist.barrier()
     dist.destroy_process_group()
+
+
+def test_early(rank: int, size: int) -> None:
+    """A receive is posted long before the message is sent: the group's timeout does not count."""
+    init(seconds=3)
+    t = torch.zeros(4)
+    work = dist.irecv(t, 1) if rank == 0 else None
+    time.sleep(4.5)
+    if rank == 1:
+        dist.send(torch.ones(4), 0)
+    if work is not None:
+        work.wait()
+        assert t.tolist() == [1] * 4
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+test_early.sizes = (2,)  # type: ignore[attr-defined]
 
 
 def test_self(rank: int, size: int) -> None:

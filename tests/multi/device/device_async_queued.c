@@ -316,6 +316,33 @@ static void as_ever(rank_t *self)
     user_end(&u);
 }
 
+/* Calls without names: rank 0 submits them as a list, the others one by one. */
+static void nameless(rank_t *self)
+{
+    enum {
+        N = 3
+    };
+    tutti_request_t *requests[N];
+    tutti_call_t calls[N];
+    float values[N] = { 1, 2, 3 };
+    user_t u;
+
+    begin(&u, self);
+    put(&u, values, N);
+    for (int i = 0; i < N; i++)
+        calls[i] = ranks_sum(NULL, u.job.memory + (size_t)i * sizeof(float), 1);
+    if (self->rank == 0)
+        CHECK_OK(tutti_cuda_submit(calls, N, self->comm, user_stream(&u), requests));
+    for (int i = 0; self->rank != 0 && i < N; i++)
+        CHECK_OK(tutti_cuda_submit(&calls[i], 1, self->comm, user_stream(&u), &requests[i]));
+    for (int i = 0; i < N; i++)
+        CHECK_OK(tutti_wait(requests[i], -1));
+    pretend_read(values, u.job.memory, sizeof(values));
+    for (int i = 0; i < N; i++)
+        CHECK_INT(values[i], (i + 1) * self->size);
+    user_end(&u);
+}
+
 /* ---- errors ---- */
 
 static void refused(rank_t *self)
@@ -473,6 +500,7 @@ int main(void)
             failures += device_run(steps, size, hosts[i], threads);
         failures += device_run(many, size, hosts[i], 1);
         failures += device_run(as_ever, size, hosts[i], 1);
+        failures += device_run(nameless, size, hosts[i], 1);
         failures += device_run(refused, size, hosts[i], 1);
     }
     failures += device_run(steps, 1, NULL, 1);

@@ -10,6 +10,7 @@
 #include "ranks.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -470,6 +471,83 @@ static void leaves_some(rank_t *self)
     CHECK(tutti__now_ns() - began < 20000000000u);
 }
 
+static void set_called(void *arg, tutti_status_t status)
+{
+    CHECK_OK(status);
+    atomic_store((atomic_int *)arg, 1);
+}
+
+/* The program submits one tensor of a bucket, and no further one: the plan stops, and the request
+   ends. With an argument it has a callback, and no thread makes a call until it has ended;
+   otherwise this thread only tests it. */
+static void submits_a_part(rank_t *self)
+{
+    enum {
+        N = 5
+    };
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    tutti_request_t *request[N];
+    atomic_int called = 0;
+    float x[N];
+    int done = 0;
+
+    options.callback = set_called;
+    options.callback_arg = &called;
+    for (int step = 0; step < 9; step++) {
+        int is_last = step == 8;
+
+        /* Until the library's thread, which wakes each 0.5 s while requests are pending, sleeps for
+           long. The result is the same if it does not. */
+        if (is_last)
+            usleep(600000);
+        for (int t = 0; t < (is_last ? 1 : N); t++) {
+            char name[8];
+
+            snprintf(name, sizeof(name), "t%d", t);
+            x[t] = 1;
+            CHECK_OK(
+                tutti_allreduce_async(name, &x[t], &x[t], 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                      is_last && self->arg != NULL ? &options : NULL, &request[t]));
+        }
+        if (is_last)
+            break;
+        CHECK_OK(tutti_wait_all(request, N, -1));
+        CHECK(step < 7 || counted(self)->plans > 0);
+    }
+    for (; self->arg != NULL && !atomic_load(&called); usleep(1000)) {
+    }
+    for (; !done; usleep(1000))
+        CHECK_OK(tutti_test(request[0], &done));
+    CHECK_OK(tutti_wait(request[0], 0));
+    CHECK_INT(x[0], self->size);
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+/* Without a check for stalls, nothing else wakes the library's thread. */
+static void no_stalls(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.stall_ms = 0;
+}
+
+static int partial_submissions(void)
+{
+    static const char *const hosts[] = { NULL, "ab" };
+    int failures = 0, has_callback = 1;
+
+    for (int i = 0; i < 4; i++) {
+        job_t job = { .size = 2,
+                      .hosts = hosts[i / 2],
+                      .threads = !ranks_can_fork(),
+                      .settings = no_stalls,
+                      .fn = submits_a_part,
+                      .arg = i % 2 ? &has_callback : NULL };
+
+        RUN_JOB(failures, &job);
+    }
+    return failures;
+}
+
 /* Tensors that follow each other in shared memory are reduced there, on the ranks where they do,
    and nothing beside them is touched. Steps go through the memory from its end; or, with an
    argument, each in an order of its own. */
@@ -606,6 +684,7 @@ int main(void)
         job.arg = &threads;
         RUN_JOB(failures, &job);
     }
+    failures += partial_submissions();
     if (is_long)
         failures += random_programs();
     return failures != 0;
