@@ -8,8 +8,8 @@
  * lib/xport/faster.c, because other work on the hosts only makes trips longer.
  *
  * The figures are measured facts, which also serve collectives and sizes that are not timed here.
- * So unlike a candidate of another setting, they need not be faster than the defaults. But calls
- * must not be slower with them: their time / the default's must be at most 1 + TUNE_MARGIN.
+ * So they need not be faster than the defaults, unlike the candidates of another setting. But calls
+ * must not be slower with them: their time must be at most 1 + TUNE_MARGIN times the default's.
  */
 #include "tune/tune.h"
 
@@ -71,7 +71,7 @@ static void move(const pair_t *pair, int sends, size_t bytes)
         bench_stop(world);
 }
 
-/* The peer's part: the first byte of each message says whether another one follows. */
+/* The peer's part. The first byte of a message is 1 if another message follows. */
 static void answer(const pair_t *pair, size_t bytes)
 {
     int more;
@@ -83,8 +83,7 @@ static void answer(const pair_t *pair, size_t bytes)
     } while (more);
 }
 
-/* Rank 0's part: the time of a message in one direction, from the shortest round trip. The first
-   one is not counted. */
+/* Rank 0's part: half of the shortest round trip, in us. The first round trip is not counted. */
 static double ask(const pair_t *pair, size_t bytes, double ms)
 {
     uint64_t end_ns = bench_now_ns() + (uint64_t)(ms * 1e6), least = 0;
@@ -114,7 +113,7 @@ static double message_us(const pair_t *pair, size_t bytes, double ms)
         us = ask(pair, bytes, ms);
     else if (world->rank == pair->peer)
         answer(pair, bytes);
-    /* In Tutti's barrier the other ranks sleep, if ranks share processors. */
+    /* If ranks share processors, the ranks that wait in Tutti's barrier sleep. */
     if (bench_check(world, tutti_barrier(world->comm), "tutti_barrier") != 0)
         bench_stop(world);
     bench_max(world, &us, 1);
@@ -141,7 +140,7 @@ static void measure(const pair_t *pair, const tune_effort_t *effort, tune_link_t
     link->measured = 1;
 }
 
-/* In a world without comparison of calls, which adds messages to each message. */
+/* Measure in a world without comparison of calls, because the comparison adds messages. */
 static void measure_plain(bench_world_t *world, const tune_effort_t *effort, tune_link_t *link)
 {
     const char *found = getenv(compare);
@@ -163,7 +162,7 @@ static void measure_plain(bench_world_t *world, const tune_effort_t *effort, tun
 
 /* ---- calls with the figures and without ---- */
 
-/* Uses the figures, or (value NULL) what the network cards report. */
+/* Use the measured figures. value NULL: use the figures that the network cards report. */
 static void use_link(const tune_setting_t *setting, const char *value)
 {
     const tune_link_t *link = &setting->search->link;

@@ -37,8 +37,8 @@ TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void 
 TUTTI_API tutti_status_t tutti_mem_free(tutti_comm_t *comm, void *ptr);
 
 /*
- * Allocate such memory for this rank alone: for allocators, and for buffers whose lifetime no rank
- * coordinates with others.
+ * Allocate memory that collectives need not copy, as tutti_mem_alloc does, but without the other
+ * ranks. This serves allocators, and buffers whose lifetime the ranks do not coordinate.
  *
  * comm     the communicator whose collectives need not copy the memory
  * bytes    0 gives NULL
@@ -46,7 +46,7 @@ TUTTI_API tutti_status_t tutti_mem_free(tutti_comm_t *comm, void *ptr);
  *          tutti_comm_free and tutti_finalize, as ordinary memory of this process
  *
  * Local: no other rank takes part. Any thread. Each call reserves pages, which takes some 0.25 ms
- * per MiB, so memory that is needed often should be kept. A forked child cannot access it.
+ * per MiB. So keep a buffer that is needed often. A forked child cannot access the memory.
  *
  * TUTTI_ERR_NO_MEMORY: the machine has too little memory, or a limit is too low. Since 0.1.
  */
@@ -56,7 +56,7 @@ TUTTI_API tutti_status_t tutti_mem_alloc_local(tutti_comm_t *comm, size_t bytes,
  * Free memory from tutti_mem_alloc_local.
  *
  * ptr  from tutti_mem_alloc_local, or NULL. No pending call of this rank may use it. In a forked
- *      child, memory of its parent is left alone
+ *      child, the call does not change memory of the parent
  *
  * TUTTI_ERR_INVALID_ARGUMENT: `ptr` is not from tutti_mem_alloc_local, or was freed before. Local.
  * Any thread, also after tutti_finalize. Since 0.1.

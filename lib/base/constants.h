@@ -75,9 +75,9 @@
    network with its wake-up; a thread that polls MPI more often takes a core. */
 #define TUTTI__DIRECT_POLL_US 20
 
-/* A yield that takes longer shows that another program uses this rank's processor. Then waiters
-   sleep after a few looks, for some time. Chosen: the scheduler's turns take 1 to 4 ms, a yield
-   without other programs less than a microsecond. */
+/* [ns, ns, polls] A yield that takes longer than CROWDED_YIELD_NS shows that another program uses
+   this rank's processor. For the next CROWDED_NS, waiters sleep after CROWDED_LOOKS polls. Chosen:
+   the scheduler's turns take 1 to 4 ms, and a yield without other programs less than 1 us. */
 #define TUTTI__CROWDED_YIELD_NS 500000u
 #define TUTTI__CROWDED_NS 100000000u
 #define TUTTI__CROWDED_LOOKS 20
@@ -116,13 +116,13 @@
    device. Chosen: no caller waits for this thread. */
 #define TUTTI__POLL_SLEEP_US 50
 
-/* The same while another thread has the token. Chosen: that thread wakes this one when it leaves
-   work behind. */
+/* The sleep between two polls of the engine's thread while another thread has the token. Chosen:
+   that thread wakes the engine's thread if it leaves work behind. */
 #define TUTTI__TAKEN_NAP_US 1000
 
-/* How long after a submission the thread wakes, if the program's threads do not wait for the
-   request. Chosen: longer than the way from a submission to a wait, and short compared with the
-   computation that the program does otherwise. */
+/* The time from a submission to the wake-up of the engine's thread. Chosen: longer than the time
+   from a submission to a wait of the program, and shorter than the computation of a program that
+   does not wait. */
 #define TUTTI__ALARM_US 100
 
 /* The longest sleep between two checks of deadlines and stalls. Chosen: TUTTI_TIMEOUT is in
@@ -401,9 +401,10 @@
 /* [names] Most tensors that can be learned. Chosen: far more than a model has. */
 #define TUTTI__PLAN_NAMES_MOST 65536
 /* [ns] A plan stops if a bucket has some of its tensors, and this rank has submitted none for this
-   time: WAIT while a thread waits for such a tensor, TEST while it tests one again and again,
-   otherwise REST. Chosen: WAIT is long against the pauses between submissions of one step, and
-   short against a step. A program that tests may compute in between. */
+   time: WAIT while a thread waits for such a tensor, TEST while it tests one repeatedly, otherwise
+   REST. After a rank has left, a bucket between hosts that has not moved for REST fails. Chosen:
+   WAIT is long against the pauses between submissions of one step, and short against a step. A
+   program that tests may compute between two tests. */
 #define TUTTI__PLAN_WAIT_NS 5000000
 #define TUTTI__PLAN_TEST_NS 100000000
 #define TUTTI__PLAN_REST_NS 1000000000u

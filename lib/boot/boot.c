@@ -28,7 +28,7 @@
 /* The settings in a hello: all but the paths. */
 #define CONF_BYTES offsetof(tutti__conf_shared_t, dump)
 
-/* Lengths of the paths in the settings. Rank 0's paths are sent after the first exchange. */
+/* Lengths of the paths in the settings. Rank 0 sends its paths after the exchange of hellos. */
 typedef struct {
     uint32_t dump, trace;
 } path_bytes_t;

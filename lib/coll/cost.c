@@ -18,10 +18,11 @@
  * longer one is cut, and each piece passes all steps; this multiplies the steps by n over the size
  * of a piece, without rounding, so that the cost is a straight line over n.
  *
- * A message that waits for no other one, such as a further piece in a chain, costs only the time to
- * send it: a quarter of alpha. With a quarter, the model takes trees where the rules of Open MPI
- * 4.0 do: for small gathers above 10 ranks, for alltoalls of blocks below 200 bytes above 12.
- * The model has no queues in switches, which messages from many ranks to one rank fill.
+ * If a message between hosts does not wait for another message, such as a further piece in a chain,
+ * it costs only the time to send it. The model takes a quarter of alpha. With a quarter, it chooses
+ * trees in the same cases as the rules of Open MPI 4.0: small gathers of more than 10 ranks, and
+ * alltoalls of more than 12 ranks with blocks below 200 bytes. The model ignores the queues in
+ * switches. Messages from many ranks to one rank fill these queues.
  *
  * The numbers come from settings, the tuned file and the speed of the network cards, never from a
  * measurement of this job: the same settings choose the same algorithms, and give the same bits.
@@ -285,8 +286,8 @@ static int spread(model_t *m, const char *name)
 
 /* ---- alltoall ---- */
 
-/* Half of the blocks in each step, packed and unpacked. A step by `bit` ranks around the circle
-   takes so many ranks of a host to the next host, at most all. */
+/* Each step packs, sends and unpacks half of the blocks. In a step over a distance of `bit` ranks,
+   min(bit, locals) ranks of a host send to another host. */
 static void alltoall_bruck(model_t *m)
 {
     uint64_t far = m->hosts > 1, crossing = 0;
@@ -294,7 +295,7 @@ static void alltoall_bruck(model_t *m)
     for (uint64_t bit = 1; bit < m->p; bit *= 2)
         crossing += far * TUTTI__MIN(bit, m->locals);
     steps(m, far * lg(m->p), !far * lg(m->p), 2, 1);
-    bytes(m, crossing, 2 * lg(m->p) + 4, 2); /* 4: the rotations before and behind the steps */
+    bytes(m, crossing, 2 * lg(m->p) + 4, 2); /* 4: the rotations before and after the steps */
 }
 
 static void alltoall_doubling(model_t *m)
@@ -303,7 +304,8 @@ static void alltoall_doubling(model_t *m)
     bytes(m, lg(m->hosts) * m->locals, lg(m->locals) + 2 * lg(m->p), 2);
 }
 
-/* Only the last rank of a host sends to the next host. Half of the blocks in a step, on average. */
+/* Only the last rank of a host sends to the next host. A step sends half of the blocks, on
+   average. */
 static void alltoall_ring(model_t *m)
 {
     uint64_t far = m->hosts > 1;

@@ -14,8 +14,8 @@
  * inside hierarchical. In words:
  *
  *      one host         node operations, if there are any
- *      several hosts    the cheapest algorithm by the model; for allreduce hierarchical. Large data
- *                       of an alltoall go pairwise: the model has no queues in switches
+ *      several hosts    the cheapest algorithm by the model; for allreduce hierarchical. An
+ *                       alltoall above 1 MiB is never direct: the model ignores queues in switches
  *      gather, scatter  one host: a tree for small messages, otherwise directly from or to the root
  *      v forms          the lengths are unknown: an algorithm that is never bad
  *      does not commute an algorithm that keeps the operands in the order of ranks
@@ -336,10 +336,11 @@ tutti_status_t tutti__algorithm_check_override(const char *override, const tutti
     return status;
 }
 
-/* By the model, gather, scatter and alltoall have few steps: on a link of 10 Gbit/s they would ride
-   up to 8 KiB. But messages behind a frame also cost processor time: between two hosts of
-   namespaces, two ranks each, an alltoall of 4 KiB to each rank takes 84 to 121 us when it rides,
-   and 280 to 650 behind a frame (three runs beside other work). */
+/* Gather, scatter and alltoall always ride up to `most`. By the model they would ride only up to 8
+   KiB on a link of 10 Gbit/s, because they have few steps. But messages after a frame also cost
+   processor time, which the model ignores. Two hosts of namespaces, two ranks each, alltoall of 4
+   KiB to each rank, three runs beside other work: 84 to 121 us riding, 280 to 650 us after a
+   frame. */
 size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape_t *shape,
                               tutti__association_t association, size_t most)
 {

@@ -190,9 +190,10 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
 }
 
 /*
- * A rank has left, so all ranks forget their plans. A peer that had not started this bucket never
- * will. The status page of a peer on another machine does not tell, so give up if nothing has moved
- * for a while. If the peer has started the bucket after all, it gives up in the same way.
+ * After a rank has left, all ranks drop their plans. A peer that has not yet started this bucket
+ * never starts it. On the same machine the peer's status page shows this. A peer on another machine
+ * has no status page here, so this rank gives up if the bucket has not moved for PLAN_REST_NS. If
+ * the peer has started the bucket, it gives up in the same way.
  */
 static int is_abandoned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
@@ -297,7 +298,7 @@ static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__re
     return NULL;
 }
 
-/* The rank that a lane's operation waits for, and what has come from it. */
+/* Text: the rank that a lane's operation waits for, and how many messages have come from it. */
 static void put_peer(const tutti__lanes_t *lanes, const tutti__lane_t *lane, int is_ordered,
                      char *text, size_t bytes)
 {

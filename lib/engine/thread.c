@@ -44,7 +44,7 @@ static int sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeout_u
     if (far != NULL ? !far->ops->sleep(far, e->epfd, timeout_us)
                     : ppoll(&events, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
         return 0;
-    /* If there is also a bell or a socket, the next sleep ends at once. */
+    /* If the doorbell has rung as well, or a socket is readable, the next sleep ends at once. */
     if (atomic_load(&e->alarmed) && read(e->alarm, &count, sizeof(count)) > 0) {
         atomic_exchange(&e->alarmed, 0);
         return 0;

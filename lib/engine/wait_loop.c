@@ -14,8 +14,9 @@
 
 #include <sched.h>
 
-/* Do other programs use this rank's processor? Then a waiter that spins uses up its turn, and is
-   late when its data arrive; a sleeper gets the processor at once. */
+/* Do other programs use this rank's processor? If they do, a waiter should sleep. A waiter that
+   spins uses up its turn of the processor, and must wait for the next turn when its data arrive. A
+   waiter that sleeps gets the processor as soon as it is woken. */
 static int is_crowded(tutti__engine_t *e)
 {
     uint64_t until = atomic_load_explicit(&e->crowded_ns, memory_order_relaxed);
@@ -28,7 +29,7 @@ static int is_crowded(tutti__engine_t *e)
     return 0;
 }
 
-/* Yield, and note how long others have used the processor. */
+/* Yield. If the yield takes long, other programs use the processor: note this in crowded_ns. */
 static void yield(tutti__wait_t *w)
 {
     uint64_t before = tutti__now_ns(), now, took;

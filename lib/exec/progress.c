@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For reports: the message that a blocked run waits for, and how many have come before it.
+ * For reports: the message that a blocked run waits for, and how many messages of its channel are
+ * complete.
  *
- * A run counts no messages. Their number follows from the positions of the streams and the sizes of
- * the blocks, so only a report pays for it: it reads each operation of a schedule once.
+ * A run does not count messages. A report computes their number from the position of the stream and
+ * the sizes of the blocks. For this it reads the operations of the stream.
  */
 #include "exec/exec_inside.h"
 

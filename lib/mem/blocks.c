@@ -39,7 +39,8 @@ tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **re
     return TUTTI_OK;
 }
 
-/* The place of the pointer to a block of this generation, or of any, if there is none of this. */
+/* Find the list's pointer to the block at `ptr`. A child of a fork may have a block at the same
+   address as its parent; the block of this process comes first. NULL: there is none. */
 static block_t **find(const void *ptr)
 {
     unsigned generation = tutti__fork_generation();

@@ -8,10 +8,10 @@
 
 #include "mem/shared.h"
 
-/* tutti__arena_alloc, for memory that tutti__block_free frees. */
+/* As tutti__arena_alloc. tutti__block_free frees the memory. */
 tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr);
 
-/* Free a block. NULL is allowed. In a forked child a block of its parent is left alone.
+/* Free a block. NULL is allowed. In a forked child, the call does not change memory of the parent.
    INVALID_ARGUMENT: ptr is not the beginning of a block. */
 tutti_status_t tutti__block_free(void *ptr);
 

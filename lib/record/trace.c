@@ -147,8 +147,9 @@ void tutti__trace_name(uint32_t tensor, uint32_t comm, const char *name)
 
 /* ---- forks ---- */
 
-/* The trace belongs to the parent. The child must not write into its file, and may start a trace of
-   its own. Another thread of the parent may have held the locks. */
+/* The trace belongs to the parent. The child must not write into the parent's file. It may start a
+   trace of its own. The locks are made anew, because another thread of the parent may have held
+   them. */
 static void in_child(void)
 {
     if (tutti__trace_on())
@@ -174,7 +175,7 @@ static void prepare(void)
 
 static tutti_status_t open_part(void)
 {
-    /* A new file: another process, such as the parent of this one, may have mapped the old one. */
+    /* Make a new file. Another process, such as the parent, may have mapped the old file. */
     unlink(trace.part);
     trace.fd = open(trace.part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (trace.fd < 0)

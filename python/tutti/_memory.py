@@ -50,13 +50,13 @@ def mem_alloc(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
 
 def mem_alloc_local(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
                     comm: Optional[Communicator] = None) -> "np.ndarray[Any, Any]":
-    """Make such an array for this rank alone.
+    """Make an array as mem_alloc() does, but without the other ranks.
 
     shape, dtype, comm  as in mem_alloc()
 
-    No other rank takes part. The memory is freed when the array and all views of it are, also after
-    finalize(). So there is nothing to free by hand, and no access that ends the process, but in a
-    forked child, which does not have the memory.
+    No other rank takes part. The memory is freed together with the array and all its views, also
+    after finalize(). So mem_free() is not needed, and no access ends the process. The exception is
+    a forked child: the memory does not exist there.
     """
     comm = current(comm)
     kind, extents, size = _measure("mem_alloc_local", shape, dtype)

@@ -18,9 +18,10 @@
  * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP this makes assertions
  * fail on both ends, in ucp_worker_progress and ucp_worker_destroy, which end the processes. So a
  * transport that ends with such an endpoint is abandoned: no thread polls its worker any more, so
- * UCX touches no buffer, and the worker is not destroyed. Its connections end with the process. The
- * same holds if a message that goes into a caller's buffer has arrived in part: UCX can no longer
- * cancel the receive, so it would write the rest into memory that the caller may have freed.
+ * UCX touches no buffer, and the worker is not destroyed. Its connections end with the process. A
+ * transport is abandoned as well if a message into a caller's buffer has arrived in part. UCX can
+ * no longer cancel such a receive, and would write the rest into memory that the caller may have
+ * freed.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -172,8 +173,8 @@ static uint32_t pending_in(tutti__ucx_xport_t *xport, uint32_t lane)
     return pending;
 }
 
-/* Poll until no message of the lane is in flight, at most 0.1 s. Returns how many are left; 0 also
-   if another lane has abandoned the transport. */
+/* Poll until no message of the lane is in flight, at most 0.1 s. Returns the number of messages in
+   flight; 0 if the transport is abandoned. */
 static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
 {
     uint64_t start = tutti__now_ns();
@@ -235,7 +236,8 @@ static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
         return;
     tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: lane %u: %u messages end with the worker", lane,
                    pending);
-    /* The next poll would write the rest of such a message into the caller's memory. */
+    /* If a message into a caller's buffer has arrived in part, the next poll would write the rest
+       into this buffer: see the head. */
     pthread_mutex_lock(&xport->lock);
     for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
         if (tutti__ucx_chan_is_placing(chan))
