@@ -14,16 +14,24 @@ from ._world import Communicator, current
 _arrays: Dict[int, Communicator] = {}  # by the address of the memory
 
 
-def _measure(call: str, shape: Union[int, Tuple[int, ...]],
-             dtype: Any) -> Tuple["np.dtype[Any]", Tuple[int, ...], int]:
-    """The array's type, its extents and its bytes."""
+def _allocate(call: str, shape: Union[int, Tuple[int, ...]], dtype: Any,
+              comm: Communicator) -> Tuple["np.ndarray[Any, Any]", Optional[int], Any]:
+    """The array, the address of its memory (None: it is empty), and the object behind it, which
+    all its views keep."""
     kind = np.dtype(dtype)
     if kind.hasobject:
         raise TypeError("%s: dtype %s holds Python objects" % (call, kind))
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(extent < 0 for extent in extents):
         raise ValueError("%s: shape is %s; no extent may be negative" % (call, shape))
-    return kind, extents, count_of(extents) * kind.itemsize
+    size = count_of(extents) * kind.itemsize
+    place = _lib.out_pointer()
+    check(getattr(lib, "tutti_" + call)(comm.handle, size, byref(place)))
+    if place.value is None:
+        return np.zeros(extents, kind), None, None
+    memory = _lib.memory_at(place.value, size)
+    made: "np.ndarray[Any, Any]" = np.frombuffer(memory, kind)
+    return made.reshape(extents), place.value, memory.obj
 
 
 def mem_alloc(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
@@ -38,14 +46,10 @@ def mem_alloc(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
     that ends the process, as in C. Copy what must live longer.
     """
     comm = current(comm)
-    kind, extents, size = _measure("mem_alloc", shape, dtype)
-    place = _lib.out_pointer()
-    check(lib.tutti_mem_alloc(comm.handle, size, byref(place)))
-    if place.value is None:
-        return np.zeros(extents, kind)
-    _arrays[place.value] = comm
-    made: "np.ndarray[Any, Any]" = np.frombuffer(_lib.memory_at(place.value, size), kind)
-    return made.reshape(extents)
+    made, address, _ = _allocate("mem_alloc", shape, dtype, comm)
+    if address is not None:
+        _arrays[address] = comm
+    return made
 
 
 def mem_alloc_local(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
@@ -58,16 +62,10 @@ def mem_alloc_local(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
     after finalize(). So mem_free() is not needed, and no access ends the process. The exception is
     a forked child: the memory does not exist there.
     """
-    comm = current(comm)
-    kind, extents, size = _measure("mem_alloc_local", shape, dtype)
-    place = _lib.out_pointer()
-    check(lib.tutti_mem_alloc_local(comm.handle, size, byref(place)))
-    if place.value is None:
-        return np.zeros(extents, kind)
-    memory = _lib.memory_at(place.value, size)  # all views of it keep memory.obj
-    weakref.finalize(memory.obj, lib.tutti_mem_free_local, place.value).atexit = False
-    made: "np.ndarray[Any, Any]" = np.frombuffer(memory, kind)
-    return made.reshape(extents)
+    made, address, memory = _allocate("mem_alloc_local", shape, dtype, current(comm))
+    if address is not None:
+        weakref.finalize(memory, lib.tutti_mem_free_local, address).atexit = False
+    return made
 
 
 def mem_free(array: "np.ndarray[Any, Any]") -> None:
