@@ -38,11 +38,32 @@ def python(code: str, environment: dict) -> "subprocess.Popen[str]":
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
+WORDS = """
+#include <sstream>
+std::string words(int number) { std::ostringstream out; out << number; return out.str(); }
+"""
+
+
+def test_one_cxx_library(folder: str) -> None:
+    """A compiler that would link a C++ library of its own, for lack of a shared one, links the one
+    that torch has loaded: two of them crash."""
+    from tutti.torch import build
+    source, module = os.path.join(folder, "words.cpp"), os.path.join(folder, "words.so")
+    with open(source, "w") as file:
+        file.write(WORDS)
+    line = [source if word.endswith("backend.cpp") else word for word in build.command(module)]
+    subprocess.run(line + ["-static-libstdc++"], check=True)
+    with open(module, "rb") as file:
+        assert b"\0libstdc++.so.6\0" in file.read(), line
+
+
 def main() -> int:
     """Returns the exit status."""
     if torch_ranks.MISSING:
         print("skipped: %s" % torch_ranks.MISSING)
         return 77
+    with tempfile.TemporaryDirectory() as folder:
+        test_one_cxx_library(folder)
     with tempfile.TemporaryDirectory() as cache:
         environment = dict(os.environ, XDG_CACHE_HOME=cache)
         ranks = [python(BUILD, environment) for _ in range(3)]

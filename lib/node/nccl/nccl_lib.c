@@ -52,6 +52,7 @@ _Static_assert(sizeof(tutti__nccl_id_t) == sizeof(ncclUniqueId), "an id");
 struct tutti__nccl {
     struct tutti__nccl *next; /* in the list of closing communicators */
     ncclComm_t comm;
+    int is_alone; /* 1: the only rank */
     int is_bound; /* 1: bound to the thread of the last open or call, see above */
     void *handle; /* the last registration's; NCCL may write it late, so not on a stack */
 };
@@ -251,6 +252,7 @@ tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, 
         tutti__cuda_nccl_abort(nccl);
         return status;
     }
+    nccl->is_alone = size == 1;
     nccl->is_bound = tutti__cuda_nccl_binds();
     *ret_nccl = nccl;
     return TUTTI_OK;
@@ -395,9 +397,10 @@ void tutti__cuda_nccl_deregister(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg)
 
 /* ---- calls ---- */
 
-static ncclResult_t queue(ncclComm_t comm, const tutti__nccl_call_t *call, cudaStream_t stream,
-                          const char **ret_what)
+static ncclResult_t queue(const tutti__nccl_t *nccl, const tutti__nccl_call_t *call,
+                          cudaStream_t stream, const char **ret_what)
 {
+    ncclComm_t comm = nccl->comm;
     int moves = call->kind == TUTTI__NCCL_ALLGATHER || call->kind >= TUTTI__NCCL_SEND ||
                 call->kind == TUTTI__NCCL_BROADCAST;
     int type = type_of(call->dtype), root = (int)call->root;
@@ -405,6 +408,9 @@ static ncclResult_t queue(ncclComm_t comm, const tutti__nccl_call_t *call, cudaS
     ncclRedOp_t op = (ncclRedOp_t)op_of(call->op);
     size_t count = call->count;
 
+    /* NCCL 2.28.9 refuses an average of float8 of one rank. */
+    if (nccl->is_alone && op == ncclAvg)
+        op = ncclSum;
     /* Move elements as bytes. On older devices NCCL refuses float8 even in collectives that only
        move data. */
     if (moves && (type < 0 || is_float8(type))) {
@@ -473,7 +479,7 @@ tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call
     if (status != TUTTI_OK)
         return status;
     for (size_t i = 0; i < ncalls && status == TUTTI_OK; i++) {
-        code = queue(nccl->comm, &calls[i], (cudaStream_t)stream, &what);
+        code = queue(nccl, &calls[i], (cudaStream_t)stream, &what);
         status = check(code, what, nccl->comm);
     }
     /* End the group also after a failure, so that the thread does not stay in it. Keep the first

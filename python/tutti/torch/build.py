@@ -81,6 +81,17 @@ def _version() -> List[int]:
     return [int(part) for part in torch.__version__.split("+")[0].split(".")[:2]]
 
 
+def _cxx_library() -> List[str]:
+    """The C++ library of this process, to be linked by its path: a compiler that finds no shared
+    one links a static one, and two in a process crash."""
+    try:
+        with open("/proc/self/maps") as maps:
+            paths = [line.split(None, 5)[5].strip() for line in maps if "/libstdc++.so" in line]
+    except OSError:
+        return []
+    return [path for path in paths[:1] if os.path.exists(path)]
+
+
 def command(output: str) -> List[str]:
     """The compiler's command line for the module."""
     home = os.path.dirname(os.path.abspath(torch.__file__))
@@ -100,7 +111,8 @@ def command(output: str) -> List[str]:
     libraries = os.path.join(home, "lib")
     return ([_compiler()] + flags + ["-I" + _include_folder()]
             + [part for folder in include for part in ("-isystem", folder)]
-            + [os.path.join(SOURCES, "backend.cpp"), "-o", output, "-L" + libraries,
+            + [os.path.join(SOURCES, "backend.cpp"), "-o", output, *_cxx_library(),
+               "-L" + libraries,
                "-Wl,-rpath," + libraries, "-ltorch_python", "-ltorch_cpu", "-lc10", "-ldl",
                "-pthread"])
 
