@@ -32,15 +32,15 @@
  * Current device  No call changes the thread's current device
  * Waiting         With TUTTI_STREAM_WAIT=device (rank 0's setting, for all ranks), the streams of
  *                 jobs on several hosts wait on the device for work of the host: see
- *                 tutti_cuda_wait. This setting has never run on a GPU. CUDA does not know which
- *                 work ends such a wait. While a stream waits, a call that synchronises the device
- *                 (cudaFree, cudaMalloc, cudaDeviceSynchronize, the lazy first load of a kernel)
- *                 may block Tutti's thread before this thread launches the work that ends the wait.
- *                 A copy to or from the host that is queued before the request is done may block
- *                 this work as well, because copies have no priorities. Few hardware queues
- *                 (CUDA_DEVICE_MAX_CONNECTIONS; at most 32), which NCCL's streams share with yours,
- *                 make such a deadlock more likely. It ends after TUTTI_TIMEOUT, if the blocked
- *                 call of the driver returns. The default, host, has no such waits
+ *                 tutti_cuda_wait. This setting has hardly been tried on a GPU. CUDA does not know
+ *                 which work ends such a wait. While a stream waits, a call that synchronises the
+ *                 device (cudaFree, cudaMalloc, cudaDeviceSynchronize, the lazy first load of a
+ *                 kernel) may block Tutti's thread before this thread launches the work that ends
+ *                 the wait. A copy to or from the host that is queued before the request is done
+ *                 may block this work as well, because copies have no priorities. Few hardware
+ *                 queues (CUDA_DEVICE_MAX_CONNECTIONS; at most 32), which NCCL's streams share with
+ *                 yours, make such a deadlock more likely. It ends after TUTTI_TIMEOUT, if the
+ *                 blocked call of the driver returns. The default, host, has no such waits
  *
  * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not
  * include cuda.h.
