@@ -47,6 +47,7 @@ static unsigned live, ended;      /* communicators in the list */
 static unsigned last_id;
 static char file[4200]; /* "": none */
 static int door = -1, stop = -1;
+static uint64_t no_client_before_ns; /* after a failure to accept one */
 static int is_started, has_thread, has_warned;
 static pthread_t thread;
 static tutti__http_client_t clients[TUTTI__HTTP_CLIENTS]; /* later answers reuse `answer` */
@@ -168,6 +169,8 @@ static void close_client(tutti__http_client_t *client)
     close_fd(&client->fd);
 }
 
+/* If the process has no descriptor left, for example, the client stays in the socket's backlog, and
+   the thread must not spin meanwhile. */
 static void accept_clients(void)
 {
     int fd;
@@ -178,8 +181,11 @@ static void accept_clients(void)
         if (client->fd >= 0)
             continue;
         fd = accept4(door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
+        if (fd < 0) {
+            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+                no_client_before_ns = tutti__now_ns() + TUTTI__STATS_CLIENT_MS * 1000000u;
             return;
+        }
         client->fd = fd;
         client->is_answered = 0;
         client->got = client->sent = 0;
@@ -266,13 +272,17 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return TUTTI__MIN(a, b);
 }
 
-/* List the descriptors on which the thread sleeps. If a client must be closed before *ret_until,
-   set it to that time. If all places are taken, new clients wait in the socket's backlog. */
+/* List the descriptors on which the thread sleeps. If a client must be closed or may be accepted
+   before *ret_until, set it to that time. If all places are taken, new clients wait in the socket's
+   backlog. */
 static void look(struct pollfd polls[POLLS], uint64_t *ret_until)
 {
-    int is_free = 0;
+    int is_free = 0, is_early;
 
     pthread_mutex_lock(&lock);
+    is_early = tutti__now_ns() < no_client_before_ns;
+    if (is_early)
+        *ret_until = sooner(*ret_until, no_client_before_ns);
     for (int i = 0; i < TUTTI__HTTP_CLIENTS; i++) {
         const tutti__http_client_t *client = &clients[i];
 
@@ -283,7 +293,7 @@ static void look(struct pollfd polls[POLLS], uint64_t *ret_until)
             *ret_until = sooner(*ret_until, client->until_ns);
     }
     polls[STOP] = (struct pollfd){ stop, POLLIN, 0 };
-    polls[DOOR] = (struct pollfd){ is_free ? door : -1, POLLIN, 0 };
+    polls[DOOR] = (struct pollfd){ is_free && !is_early ? door : -1, POLLIN, 0 };
     pthread_mutex_unlock(&lock);
 }
 

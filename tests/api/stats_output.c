@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@ enum {
     CALLS = 10,
     LIMIT_S = 40,
     IDLERS = 12,
+    MOST_FILLS = 64,
     TEXT = 1 << 17
 };
 
@@ -236,6 +238,40 @@ static void for_leaver(int rank, int size)
     CHECK_OK(tutti_finalize());
 }
 
+/* A client whose connection needs a descriptor when there is none: it waits, and the thread that
+   would serve it sleeps meanwhile. */
+static void for_no_descriptor(int rank, int size)
+{
+    static char answer[TEXT];
+    const struct sockaddr_in addr = address(port + rank);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), fill[MOST_FILLS], n = 0;
+    struct rlimit before, few = { 0, 0 };
+    struct timespec began, ended;
+
+    (void)size;
+    CHECK(fd >= 0);
+    CHECK_OK(tutti_init(NULL));
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    few.rlim_cur = (rlim_t)fd + MOST_FILLS - 4;
+    few.rlim_max = before.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    while (n < MOST_FILLS && (fill[n] = dup(fd)) >= 0)
+        n++;
+    CHECK(n < MOST_FILLS);
+    CHECK(connect(fd, (const struct sockaddr *)&addr, sizeof(addr)) == 0);
+    CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began) == 0);
+    usleep(1000000);
+    CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended) == 0);
+    CHECK(ended.tv_sec - began.tv_sec + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec) < 0.3);
+    while (n > 0)
+        close(fill[--n]);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(send(fd, get, sizeof(get) - 1, MSG_NOSIGNAL) == sizeof(get) - 1);
+    CHECK(recv(fd, answer, 12, MSG_WAITALL) == 12 && memcmp(answer, "HTTP/1.1 200", 12) == 0);
+    close(fd);
+    CHECK_OK(tutti_finalize());
+}
+
 /* A child does not keep the port, and does not serve it. */
 static void for_fork(int rank, int size)
 {
@@ -379,6 +415,7 @@ int main(void)
     run_ports(for_port, 2, "");
     run_ports(for_port, 1, "");
     run_ports(for_leaver, 1, "");
+    run_ports(for_no_descriptor, 1, "");
     run_ports(for_fork, 1, "");
     run_ports(for_taken_port, 1, "statistics: cannot listen at 127.0.0.1:");
     run(1, "", for_bad_arguments, "", "tutti warn");
