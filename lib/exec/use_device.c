@@ -50,12 +50,17 @@ int tutti__device_is_queued(const tutti__exec_device_t *device)
 
 void tutti__device_abort(const tutti__exec_device_t *device)
 {
+    tutti__node_t *const nodes[] = { device->all_node, device->node };
     int before = device->ops->current();
+    int begun[] = { 0, 0 };
 
-    if (device->node != NULL)
-        device->node->device_ops->abort(device->node);
-    if (device->all_node != NULL)
-        device->all_node->device_ops->abort(device->all_node);
+    /* All begin before the first is awaited: an abort waits for the other node's kernels. */
+    for (int i = 0; i < 2; i++)
+        if (nodes[i] != NULL)
+            begun[i] = nodes[i]->device_ops->begin_abort(nodes[i]);
+    for (int i = 0; i < 2; i++)
+        if (begun[i])
+            nodes[i]->device_ops->end_abort(nodes[i]);
     tutti__device_leave(device, before);
 }
 

@@ -72,7 +72,8 @@ typedef struct {
     tutti_status_t (*queued)(const tutti__node_t *node);
     tutti_status_t (*overdue)(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
                               unsigned *ret_tag);
-    void (*abort)(tutti__node_t *node);
+    int (*begin_abort)(tutti__node_t *node);
+    void (*end_abort)(tutti__node_t *node);
 } tutti__node_device_ops_t;
 
 struct tutti__node {

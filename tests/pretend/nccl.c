@@ -443,17 +443,22 @@ void nccl_close(tutti__nccl_t *nccl)
 }
 
 /* Any thread may abort, so this waits until another thread's call is over. Other communicators work
-   meanwhile. The work of other ranks waits for ever, until they abort as well. */
+   meanwhile. The work of other ranks waits for ever, until they abort as well. As in NCCL, an abort
+   frees memory at its end, which waits for the work of all of the device's communicators. */
 void nccl_abort(tutti__nccl_t *nccl)
 {
+    device_t *device;
     unsigned tries = 0;
 
     if (nccl == NULL)
         return;
+    device = nccl->device;
     while (atomic_exchange(&nccl->in_use, 1) != 0)
         shared_nap(&tries);
     while (atomic_load(&pretend_options.hangs_abort) == nccl->device->number + 1)
         shared_nap(&tries);
     atomic_store(&nccl->is_aborted, 1);
     destroy(nccl);
+    while (atomic_load(&device->nccl_in_flight) > 0)
+        shared_nap(&tries);
 }

@@ -3,6 +3,12 @@
  * Aborting NCCL's communicator. The abort may never return (NCCL's issues 549, 829, 992), so a
  * separate thread calls it. The caller waits for a limited time, and continues without it.
  *
+ * NCCL's abort first tells its kernels to end, and then frees memory, which waits for all work of
+ * the device: also for the kernels of other communicators. So if several communicators are to be
+ * aborted, all aborts begin before the first one is awaited. One after the other, the first would
+ * wait for kernels that only the second ends (NCCL's issue 1013), and CUDA may let no other thread
+ * queue anything meanwhile.
+ *
  * While an abort has not returned, its work is still on the device. Any call that waits for the
  * device would wait for ever: freeing memory, dropping streams, allocating. So the device counts as
  * stuck, and nothing is freed or made on it, until all of its aborts have returned.
@@ -31,12 +37,13 @@ enum {
     ALONE /* the caller has stopped waiting */
 };
 
-typedef struct {
+struct tutti__nccl_abort {
     const tutti__device_ops_t *ops;
     int device;
     tutti__nccl_t *nccl;
+    uint64_t limit_ns;   /* the caller waits until then */
     tutti__word_t state; /* the second of the two threads that change it frees the job */
-} abort_t;
+};
 
 static tutti__word_t *count_of(int device)
 {
@@ -45,7 +52,7 @@ static tutti__word_t *count_of(int device)
 
 static void *thread_main(void *arg)
 {
-    abort_t *job = arg;
+    tutti__nccl_abort_t *job = arg;
 
     /* Abort NCCL even if this fails; a later call returns the device's error again. */
     (void)job->ops->use(job->device);
@@ -57,19 +64,31 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t *nccl)
+tutti__nccl_abort_t *tutti__nccl_abort_begin(const tutti__device_ops_t *ops, int device,
+                                             tutti__nccl_t *nccl)
 {
-    uint64_t limit = tutti__now_ns() + TUTTI__NCCL_ABORT_NS;
-    abort_t *job = malloc(sizeof(*job));
+    tutti__nccl_abort_t *job = malloc(sizeof(*job));
 
     if (job != NULL)
-        *job = (abort_t){ .ops = ops, .device = device, .nccl = nccl };
-    if (job == NULL || tutti__thread_launch(thread_main, job, NULL) != 0) {
-        free(job);
-        ops->nccl_abort(nccl);
+        *job = (tutti__nccl_abort_t){ .ops = ops,
+                                      .device = device,
+                                      .nccl = nccl,
+                                      .limit_ns = tutti__now_ns() + TUTTI__NCCL_ABORT_NS };
+    if (job != NULL && tutti__thread_launch(thread_main, job, NULL) == 0)
+        return job;
+    free(job);
+    ops->nccl_abort(nccl);
+    return NULL;
+}
+
+void tutti__nccl_abort_await(tutti__nccl_abort_t *job)
+{
+    int device;
+
+    if (job == NULL)
         return;
-    }
-    while (atomic_load(&job->state) == AT_WORK && tutti__now_ns() < limit)
+    device = job->device;
+    while (atomic_load(&job->state) == AT_WORK && tutti__now_ns() < job->limit_ns)
         usleep(TUTTI__NCCL_NAP_US);
     if (atomic_load(&job->state) == DONE) {
         free(job);

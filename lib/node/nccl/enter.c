@@ -38,16 +38,32 @@ static int take(tutti__word_t *word)
                                                    memory_order_relaxed);
 }
 
-static void end_work(tutti__nccl_node_t *self)
+/* Begin to abort NCCL, if this was not done before. */
+static tutti__nccl_abort_t *begin_end(tutti__nccl_node_t *self, int *ret_begun)
 {
-    if (self->nccl == NULL)
-        return;
-    tutti__nccl_abort(self->ops, self->device, self->nccl);
+    tutti__nccl_t *nccl = self->nccl;
+
+    *ret_begun = nccl != NULL;
     self->nccl = NULL;
+    return nccl != NULL ? tutti__nccl_abort_begin(self->ops, self->device, nccl) : NULL;
+}
+
+static void await_end(tutti__nccl_node_t *self, tutti__nccl_abort_t *job)
+{
+    tutti__nccl_abort_await(job);
     (void)self->ops->use(self->device); /* result not used: the device's errors persist */
     /* Record `done` behind all work left in the stream. No step uses these events any more. */
     for (uint32_t i = 0; i < TUTTI__DEVICE_LANES; i++)
         (void)self->ops->record(self->lane[i].done, self->stream);
+}
+
+static void end_work(tutti__nccl_node_t *self)
+{
+    int begun;
+    tutti__nccl_abort_t *job = begin_end(self, &begun);
+
+    if (begun)
+        await_end(self, job);
 }
 
 static tutti_status_t leave_node(tutti__nccl_node_t *self, tutti_status_t status)
@@ -94,16 +110,33 @@ tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self)
     return tutti__fail(TUTTI_ERR_TRANSPORT, "NCCL's work was aborted");
 }
 
-void tutti__nccl_node_abort(tutti__node_t *node)
+int tutti__nccl_node_begin_abort(tutti__node_t *node)
 {
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
     uint32_t before = atomic_fetch_or_explicit(&self->gate, ABORTED, memory_order_acq_rel);
 
+    /* The thread inside begins the abort when it leaves, at once: no step waits for the device. */
     if (before & (ABORTED | INSIDE))
-        return;
-    end_work(self);
+        return 0;
+    self->abort = begin_end(self, &self->abort_begun);
+    return 1;
+}
+
+void tutti__nccl_node_end_abort(tutti__node_t *node)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+
+    if (self->abort_begun)
+        await_end(self, self->abort);
+    self->abort = NULL;
     /* This release pairs with the acquire in tutti__nccl_node_queued. */
     atomic_fetch_or_explicit(&self->gate, ENDED, memory_order_release);
+}
+
+void tutti__nccl_node_abort(tutti__node_t *node)
+{
+    if (tutti__nccl_node_begin_abort(node))
+        tutti__nccl_node_end_abort(node);
 }
 
 tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)
@@ -138,7 +171,7 @@ void tutti__nccl_end(tutti__nccl_node_t *self)
         end_work(self);
     } else if (self->nccl != NULL && tutti__nccl_is_stuck(self->device)) {
         /* Closing may wait for the stuck device, so abort instead. */
-        tutti__nccl_abort(self->ops, self->device, self->nccl);
+        tutti__nccl_abort_await(tutti__nccl_abort_begin(self->ops, self->device, self->nccl));
     } else if (self->nccl != NULL) {
         tutti__nccl_node_unregister(&self->node);
         self->ops->nccl_close(self->nccl);

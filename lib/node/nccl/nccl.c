@@ -201,5 +201,6 @@ const tutti__node_device_ops_t tutti__nccl_device_ops = {
     .settle = tutti__nccl_node_settle,
     .queued = tutti__nccl_node_queued,
     .overdue = tutti__nccl_node_overdue,
-    .abort = tutti__nccl_node_abort,
+    .begin_abort = tutti__nccl_node_begin_abort,
+    .end_abort = tutti__nccl_node_end_abort,
 };

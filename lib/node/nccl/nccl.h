@@ -199,6 +199,10 @@ void tutti__nccl_node_unregister(tutti__node_t *node);
    at any time before close; repeated calls have no effect. If another thread is in a step, it
    aborts when it leaves. This waits for NCCL only, for a limited time (abort.c). */
 void tutti__nccl_node_abort(tutti__node_t *node);
+/* The two halves of it. If several nodes of one device are to be aborted, begin all before the
+   first end (abort.c). 1: the same thread must call end. */
+int tutti__nccl_node_begin_abort(tutti__node_t *node);
+void tutti__nccl_node_end_abort(tutti__node_t *node);
 
 /* Is there an abort on this device that has not returned in time? Until it returns, each call that
    waits for the device would wait for ever: freeing memory, dropping streams, allocating. */
@@ -237,6 +241,7 @@ typedef struct {
 
 typedef struct tutti__nccl_node tutti__nccl_node_t;
 typedef struct tutti__nccl_overdue tutti__nccl_overdue_t;
+typedef struct tutti__nccl_abort tutti__nccl_abort_t;
 
 struct tutti__nccl_node {
     tutti__node_t node;
@@ -263,6 +268,8 @@ struct tutti__nccl_node {
 
     tutti__word_t gate; /* enter.c; protects all following fields */
     tutti__nccl_t *nccl;
+    tutti__nccl_abort_t *abort; /* the thread's between begin_abort and end_abort */
+    int abort_begun;
     tutti__nccl_reg_t *reg[TUTTI__DEVICE_LANES];
     uint32_t nregs;
     int launching;         /* a lane is in LAUNCH */
@@ -296,8 +303,11 @@ void tutti__nccl_overdue_close(tutti__nccl_node_t *self);
 tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call);
 tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self);
 
-/* abort.c. Abort and free a communicator that no thread uses any more. */
-void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t *nccl);
+/* abort.c. Begin to abort and free a communicator that no thread uses any more; NULL: it is done.
+   Then wait for it, for a limited time. */
+tutti__nccl_abort_t *tutti__nccl_abort_begin(const tutti__device_ops_t *ops, int device,
+                                             tutti__nccl_t *nccl);
+void tutti__nccl_abort_await(tutti__nccl_abort_t *job);
 
 /* enter.c. 1: only the caller may call the device and NCCL, until it leaves. 0: another thread is
    inside, or the node is dead. */

@@ -56,6 +56,15 @@ static void mismatch(rank_t *self)
 /* ---- deaths ---- */
 
 static int death_us;
+static atomic_uint slow_aborts;
+
+/* Counts aborts that the library has ceased to wait for. */
+static void count_slow(void *arg, tutti_log_level_t level, const char *text)
+{
+    (void)arg, (void)level;
+    if (strstr(text, "aborting NCCL") != NULL)
+        atomic_fetch_add(&slow_aborts, 1);
+}
 
 /* Rank 1 dies some time after the others have begun: during gate, launch or flight, or with a
    device that hangs (death_us 0). */
@@ -68,6 +77,7 @@ static void die(rank_t *self)
     device_job_t job;
     char *other;
 
+    CHECK_OK(tutti_log_set_callback(count_slow, NULL));
     device_begin(&job, self, MEMORY);
     other = job.memory + MEMORY / 2;
     check_works(self, job.memory);
@@ -92,6 +102,8 @@ static void die(rank_t *self)
     }
     CHECK_INT(status, TUTTI_ERR_PEER_LOST);
     CHECK(tutti__now_ns() - begin < 10000000000u);
+    if (death_us > 0)
+        CHECK_INT((int)atomic_load(&slow_aborts), 0);
     job.ops->free(job.memory);
 }
 
