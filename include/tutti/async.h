@@ -34,8 +34,9 @@
  *   collective as soon as it has submitted the tensors of this collective. Results do not change.
  *   If a tensor changes or is left out, the plan ends, and the ranks agree on the tensors until
  *   equal steps make a new plan. Only allreduce, reduce_scatter and allgather of host memory are
- *   planned, and only outside submission groups. TUTTI_PLANS=0 turns plans off. Tensors that are
- *   reduced in place, without gaps between them in memory of tutti_mem_alloc, are not copied.
+ *   planned, and only outside submission groups. TUTTI_PLANS=0 turns plans off. Planned tensors are
+ *   not copied if they are reduced in place and follow each other without gaps in memory of
+ *   tutti_mem_alloc.
  *
  * Calls without a name
  *   Calls with name NULL are matched by their order, like direct calls. The n-th collective
@@ -45,8 +46,9 @@
  *
  *   If there is no device, a collective without a name needs no agreement: it starts when this rank
  *   has submitted it and the previous one is done. These collectives run one after another, beside
- *   all other calls, with the results of direct calls. They wait for less than named collectives,
- *   but are not fused. With a device, and for messages, the ranks first agree as on named calls.
+ *   all other calls, with the results of direct calls. They do not wait for an agreement, as named
+ *   collectives do, but they are not fused. With a device, and for messages, the ranks first agree
+ *   as on named calls.
  *
  *   If the ranks' calls differ, the call ends with TUTTI_ERR_MISMATCH on all ranks, like a direct
  *   call, and later calls work. If the submission itself fails, the call is not counted. A
@@ -64,9 +66,9 @@
  *
  * tutti_send_async, tutti_recv_async and tutti_sendrecv_async are matched by name as well, but
  * involve only the ranks that name each other. A pair or a ring of ranks is served as soon as all
- * its ranks have submitted; after a mismatch, the calls of these ranks end, and no other. If all
- * ranks have submitted the same name, some as messages without a matching peer and others as a
- * collective, all of them get TUTTI_ERR_MISMATCH.
+ * its ranks have submitted; a mismatch ends only the calls of these ranks. If all ranks have
+ * submitted the same name, some as messages without a matching peer and others as a collective, all
+ * of them get TUTTI_ERR_MISMATCH.
  */
 #ifndef TUTTI_ASYNC_H
 #ifndef TUTTI_H
@@ -118,10 +120,10 @@ typedef struct {
  * TUTTI_FLOAT32 with TUTTI_SUM or TUTTI_AVG go from one host to another in a narrower type. The
  * sums are computed in float32, but their operands between hosts, and the result, are rounded to
  * the narrower type. All ranks get the same bits. docs/performance.md has the largest error. Other
- * calls with this option are TUTTI_ERR_INVALID_ARGUMENT. It has no effect on one host, on device
- * memory, on calls without a name of up to 4096 bytes (unless TUTTI_DETERMINISTIC=strict), and with
- * a schedule of the user's (TUTTI_ALGORITHM). A sum that the type cannot hold becomes infinite
- * (above 65504 in float16), or NaN (above 448 in float8_e4m3).
+ * calls with this option return TUTTI_ERR_INVALID_ARGUMENT. The option has no effect on one host,
+ * on device memory, on calls without a name of up to 4096 bytes (unless
+ * TUTTI_DETERMINISTIC=strict), and with a schedule of the user's (TUTTI_ALGORITHM). A sum that the
+ * type cannot hold becomes infinite (above 65504 in float16), or NaN (above 448 in float8_e4m3).
  *
  * Among calls that all ranks have submitted and that have not begun, those with the highest
  * priority begin first, in a bucket of their own. If ranks give a call different priorities, the
@@ -319,8 +321,8 @@ typedef enum {
 } tutti_call_kind_t;
 
 /*
- * A call as a structure. Initialise with TUTTI_CALL_INIT, then set the fields that are parameters
- * of the direct function of that name; all other fields stay 0.
+ * A call as a structure. Initialise with TUTTI_CALL_INIT, then set `kind` and the fields that are
+ * parameters of the direct function of this kind; all other fields stay 0.
  */
 typedef struct {
     size_t size; /* sizeof(tutti_call_t) */
@@ -349,7 +351,7 @@ typedef struct {
  * Submit several calls as one submission group, all or nothing.
  *
  * ncalls       number of entries in `calls`
- * calls        [ncalls] the same names on all ranks, in the same order, messages as well; read
+ * calls        [ncalls] with the same names in the same order on all ranks, also for messages; read
  *              during the call only. A list of one call has the effect of the call's own function
  * ret_request  [ncalls] one for each call
  *
@@ -479,16 +481,16 @@ TUTTI_API tutti_status_t tutti_request_recvcounts(tutti_request_t *request, int 
                                                   size_t *ret_counts);
 
 /*
- * Give a request whose recvcounts were NULL its buffer, after tutti_request_recvcounts.
+ * Give the receive buffer to a request whose recvcounts were NULL, after tutti_request_recvcounts.
  *
  * recvbuf     see tutti_alltoallv and tutti_allgatherv
  * recvdispls  [size] or NULL
  *
  * The request is done on no rank before all ranks have given their buffers.
  *
- * TUTTI_ERR_INVALID_ARGUMENT  recvcounts were not NULL, or are not known yet; the request has a
- *                             buffer already; or the direct call would refuse the buffer: then the
- *                             request continues and needs another buffer
+ * TUTTI_ERR_INVALID_ARGUMENT  recvcounts were not NULL; the counts are not known yet; the request
+ *                             has a buffer already; or the direct call would refuse the buffer:
+ *                             then the request continues and needs another buffer
  * other errors                the status with which the request has ended; the program must still
  *                             wait for it. Since 0.1.
  */

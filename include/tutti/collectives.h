@@ -39,7 +39,7 @@
  * tutti_last_error names two ranks and their arguments, no buffer was written, and the next call
  * works. Inside a host this check costs nothing. Between hosts the ranks compare kind, type,
  * operation, root, count and factors. The data of a small call travel with the comparison. Other
- * calls send 16 bytes ahead; gatherv, scatterv and alltoallv also exchange a number per rank.
+ * calls first send 16 bytes; gatherv, scatterv and alltoallv also exchange a number per rank.
  *
  * TUTTI_COMPARE=0 omits this check between hosts. Then only lengths are compared, while data moves:
  * another type of the same size, another operation or another root is not found, a call without

@@ -30,10 +30,10 @@ typedef struct {
  * waits for the others for at most this process's TUTTI_TIMEOUT. A child of fork() does not serve
  * the meeting.
  *
- * An id is valid for one tutti_init or tutti_comm_connect on all ranks; a second one with it fails.
- * Each id takes a thread and a socket until this process calls tutti_finalize, or ends. If the
- * process has communicators from tutti_comm_connect, or is making one, tutti_finalize leaves the
- * ids valid until the last of these communicators is freed. If the process calls tutti_init or
+ * An id is valid for one tutti_init or tutti_comm_connect on all ranks; a second call with the id
+ * fails. Each id takes a thread and a socket until this process calls tutti_finalize, or ends. If
+ * the process has communicators from tutti_comm_connect, or is making one, tutti_finalize leaves
+ * the ids valid until the last of these communicators is freed. If the process calls tutti_init or
  * makes another id before that, the ids stay valid until the next tutti_finalize.
  *
  * TUTTI_INTERFACE chooses the network interface. Any thread, but not during tutti_finalize.
@@ -129,8 +129,8 @@ TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
  * Requests still pending on this rank end with TUTTI_ERR_SHUTDOWN and stay valid for tutti_wait,
  * which frees them; peers that wait for this rank get TUTTI_ERR_SHUTDOWN as well. The memory from
  * tutti_mem_alloc and the communicators are freed, the unique ids of this process become invalid,
- * and tutti_world() becomes NULL. Without a tutti_init before, it only ends the ids. No other
- * thread may be inside a Tutti call, except calls that take requests and no communicator:
+ * and tutti_world() becomes NULL. If there is no world, the call only makes the ids invalid. No
+ * other thread may be inside a Tutti call, except calls that take requests and no communicator:
  * tutti_test, tutti_wait, tutti_wait_all, tutti_wait_any, tutti_start, tutti_request_recvcounts,
  * tutti_request_receive.
  *
@@ -168,15 +168,17 @@ TUTTI_API tutti_comm_t *tutti_world(void);
  * options   unique_id or store, rank and nranks; mpi_comm must be NULL. Read during the call only
  * ret_comm  free it with tutti_comm_free
  *
- * For libraries inside a program, such as a backend of a framework: any number of such
- * communicators in a process, with any ranks in common, before, after and without tutti_init.
- * tutti_world() does not change, and tutti_finalize leaves them alone. The store's prefix is the
- * communicator's name in messages ("rank 1 of communicator 'PREFIX'"); the log shows the world's
- * rank, or without a world that of the first communicator.
+ * This function is for libraries inside a program, such as a backend of a framework. A process may
+ * have any number of such communicators, with any ranks in common. It may make them before, after
+ * and without tutti_init. tutti_world() does not change, and tutti_finalize does not end them. The
+ * store's prefix is the communicator's name in messages ("rank 1 of communicator 'PREFIX'"). The
+ * log shows this process's rank in the world, or without a world its rank in the first
+ * communicator.
  *
- * Collective over the nranks ranks, and no other process takes part. Any thread may call it, and
- * several threads at once for different communicators; it holds back no other call. It returns when
- * all ranks are connected. With nranks 1 and a store it waits for nothing, and sets no key.
+ * Collective over the nranks ranks; no other process takes part. Any thread may call it; several
+ * threads may call it at the same time for different communicators. It delays no other call. It
+ * returns when all ranks are connected. With nranks 1 and a store it waits for nothing, and sets no
+ * key.
  *
  * The communicator never uses MPI: between hosts it needs the module for UCX. Its settings are
  * those of the environment of its rank 0; TUTTI_BOOT does not apply. In all other respects it is
@@ -191,7 +193,8 @@ TUTTI_API tutti_comm_t *tutti_world(void);
  * After fork(), the child may call it, for ranks of its own.
  *
  * The errors are those of tutti_init, and their text begins with the communicator's name.
- * TUTTI_ERR_INVALID_ARGUMENT: also without unique_id and store, or in a callback. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT: also if unique_id and store are both NULL, or in a callback.
+ * Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_comm_connect(const tutti_options_t *options,
                                             tutti_comm_t **ret_comm);
@@ -242,7 +245,8 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
  * TUTTI_ERR_SHUTDOWN, and the communicator's memory from tutti_mem_alloc is freed. Other
  * communicators continue, except the groups of a communicator from tutti_comm_connect: they end
  * with it. tutti_finalize frees all remaining groups of the world. No other thread may be inside a
- * call on `comm`, with the exceptions listed at tutti_finalize. Any thread.
+ * call on `comm`, or on a group that ends with it, with the exceptions listed at tutti_finalize.
+ * Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT: `comm` is tutti_world(), or was freed before; or the caller is a
  * callback, of this or another communicator. Since 0.1.

@@ -2,9 +2,9 @@
 /*
  * The log: to stderr, or to a function of the program's.
  *
- * TUTTI_LOG sets which messages there are: those of its level and of the levels above. Until
- * tutti_init reads it, errors and warnings are logged. The list that TUTTI_HELP=1 asks for is no
- * message; it always goes to stderr.
+ * TUTTI_LOG sets a level: messages of this level and of the more severe levels are logged. Until
+ * tutti_init reads TUTTI_LOG, errors and warnings are logged. The list that TUTTI_HELP=1 prints is
+ * not part of the log; it always goes to stderr.
  */
 #ifndef TUTTI_LOG_H
 #ifndef TUTTI_H
@@ -13,7 +13,7 @@
 #define TUTTI_LOG_H
 
 /*
- * How often messages of a level come, and for whom they are.
+ * The levels, and how often messages of each level are logged.
  *
  * ERROR, WARN  the user must act
  * INFO         once per job
@@ -35,13 +35,14 @@ typedef enum {
  * Receives one message of the log.
  *
  * arg    as given to tutti_log_set_callback
- * level  of the message
+ * level  the message's level
  * text   one line, without level, rank and line end; valid until the callback returns
  *
  * Called by a thread of its own, in the order of the messages, one at a time, and never under a
  * lock of the library. So it may block and take the program's locks; only tutti_log_set_callback
- * waits for it. If 1024 messages wait, later ones are dropped, and a warning says how many. It may
- * call Tutti, except tutti_log_set_callback; messages that its own calls cause go to stderr.
+ * waits for it. If 1024 messages wait, later ones are dropped, and a warning says how many. The
+ * callback may call Tutti, except tutti_log_set_callback; messages that these calls cause go to
+ * stderr.
  */
 typedef void (*tutti_log_callback_t)(void *arg, tutti_log_level_t level, const char *text);
 
@@ -51,11 +52,11 @@ typedef void (*tutti_log_callback_t)(void *arg, tutti_log_level_t level, const c
  * callback  the function; NULL: stderr again
  * arg       handed to it; must be valid until another call of this function returns
  *
- * Waits until the callback before this one has received all its messages and is not called any
- * more. So do not call this while you hold a lock that it takes. Call it with NULL before the
- * process ends: messages that the callback has not received by then are lost. May be called before
- * tutti_init; tutti_finalize keeps the callback. A child of fork() logs to stderr until it sets a
- * callback of its own. Any thread.
+ * Waits until the previous callback has received all its messages and is not called any more. So do
+ * not call this function while you hold a lock that the previous callback takes. Call it with NULL
+ * before the process ends: messages that the callback has not received by then are lost. May be
+ * called before tutti_init; tutti_finalize keeps the callback. A child of fork() logs to stderr
+ * until it sets a callback of its own. Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  called inside the callback
  * TUTTI_ERR_SYSTEM            the callback's thread could not be made; nothing has changed.

@@ -39,7 +39,7 @@ TUTTI_API tutti_status_t tutti_dump(const char *path);
  *       several hosts are aligned. Ranks without a common file system write a file for each host
  *
  * Call it on all ranks. When rank 0 starts its trace, it removes an older file of this name, so no
- * rank should stop its trace before. TUTTI_TRACE starts the trace in tutti_init. A killed process
+ * rank should stop its trace earlier. TUTTI_TRACE starts the trace in tutti_init. A killed process
  * leaves its part, which `tutti_report --trace` converts. Waits for no other rank. Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  there is no communicator, a trace is on, or the path is too long

@@ -30,8 +30,8 @@ typedef struct {
     uint64_t bytes; /* see tutti_stats_t */
 } tutti_stats_count_t;
 
-/* Values by powers of two. buckets[i] counts values above 2^(i-1), up to 2^i; the first one also 0
-   and 1, the last one also all larger values. */
+/* Values by powers of two. buckets[i] counts values above 2^(i-1), up to 2^i. The first bucket also
+   counts 0 and 1, the last bucket also all larger values. */
 typedef struct {
     uint64_t count; /* number of values */
     uint64_t sum;   /* of all values */
@@ -114,8 +114,8 @@ typedef struct {
     int is_async; /* 1: operations are buckets, and calls without a name */
     uint64_t operations;
     uint64_t bytes;
-    uint64_t ns;        /* [times] of direct calls, whole; of buckets, from their start. A bucket in
-                           device memory: until its work is queued there */
+    uint64_t ns;        /* [times] the whole time of direct calls; the time of buckets from their
+                           start, in device memory only until their work is queued there */
     char algorithm[40]; /* as in TUTTI_ALGORITHM: "ring". Others: "message": a direct message;
                            "ride": a small call between hosts, whose data travelled with the
                            comparison of the ranks' arguments; "none": no elements */

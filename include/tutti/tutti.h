@@ -20,7 +20,7 @@
  *     tutti/stats.h        counters: operations, bytes, buckets, times
  *     tutti/record.h       a dump of what is pending and what happened last
  *     tutti/version.h      version numbers and compatibility
- *     Each of these headers includes all of them. Include tutti/cuda.h yourself: calls in CUDA
+ *     Each of these headers includes all of them, but not tutti/cuda.h, which has the calls in CUDA
  *     streams.
  *
  * Parameters of all calls
@@ -39,8 +39,8 @@
  *     Every function that can fail returns a tutti_status_t; TUTTI_OK is 0. tutti_strerror() names
  *     the number. tutti_last_error() describes the error: which rank, which tensor, why. Outputs
  *     (named ret_...) change only on success. The library never exits, aborts, raises or handles
- *     signals, and prints only its log, on stderr or to a callback (TUTTI_LOG, log.h), and what
- *     TUTTI_HELP and TUTTI_STATS ask for.
+ *     signals. It prints only its log, on stderr or to a callback (TUTTI_LOG, log.h), and the
+ *     output that TUTTI_HELP and TUTTI_STATS request.
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
  *     direct call, or TUTTI_ERR_TRANSPORT, the communicator is dead: every further call returns an
@@ -83,20 +83,20 @@
  *     thread is in tutti_init or tutti_finalize, other threads may only make the calls listed at
  *     tutti_finalize, and calls on communicators from tutti_comm_connect. Each communicator, except
  *     one of a single rank without a device, has a thread of the library's own, which sleeps when
- *     nothing is pending; there is another one while a log callback is set, and one while
- *     statistics go to a file or a port.
+ *     nothing is pending. While a log callback is set, the library has another thread, and another
+ *     one while statistics go to a file or a port.
  *
  *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
- *     TUTTI_ERR_SHUTDOWN and free nothing. The child may call tutti_finalize, which forgets the
- *     parent's world and does not disturb it, and after that tutti_init, to join ranks of its own.
- *     It may call tutti_comm_connect at any time.
+ *     TUTTI_ERR_SHUTDOWN and free nothing. If the child calls tutti_finalize, it forgets the
+ *     parent's world, which is not disturbed. After that the child may call tutti_init, to join
+ *     ranks of its own. It may call tutti_comm_connect at any time.
  *
  * Structures that begin with `size`
- *     `size` is the sizeof of the header that the program was built with. Later versions add fields
- *     at the end, and 0 is the default of each. So a program runs with a newer library: fields
- *     beyond `size` read as 0. It also runs with an older library, as long as all bytes that this
- *     library does not know are 0. TUTTI_ERR_ABI: no version had this size, or one of
- *     these unknown bytes is not 0. All entries of an array have one size.
+ *     `size` is the structure's sizeof in the header that the program was built with. Later
+ *     versions add fields at the end, and 0 is the default of each. So a program runs with a newer
+ *     library: fields beyond `size` read as 0. It also runs with an older library, as long as all
+ *     bytes that this library does not know are 0. TUTTI_ERR_ABI: no version had this size, or one
+ *     of these unknown bytes is not 0. All entries of an array have one size.
  *
  * Settings
  *     Environment variables TUTTI_*, read by tutti_init and tutti_comm_connect; TUTTI_HELP=1 prints

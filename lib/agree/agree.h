@@ -18,8 +18,8 @@
  * once: a message concerns some ranks only, and a submission group is served or rejected as a
  * whole.
  *
- * One thread at a time may use an object; the callbacks run on this thread and must not call back
- * into it.
+ * One thread at a time may use an object. The callbacks run on this thread, and must not call
+ * functions on the same object.
  */
 #ifndef TUTTI__AGREE_AGREE_H
 #define TUTTI__AGREE_AGREE_H
@@ -38,8 +38,8 @@ enum {
     TUTTI__MSG_ANNOUNCE = 1, /* up */
     TUTTI__MSG_BUCKET,       /* down: a tensor of a bucket */
     TUTTI__MSG_REJECT,       /* down: a tensor that will not be served */
-    TUTTI__MSG_JOIN,         /* up: uint32_t rank: has called tutti_join */
-    TUTTI__MSG_JOINED,       /* down: uint32_t rank, the last one: all ranks have joined */
+    TUTTI__MSG_JOIN,         /* up: uint32_t, the rank that has called tutti_join */
+    TUTTI__MSG_JOINED,       /* down: all ranks have joined; uint32_t, the rank that joined last */
     TUTTI__MSG_PLAN,         /* down: a tensor of a learned plan; these four: see plan.c */
     TUTTI__MSG_PLAN_STOP,    /* up and down */
     TUTTI__MSG_PLAN_STOPPED, /* up */
@@ -91,8 +91,9 @@ typedef struct {
     void (*reject)(void *owner, const tutti__rejected_t *tensor);
     /* All ranks have joined, `last_rank` last. */
     void (*joined)(void *owner, uint32_t last_rank);
-    /* A plan begins: see tutti__agree_get_plan. The owner adds to it the tensors that this rank has
-       announced, and that are in no bucket: these announcements are void. */
+    /* A plan begins: see tutti__agree_get_plan. If tensors of the plan are announced, and in no
+       bucket yet, their announcements are void: the owner enters this rank's requests for them into
+       the plan. */
     void (*plan)(void *owner);
     /* Start no further bucket of the plan. Returns how many this rank has started. */
     uint64_t (*plan_stop)(void *owner);
@@ -182,10 +183,10 @@ typedef struct {
     const tutti__tensor_names_t *names; /* the same indices */
 } tutti__agree_plan_t;
 
-/* In the callback `plan` and later. */
+/* Call it in the callback `plan`, or later. */
 void tutti__agree_get_plan(const tutti__agree_t *agree, tutti__agree_plan_t *ret_plan);
 /* Is the plan being stopped, and has a child not answered? *ret_rank: the child. *ret_certain 0:
-   perhaps not the child is late, but a rank behind it. */
+   the late rank is the child, or a rank behind it. */
 int tutti__agree_unstopped(const tutti__agree_t *agree, uint32_t *ret_rank, int *ret_certain);
 
 /* Has this rank joined? */
@@ -198,7 +199,7 @@ int tutti__agree_missing(tutti__agree_t *agree, const char *name, size_t name_by
 /* The same for this rank's tutti_join. */
 int tutti__agree_missing_join(const tutti__agree_t *agree, char *text, size_t bytes);
 
-/* A tensor that ranks of this rank's subtree have announced, not yet agreed. */
+/* A tensor that ranks of this rank's subtree have announced, and that is not agreed yet. */
 typedef struct {
     const char *name;
     uint64_t since_ns;

@@ -62,7 +62,8 @@ static void send_up(tutti__agree_t *a, const news_t *news, int urgent)
                      bytes + news->msg.name_bytes, urgent);
 }
 
-/* On an inner rank, all ranks of its subtree have announced the name. 1: the table has changed. */
+/* All ranks of this inner rank's subtree have announced the name: pass the merged announcement on.
+   1: the table has changed. */
 static int pass_on(tutti__agree_t *a, tutti__tensor_t *tensor)
 {
     news_t news = { .msg = tensor->msg, .other = tensor->other, .name = tensor->name };

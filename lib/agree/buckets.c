@@ -2,9 +2,9 @@
 /*
  * Buckets and rejections.
  *
- * The coordinator puts agreed tensors into buckets: those of a high priority first, otherwise in
- * the order in which they became ready. It sends the buckets down the tree, so all ranks run the
- * same buckets in the same order.
+ * The coordinator puts agreed tensors into buckets: tensors of a higher priority first, and tensors
+ * of one priority in the order in which they became ready. It sends the buckets down the tree, so
+ * all ranks run the same buckets in the same order.
  *
  * There is no timer. The engine asks for a bucket whenever it can run one. So ready tensors collect
  * while earlier buckets are in flight, and a tensor that is ready alone leaves at once.
@@ -19,7 +19,7 @@
 
 /* ---- the coordinator ---- */
 
-/* Behind all tensors of the same priority and of higher ones. */
+/* Insert the tensor behind all tensors of the same priority or a higher priority. */
 void tutti__buckets_ready(tutti__agree_t *a, tutti__tensor_t *tensor)
 {
     tutti__tensor_t **at = a->ready_last != NULL ? &a->ready_last->next : &a->ready_first;

@@ -23,8 +23,8 @@ typedef struct {
     uint32_t source;              /* messages: the sender, or TUTTI__NOBODY; otherwise 0 */
     uint8_t kind, dtype;
     uint8_t phase;          /* 1: the data of a call whose counts were exchanged before */
-    unsigned unsure : 1;    /* allgatherv: some rank does not know recvcounts; `count` and `more`
-                               are of ranks that do, or 0 */
+    unsigned unsure : 1;    /* allgatherv: some rank does not know recvcounts. `count` and `more`
+                               come from ranks that know them; if no rank does, they are 0 */
     unsigned on_device : 1; /* the buffers are device memory. Always 0 in kinds of calls in which
                                a rank may have no elements, and then no buffer */
     unsigned wire : 5;      /* the type between hosts; 0: dtype */

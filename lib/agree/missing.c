@@ -19,7 +19,7 @@
 
 typedef struct {
     uint32_t rank[TUTTI__NAMED];
-    uint32_t n;  /* number of ranks, also above TUTTI__NAMED */
+    uint32_t n;  /* number of absent ranks; may exceed TUTTI__NAMED */
     int certain; /* 1: each rank is absent. 0: at least one is */
 } absent_t;
 

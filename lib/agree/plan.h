@@ -20,7 +20,8 @@ typedef struct {
 
 /* PLAN_STOP, PLAN_STOPPED, PLAN_END */
 typedef struct {
-    uint64_t buckets; /* the most that a rank has started. STOPPED: of the subtree; END: of all */
+    uint64_t buckets; /* the most buckets that a rank has started: STOPPED: a rank of the subtree;
+                         END: any rank */
     uint32_t number;  /* of the plan */
     uint32_t is_deviation;
 } tutti__plan_note_t;
@@ -55,7 +56,7 @@ typedef struct {
     uint32_t first_step, last_step;
     uint32_t position;    /* in the last step */
     uint32_t streak;      /* number of consecutive steps with an equal call, up to last_step */
-    uint8_t after_wait;   /* in such a step, a thread began to wait just before this submission */
+    uint8_t after_wait;   /* in one of these steps, a thread began to wait just before this call */
     uint8_t waits_inside; /* likewise, and the tensor was not the first one of the step */
     uint8_t has_moved;    /* the tensor before it was another one in the previous step */
     uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */

@@ -75,7 +75,7 @@ struct tutti__tensor {
     uint64_t hash;
     tutti__announce_msg_t msg;          /* the merged announcements */
     tutti__metadata_t other;            /* if there is a conflict */
-    uint32_t passed;                    /* the part of msg.nranks that the parent has */
+    uint32_t passed;                    /* how many of msg.nranks were reported to the parent */
     uint32_t nparticipants;             /* messages, and calls in complete submission groups */
     tutti__participant_t **participant; /* [env.size], or NULL if there are none */
     uint64_t since_ns;

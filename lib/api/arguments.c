@@ -13,8 +13,8 @@
 
 #include <string.h>
 
-/* Limit of a count, and of the sum of all ranks' counts: more than any memory holds, and small
-   enough that no computation overflows, for any type. */
+/* Limit of a count, and of the sum of all ranks' counts. No memory has so many elements, and no
+   computation with smaller counts overflows, for any type. */
 #define MOST_ELEMENTS ((size_t)1 << 48)
 
 /* ---- types and operations ---- */
@@ -113,8 +113,8 @@ static tutti_status_t check_parts(const tutti__side_t *side, uint32_t size)
     for (uint32_t r = 0; r < size; r++) {
         if (side->counts[r] > MOST_ELEMENTS - count)
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                               "%s up to rank %u are more than any memory has", side->count_name,
-                               r);
+                               "the sum of %s up to rank %u is larger than any memory",
+                               side->count_name, r);
         count += side->counts[r];
         if (side->displs != NULL && side->displs[r] > MOST_ELEMENTS)
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s[%u], %zu, is larger than any memory",

@@ -7,8 +7,9 @@
 #include "call/call.h"
 
 /*
- * Check a call. Root and peers may be any int, cast. Sets call->on_device, and call->wire from the
- * caller's option, which it has before, and the setting.
+ * Check a call. Root and peers are the caller's ints, cast to uint32_t and not checked yet. Sets
+ * call->on_device. On entry call->wire is the caller's option; on return it is the type between
+ * hosts, which the option and the setting determine (0: the call's own type).
  *
  * is_named      an asynchronous call with a name. Others keep their type between hosts if they are
  *               small

@@ -5,7 +5,8 @@
 
 #include "call/call.h"
 
-/* Calls that move data: collectives with equal parts, and messages. root: or a message's peer. */
+/* Calls that move data: collectives with equal parts, and messages. root: the root, or a message's
+   peer. */
 static inline tutti__call_t tutti__move_args(tutti_call_kind_t kind, const void *sendbuf,
                                              void *recvbuf, size_t count, tutti_dtype_t dtype,
                                              int root)

@@ -94,10 +94,10 @@ tutti_status_t tutti__device_check_stream(const tutti__comm_t *comm, const tutti
 
     if (comm->device.ops == NULL)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                           "this communicator has no device, so no streams: see TUTTI_DEVICE");
+                           "this communicator has no device and no streams: see TUTTI_DEVICE");
     if (call->kind == TUTTI_CALL_BARRIER)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "a barrier moves no data, so it has no place in a stream");
+                           "a barrier cannot be made in a stream, because it moves no data");
     if (comm->device.ops->stream_captures(stream))
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
                            "the stream is being captured into a graph: calls between ranks cannot "

@@ -23,7 +23,7 @@ tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvbuf, size_t
         call.prescale = prescale;
     if (postscale != 0)
         call.postscale = postscale;
-    /* For such a type any factor is an error, even 1. */
+    /* If the type cannot be scaled, any factor is an error, even 1. */
     if (tutti_dtype_bytes(dtype) != 0 && !tutti__reduce_scales(dtype))
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "%s cannot be scaled", tutti__dtype_name(dtype));
     return tutti__comm_call(comm, &call);

@@ -50,7 +50,8 @@ static void take_shape(tutti__comm_t *comm)
     comm->shape.link.slot_bytes = conf->chunk_bytes;
 }
 
-/* Fail now, and not in the first call, if an algorithm of TUTTI_ALGORITHM cannot serve. */
+/* If an algorithm of TUTTI_ALGORITHM cannot serve this communicator, fail now, and not in the first
+   call. */
 static tutti_status_t check_algorithms(const tutti__comm_t *comm, tutti__association_t association)
 {
     const char *text = comm->conf.shared.algorithm;
@@ -172,7 +173,7 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         .slot_bytes = comm->conf.shared.chunk_bytes,
         .device = comm->device.ops != NULL ? &comm->device : NULL,
     };
-    /* See engine/semaphore.c. Decided by the world, because its communicators share devices. */
+    /* See engine/semaphore.c. The world decides for its groups, because they share its devices. */
     if (comm->world->topo->nhosts == 1)
         comm->conf.shared.stream_wait = 0;
     prepare_caches(comm, association);
@@ -417,7 +418,8 @@ void tutti__comm_close(tutti__comm_t *comm)
     /* If stopping the trace fails, the error is logged, and this rank's part of the trace stays. */
     if (tutti__comm_is_world(comm))
         (void)tutti_trace_stop();
-    /* Only now: until here, callbacks may make calls, which return the cause of the failure. */
+    /* End the handle only now. Before this point callbacks may make calls, which return the reason
+       why the communicator has ended. */
     tutti__handle_end(&tutti__comms, comm->handle);
     if (state->op.env != NULL)
         tutti__pairs_fini(&state->pairs);

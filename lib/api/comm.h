@@ -16,7 +16,7 @@
 typedef struct tutti__comm tutti__comm_t;
 
 /* The name of a communicator from tutti_comm_connect in messages. */
-#define TUTTI__COMM_PREFIX 40 /* characters of the store's prefix that it has at most */
+#define TUTTI__COMM_PREFIX 40 /* the name has at most so many characters of the store's prefix */
 typedef struct {
     char text[TUTTI__COMM_PREFIX + 24]; /* "communicator 'PREFIX'"; "": no such communicator */
 } tutti__comm_name_t;

@@ -25,7 +25,7 @@ struct tutti__comm_state {
     int is_timed;
     tutti__cached_t timed;
     tutti__stats_entry_t *counted;      /* the entry of the last call that was not in cached form */
-    tutti__stats_entry_t uncounted;     /* without statistics: written, never read */
+    tutti__stats_entry_t uncounted;     /* `counted` points here without statistics; never read */
     tutti__cache_t cache, device_cache; /* device_cache: only with a device */
     int is_stopped;                     /* no callback of its engine runs any more */
     atomic_int is_taken;                /* a connected communicator: a thread is freeing it */
@@ -77,7 +77,7 @@ tutti_status_t tutti__comm_take_files(tutti__comm_t *comm);
 void tutti__parts_add(tutti__comm_t *comm);
 /* End the handles of a world's groups, and stop the groups. */
 void tutti__parts_stop(tutti__comm_t *world);
-/* Close all groups of a world, which are stopped, as is the world. */
+/* Close all groups of a world. The world and its groups must be stopped already. */
 void tutti__parts_close(tutti__comm_t *world);
 
 #endif

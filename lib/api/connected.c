@@ -59,7 +59,7 @@ static uint32_t add_users(int by)
 
 /* Protects ids_due, and is held while ids end: one thread at a time may end them. */
 static tutti__mutex_t ids_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_PARTS);
-static int ids_due; /* tutti_finalize has left the ids to the last of these communicators */
+static int ids_due; /* after tutti_finalize: end the ids with the last of these communicators */
 
 static void end_due(int is_due)
 {
@@ -116,7 +116,7 @@ static tutti_status_t meet(const tutti_options_t *options, const tutti__conf_t *
 
     if (options->unique_id != NULL)
         return tutti__meet_id(options->unique_id, conf, rank, size, ret_meet);
-    /* Frameworks make many groups of one rank. */
+    /* One rank needs no store. Frameworks make many communicators of one rank. */
     if (size == 1) {
         tutti__meet_self(ret_meet);
         return TUTTI_OK;

@@ -8,11 +8,11 @@
 /* tutti_comm_free of such a communicator. Its groups are freed with it. */
 void tutti__connect_free(tutti__comm_t *comm);
 
-/* tutti_finalize: end the unique ids of this process; or, while the process has such communicators
-   or makes one, when the last of them is freed. */
+/* tutti_finalize: end the unique ids of this process. If the process has such communicators, or is
+   making one, the ids end when the last of these communicators is freed. */
 void tutti__connect_end_ids(void);
 /* For tutti_init and tutti_unique_id_create: the ids stay valid at least until the next
-   tutti_finalize, even if the last of such communicators is freed before. */
+   tutti_finalize, even if the last of these communicators is freed before. */
 void tutti__connect_keep_ids(void);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include <tutti/cuda.h>
 
-/* Name of the request that a direct call becomes; unused again when the call has returned. */
+/* Name of the request that a direct call becomes. When the call has returned, the name is free. */
 #define DIRECT_NAME "tutti_cuda_run"
 
 static tutti__dstream_t *stream_of(struct CUstream_st *stream)
@@ -21,7 +21,7 @@ static tutti__dstream_t *stream_of(struct CUstream_st *stream)
     return (tutti__dstream_t *)(void *)stream;
 }
 
-/* Is the call made as a request for which the stream waits? Messages are not made so: they involve
+/* Is the call made as a request for which the stream waits? Messages are not, because they involve
    two ranks only, and go through host memory. The result is equal on all ranks. */
 static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 {

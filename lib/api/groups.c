@@ -113,7 +113,7 @@ static tutti_status_t judge(const making_t *m)
     for (uint32_t r = 1; first->kind == CREATE && r < m->parent->topo->size; r++)
         if (m->wishes[r].nranks != first->nranks || m->wishes[r].hash != first->hash)
             return tutti__fail(TUTTI_ERR_MISMATCH,
-                               "tutti_comm_create: rank %u gave another list of ranks than rank 0",
+                               "tutti_comm_create: ranks %u and 0 passed different lists of ranks",
                                r);
     return TUTTI_OK;
 }
@@ -449,10 +449,11 @@ static void check_list(const tutti__comm_t *comm, const int *ranks, int nranks, 
         return;
     }
     for (int i = 0; i < nranks; i++) {
-        snprintf(text, sizeof(text), "%d in the list is no rank: there are %d", ranks[i], size);
+        snprintf(text, sizeof(text), "%d in the list is no rank: there are %d ranks", ranks[i],
+                 size);
         if (ranks[i] < 0 || ranks[i] >= size)
             refuse(wish, text);
-        snprintf(text, sizeof(text), "rank %d stands in the list twice", ranks[i]);
+        snprintf(text, sizeof(text), "rank %d is in the list twice", ranks[i]);
         for (int j = 0; j < i && wish->status == TUTTI_OK; j++)
             if (ranks[j] == ranks[i])
                 refuse(wish, text);

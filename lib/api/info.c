@@ -311,7 +311,7 @@ static tutti_status_t make_shape(const char *what, tutti__shape_t *ret_shape)
     return TUTTI_OK;
 }
 
-/* As if all hosts had this machine's link. */
+/* The link of this machine. It is assumed for all hosts. */
 static tutti__cost_link_t find_link(const tutti__conf_t *conf)
 {
     tutti__topo_facts_t facts;

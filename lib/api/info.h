@@ -4,7 +4,8 @@
  *
  * tutti_info calls the installed library, so the report describes this library and not a copy
  * inside the program. The function has the symbol version TUTTI_PRIVATE: it may change with each
- * build, so only the tutti_info of the same build may call it; it first compares tutti_version().
+ * build, so only the tutti_info of the same build may call it. tutti_info compares tutti_version()
+ * before the call.
  */
 #ifndef TUTTI__API_INFO_H
 #define TUTTI__API_INFO_H
@@ -25,13 +26,14 @@ typedef enum {
        the folder of the modules */
     TUTTI__INFO_MODULES,
     /* what: a file in that folder. name "library", value: its name, note: its path; name "version";
-       name "devices"; name "error". Call it in a new process for each file */
+       name "devices"; name "error". Request this topic in a new process for each file */
     TUTTI__INFO_PROBE,
     /* name "processors", value: the processors that this process may use; name "memory", value:
        the bytes that it can still allocate, note: the limit that applies */
     TUTTI__INFO_PLACE,
-    /* what: "4,4", ranks host by host. name: the collective; value: the algorithm, or "" for none;
-       note: why; from_bytes, to_bytes: the sizes of the whole buffer, in host memory */
+    /* what: the number of ranks on each host, such as "4,4". name: the collective; value: the
+       algorithm, or "" for none; note: the reason; from_bytes, to_bytes: the sizes of the whole
+       buffer, in host memory */
     TUTTI__INFO_ALGORITHMS
 } tutti__info_topic_t;
 

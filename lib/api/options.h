@@ -5,7 +5,7 @@
 
 #include "conf/conf.h"
 
-/* A copy of the caller's structure, of any version. user: NULL: the defaults. */
+/* A copy of the caller's structure, of any version. If `user` is NULL: the defaults. */
 tutti_status_t tutti__options_read(const tutti_options_t *user, tutti_options_t *ret_options);
 
 /* Do unique_id, store, mpi_comm, rank and nranks fit each other? */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of a world's parts, and their end: tutti_comm_free, or the world's end. Several threads
- * may add, free and walk through parts at the same time (help.c).
+ * The list of a world's groups, which are called its parts here, and the end of a group: by
+ * tutti_comm_free, or at the world's end. Several threads may add and free groups at the same time.
  */
 #include "api/connected.h"
 

@@ -79,14 +79,14 @@ static tutti_status_t read_options(const tutti_async_options_t *user, tutti__ent
 
 /* ---- one entry ---- */
 
-/* For allgatherv and alltoallv, recvcounts may be NULL; then it is computed. */
+/* For allgatherv and alltoallv, recvcounts may be NULL; then the ranks determine the counts. */
 static tutti_status_t check_later(const tutti__call_t *call, int *ret_later)
 {
     *ret_later = (call->kind == TUTTI_CALL_ALLGATHERV || call->kind == TUTTI_CALL_ALLTOALLV) &&
                  call->recvcounts == NULL;
     if (*ret_later && (call->recvbuf != NULL || call->recvdispls != NULL))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "recvcounts is NULL, but %s is not: it is given with "
+                           "recvcounts is NULL, but %s is not: pass it to "
                            "tutti_request_receive",
                            call->recvbuf != NULL ? "recvbuf" : "recvdispls");
     return TUTTI_OK;
@@ -202,8 +202,9 @@ static tutti_status_t read_entry(tutti__comm_t *comm, const tutti_call_t *call,
     return status;
 }
 
-/* Call i of an array, by the caller's stride: its structures may have another size than ours. If
-   call i has another size than call 0, the stride is unknown: set the error, and return NULL. */
+/* Find call i of an array. The caller's structures may have another size than this version's, so
+   the stride is the size of call 0. If call i has another size than call 0, the stride is unknown:
+   set the error, and return NULL. */
 static const tutti_call_t *find_call(const tutti_call_t *calls, size_t i)
 {
     const tutti_call_t *call =

@@ -56,7 +56,7 @@ static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xpo
     return TUTTI_OK;
 }
 
-/* What a rank of a part sends the others before they open a transport over the world's MPI. */
+/* The ranks of a group exchange this before they open a transport over the world's MPI. */
 typedef struct {
     uint32_t world_rank, number;
 } part_facts_t;
@@ -105,8 +105,8 @@ static int is_auto(const tutti__comm_t *comm)
     return strcmp(comm->conf.shared.transport, "auto") == 0;
 }
 
-/* Must UCX connect the hosts? Yes, if TUTTI_TRANSPORT names it, if no other transport does, or if
-   the world uses it. Equal on all ranks. */
+/* Must UCX connect the hosts? Yes, if TUTTI_TRANSPORT names it, if no other transport can connect
+   them, or if the world uses it. Equal on all ranks. */
 static int needs_ucx(const tutti__comm_t *comm)
 {
     const tutti__xport_t *worlds = comm->world->mpi;
@@ -209,7 +209,8 @@ static tutti_status_t choose_ucx(tutti__comm_t *comm, tutti__xport_t *mpi, tutti
     return status;
 }
 
-/* A message of the probe over MPI may still be in flight, so that transport is not used again. */
+/* A message of the probe over MPI may still be in flight. So the probe's transport is closed, and
+   if MPI is chosen, a new one is opened. */
 static tutti_status_t open_faster(tutti__comm_t *comm)
 {
     tutti__xport_t *mpi = NULL;

@@ -102,8 +102,8 @@ tutti_status_t tutti_finalize(void)
     tutti__mutex_lock(&world_lock);
     handle = atomic_exchange(&world, NULL);
     tutti__mutex_unlock(&world_lock);
-    /* Without the lock, because callbacks of pending requests run here. In a forked child this is
-       the parent's world, which is not touched. */
+    /* Without the lock, because callbacks of pending requests run here. In a forked child `handle`
+       may be the parent's world: tutti__comm_of refuses it, so it is not touched. */
     if (handle != NULL && tutti__comm_of(handle, &comm) == TUTTI_OK)
         tutti__comm_close(comm);
     tutti__connect_end_ids();

@@ -24,7 +24,7 @@
 
 /* ---- waiting: direct calls ---- */
 
-/* [polls] One look, the unit of the next constants, is so many polls of one word: about a
+/* [polls] A look, the unit of the next constants, is this many polls of one word: about a
    microsecond. Derived: a poll takes some 20 ns with its pause (Zen 5). */
 #define TUTTI__CLOSE_LOOKS 50
 
@@ -71,13 +71,15 @@
 #define TUTTI__FAR_EARLY_US 5000
 #define TUTTI__FAR_SLEEP_MOST_US 4000
 
-/* The sleep if there is no word to sleep on: MPI, a device. Chosen: shorter than a message over a
-   network with its wake-up; a thread that polls MPI more often takes a core. */
+/* The sleep if there is no single word to sleep on, and the call uses no transport between hosts:
+   for example, work on a device. Chosen: shorter than a message over a network with its wake-up; a
+   thread that polls more often takes a core. */
 #define TUTTI__DIRECT_POLL_US 20
 
-/* [ns, ns, polls] A yield that takes longer than CROWDED_YIELD_NS shows that another program uses
-   this rank's processor. For the next CROWDED_NS, waiters sleep after CROWDED_LOOKS polls. Chosen:
-   the scheduler's turns take 1 to 4 ms, and a yield without other programs less than 1 us. */
+/* [ns, ns, looks or steps] A yield that takes longer than CROWDED_YIELD_NS shows that another
+   program uses this rank's processor. For the next CROWDED_NS, a waiter sleeps after CROWDED_LOOKS
+   looks, or as many steps of the engine. Chosen: the scheduler's turns take 1 to 4 ms, and a yield
+   without other programs takes less than 1 us. */
 #define TUTTI__CROWDED_YIELD_NS 500000u
 #define TUTTI__CROWDED_NS 100000000u
 #define TUTTI__CROWDED_LOOKS 20
@@ -96,15 +98,17 @@
    Chosen: such waits are rare. */
 #define TUTTI__MIXED_NAP_US 100
 
-/* [yields; naps] A thread that must have the engine's token yields so often, and then takes naps of
-   this length, until the token is free. Chosen: no thread keeps the token for long. */
+/* [yields; us] A thread that must have the engine's token yields at most TOKEN_YIELDS times. After
+   that it takes naps of TOKEN_NAP_US until the token is free. Chosen: no thread keeps the token for
+   long. */
 #define TUTTI__TOKEN_YIELDS 100
 #define TUTTI__TOKEN_NAP_US 50
 
 /* ---- waiting: the engine's thread ---- */
 
 /* The nap if a socket is readable and another thread has the token. Chosen: that thread reads the
-   socket within SIDE_EVERY steps; to park the thread instead takes two switches per wake-up. */
+   socket within SIDE_EVERY steps. If the engine's thread slept until it is woken, each wake-up
+   would take two switches of threads. */
 #define TUTTI__BUSY_NAP_US 50
 
 /* [polls] Polls of the peer's `sleeping` before its doorbell is rung: about 300 ns. Within this
@@ -161,13 +165,13 @@
    nothing. */
 #define TUTTI__FASTER_REACH_NS 1000000000u
 
-/* Then: the number of round trips over each of UCX and MPI, and the limit of all their time.
-   Chosen: the shortest of eight varies little. */
+/* After this message: the number of round trips over UCX and over MPI, and the limit of their total
+   time. Chosen: the shortest of eight varies little. */
 #define TUTTI__FASTER_TRIPS 8u
 #define TUTTI__FASTER_NS 10000000u
 
-/* [halves] MPI is taken if UCX's round trip is more than so many halves of MPI's. Chosen: see
-   docs/decisions.md. */
+/* [halves] MPI is taken if UCX's round trip takes more than FASTER_MARGIN_HALVES / 2 of the time of
+   MPI's round trip. Chosen: see docs/decisions.md. */
 #define TUTTI__FASTER_MARGIN_HALVES 3u
 
 /* How often a wait for sockets calls the checks of boot/net.h. Chosen: during set-up, this is the
@@ -177,14 +181,15 @@
 /* How often an open gate calls these checks while connections arrive. Chosen: as NET_CHECK_MS. */
 #define TUTTI__GATE_CHECK_MS 100u
 
-/* How long one address of a gate is tried in the first round; doubles in each round, up to the
-   second time. Chosen: a round trip takes less than a second; a filtered address never answers. */
+/* How long one address of a gate is tried in the first round. The time doubles in each further
+   round, up to REACH_MOST_MS. Chosen: a round trip takes less than a second; a filtered address
+   never answers. */
 #define TUTTI__REACH_FIRST_MS 1000u
 #define TUTTI__REACH_MOST_MS 60000u
 
-/* The pause between two rounds: it begins with this value, doubles before each pause, and has a
-   limit. Chosen: rank 0 may start seconds later than the others, and each rank then connects within
-   a quarter second. */
+/* The pause between two rounds. The first pause takes twice REACH_PAUSE_MS. Each further pause is
+   twice as long as the one before, up to REACH_PAUSE_MOST_MS. Chosen: rank 0 may start seconds
+   later than the others, and each rank then connects within a quarter second. */
 #define TUTTI__REACH_PAUSE_MS 10u
 #define TUTTI__REACH_PAUSE_MOST_MS 250u
 
@@ -202,9 +207,10 @@
    processes release it, and a loop without a nap would take a core. */
 #define TUTTI__RESOURCE_NAP_MS 1u
 
-/* The naps of a gate (boot/gate.h) that only refuses: NO_FILE while it has no descriptor for a
-   guest, REST after at most GATE_STRANGERS connections. Chosen: a flood of connections must not
-   take a processor of the job; with the second nap the gate still serves 3200 guests a second. */
+/* The naps of a gate (boot/gate.h) that refuses all guests: GATE_NO_FILE_MS while no descriptor is
+   free for a guest, GATE_REST_MS after it has accepted connections, at most GATE_STRANGERS of them.
+   Chosen: a flood of connections must not take a processor of the job. With GATE_REST_MS the gate
+   still serves 3200 guests a second. */
 #define TUTTI__GATE_NO_FILE_MS 100u
 #define TUTTI__GATE_REST_MS 20u
 
@@ -227,12 +233,13 @@
    Chosen: longer than a retry of the connection; a user waits for this error. */
 #define TUTTI__JOB_GONE_MS 3000u
 
-/* An address is tried for REACH_FIRST_MS in the first round, doubled in each further round, up to
-   this. Chosen: a lost packet of a connection is repeated several times within it. */
+/* An address is tried for REACH_FIRST_MS in the first round. The time doubles in each further
+   round, up to JOB_TRY_MOST_MS. Chosen: within this time a lost packet of a connection is repeated
+   several times. */
 #define TUTTI__JOB_TRY_MOST_MS 20000u
 
-/* The limit if there are several ports: some may belong to services that do not answer. Chosen: all
-   ports are tried within some seconds. */
+/* If there are several ports: the time in the first round, and the longest time. Some ports may
+   belong to services that do not answer. Chosen: all ports are tried within some seconds. */
 #define TUTTI__JOB_SEARCH_MS 250u
 #define TUTTI__JOB_SEARCH_MOST_MS 2000u
 
@@ -246,20 +253,21 @@
    report crosses a tree of sockets in milliseconds; the rest is for loaded machines. */
 #define TUTTI__NEWS_MS 300
 
-/* The same after a timeout on a device, which does not tell which rank it waits for. Chosen: a peer
-   finds its own timeout up to TICK_MS later. */
+/* The same after a timeout on a device. A device does not report the rank that it waits for.
+   Chosen: a peer finds its own timeout up to TICK_MS later. */
 #define TUTTI__DEVICE_NEWS_MS 500
 
 /* The interval of polls in these waits. Chosen: small compared with them. */
 #define TUTTI__NEWS_POLL_US 1000
 
-/* After a request's deadline: how long a rank that cannot name the culprit waits for a rank that
-   can; rank 0 once, other ranks twice. Chosen: a peer finds its own timeout up to TICK_MS later. */
+/* After a request's deadline, a rank that cannot name the culprit waits for the report of a rank
+   that can. Rank 0 waits for this time, other ranks for twice this time. Chosen: a peer finds its
+   own timeout up to TICK_MS later. */
 #define TUTTI__CULPRIT_MS 500u
 
 /* Work queued in a CUDA stream: its deadline is later than a call's by GRACE. If the rank cannot
    name the culprit, it waits for UNSURE more. Chosen: direct calls and waiters have the earlier
-   deadline, and report it with more details, after CULPRIT_MS twice at most. */
+   deadline. They report it with more details, at most twice CULPRIT_MS after it. */
 #define TUTTI__QUEUED_GRACE_NS 1500000000u
 #define TUTTI__QUEUED_UNSURE_NS 1000000000u
 
@@ -276,12 +284,12 @@
    Chosen: most ranks of one launcher start within a second. */
 #define TUTTI__GATE_GRACE_MS 1000u
 
-/* A guest that ended before it confirmed may knock again within this time. Chosen: twice
-   REACH_PAUSE_MOST_MS. */
+/* A guest's connection has ended before the guest confirmed. If the guest does not connect again
+   within this time, it is reported lost. Chosen: twice REACH_PAUSE_MOST_MS. */
 #define TUTTI__GATE_AGAIN_MS 500u
 
-/* A rank that cannot meet: how long it waits for the reason, from the id's maker or in the store.
-   Chosen: as GATE_GRACE_MS. */
+/* How long a rank that cannot meet the other ranks waits for the reason, which the id's maker sends
+   or the store has. Chosen: as GATE_GRACE_MS. */
 #define TUTTI__REASON_MS 1000u
 
 /* The interval at which such a rank reads the store. Chosen: a store may be a server. */
@@ -294,7 +302,7 @@
 #define TUTTI__ID_MESSAGE_MS 10000u
 
 /* Longest time for connecting the tree of sockets after the first exchange. Chosen: at this point
-   all ranks run, so a minute is a failure; TUTTI_TIMEOUT may be longer. */
+   all ranks run, so after a minute the set-up has failed. TUTTI_TIMEOUT may be longer. */
 #define TUTTI__BOOT_CONNECT_MS 60000u
 
 /* ---- graces: how long closing and aborting wait ---- */
@@ -319,8 +327,8 @@
 #define TUTTI__UCX_GIVE_UP_NS 100000000u
 
 /* A lost endpoint of UCX: how long the side channel may take to report the reason before the call
-   fails without it. Chosen: deaths and departures are reported within milliseconds, beside busy
-   processes within scheduling intervals. */
+   fails without it. Chosen: deaths and departures are reported within milliseconds; beside busy
+   processes, within a few scheduling intervals. */
 #define TUTTI__UCX_NEWS_NS 1000000000u
 
 /* How long closing waits for the endpoints' flushes, which need the peers to poll. Chosen: the
@@ -338,8 +346,8 @@
 /* ---- checks ---- */
 
 /* Deadlines of work queued in a CUDA stream are checked 8 times in TUTTI_TIMEOUT, but at least once
-   a second; after a failure, in the shorter interval. Chosen: a deadline is late by an eighth at
-   most. */
+   a second. After a failure they are checked every CHECK_FAILED_US. Chosen: a missed deadline is
+   detected late by at most an eighth of TUTTI_TIMEOUT. */
 #define TUTTI__CHECKS_PER_DEADLINE 8
 #define TUTTI__CHECK_MOST_NS 1000000000u
 #define TUTTI__CHECK_FAILED_US 10000
@@ -388,9 +396,9 @@
    latency. */
 #define TUTTI__PLAN_HOSTS_BYTES ((uint64_t)4 << 20)
 
-/* A plan between hosts has PARTS buckets, or fewer, so that a bucket has at least PART_BYTES. With
-   one bucket, all tensors would wait for the last one. Chosen: an eighth of the wire's time stays
-   exposed. */
+/* A plan between hosts has at least PARTS buckets, unless each would have less than PART_BYTES.
+   With one bucket, all tensors would wait for the last one. Chosen: an eighth of the wire's time
+   stays exposed. */
 #define TUTTI__PLAN_PARTS 8
 #define TUTTI__PLAN_PART_BYTES ((uint64_t)64 << 10)
 
@@ -400,11 +408,11 @@
 #define TUTTI__PLAN_STEPS_MOST 1024
 /* [names] Most tensors that can be learned. Chosen: far more than a model has. */
 #define TUTTI__PLAN_NAMES_MOST 65536
-/* [ns] A plan stops if a bucket has some of its tensors, and this rank has submitted none for this
-   time: WAIT while a thread waits for such a tensor, TEST while it tests one repeatedly, otherwise
-   REST. After a rank has left, a bucket between hosts that has not moved for REST fails. Chosen:
-   WAIT is long against the pauses between submissions of one step, and short against a step. A
-   program that tests may compute between two tests. */
+/* [ns] A plan stops if a bucket has some of its tensors, and this rank submits no further tensor
+   for this time: WAIT while a thread waits for a tensor of the bucket, TEST while a thread tests
+   such a tensor repeatedly, otherwise REST. After a rank has left, a bucket between hosts that has
+   not moved for REST fails. Chosen: WAIT is long compared with the pauses between submissions of
+   one step, and short compared with a step. A program that tests may compute between two tests. */
 #define TUTTI__PLAN_WAIT_NS 5000000
 #define TUTTI__PLAN_TEST_NS 100000000
 #define TUTTI__PLAN_REST_NS 1000000000u
@@ -414,8 +422,8 @@
    tensor. */
 #define TUTTI__SPARE_REQUESTS 4096
 
-/* [submissions] While a bucket of a plan is in flight, the engine takes a step after so many
-   submissions at the latest. Chosen: a step takes about as long as eight submissions. */
+/* [submissions] While a bucket of a plan is in flight, the engine takes a step after at most this
+   many submissions. Chosen: a step takes about as long as eight submissions. */
 #define TUTTI__PLAN_LOOKS 16
 
 /* The first memory of a lane for fused buckets; it doubles. Chosen: small, since each lane of each
@@ -425,8 +433,8 @@
 /*
  * [buckets] The most pending completions: enough to keep the device busy; with more of them,
  * buckets are smaller.
- * Measured: pretend device, 160 tensors of 16 KiB, one each 0.1 ms, NCCL at 0.2 GB/s: with 4, 8, 16
- * these are 38, 50, 65 calls in 30, 34, 41 ms. On a GPU it was not measured.
+ * Measured: pretend device, 160 tensors of 16 KiB, one each 0.1 ms, NCCL at 0.2 GB/s. With 4, 8 and
+ * 16 completions the tensors take 38, 50 and 65 calls, and 30, 34 and 41 ms. Not measured on a GPU.
  */
 #define TUTTI__MOST_COMPLETIONS 8
 
@@ -472,7 +480,7 @@
 #define TUTTI__SHM_BACK_BLOCK_BYTES 4096
 
 /* Block of a zero-copy reduction: BLOCK; SMALL if the results exceed the caches. In the second case
-   data are prefetched AHEAD bytes before their use, the sum over all buffers. Measured:
+   data are prefetched before their use. AHEAD is this distance, summed over all buffers. Measured:
    bench/tutti_allreduce, 2 ranks, Zen 5: table in node/shm/zero.c. */
 #define TUTTI__SHM_ZERO_BLOCK_BYTES 8192
 #define TUTTI__SHM_ZERO_SMALL_BYTES 512
@@ -482,9 +490,9 @@
    first-level cache of 32 KiB. */
 #define TUTTI__SHM_SUM_BYTES 2048
 
-/* [pages] The smallest share of a zero-copy buffer whose borders are at pages. Derived: shares then
-   differ by at most 6 %. Measured, 256 KiB in place: 1.02 instead of 1.10 of the time of aligned
-   buffers (docs/decisions.md). */
+/* [pages] The smallest share of a zero-copy buffer that begins and ends at page boundaries.
+   Derived: shares then differ by at most 6 %. Measured, 256 KiB in place: 1.02 instead of 1.10 of
+   the time of aligned buffers (docs/decisions.md). */
 #define TUTTI__SHM_PAGED_SHARE 16
 
 /* An L3 cache whose size the system does not report. Chosen: a usual size. */
@@ -492,13 +500,14 @@
 
 /* ---- amounts: reductions ---- */
 
-/* [elements] A fold of fewer elements is one call; a longer one begins with a short call up to a
-   cache line of its destination. Measured: in one call, sums at 16 bytes behind a line took 1.5
-   times (4 KiB) and 1.2 times (128 KiB) as long as aligned ones; Zen 5, vectors of 64 bytes. */
+/* [elements] A fold of fewer elements is one call. A longer fold begins with a short call, which
+   ends where a cache line of the destination begins. Measured: in one call, sums whose destination
+   was 16 bytes behind the start of a line took 1.5 times (4 KiB) and 1.2 times (128 KiB) as long as
+   aligned sums; Zen 5, vectors of 64 bytes. */
 #define TUTTI__REDUCE_SHORT 512
 
-/* Block of one array in a fold by a function of two. Derived: three blocks fit in a first-level
-   cache of 32 KiB. */
+/* Block of one array in a fold by a function of two arrays (reduce/fold_pairs.c). Derived: three
+   blocks fit in a first-level cache of 32 KiB. */
 #define TUTTI__REDUCE_PAIRS_BYTES 4096
 
 /* [blocks] Thread blocks per multiprocessor that fill a device. Chosen: 8 blocks of 256 threads are
@@ -586,7 +595,7 @@
 #define TUTTI__POPULATE_MOST_BYTES ((uint64_t)64 << 20)
 
 /* [bytes] Largest data of a call between hosts that are sent in the messages of the comparison of
-   calls, if slots are so long. Measured: docs/decisions.md, two hosts with one and two ranks. */
+   calls, if slots are that long. Measured: docs/decisions.md, two hosts with one and two ranks. */
 #define TUTTI__RIDE_BYTES 65536
 
 /* [bytes] A direct call, or one without a name, of up to this size has no wire format. Chosen:
@@ -619,7 +628,7 @@
 #define TUTTI__COST_SLOT_BYTES 65536u
 
 /* Data of up to this size are sent with the comparison of calls, whatever the model expects.
-   Chosen: below, the model is too coarse. */
+   Chosen: for less data the model is too coarse. */
 #define TUTTI__RIDE_LEAST_BYTES 2048u
 
 /* ---- costs: the model of coll/device_cost.c ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Structures of the caller's that grow from version to version of the library. Any thread.
+ * Structures that callers pass, and that grow from version to version of the library. Any thread.
  *
  * The first field, `size`, is the structure's sizeof in the header that the program was built with.
  * A version adds fields at the end only, and 0 is the default of each. So every size of a released

@@ -51,8 +51,8 @@ static inline uint64_t tutti__hash_name(const char *name, size_t bytes)
     for (; bytes < sizeof(word) && at < bytes; at++)
         word = word << 8 | (unsigned char)name[at];
     hash = tutti__hash_mix(hash, word);
-    /* Once more: the last bytes of the word, in which names differ, have reached only bits from 24
-       on, but tables use the lowest ones. */
+    /* Mix once more. Names often differ only in the last bytes of the word. One mix carries these
+       bytes only to the bits from 24 on, but tables use the lowest bits. */
     return tutti__hash_mix(hash, 0);
 }
 

@@ -103,8 +103,8 @@ static tutti_status_t judge(const hello_t *first, const hello_t *hello, uint32_t
     char theirs[48], ours[48];
 
     if (hello->magic != MAGIC)
-        return tutti__fail(TUTTI_ERR_ABI, "rank %u runs something that is no Tutti of this kind",
-                           r);
+        return tutti__fail(TUTTI_ERR_ABI,
+                           "rank %u runs something that is no Tutti, or has another byte order", r);
     if (hello->layout != first->layout || hello->version != first->version) {
         version_text(hello->version, hello->layout, theirs, sizeof(theirs));
         version_text(first->version, first->layout, ours, sizeof(ours));
@@ -147,7 +147,7 @@ static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hell
     boot->peers = calloc(size, sizeof(*boot->peers));
     if (facts == NULL || boot->peers == NULL) {
         free(facts);
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "facts of %u ranks", size);
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "metadata of %u ranks", size);
     }
     for (uint32_t r = 0; r < size; r++) {
         int same = hellos[r].it.pid_namespace == hellos[rank].it.pid_namespace;
@@ -227,8 +227,8 @@ static uint32_t files_needed(const tutti__boot_t *boot)
         files += topo->machine_ranks;
     if (tutti__boot_leader(boot, topo->rank) == topo->rank)
         files += locals;
-    /* A link to each other host, and a pidfd for each pretended host (a host id
-       on this machine). */
+    /* A link to each other host. If TUTTI_HOST_ID makes several hosts of this machine (pretended
+       hosts), also a pidfd for each of them. */
     if (topo->rank == 0)
         files += 2 * (topo->nhosts - 1);
     return files;

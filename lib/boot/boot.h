@@ -2,9 +2,14 @@
 /*
  * First contact, and the side channel.
  *
- * 1. A way to meet (tutti__meet_t) provides rank, size and an allgather of small blocks: `self` (a
- *    world of one), `local` (ranks started by one parent meet at a Unix socket: tests, by fork or
- *    threads), `tcp` (env://, unique ids, stores), `mpi` (the module).
+ * 1. A way to meet (tutti__meet_t) provides rank, size and an allgather of small blocks:
+ *
+ *        self    a world of one
+ *        local   ranks of one machine meet at a Unix socket; for tests, whose ranks are forked
+ *                processes or threads
+ *        tcp     env://, unique ids, stores
+ *        mpi     the module
+ *
  * 2. tutti__boot_open() uses it to exchange version, metadata, addresses and a random token. Then
  *    it builds the side channel, a tree of stream sockets.
  *
@@ -16,9 +21,9 @@
  *    works when the data path is stuck, and sends nothing when idle. A closed connection or a
  *    readable pidfd means a lost peer.
  *
- * tutti__boot_open, _allgather, _agree, _read_file and _share_fds are collective, block until the
- * deadline at most, and belong to the thread that makes the communicator. The tutti__side_*
- * functions never block; only the owner of the engine's token calls them.
+ * tutti__boot_open, _allgather, _agree, _read_file and _share_fds are collective, and block until
+ * the deadline at most. Only the thread that makes the communicator calls them. The tutti__side_*
+ * functions never block. Only the owner of the engine's token calls them.
  */
 #ifndef TUTTI__BOOT_BOOT_H
 #define TUTTI__BOOT_BOOT_H
@@ -29,7 +34,7 @@
 
 #include <tutti/tutti.h>
 
-/* A way to meet. `close` may be called at any time after open. */
+/* A way to meet. Once the structure is filled in, `close` may be called at any time. */
 typedef struct {
     const char *name;
     void *ctx;
@@ -47,9 +52,9 @@ typedef struct {
     /* No further allgather will be called: release what only allgather needs. May be NULL. */
     void (*settle)(void *ctx);
     void (*close)(void *ctx);
-    tutti__marks_t
-        *marks; /* the ranks' marks, for tutti__boot_open to use and close, if `still` is NULL;
-                              or NULL */
+    /* The ranks' marks (marks.h), or NULL. tutti__boot_open closes them. If `still` is NULL, it
+       detects deaths by the marks until the first exchange is complete. */
+    tutti__marks_t *marks;
     const uint32_t *world_rank; /* [size] for a group: the world ranks of its members; lives as long
                                    as the communicator. NULL: this is the world */
     const char *comm_name; /* for a communicator from tutti_comm_connect and its groups: the name in
@@ -115,7 +120,8 @@ int tutti__side_is_local(const tutti__boot_t *boot, uint32_t link);  /* on this 
 
 /* Queue a message: sends the part for which the socket has space, and keeps the rest for
    tutti__side_poll. If the link is lost, the message is discarded without an error, because
-   tutti__side_poll reports the loss. Body: up to 16 MiB. NO_MEMORY: 256 MiB wait for the peer. */
+   tutti__side_poll reports the loss. Body: up to 16 MiB. TUTTI_ERR_NO_MEMORY: there is no memory
+   for the rest, or more than 256 MiB would wait for the peer. */
 tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t link, uint32_t kind, const void *body,
                                 size_t bytes);
 
@@ -125,9 +131,9 @@ typedef struct {
     void *arg;
     /* body is valid during the call only; aligned to 8. */
     void (*message)(void *arg, uint32_t link, uint32_t kind, const void *body, size_t bytes);
-    /* `rank` is lost: its link has closed (link >= 0), or its process on this host has ended
-       (link -1). Called once per rank, after its last message. If there is no link to the rank
-       (link -1), the call comes 100 ms later, so that a message from the rank or from its
+    /* `rank` is lost: its link has closed, or its process has ended. link: the link to the rank;
+       -1: there is none. Called once per rank, after the rank's last message. With link -1 the
+       call comes 100 ms after the end of the process, so that a message from the rank or from its
        leader can arrive first. */
     void (*lost)(void *arg, int link, uint32_t rank);
 } tutti__side_events_t;
@@ -140,8 +146,9 @@ tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t 
    from tutti_comm_connect "rank 3 of communicator 'PREFIX'". boot: the rank's communicator; NULL:
    the world. The text is valid until this thread's fourth further call. Any thread. */
 const char *tutti__boot_rank_name(const tutti__boot_t *boot, uint32_t rank);
-/* The rank's number in the world. *ret_is_group: 1: the number may differ from `rank`; 2: it may
-   differ, and is the rank in a communicator from tutti_comm_connect, not in the world. */
+/* For a rank of a group: its rank in the world, or in the communicator from tutti_comm_connect to
+   which the group belongs. For other communicators: `rank`. *ret_is_group: 0: no group; 1: a group
+   of the world; 2: a group of a communicator from tutti_comm_connect. */
 uint32_t tutti__boot_world_rank(const tutti__boot_t *boot, uint32_t rank, int *ret_is_group);
 
 /* An epoll descriptor that is readable when tutti__side_poll has something to do. The engine adds

@@ -80,9 +80,10 @@ uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot);
 
 /* TUTTI_ERR_PEER_LOST: a rank of this machine has died. boot: a tutti__boot_t; see peers.c. */
 tutti_status_t tutti__boot_peers_still(void *boot);
-/* Has the process ended? For a pid <= 0, which is not known: 0. */
+/* Has the process ended? 0 if its pid is not known (pid <= 0). */
 int tutti__boot_has_ended(int pid);
-/* TUTTI_ERR_PEER_LOST, with the ranks that have dead[rank] 1; TUTTI_OK if there are none. */
+/* TUTTI_OK if no rank has dead[rank] 1; otherwise TUTTI_ERR_PEER_LOST, and the text names these
+   ranks. */
 tutti_status_t tutti__boot_report_dead(const unsigned char *dead, uint32_t size);
 /* After a failed connection: wait a little for the end of a process of this machine. The kernel
    closes the sockets of a process before it reports the end. */
@@ -92,7 +93,8 @@ void tutti__boot_await_death(tutti__boot_t *boot);
 tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *conf);
 
 /* Send rank 0's text of `bytes` bytes to all ranks; collective. bytes: equal on all ranks. text: on
-   other ranks the buffer for it; NULL: this rank had no memory for it, so all ranks fail. */
+   rank 0 the text, on the other ranks the buffer that receives it. If a rank had no memory for the
+   buffer and passes NULL, all ranks fail. */
 tutti_status_t tutti__boot_send_text(tutti__boot_t *boot, char *text, size_t bytes);
 
 /* Between _remember and _forget, a forked child of this process closes boot's sockets. */
@@ -101,8 +103,8 @@ void tutti__boot_forget(tutti__boot_t *boot);
 /* Close the Unix socket, if it is open. Never while a fork copies the descriptors. */
 void tutti__boot_shut_door(tutti__boot_t *boot);
 
-/* begin: before the first link, makes links and tables. start: after the last link, makes watches
-   and the epoll descriptor. */
+/* tutti__side_begin makes the tables; call it before the first link is added. tutti__side_start
+   makes the watches and the epoll descriptor; call it after the last link was added. */
 tutti_status_t tutti__side_begin(tutti__boot_t *boot);
 tutti_status_t tutti__side_start(tutti__boot_t *boot);
 void tutti__side_end(tutti__boot_t *boot);

@@ -51,10 +51,10 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
     status = tutti__net_unix_connect(door, sizeof(boot->peers[leader].door), 0, deadline, &fd);
     if (status != TUTTI_OK)
         return tutti__fail(status,
-                           "rank %u cannot reach rank %u on its own host (%s): the latter has "
-                           "ended, or these are containers with networks of their own, which "
-                           "must have hostnames of their own",
-                           boot->topo->rank, leader, tutti_last_error());
+                           "rank %u cannot reach rank %u on its own host (%s): rank %u has ended, "
+                           "or the two ranks are in containers with separate networks and the "
+                           "same hostname; such containers need different hostnames",
+                           boot->topo->rank, leader, tutti_last_error(), leader);
     add_link(boot, leader, fd); /* a later failure closes it with the other links */
     boot->side.parent = 0;
     return tutti__gate_knock(&gate, fd, leader, deadline);

@@ -149,9 +149,11 @@ static tutti_status_t serve(tutti__gate_host_t *host)
             host->ask_due = tutti__net_deadline(TUTTI__GATE_CHECK_MS);
             status = tutti__net_still();
         }
+        /* The check's error is better than the gate's PEER_LOST: the lost rank may have given up
+           because of the rank that the check names. */
         if (status != TUTTI_OK)
             return host->failed == TUTTI_OK || host->failed == TUTTI_ERR_PEER_LOST
-                       ? status /* the lost rank may have given up because of the rank named here */
+                       ? status
                        : tutti__fail(host->failed, "%s", host->text);
         if (ready > 0)
             status = hear_all(host);

@@ -61,9 +61,10 @@ typedef struct {
     /* An open gate calls it when it has admitted a rank. fds: all connections. May be NULL. */
     void (*came)(void *arg, uint32_t rank, const int *fds, uint32_t size);
     void *came_arg;
-    /* Two guests may confirm as the same rank. The later guest expects the messages that follow an
-       admission. As the first of these messages, this function sends the status and the thread's
-       last error. May be NULL. */
+    /* Called if a guest confirms but is not admitted, because another guest has been admitted as
+       the same rank since its knock. The guest assumes that it is admitted, and waits for the first
+       message that follows an admission. This function sends the status and the thread's last error
+       in the form of that message. May be NULL. */
     void (*dismiss)(int fd, tutti_status_t status);
 } tutti__gate_t;
 

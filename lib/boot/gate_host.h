@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by gate.c, the loop of an open gate, gate_guests.c, its connections, and gate_judge.c, its
-   decisions. See gate.h. */
+/* Shared by the files of an open gate: gate.c (the loop), gate_guests.c (the connections) and
+   gate_judge.c (the decisions). See gate.h. */
 #ifndef TUTTI__BOOT_GATE_HOST_H
 #define TUTTI__BOOT_GATE_HOST_H
 
@@ -29,7 +29,8 @@ typedef struct {
 typedef struct {
     const tutti__gate_t *gate;
     int door, stop;
-    uint32_t rank, size; /* as in gate; if gate has no size: 0, then that of the first knock */
+    uint32_t rank, size; /* as in gate. If gate has no size: 0 until the first knock, then the
+                            knock's */
     int **ret_fds;       /* if gate has no size: where to store fds */
     uint64_t deadline;
     uint64_t timeout_ms;   /* if the deadline is counted from the first guest's knock */

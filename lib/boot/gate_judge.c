@@ -81,8 +81,8 @@ static tutti_status_t take_size(tutti__gate_host_t *host, const tutti__gate_knoc
     /* Check the limit before any rank is admitted. */
     status = tutti__net_files_left(knock->size + SPARE_FILES);
     if (status != TUTTI_OK)
-        return tutti__fail(status, "where %u ranks meet by a unique id: %s", knock->size,
-                           tutti_last_error());
+        return tutti__fail(status, "the process that made the unique id cannot admit %u ranks: %s",
+                           knock->size, tutti_last_error());
     host->fds = malloc(knock->size * sizeof(*host->fds));
     if (host->fds == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate for %u ranks", knock->size);

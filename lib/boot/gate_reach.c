@@ -24,7 +24,8 @@ typedef struct {
     int is_greeted; /* a gate with a pass has greeted */
 } verdict_t;
 
-/* Replace unprintable characters: the text is from a process that has not proved its job. */
+/* Replace unprintable characters: the text is from a process that has not proved that it belongs to
+   this job. */
 static void clean(char *text)
 {
     for (; *text != '\0'; text++)

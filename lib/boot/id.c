@@ -95,7 +95,7 @@ tutti_status_t tutti__id_decode(const tutti_unique_id_t *id, tutti__id_t *ret_id
     memcpy(bytes, id->bytes, sizeof(bytes));
     if (memcmp(bytes, magic, sizeof(magic)) != 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "the unique id is none: tutti_unique_id_create did not make it");
+                           "this is no unique id: tutti_unique_id_create did not make it");
     if (get(bytes + 4, 2) != TUTTI__BOOT_LAYOUT)
         return tutti__fail(TUTTI_ERR_ABI, "the unique id has layout %u, this library %u",
                            get(bytes + 4, 2), TUTTI__BOOT_LAYOUT);
@@ -106,7 +106,7 @@ tutti_status_t tutti__id_decode(const tutti_unique_id_t *id, tutti__id_t *ret_id
     n6 = bytes[7];
     if (n4 + n6 == 0 || n4 + n6 > TUTTI__NET_ADDRS || HEAD_BYTES + 4 * n4 + 16 * n6 > SUM_AT ||
         get(bytes + 8, 2) == 0)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "the unique id has no sound address");
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "the unique id has no valid address");
     take_addrs(bytes, n4, n6, &ret_id->addrs);
     memcpy(&ret_id->token, bytes + 10, sizeof(ret_id->token));
     return TUTTI_OK;

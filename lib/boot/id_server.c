@@ -13,7 +13,8 @@
  *
  * Until all ranks have joined, the maker watches the connections. If a rank ends without its last
  * message, or cannot join, the maker reports this to the other ranks, which wait for it at rank 0.
- * If the maker is a rank, it sends its number. If it then ends, the other ranks can name it.
+ * If the maker is itself a rank, it also sends its rank. So if the maker ends, the other ranks can
+ * name this rank.
  *
  * Each id has a thread, because ranks may connect at any time. After the meeting the thread still
  * answers, so a second use of the id is an error with a text instead of a wait until the deadline.
@@ -53,8 +54,9 @@ typedef struct server {
     pthread_t thread;
 } server_t;
 
-/* Protects the list. fork() holds it while it copies the process; other code holds it for a few
-   instructions, and takes no other lock. */
+/* Protects the list. fork() holds it while it copies the process. tutti__id_create holds it while
+   it opens the sockets and starts the thread; other code holds it for a few instructions. Only the
+   log's lock is taken under it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static server_t *servers;
 static server_t *inherited; /* in a child: its parent's servers, for leak checkers */
@@ -120,8 +122,8 @@ static void register_handlers(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* Send to all ranks that have connected. Errors of sending are ignored, because the meeting detects
-   that a rank has ended. */
+/* Send the word to all ranks that have connected. Errors of sending are ignored, because the
+   meeting detects that a rank has ended. */
 static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word)
 {
     for (uint32_t r = 0; r < size; r++)

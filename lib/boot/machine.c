@@ -83,7 +83,8 @@ static tutti_status_t map_peers(tutti__machine_t *m, const arena_facts_t *facts,
         }
         m->page[i] = (tutti__status_page_t *)m->base[i];
         if (m->page[i]->layout != TUTTI__LAYOUT)
-            return tutti__fail(TUTTI_ERR_ABI, "rank %u uses layout %x of shared memory, this is %x",
+            return tutti__fail(TUTTI_ERR_ABI,
+                               "rank %u uses layout %x of shared memory, this rank uses %x",
                                m->rank[i], m->page[i]->layout, TUTTI__LAYOUT);
     }
     return TUTTI_OK;

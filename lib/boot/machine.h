@@ -2,8 +2,8 @@
 /*
  * The ranks of one machine: their arenas, mapped, and how to wake a sleeping rank.
  *
- * A thread that waits for a peer polls first and sleeps only after a long wait. Only then the peer
- * pays for a system call. There are two kinds of sleepers:
+ * A thread that waits for a peer polls first, and sleeps only after a long wait. The peer makes a
+ * system call only to wake a thread that sleeps. There are two kinds of sleepers:
  *
  *   A direct call sleeps on the word it waits for (futex). It first increments `waiters` in the
  *     status page of the peer that will write the word; a writer reads only its own status page.
@@ -35,7 +35,8 @@ enum {
     TUTTI__PAGE_LEFT   /* the owner has called finalize, or has freed the communicator */
 };
 
-/* The status page, first in each arena. Each word has a pair of cache lines of its own. */
+/* The status page, first in each arena. `sleeping` and `end`, which only the owner writes, are in
+   one pair of cache lines; `waiters`, which all ranks write, is in another pair. */
 typedef struct {
     uint32_t layout;
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t sleeping; /* written by the owner */

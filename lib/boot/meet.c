@@ -6,8 +6,8 @@
  *
  *   1. the caller's unique_id or store (api/world.c), or TUTTI_BOOT
  *   2. the caller's mpi_comm, or an MPI that the process itself initialised, with several ranks
- *   3. env://, unless a launcher has the same rank and size: torchrun inside a launcher's job is
- *      the inner one
+ *   3. env://, unless a launcher has the same rank and size. If these differ, torchrun was started
+ *      inside the launcher's job, so its variables describe this process
  *   4. the launcher's MPI, if the launcher provides what MPI needs, and a module for MPI opens
  *   5. env://
  *   6. the launcher's variables, if they name a place or show that all ranks are on this host
@@ -46,7 +46,8 @@ static tutti_status_t meet_mpi(const tutti__conf_t *conf, const void *mpi_comm,
     tutti__starting_end(starting);
     if (status == TUTTI_OK)
         *ret_module = module;
-    /* A communicator of the caller's may have its ranks in another order. */
+    /* The marks have the launcher's ranks, but a communicator of the caller's may number its ranks
+       differently. */
     if (status == TUTTI_OK && mpi_comm == NULL && ret_meet->size > 1 &&
         tutti__marks_fit(marks, ret_meet->rank, ret_meet->size))
         ret_meet->marks = marks;
@@ -219,8 +220,8 @@ static tutti_status_t judge_mpi(const tutti__conf_t *conf, const tutti__conf_job
     }
     status = size <= 1 ? check_alone()
                        : tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                                     "%s started %d ranks, but MPI in this process says that it is "
-                                     "alone: they are not of the same MPI",
+                                     "%s started %d ranks, but MPI in this process has one rank: "
+                                     "the launcher belongs to another MPI",
                                      launcher, size);
     if (status != TUTTI_OK) {
         meet->close(meet->ctx);
@@ -249,7 +250,8 @@ static tutti_status_t meet_by_mpi(const tutti__conf_t *conf, const tutti__conf_j
         return meet_without_mpi(conf, job, ret_meet);
     }
     if (status != TUTTI_OK && size > 1)
-        return tutti__fail(status, "%s started %d ranks, but: %s; not set, to meet without MPI: %s",
+        return tutti__fail(status,
+                           "%s started %d ranks, but: %s; a meeting without MPI also needs: %s",
                            launcher, size, tutti_last_error(), job->missing);
     if (status == TUTTI_OK)
         status = meet_mpi(conf, NULL, ret_meet, ret_module);

@@ -91,7 +91,8 @@ static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
     return status;
 }
 
-/* A check of net.h while this rank joins rank 0: a message of the maker is a failure's reason. */
+/* A check of net.h while this rank joins rank 0. In this time, the maker sends a message only if
+   the meeting has failed: the message has the reason. */
 static tutti_status_t maker_still(void *arg)
 {
     way_t *way = arg;

@@ -13,7 +13,8 @@
  * second process with rank 0. So rank 0 retries for a while, and also knocks at the port: if a rank
  * 0 of the same job answers, both ranks 0 receive the error.
  *
- * A refusal by a gate of another job is not final at once, because it may be an earlier rank 0's.
+ * If a gate of another job refuses a rank, the rank tries again for a while: the gate may belong to
+ * an earlier rank 0 that is about to end.
  *
  * Runs on the calling thread.
  */
@@ -47,8 +48,9 @@ static double waited_s(const way_t *way)
 
 /*
  * The address at which rank 0 listens. Only a loopback address in digits, or "localhost", keeps
- * other hosts out. A name may lead to a loopback address on its own host only (Debian's 127.0.1.1),
- * or to an address of a router or of a service, so rank 0 then listens at all its addresses.
+ * other hosts out. If another name is given, rank 0 listens at all its addresses: on the host
+ * itself the name may lead to a loopback address (Debian's 127.0.1.1), and a name may also lead to
+ * a router or to a service.
  */
 static void choose_address(const char *name, tutti__net_addr_t *ret_addr)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Meeting through the launcher's process manager (pm.h), without MPI: rank 0 stores its addresses
- * and a random token in it. The other ranks connect to rank 0 as by a unique id. See meet.h.
+ * and a random token in it. With these the other ranks connect to rank 0. See meet.h.
  *
  * Compared with the launcher's variables: rank 0 may be on any host, it listens at a free port, and
  * no other job has the token.
@@ -84,8 +84,8 @@ static tutti_status_t await(exchange_t *exchange, uint64_t deadline)
         tutti__net_sleep_ms(TUTTI__PM_PAUSE_MS);
         if (tutti__net_left_ms(deadline) == 0)
             status = tutti__fail(TUTTI_ERR_TIMEOUT,
-                                 "rank %u: not all ranks have called tutti_init before "
-                                 "TUTTI_TIMEOUT; they are to meet by %s",
+                                 "rank %u: not all ranks have called tutti_init within "
+                                 "TUTTI_TIMEOUT; the ranks meet by %s",
                                  exchange->rank, exchange->pm->name);
         else
             status = tutti__net_still();

@@ -28,7 +28,8 @@ typedef struct {
     tutti__venue_t place;
 } entry_t;
 
-/* Sizes by version; a released one never changes. See base/grown.h. */
+/* The structure's size in each version. The size of a released version never changes. See
+   base/grown.h. */
 enum {
     STORE_V0 = 40
 };

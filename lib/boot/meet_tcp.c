@@ -85,8 +85,8 @@ static tutti_status_t reach_unix(const tutti__gate_t *gate, const tutti__venue_t
 static tutti_status_t check_place(const tutti__venue_t *place)
 {
     if (place->layout != TUTTI__BOOT_LAYOUT)
-        return tutti__fail(TUTTI_ERR_ABI, "rank 0's place has layout %u, this is %u", place->layout,
-                           TUTTI__BOOT_LAYOUT);
+        return tutti__fail(TUTTI_ERR_ABI, "rank 0's place has layout %u, this rank has %u",
+                           place->layout, TUTTI__BOOT_LAYOUT);
     if (place->over_tcp && (place->addrs.count == 0 || place->addrs.count > TUTTI__NET_ADDRS))
         return tutti__fail(TUTTI_ERR_TRANSPORT, "rank 0's place has %u addresses",
                            place->addrs.count);

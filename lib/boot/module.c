@@ -241,7 +241,7 @@ static const tutti__mpi_module_t *try_file(search_t *search, const char *file)
         return NULL;
     own = dlsym(handle, "PMPI_Init");
     if (in_process != NULL && own != in_process) {
-        reject(search, file, "brings another libmpi than the one in this process");
+        reject(search, file, "needs another libmpi than the one in this process");
         dlclose(handle);
         return NULL;
     }

@@ -74,7 +74,8 @@ typedef struct {
     tutti_status_t (*open)(const tutti__core_t *core, uint32_t rank, uint32_t size, int shares,
                            size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
                            const void **ret_address, size_t *ret_bytes);
-    /* The addresses of all ranks, one every `stride` bytes; copied. Before the first channel. */
+    /* Pass the addresses of all ranks, one every `stride` bytes; they are copied. Call it before
+       the first channel is opened. */
     tutti_status_t (*connect)(tutti__xport_t *xport, const void *addresses, size_t stride);
 } tutti__ucx_module_t;
 
@@ -97,7 +98,8 @@ tutti_status_t tutti__module_ucx(const tutti__conf_t *conf, const tutti__ucx_mod
  * ret_ops       NULL: no device ("none", or "auto" without CUDA)
  * ret_versions  static
  *
- * UNSUPPORTED or ABI, with the module's reason, also if "auto" finds CUDA loaded.
+ * TUTTI_ERR_UNSUPPORTED or TUTTI_ERR_ABI: the device cannot be used; the text has the reason. With
+ * "auto" this is an error as well, if the process has loaded CUDA.
  */
 tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__device_ops_t **ret_ops,
                                     const char **ret_versions);

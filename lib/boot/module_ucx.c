@@ -36,8 +36,8 @@ static void save(signals_t *signals)
     pthread_sigmask(SIG_SETMASK, &all, &signals->mask);
 }
 
-/* Restore the handlers that have changed since save(). A handler that another thread has set since
-   then is also restored. */
+/* Restore the handlers that have changed since save(). This also undoes a change that another
+   thread has made since then. */
 static void restore(const signals_t *signals)
 {
     struct sigaction now;

@@ -126,7 +126,7 @@ static int raise_limit(uint32_t by)
     limit.rlim_cur += TUTTI__MIN((rlim_t)by, limit.rlim_max - limit.rlim_cur);
     if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
         return 1;
-    errno = EMFILE; /* the error for which the limit was to be raised */
+    errno = EMFILE; /* the caller reports this error, not that of setrlimit */
     return 0;
 }
 

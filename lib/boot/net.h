@@ -59,7 +59,8 @@ tutti_status_t tutti__net_still(void);
  */
 typedef void tutti__net_failed_t(void *arg, tutti_status_t status);
 void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg);
-/* Call the function of tutti__net_watch_failures, for the thread's last error. 0: there is none. */
+/* Call the function of tutti__net_watch_failures, for the thread's last error. 0: no function is
+   set. */
 int tutti__net_failed(tutti_status_t status);
 
 /* poll() until the deadline. TUTTI_OK with *ret_ready 0: the deadline has passed. */

@@ -51,7 +51,8 @@ tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_g
                                   tutti__gate_token_t *ret_token)
 {
     struct {
-        char purpose[8]; /* the two tokens differ, so a gate cannot return the guest's */
+        char purpose[8]; /* makes the two tokens differ: a false gate cannot answer with the token
+                            of the guest's knock */
         uint32_t rank, size;
         tutti__gate_greeting_t greeting;
         tutti__gate_hello_t hello;
@@ -71,7 +72,7 @@ tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
                                           const tutti__gate_greeting_t *greeting)
 {
     if (greeting->magic != TUTTI__GATE_GREETING)
-        return tutti__fail(TUTTI_ERR_PEER_LOST, "the process that listens there is no rank 0");
+        return tutti__fail(TUTTI_ERR_PEER_LOST, "the process that listens there is not rank 0");
     if (greeting->layout != TUTTI__BOOT_LAYOUT)
         return tutti__fail(TUTTI_ERR_ABI, "rank 0 has layout %u, this rank %u", greeting->layout,
                            TUTTI__BOOT_LAYOUT);

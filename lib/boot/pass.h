@@ -8,7 +8,7 @@
  *     guest -- knock -----------------------------------> gate       as at every gate, see gate.h
  *
  * The tokens of knock and answer are codes (secret.h) of both numbers, the job, rank and size. So a
- * recorded connection cannot be repeated, and an answer proves the gate.
+ * recorded connection cannot be repeated, and the answer proves that the gate belongs to the job.
  *
  * The gate sends the first message, so a guest sends nothing to a service that is not a gate, such
  * as a store at a port near torchrun's MASTER_PORT.

@@ -6,9 +6,9 @@
  * processes of its machine exist. It has their process ids from the first exchange; before this
  * exchange it finds them by their marks (marks.h).
  *
- * If a rank's process does not exist any more, the rank has died: no rank leaves the set-up before
- * all ranks have begun its last exchange. For kill() a dead process exists until its parent has
- * waited for it; launchers wait at once.
+ * If a rank's process does not exist any more, the rank has died: no living rank leaves the set-up
+ * before all ranks have begun the last exchange of the set-up. For kill() a dead process exists
+ * until its parent has waited for it; launchers wait at once.
  */
 #include "base/constants.h"
 #include "boot/boot_inside.h"

@@ -45,7 +45,7 @@ tutti_status_t tutti__side_begin(tutti__boot_t *boot)
     tutti__side_t *side = &boot->side;
 
     side->boot = boot;
-    /* More links than any rank can have: all ranks of this host and all hosts. */
+    /* More than enough: a rank has at most one link to each other rank. */
     side->links = calloc((size_t)topo->size + 1, sizeof(*side->links));
     side->gone = calloc(topo->size, 1);
     side->piece = malloc(TUTTI__SIDE_PIECE_BYTES);
@@ -67,7 +67,7 @@ static int link_to(const tutti__side_t *side, uint32_t rank)
     return -1;
 }
 
-/* Watch a process. If this is not possible, still detect the end of its stream. */
+/* Watch a process. If this is not possible, only the end of its stream shows its death. */
 static tutti_status_t watch(tutti__boot_t *boot, uint32_t rank)
 {
     tutti__side_t *side = &boot->side;
@@ -171,11 +171,8 @@ static tutti_status_t deliver(tutti__side_link_t *link, const tutti__side_events
     }
 }
 
-/*
- * Read up to `pieces` pieces of a link; the link is lost at the end of its stream.
- *
- * After an incomplete piece it stops; the next poll continues.
- */
+/* Read up to `pieces` pieces of a link, or until the socket has no more bytes; the next poll
+   continues. At the end of its stream the link is lost. */
 static void read_link(tutti__side_t *side, const tutti__side_events_t *events, uint32_t index,
                       unsigned pieces)
 {

@@ -51,7 +51,7 @@ typedef struct {
     uint64_t patience_ms;  /* others: how much longer they wait than rank 0 */
     tutti_status_t failed; /* the status that ended the meeting, or will end it in the next step */
     char text[TUTTI__ERROR_BYTES];
-    int in_step;  /* in an allgather: it watches the connections itself */
+    int in_step;  /* in an allgather, which watches the connections: star_still does nothing */
     ask_t *asks;  /* rank 0: the messages being received */
     size_t *have; /* rank 0: bytes received of ask and data */
 } star_t;
@@ -298,7 +298,8 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
             memcpy(all, mine, bytes);
         status = gather(star, all, bytes, polls, deadline);
     }
-    /* The bytes for a stopped rank may stay in the socket for a while. */
+    /* Sending does not show that a rank has received the answer: the answer to a stopped rank stays
+       in the socket. */
     status = answer_all(star, status, all, star->size * bytes, deadline);
     if (status == TUTTI_OK && bytes > 0)
         memcpy(ret_all, all, star->size * bytes);

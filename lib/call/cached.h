@@ -34,7 +34,8 @@ void tutti__cached_keep(tutti__cached_t *cached, const tutti__operation_t *op,
                         tutti__stats_entry_t *entry, uint64_t bytes);
 /* Does `call` repeat the kept call, with valid buffers? */
 int tutti__cached_fits(const tutti__cached_t *cached, const tutti__call_t *call);
-/* Make `call`, which fits: the node operation's first step, which may poll up to `looks` times. */
+/* Make `call`, for which tutti__cached_fits has returned 1: start the node operation, and make its
+   first step, which may poll up to `looks` times. */
 tutti_status_t tutti__cached_start(tutti__cached_t *cached, const tutti__call_t *call,
                                    tutti__node_t *node, uint32_t looks, tutti__hint_t *hint);
 

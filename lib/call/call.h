@@ -37,7 +37,7 @@ typedef struct {
 typedef struct {
     size_t *table, *in_table; /* [room + 1] */
     size_t room;
-    void *temp; /* memory for scaled operands or a result, if recvbuf cannot have them */
+    void *temp; /* memory for scaled operands or a result that recvbuf cannot hold */
     size_t temp_bytes;
     size_t result; /* elements of a reduction that this rank receives */
     int copies;    /* the result is made in temp */
@@ -46,12 +46,12 @@ typedef struct {
 void tutti__call_room_free(tutti__call_room_t *room);
 
 /*
- * Turn a call into a schedule request and executor arguments. All ranks get equal `want`s for calls
- * that fit. Not set: exec->meet and exec->signature.
+ * Turn a call into a schedule request and executor arguments. For calls that match each other, all
+ * ranks get equal `want`s. Not set: exec->meet and exec->signature.
  *
  * ret_in_place  the schedule's in_place
- * ret_empty     no data are to be moved: no rank has an element; or, if a rank has only its own
- *               counts (gatherv, scatterv, alltoallv, messages), this rank has no element
+ * ret_empty     no data are to be moved: no rank has an element; or, if each rank knows its own
+ *               counts only (gatherv, scatterv, alltoallv, messages), this rank has no element
  *
  * The only error is NO_MEMORY.
  */
@@ -62,7 +62,7 @@ tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uin
 /* Must the call's operands be reduced in the order of ranks? */
 int tutti__call_keeps_order(const tutti__call_t *call);
 
-/* For exec->signature, if channels are used: equal on all ranks for calls that fit. */
+/* For exec->signature, if channels are used: equal on all ranks for calls that match each other. */
 uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call_t *exec,
                                uint32_t size);
 

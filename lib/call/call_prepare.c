@@ -7,7 +7,7 @@
  * has its place in the whole buffer. The shift is done in integers, because no object may begin at
  * that address.
  *
- * An 8-byte allreduce takes 0.16 us, so the common calls cost a few stores.
+ * An 8-byte allreduce takes 0.16 us. So for common calls this file executes only a few stores.
  */
 #include "call/call.h"
 

@@ -11,7 +11,7 @@ typedef struct {
     const char *ptr;                             /* NULL name: this rank has no such side */
     size_t count;                                /* elements of all parts */
     const size_t *counts, *displs;               /* [size], or NULL: one part */
-    size_t end; /* elements from the buffer's begin to the last part's end */
+    size_t end; /* elements from the buffer's beginning to the last part's end */
 } tutti__side_t;
 
 /* This rank's side, not measured; zeroed if the rank has no such side. Counts may be wrong or

@@ -51,7 +51,8 @@ typedef struct {
 
 void tutti__compare_free(tutti__compare_t *cmp);
 
-/* Must the ranks compare this collective call? The same on all ranks that have the same kind. */
+/* Must the ranks compare this collective call? Equal on all ranks whose calls have the same kind
+   and the same factors. */
 int tutti__compare_needed(const tutti__call_env_t *env, const tutti__call_t *call);
 /* The same for calls of the library's own. */
 int tutti__compare_needed_own(const tutti__call_env_t *env);

@@ -14,7 +14,8 @@
 
 #include <stdlib.h>
 
-/* Bytes per rank of NCCL's stage, which only alltoalls use: the least, since there are none. */
+/* Bytes per rank of NCCL's stage. Only alltoalls use it, and this communicator makes none, so this
+   is the smallest size. */
 #define LEAST_STAGE 16
 
 static tutti_status_t lacks(const char *why)
@@ -65,7 +66,7 @@ static tutti_status_t open_flat(const tutti__device_setup_t *setup, tutti__meet_
     char words[TUTTI__MEET_WORDS];
 
     if (facts == NULL)
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "NCCL's facts of %u ranks", topo->size);
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "exchange before NCCL, %u ranks", topo->size);
     else
         status = prepare(setup, &mine);
     status = tutti__boot_agree(setup->boot, status);

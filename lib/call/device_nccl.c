@@ -99,7 +99,7 @@ static tutti_status_t open_with(const tutti__device_setup_t *setup, tutti__meet_
     tutti_status_t status;
 
     if (facts == NULL)
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "NCCL's facts of %u ranks", topo->size);
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "exchange before NCCL, %u ranks", topo->size);
     else
         status = tutti__meet_prepare(setup, topo->local_of[topo->rank] == 0, &mine);
     snprintf(words, sizeof(words), "%s", mine.status != TUTTI_OK ? tutti_last_error() : "");

@@ -466,7 +466,8 @@ static tutti_status_t step_run(tutti__operation_t *op)
         return begin_staged(op, ready);
     }
     if (status != TUTTI_OK) {
-        /* Scope ALL: no error is common, because a turn without its launch blocks later ones. */
+        /* Scope ALL: no error is common, because a turn without its launch blocks all later
+           launches. */
         op->is_common = !op->env->is_agreed && op->sched->scope == TUTTI__SCOPE_HOST &&
                         status == TUTTI_ERR_MISMATCH && tutti__own_is_common(&op->run, status);
         return status;
@@ -523,7 +524,7 @@ static tutti_status_t end_copies(tutti__operation_t *op)
     }
 }
 
-/* Keep the own part. The first step begins the copies, the later ones wait for them. */
+/* Keep the own part. The first step begins the copies; the later steps wait for them. */
 static tutti_status_t step_keep(tutti__operation_t *op)
 {
     tutti_status_t status;

@@ -14,8 +14,8 @@
 #include "conf/conf.h"
 #include "exec/exec.h"
 
-/* This rank's device, if other ranks of the world have no device. Then the communicator has none,
-   and this rank uses its own only to detect device memory, which is an error. */
+/* This rank's device, if other ranks of the world have no device. Then the communicator has none.
+   This rank uses its device only to detect that a call passes device memory, which is an error. */
 typedef struct {
     const tutti__device_ops_t *ops; /* NULL: all ranks have a device, or none has */
     uint32_t lacks;                 /* a rank of the world without a device */
@@ -30,9 +30,9 @@ typedef struct {
     tutti__boot_t *boot;
     tutti__node_t *node;               /* the node for host memory */
     tutti__xport_t **xport;            /* [size] */
-    const tutti__exec_device_t *world; /* a group's world's device; NULL: this is a world */
+    const tutti__exec_device_t *world; /* of a group: the world's device; NULL: this is a world */
     tutti__exec_device_t *device;      /* to be opened; zeroed */
-    tutti__lone_device_t *lone;        /* set by a world; a group uses its world's */
+    tutti__lone_device_t *lone;        /* set by a world; a group uses that of its world */
     int32_t *statuses;                 /* inside: [size] statuses in the last exchange */
 } tutti__device_setup_t;
 

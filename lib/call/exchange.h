@@ -8,7 +8,8 @@
  *      allgather   each rank reports the first difference that it has found, so all ranks name the
  *                  same one
  *
- * With n ranks, a rank receives n words in the alltoall and 5 n words in the allgather.
+ * With n ranks, a rank receives n words in the alltoall (5 n with heads), and 5 n words in the
+ * allgather.
  * Rejected: one allreduce of all counts. Each of 1024 ranks would receive 17 MB for an alltoallv.
  */
 #ifndef TUTTI__CALL_EXCHANGE_H
@@ -43,8 +44,8 @@ tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env
 tutti_status_t tutti__exchange_next(tutti__exchange_t *x, const tutti__call_env_t *env,
                                     tutti__run_t *run, int *ret_common);
 
-/* After the first run: the head, if there are heads, and the number from rank `rank`. At the end:
-   the number only. */
+/* After the first run: the words from rank `rank`, which are its head, if heads are exchanged, and
+   its number. */
 const uint64_t *tutti__exchange_from(const tutti__exchange_t *x, uint32_t size, uint32_t rank);
 
 #endif

@@ -127,7 +127,7 @@ tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t
 {
     tutti_status_t status;
 
-    /* Of a schedule from a file it is not known where its sums are finished. */
+    /* For a schedule from a file it is not known where its sums are complete. */
     if (op->env->shape->nhosts == 1 || sched->is_read)
         op->exec.wire = (tutti_dtype_t)0;
     if (op->with->tag != 0) {

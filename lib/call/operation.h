@@ -45,8 +45,9 @@ typedef enum {
 
 typedef struct tutti__operation tutti__operation_t;
 
-/* Several tensors as one call: `pack` copies them into the call's buffers before the run, `unpack`
-   out of them after it. In device memory they add these copies by tutti__operation_copy. */
+/* Several tensors as one call: `pack` copies them into the call's buffers before the run, and
+   `unpack` copies the results out of these buffers after it. For device memory, the two functions
+   only add the copies, by tutti__operation_copy. */
 typedef struct {
     tutti_status_t (*pack)(void *owner, tutti__operation_t *op);
     void (*unpack)(void *owner, tutti__operation_t *op);
@@ -150,7 +151,8 @@ void tutti__operation_cancel(tutti__operation_t *op);
 /* Is there a transport that the calling thread may not drive? */
 int tutti__operation_is_barred(const tutti__operation_t *op);
 
-/* A number that changes with each progress that changes no word of shared memory. */
+/* A number that changes when the operation advances. If progress changes a word of shared memory,
+   this number may stay the same. */
 uint32_t tutti__operation_moves(const tutti__operation_t *op);
 /* For messages: a tag of base/names.h. */
 unsigned tutti__operation_tag(const tutti__operation_t *op);

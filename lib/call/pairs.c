@@ -30,7 +30,7 @@
 #define MARK 0x70616900u /* marks a head; lowest byte: the type */
 
 /* A collective that compares begins with frames. */
-static_assert(sizeof(tutti__head_t) < sizeof(tutti__frame_t), "heads are told by their length");
+static_assert(sizeof(tutti__head_t) < sizeof(tutti__frame_t), "a head is recognised by its length");
 
 enum {
     SENDER,
@@ -230,8 +230,8 @@ tutti_status_t tutti__pairs_end(const tutti__pairs_t *pairs)
 {
     int first = pairs->side[RECEIVER].peer < pairs->env->exec->rank ? RECEIVER : SENDER;
 
-    /* If both sides mismatch, report the side with the lower sender: if both have the same peer,
-       that peer reports the same side. */
+    /* If both sides mismatch, report the side whose sender has the lower rank. If both sides have
+       one peer, this peer then reports the same side. */
     for (int i = 0; i < SIDES; i++)
         if (pairs->side[first ^ i].stage == TUTTI__SIDE_WRONG)
             return fail(pairs, first ^ i);

@@ -165,8 +165,8 @@ static tutti_status_t get_frame(tutti__ride_t *ride, const tutti__call_env_t *en
         ride->most[c] = tutti__cost_ride_bytes((tutti__collective_t)c, cache->shape,
                                                cache->association, most_bytes(slot_bytes));
     TUTTI__LOG(env->exec->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
-               "direct calls between hosts are compared by allreduce:leaders; data travel with it, "
-               "of an allreduce up to %zu bytes",
+               "direct calls between hosts are compared by allreduce:leaders, which also carries "
+               "the data of small calls: of an allreduce, up to %zu bytes",
                ride->most[TUTTI__ALLREDUCE]);
     return TUTTI_OK;
 }
@@ -176,7 +176,8 @@ tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *e
                                  int *ret_common)
 {
     const tutti__exec_env_t *exec = env->exec;
-    /* At most TUTTI_CHUNK_BYTES, so that the choice, and bits, do not depend on the transport. */
+    /* At most TUTTI_CHUNK_BYTES, so that neither the choice nor the result's bits depend on the
+       transport. */
     size_t slot_bytes = TUTTI__MIN(tutti__run_slot_bytes(run), exec->slot_bytes);
     tutti_status_t status = get_frame(ride, env, slot_bytes);
     size_t bytes = NOT_AT_ALL;

@@ -3,9 +3,9 @@
  * Small calls between hosts ride in the comparison of calls: the messages that compare the calls
  * also carry their data, so no comparison precedes the call.
  *
- * The round is an allreduce of a frame by coll/allreduce_leaders.c, the same for all calls of all
- * kinds, so ranks with different calls exchange the same messages, and find the difference
- * together. The frame has the identity of the call and its data (exec/framed.c). Calls that do not
+ * The round is an allreduce of a frame by coll/allreduce_leaders.c. It is the same for calls of all
+ * kinds. So ranks with different calls exchange the same messages, and all ranks find the
+ * difference. The frame has the call's identity and its data (exec/framed.c). Calls that do not
  * reduce can ride as well: each rank contributes its part of the result among zeros, and the frames
  * are combined by a bitwise or.
  *

@@ -64,7 +64,8 @@ tutti_status_t tutti__staged_step(const tutti__exec_device_t *device, uint32_t l
                                   tutti__staged_t *staged);
 
 /* The same for any bytes, which stay in staged->host while other code uses STAGE. _keep copies
-   `bytes` bytes from `from`, after `ready`; _put_back copies those from offset `at` on to `to`. */
+   `bytes` bytes from `from`, after `ready`. _put_back copies `bytes` of them, beginning at offset
+   `at`, to `to`. */
 tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t lane, char *from,
                                   size_t bytes, tutti__devent_t *ready, tutti__staged_t *staged);
 tutti_status_t tutti__staged_put_back(const tutti__exec_device_t *device, uint32_t lane, char *to,

@@ -30,10 +30,10 @@
  *      stream 1                                                between t - 2
  *      stream 3                                                               STAGE -> OUT t - 3
  *
- * So all four streams work at once. Chunk t's copy to STAGE follows scatter t, hence gather t - 4,
- * hence the copy back of chunk t - 4: four chunks of STAGE are enough. With one rank per host there
- * are no node operations; the data are copied from IN, and this copy waits for the copy back of
- * chunk t - 4.
+ * So all four streams work at once. Four chunks of STAGE are enough: chunk t is copied to STAGE
+ * after scatter t, scatter t begins after gather t - 4, and this gather after the copy back of
+ * chunk t - 4. With one rank per host there are no node operations. Then the data are copied from
+ * IN, and this copy waits for the copy back of chunk t - 4.
  *
  * Association: host order inside a host, then that of the inner algorithm; for recursive doubling
  * and halving it is the same for every element.

@@ -10,8 +10,8 @@
  *      4 ranks    round 0: 1-3, 0 and 2 with themselves     round 2: 0-2, 1 and 3 with themselves
  *                 round 1: 0-1, 2-3                         round 3: 0-3, 1-2
  *
- * The partner of a round both sends and receives in it, so a block is sent just before its
- * replacement arrives. So in place the messages are the same, without additional cost.
+ * In a round each rank sends a block to its partner, and then receives the block that replaces it
+ * in place. So in place the messages are the same, without additional cost.
  *
  * Cost: (p-1) alpha + (p-1)/p n beta.
  */

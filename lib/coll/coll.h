@@ -4,9 +4,9 @@
  *
  * Arithmetic only: no I/O, no addresses, no sizes. One file per algorithm; select.c chooses.
  *
- * In the comments of the algorithms n is the number of ranks. Only in the lines "Cost" are there p
- * ranks and n bytes; alpha is the time of a message, beta of a byte sent, gamma of a byte reduced,
- * lg the logarithm to base 2.
+ * In the comments of the algorithms n is the number of ranks. The lines "Cost" are different: there
+ * p is the number of ranks, and n the number of bytes. alpha is the time of a message, beta of a
+ * byte sent, gamma of a byte reduced, lg the logarithm to base 2.
  */
 #ifndef TUTTI__COLL_COLL_H
 #define TUTTI__COLL_COLL_H
@@ -103,10 +103,10 @@ const tutti__algorithm_t *tutti__algorithm_find(tutti__collective_t collective, 
 typedef enum {
     TUTTI__ANY_ASSOCIATION = 0,
     TUTTI__STRICT_ASSOCIATION = 1, /* all elements have one association; otherwise an error */
-    TUTTI__STEADY_ASSOCIATION = 2  /* the same, but an override may have others */
+    TUTTI__STEADY_ASSOCIATION = 2  /* the same, but it does not restrict an override */
 } tutti__association_t;
 
-#define TUTTI__ANY_ROOT UINT32_MAX /* at init: is there a choice for some root? */
+#define TUTTI__ANY_ROOT UINT32_MAX /* the choice for any root, where no call is made */
 
 /* The properties of a call that determine the choice. Equal on all ranks. */
 typedef struct {
@@ -133,8 +133,8 @@ typedef struct {
  *              the range, and outside all ranges the table decides. allreduce:@path means the
  *              schedules in a file, which shape->files has; if they are for another number of
  *              ranks, as in a group, the table decides. The table also decides if the item is only
- *              for device memory of several hosts (nccl-flat) and shape->device_scope is HOST:
- *              calls on host memory, groups
+ *              for device memory of several hosts (nccl-flat) and shape->device_scope is HOST, as
+ *              it is for calls on host memory and in groups
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
  * ret_why      for users: "by the table: one host"; static. For an override: tutti__why_forced
  *
@@ -172,8 +172,8 @@ int tutti__override_is_nccl_flat(const char *override);
  *   BARRIER         nblocks 1, count 1 of UINT8, SCRATCH only. The content of SCRATCH does not
  *                   matter, but set it once, for memory checkers
  *
- * If a rank has one block only, the executor passes the buffer's address minus the block's offset,
- * so the block has its offset in the whole.
+ * If a rank has only one block of a buffer, the executor gets the buffer's address minus the
+ * block's offset (call/call_prepare.c). So the block has the same offset as in the whole buffer.
  *
  * Sizes: ALLGATHER, GATHER, SCATTER, ALLTOALL have equal blocks: ALL_EQUAL or BY_NUMBER, as an
  * algorithm needs. ALLGATHERV, REDUCE_SCATTER: BY_NUMBER. GATHERV, SCATTERV, ALLTOALLV: BY_PAIR.

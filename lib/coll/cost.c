@@ -14,15 +14,16 @@
  *                  from another host that is not reduced has no near bytes, because it is received
  *                  into its place
  *
- * A message has at most a slot's size, divided by the largest number of blocks in a message. A
- * longer one is cut, and each piece passes all steps; this multiplies the steps by n over the size
- * of a piece, without rounding, so that the cost is a straight line over n.
+ * A message must fit a slot. So a chunk of a block has at most a slot's size, divided by the
+ * largest number of blocks in a message. Longer blocks are cut into chunks, and each chunk passes
+ * all steps: the time of the steps is multiplied by the number of chunks. This number is not
+ * rounded, so that the cost is a straight line over n.
  *
- * If a message between hosts does not wait for another message, such as a further piece in a chain,
- * it costs only the time to send it. The model takes a quarter of alpha. With a quarter, it chooses
- * trees in the same cases as the rules of Open MPI 4.0: small gathers of more than 10 ranks, and
- * alltoalls of more than 12 ranks with blocks below 200 bytes. The model ignores the queues in
- * switches. Messages from many ranks to one rank fill these queues.
+ * A message between hosts that does not wait for another message, such as a further chunk in a
+ * chain, costs only the time to send it. The model takes a quarter of alpha for this time. With a
+ * quarter, it chooses trees in the same cases as the rules of Open MPI 4.0: small gathers of more
+ * than 10 ranks, and alltoalls of more than 12 ranks with blocks below 200 bytes. The model ignores
+ * the queues in switches. Messages from many ranks to one rank fill these queues.
  *
  * The numbers come from settings, the tuned file and the speed of the network cards, never from a
  * measurement of this job: the same settings choose the same algorithms, and give the same bits.
@@ -43,7 +44,7 @@ tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_r
 {
     uint64_t class = 1, known = mbps > 0 ? mbps : TUTTI__LINK_MBPS;
 
-    /* A class of links: speed to a power of two, so that 10 and 9.4 Gbit/s choose alike. */
+    /* Round the speed down to a power of two, so that 10 and 9.4 Gbit/s choose alike. */
     while (class <= known / 2)
         class *= 2;
     if (latency_ns == 0)
@@ -100,7 +101,7 @@ static uint64_t sending(const model_t *m)
     return m->alpha_ns / 4;
 }
 
-/* Steps of messages that each carry n / parts bytes in `most` blocks. */
+/* Steps of messages that each carry up to `most` blocks of n / parts bytes. */
 static void steps(model_t *m, uint64_t far, uint64_t near, uint64_t parts, uint64_t most)
 {
     uint64_t ns = far * m->alpha_ns + near * TUTTI__COST_NEAR_NS;
@@ -124,8 +125,8 @@ static void at_once(model_t *m, uint64_t far, uint64_t near, uint64_t parts)
     m->sum.ps += sending_ns * 1000 / (parts * m->slot_bytes);
 }
 
-/* ---- allreduce between `n` ranks on different hosts. `slices` of them run at the same time, each
-   for its share of the bytes ---- */
+/* ---- allreduces between `n` ranks on different hosts. `slices` allreduces run at the same time,
+   each for its share of the bytes. `shared` ranks share the link of a host ---- */
 
 static void recursive_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
 {

@@ -27,8 +27,9 @@ uint64_t tutti__cost_ps(const tutti__cost_t *cost, size_t bytes);
    the processor. */
 tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_rdma);
 
-/* The largest size, at most `most`, up to which an allreduce of a frame with the data of a call (by
-   `leaders`) is no slower than a frame without data and then the call. */
+/* The largest size of data, at most `most`, that a call should send with the comparison of calls
+   (call/ride.h). Up to this size, one allreduce of a frame with the data (by `leaders`) is expected
+   to be no slower than an allreduce of a frame without data and then the call. In select.c. */
 size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape_t *shape,
                               tutti__association_t association, size_t most);
 

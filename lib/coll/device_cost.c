@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The two ways to execute an allreduce on the device memory of several hosts: their costs, and the
- * choice. cache.c asks for it when it looks up a schedule for device memory.
+ * choice. cache.c asks for the choice when it looks up a schedule for device memory.
  *
  * With n bytes, H hosts, and L to M ranks on each:
  *
@@ -28,7 +28,7 @@
  *      a direct call     may take either way, because its size is the same in each run
  *      the engine        stays on the device: the sizes of its buckets depend on timing
  *      strict            has one association for all sizes, that of host memory: all reductions are
- *                        staged, also on one host, and whatever is forced
+ *                        staged, also on one host, and also if TUTTI_ALGORITHM is set
  *
  * With two ranks there is only one association, and all algorithms between hosts that the engine
  * and strict may use have the same tree. So both ways give the same bits.

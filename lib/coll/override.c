@@ -113,7 +113,7 @@ static tutti_status_t unknown_sub(const tutti__algorithm_t *algorithm, span_t na
     for (const char *const *sub = algorithm->subs; sub != NULL && *sub != NULL; sub++)
         list_name(list, sizeof(list), *sub);
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                       "TUTTI_ALGORITHM: %s:%s/%.*s: behind the \"/\" of %s may stand %s",
+                       "TUTTI_ALGORITHM: %s:%s/%.*s: after the \"/\" of %s may come %s",
                        tutti__collective_name(algorithm->collective), algorithm->name, shown(name),
                        name.text, algorithm->name, list[0] != '\0' ? list : "nothing");
 }
@@ -248,8 +248,8 @@ static tutti_status_t parse_file(span_t text, tutti__override_item_t *item)
 
     if (path.n == 0 || path.n >= TUTTI__FILE_PATH || memchr(path.text, '\n', path.n) != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "TUTTI_ALGORITHM: behind the \"@\" of %s stands the path of a file, of 1"
-                           " to %d bytes",
+                           "TUTTI_ALGORITHM: after the \"@\" of %s must come the path of a file, of"
+                           " 1 to %d bytes",
                            tutti__collective_name(item->collective), TUTTI__FILE_PATH - 1);
     item->path = path.text;
     item->path_bytes = path.n;

@@ -97,8 +97,8 @@ static void collect_at_own(tutti__collect_t *c, uint32_t rank, uint32_t i)
 }
 
 /*
- * For me >= 2: the operands of lower members must be combined first, in tmp. The copy at the end
- * could be saved if the result replaces the own operand.
+ * For me >= 2: the operands of lower members must be combined first, in tmp. If dst is the place of
+ * the own operand, the copy at the end could be saved.
  */
 static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
 {
@@ -182,5 +182,7 @@ uint32_t tutti__coll_reversed(uint32_t number, uint32_t power)
 
 const char *tutti__coll_power_refuses(const tutti__shape_t *shape)
 {
-    return (shape->size & (shape->size - 1)) == 0 ? NULL : "it serves powers of two only as ranks";
+    return (shape->size & (shape->size - 1)) == 0
+               ? NULL
+               : "it serves only numbers of ranks that are powers of two";
 }

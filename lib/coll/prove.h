@@ -21,9 +21,9 @@ tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutt
 
 /*
  * Prove all ranks' schedules, scheds[size], for chunk loops of 1, 2, c + 1 and 2c + 1 trips (c
- * credits): with these numbers channels are not full, become full, and use every slot again. The
- * same with the chunks of STAGE, if STAGE is separate memory. TUTTI_ERR_INTERNAL: the schedules are
- * wrong; the text names the case and the place.
+ * credits): with these numbers channels are not full, become full, and use every slot again. If
+ * STAGE is separate memory with s chunks, also for 2s + 1 trips, which use every chunk again.
+ * TUTTI_ERR_INTERNAL: the schedules are wrong; the text names the case and the place.
  */
 tutti_status_t tutti__coll_prove_scheds(const tutti__algorithm_t *algorithm,
                                         const tutti__shape_t *shape, const tutti__coll_args_t *args,

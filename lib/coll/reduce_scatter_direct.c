@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct reduce-scatter: each rank sends each block directly to the block's rank, which reduces
- * them in the order of ranks.
+ * the received blocks in the order of ranks.
  *
- * Like the pairwise algorithm, but with all messages in flight at once, and with one
- * association, in the order of ranks, for all blocks. The combination of the lower ranks'
- * operands is in SCRATCH.
+ * The messages are those of the pairwise algorithm, but all are in flight at once. All blocks have
+ * one association, in the order of ranks. The combination of the lower ranks' operands is in
+ * SCRATCH.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n (beta + gamma).
  */

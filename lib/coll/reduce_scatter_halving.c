@@ -13,10 +13,10 @@
  *                 has all, then 0-2   3-4      0-2      3-4
  *                 then       0-1      3        2        4
  *
- * In the end each number has the blocks of the bit-reversed number, and sends them to their
- * ranks: (1) and (2) exchange above. Halving with the far ranks first would save this step, but
- * it does not keep operands in the order of ranks; this algorithm does, with the tree of
- * recursive doubling.
+ * In the end each number has the blocks of the bit-reversed number, and sends them to their ranks.
+ * In the drawing, numbers 1 and 2 exchange blocks. Halving with the far ranks first would save this
+ * step, but would not keep operands in the order of ranks. This algorithm keeps the order, with the
+ * tree of recursive doubling.
  *
  * Partial results are in SCRATCH.
  *

@@ -6,11 +6,10 @@
  *      0 --a--> 1 --ab--> 2 --abc--> 3
  *
  * Each rank combines the message, as the left operand, with its own data and passes the result on,
- * chunk after chunk. It sends the buffer once, so for large messages it is as fast as a link, for
- * any number of ranks.
+ * chunk after chunk. A rank sends the buffer once. So for large messages the algorithm is as fast
+ * as a link, for any number of ranks.
  *
- * The data passed on may be unfinished (AVG), and they are not exscan's result. So they are
- * in SCRATCH.
+ * The data passed on are not finished, and they are not exscan's result. So they are in SCRATCH.
  *
  * Cost, with chunks of m: (p-2 + n/m) (alpha + m beta + m gamma).
  */

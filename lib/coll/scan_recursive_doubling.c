@@ -11,8 +11,8 @@
  *      step 1   0     01    012   0123  1234
  *      step 2   0     01    012   0123  01234
  *
- * A rank may still have to send a result that is complete, and a result that is sent must not be
- * finished (AVG: divided). So results are in SCRATCH, and are finished on their way to OUT.
+ * A rank may still have to send its result after the last addition, and a result that is sent must
+ * not be finished. So results are in SCRATCH, and are finished on their way to OUT.
  *
  * Exscan first moves each operand to the right neighbour. The rest is the scan of the ranks from 1
  * on. Rejected: two partial results in each rank. That saves a message, but costs two reductions in

@@ -84,8 +84,8 @@ static const row_t rows[] = {
       1, 16 * GIB, "auto" },
     { "TUTTI_HUGE_PAGES", CONF_CHOICE, AT(shared.huge_pages), "auto",
       "Huge pages for shared memory of 2 MiB and more; auto: as the system allows in\n"
-      "    /sys/kernel/mm/transparent_hugepage/shmem_enabled; 1: also if that is `never`, the\n"
-      "    system's default; 0: no huge pages.",
+      "    /sys/kernel/mm/transparent_hugepage/shmem_enabled; 1: also if this file has `never`,\n"
+      "    which is the system's default; 0: no huge pages.",
       0, 0, "auto|0|1" },
     { "TUTTI_TIMEOUT", CONF_SECONDS, AT(shared.timeout_ms), "600",
       "Deadline of every wait for a peer. Decimals are allowed.",
@@ -161,10 +161,10 @@ static const row_t rows[] = {
       "    hang until TUTTI_TIMEOUT.",
       0, 0, "host|device" },
     { "TUTTI_TRANSPORT", CONF_WORD, AT(shared.transport), "auto",
-      "Transport between ranks of different hosts: the MPI that started the job; UCX, which needs\n"
-      "    no MPI; shm works only if the hosts are one machine. auto: on several machines the\n"
-      "    faster one of UCX and MPI, or UCX if the ranks met without MPI; on one machine MPI, or\n"
-      "    shm if the ranks met without MPI.",
+      "Transport between ranks of different hosts. mpi: the MPI that started the job; ucx: UCX,\n"
+      "    which needs no MPI; shm: shared memory, only if all hosts are on one machine. auto: on\n"
+      "    several machines the faster one of UCX and MPI, or UCX if the ranks met without MPI;\n"
+      "    on one machine MPI, or shm if the ranks met without MPI.",
       0, SIZE(shared.transport), "auto|ucx|mpi|shm" },
     { "TUTTI_LOG", CONF_CHOICE, AT(log_level), "warn",
       "Highest level of the lines that are printed on stderr.",
@@ -195,7 +195,7 @@ static const row_t rows[] = {
     { "TUTTI_BOOT", CONF_TEXT, AT(boot), "",
       "How ranks find each other: self (no other ranks), mpi, env (MASTER_ADDR and so on, or a\n"
       "    launcher's variables, without MPI), pmix or pmi2 (the launcher's process manager,\n"
-      "    without MPI), or local:NAME. Not set: as the variables say.",
+      "    without MPI), or local:NAME. Not set: MPI and the launcher's variables decide.",
       0, SIZE(boot), NULL },
     { "TUTTI_RANK", CONF_NUMBER, AT(rank), "",
       "Rank of this process, from 0, for TUTTI_BOOT=local:NAME.",
@@ -215,7 +215,7 @@ static const row_t rows[] = {
       "File with the job's secret, instead of TUTTI_JOB_SECRET.",
       0, SIZE(job_secret_file), NULL },
     { "TUTTI_INTERFACE", CONF_TEXT, AT(interface), "",
-      "Network interface between hosts, such as eth0. Not set: the first interface that is up.",
+      "Network interface between hosts, such as eth0. Not set: all interfaces that are up.",
       0, SIZE(interface), NULL },
     { "TUTTI_TUNED", CONF_TEXT, AT(tuned), "",
       "File with settings that tutti_tune has measured; none: no file. Not set: the file for\n"

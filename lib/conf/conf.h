@@ -26,7 +26,7 @@ typedef enum {
     TUTTI__CONF_WIRE_FLOAT8_E4M3
 } tutti__conf_wire_t;
 
-/* The value of a number that the library chooses. */
+/* In place of a number: the library chooses the number. */
 #define TUTTI__CONF_AUTO UINT64_MAX
 
 /* Plain data: sent between ranks as bytes. The fields before `dump` are in each rank's first block,
@@ -54,7 +54,7 @@ typedef struct {
     uint64_t gpu_direct;          /* TUTTI_GPU_DIRECT: 1: MPI uses device memory, if it can */
     uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: CUDA streams wait for host work */
     uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
-    uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by class */
+    uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by kind of card */
     uint64_t wire;                /* TUTTI_WIRE: tutti__conf_wire_t */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */

@@ -11,7 +11,7 @@
 typedef struct {
     tutti__log_level_t level;
     char text[TUTTI__LOG_BYTES];
-    tutti__tuned_t used; /* settings of the tuned file that are in use, unless a variable is set */
+    tutti__tuned_t used; /* the settings of the tuned file that are in use */
 } tutti__conf_note_t;
 
 /* A row of the table, as text. */

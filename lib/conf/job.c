@@ -31,7 +31,7 @@
 
 /* The port that Azure's documentation recommends. */
 #define AZURE_PORT 6105u
-/* srun: ports below 32768, from which Linux takes ports for outgoing connections. */
+/* srun: ports from 16384 to 32767. From 32768 on, Linux takes ports for outgoing connections. */
 #define SLURM_PORT 16384u
 #define SLURM_PORTS 16384u
 /* Steps of a job that run at the same time get different ports. */

@@ -12,7 +12,7 @@
  *   PMIX_RANK            has no variable for the size. The launchers that set it (Open MPI, srun)
  *                        also set a variable of the table
  *   RANK and WORLD_SIZE  identify no launcher, and so no MPI; see job.c. Without MASTER_ADDR, they
- *                        only prevent that a process becomes a world of one: tutti__conf_company
+ *                        only keep a process from becoming a world of one: tutti__conf_company
  */
 #include "conf/conf_inside.h"
 #include "conf/parse.h"

@@ -13,10 +13,12 @@
 /* Digits only. */
 int tutti__parse_count(const char *text, uint64_t *ret_count);
 
-/* Digits and at most one of K, M, G, T (1024 each), also as KiB or kb, and so on. */
+/* Digits and at most one unit: K, M, G or T (powers of 1024), also written as KiB or kb, and so
+   on. */
 int tutti__parse_bytes(const char *text, uint64_t *ret_bytes);
 
-/* Seconds, with any number of decimals, to milliseconds, rounded up. 0 or at least 0.001. */
+/* Seconds, with any number of decimals. The result is in milliseconds, rounded up. A time between 0
+   and 0.001 s is not valid. */
 int tutti__parse_seconds(const char *text, uint64_t *ret_ms);
 
 /* 1, true, yes, on; 0, false, no, off; in any case. */

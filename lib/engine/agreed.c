@@ -28,7 +28,7 @@ static uint64_t place_of(const tutti__request_t *request)
 /*
  * Rank 0 learns its steps from this submission, and may begin a plan. It does not learn again from
  * a request that a stopped plan gave back. Otherwise the same plan would begin again at once, and
- * for ever if a rank submits nothing.
+ * if a rank submits nothing, it would stop and begin without end.
  */
 static void learn(tutti__agreement_t *a, tutti__request_t *request,
                   const tutti__metadata_t *metadata)
@@ -159,7 +159,8 @@ static tutti__request_t *find_request(tutti__agreement_t *a, const tutti__agreed
     return request;
 }
 
-/* Add an agreed tensor to its bucket. Calls pass the tensors of one bucket after another. */
+/* Add an agreed tensor to its bucket. The agreement passes all tensors of a bucket before it passes
+   tensors of the next bucket. */
 static int serve(void *owner, const tutti__agreed_t *tensor)
 {
     tutti__agreement_t *a = owner;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pending completions: buckets whose work is queued on the device. See completion.c. Callers own
-   the token, and have entered the device (tutti__device_enter) unless noted. */
+   the token. They have entered the device (tutti__device_enter), unless a comment says "on any
+   device". */
 #ifndef TUTTI__ENGINE_COMPLETION_H
 #define TUTTI__ENGINE_COMPLETION_H
 
@@ -14,7 +15,7 @@ typedef struct {
     uint32_t count;
 } tutti__completions_t;
 
-/* Record the bucket's event behind the stream's present work, which includes the bucket's. */
+/* Record the bucket's event behind the stream's present work, which includes the bucket's work. */
 tutti_status_t tutti__completion_record(tutti__completions_t *completions, tutti__bucket_t *bucket,
                                         tutti__dstream_t *stream);
 /* Add a bucket that has left its lane. */

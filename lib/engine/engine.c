@@ -51,7 +51,8 @@ void tutti__engine_cancel(tutti__engine_t *e, uint32_t first, uint32_t number)
 void tutti__engine_drain(tutti__engine_t *e)
 {
     /* If a peer is late with these requests, the engine's thread ends the communicator. If the
-       caller's own work is late, this waits on, as freeing device memory would do anyway. */
+       caller's own work is late, this function waits for it without a limit: freeing device memory
+       would wait for this work anyway. */
     while (atomic_load(&e->signals.given) > 0 && !tutti__watch_has_ended(e->env.watch))
         usleep(TUTTI__DRAIN_NAP_US);
 }

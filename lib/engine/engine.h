@@ -6,8 +6,8 @@
  * Threads. All work is done in steps by the owner of the token: a thread that submits, a thread
  * that waits (it helps), or the engine's own thread. The engine's thread sleeps on the doorbell and
  * the sockets, and makes progress while no thread waits. A step follows a submission, a peer's
- * doorbell, or a message; no timer starts it, except that the thread wakes soon after a submission
- * for which no thread waits.
+ * doorbell, or a message. Besides, the thread wakes soon after a submission for which no thread
+ * waits, and at intervals while requests are pending.
  *
  *      submit ---> queue ---> announce ---> merge at the host's leader ---> merge at rank 0
  *                                                                              |
@@ -46,13 +46,15 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
 /* Before close: wait until no request is handed over to a stream, or the communicator has ended. */
 void tutti__engine_drain(tutti__engine_t *engine);
 
-/* Call pause before device memory is allocated or freed, and resume after it. Between them, no
-   communicator of the process hands over requests. Pause waits until no earlier one is left. */
+/* Call pause before device memory is allocated or freed, and resume afterwards. Between the two
+   calls, no communicator of the process hands over requests. Pause waits until all requests that
+   were handed over before have ended. */
 void tutti__semaphore_pause(void);
 void tutti__semaphore_resume(void);
 
 /* Local: send a goodbye, end pending requests with TUTTI_ERR_SHUTDOWN, stop the thread. When this
-   returns, none of the engine's callbacks runs any more. Called at most once. */
+   returns, no callback is due any more, but a callback may still run on another thread. Called at
+   most once. */
 void tutti__engine_stop(tutti__engine_t *engine);
 
 /* Local. Stop the engine, if it was not stopped, and free it; NULL is allowed. Requests stay valid
@@ -137,8 +139,8 @@ int tutti__engine_spins(const tutti__engine_t *engine);
 
 /*
  * Ranks of this communicator make a group, and this rank cannot take part: tell the ranks that wait
- * for it. first: the group's first rank; number: this is the n-th group call, on all ranks.
- * Any thread.
+ * for it. first: the group's first rank; number: the number of the group call, from 1, equal on
+ * all ranks. Any thread.
  */
 void tutti__engine_cancel(tutti__engine_t *engine, uint32_t first, uint32_t number);
 /* After the end: tell the neighbours, end all requests, and abort the device's work. Any thread. */

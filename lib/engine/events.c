@@ -20,8 +20,8 @@
 
 /* ---- the pool ---- */
 
-/* Make one more event. It is allowed at any time: unlike memory, an event waits for nothing
-   (mem/device.h). */
+/* Make one more event. This is allowed at any time: making an event waits for nothing, unlike
+   allocating memory (mem/device.h). */
 static tutti_status_t make(tutti__events_t *events)
 {
     tutti__devent_t *event, **all;

@@ -7,8 +7,8 @@
 
 /* Lay out the lane's first bucket. The call that serves it is lane->call on packed memory. */
 tutti_status_t tutti__fuse_call(tutti__lane_t *lane, tutti__call_t *ret_call);
-/* The same without packing, in the caller's buffers. Returns 0 unless these are shared memory, and
-   the bucket's tensors follow each other there as in the packed bucket. */
+/* The same without packing, in the caller's buffers. Returns 1 if the buffers are in shared memory,
+   and the tensors follow each other there as in the packed bucket; otherwise 0. */
 int tutti__fuse_call_in_place(const tutti__lane_t *lane, tutti__call_t *ret_call);
 /* Can a bucket with this request be served in the caller's buffers? The request must be an
    allreduce in place, without factors. */
@@ -17,7 +17,7 @@ static inline int tutti__fuse_can_join(const tutti__request_t *r)
     return r->call.kind == TUTTI_CALL_ALLREDUCE && r->call.sendbuf == r->call.recvbuf &&
            r->call.prescale == 1 && r->call.postscale == 1;
 }
-/* The `owner` of its calls is the lane. */
+/* The `owner` argument of its functions is the lane. */
 extern const tutti__packing_t tutti__fuse_packing;
 
 #endif

@@ -36,7 +36,8 @@ static tutti__xport_t *far_of(const tutti__engine_t *e)
 
 static void open_world(tutti__engine_t *e)
 {
-    /* Ask the world's transport: its launches may precede those of a group on one host. */
+    /* The world's transport decides, also for its groups on one host: launches of the world may
+       precede launches of such a group. */
     if (e->far == NULL || e->far->ops->may_progress(e->far, 1))
         return;
     tutti__mutex_lock(&limited_lock);

@@ -11,8 +11,8 @@
 
 /*
  * A rank that has joined announces nothing, so the bucket of a second phase may arrive before this
- * rank has finished the first phase. So the second phase has another zero contribution, which
- * gets the counts from the first one when it starts.
+ * rank has finished the first phase. Therefore the second phase has a zero contribution of its own.
+ * When this contribution starts, it gets the counts from the contribution to the first phase.
  */
 int tutti__join_counts(tutti__request_t **zeros, uint32_t size, tutti__request_t *zero)
 {

@@ -29,7 +29,8 @@ tutti_status_t tutti__lane_start(tutti__lanes_t *lanes, tutti__lane_t *lane);
 tutti_status_t tutti__lane_record_result(tutti__lanes_t *lanes, const tutti__lane_t *lane);
 /* End the first bucket, whose operation is done, or which has no tensor of this rank. */
 void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane);
-/* End a plan's bucket whose tensors not all ranks have. This rank's requests are announced. */
+/* End a plan's bucket, because some ranks lack its tensors. This rank's requests enter the queue
+   again. */
 void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane);
 /* End a bucket with an error that all ranks find, so that the communicator continues. */
 void tutti__lane_refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status);

@@ -39,7 +39,8 @@ static void open_caches(tutti__lanes_t *lanes)
     const tutti__conf_shared_t *conf = lanes->env->conf;
     const tutti__exec_device_t *device = lanes->env->exec->device;
 
-    /* Timing decides which tensors share a bucket and when a plan runs. Results must not differ. */
+    /* Timing decides which tensors share a bucket and when a plan runs. Results must not depend on
+       timing. */
     tutti__cache_init(&lanes->cache, lanes->env->shape, lanes->env->exec->rank, conf->algorithm,
                       conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
                       conf->check ? (uint32_t)conf->credits : 0);

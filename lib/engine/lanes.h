@@ -29,8 +29,8 @@ typedef struct {
     char *fuse;            /* memory for fused buckets */
     size_t fuse_bytes;
     int is_packed; /* plan's lane: the first bucket is packed */
-    /* Plan's lane, after a departure: since when the bucket has not moved (0: it has just begun),
-       and tutti__operation_moves at that time. */
+    /* Plan's lane, after a departure. still_ns: since when the bucket has not moved; 0: it has just
+       begun. moves: tutti__operation_moves at that time. */
     uint64_t still_ns;
     uint32_t moves;
     char *packed; /* where the first bucket is packed: `fuse`, or device memory */
@@ -58,7 +58,7 @@ struct tutti__lanes {
     tutti__cache_t ordered_cache;    /* a cache like that of direct calls */
     tutti__call_env_t calls;         /* for agreed buckets */
     tutti__call_env_t ordered_calls; /* for the ordered lane */
-    tutti__call_env_t planned_calls; /* for the plan's lane: compares calls; cache of `calls` */
+    tutti__call_env_t planned_calls; /* for the plan's lane: like `calls`, but compares calls */
 };
 
 void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,

@@ -176,8 +176,8 @@ static tutti_status_t add_names(tutti__pending_t *pending, tutti__request_t **re
     return status;
 }
 
-/* Make the requests a submission group, which their names identify. Requests without names are no
-   group: another rank may submit the same calls one by one, or in other lists. */
+/* Make the requests a submission group, which their names identify. Requests without names do not
+   form a group: another rank may submit the same calls one by one, or in other lists. */
 static void make_group(tutti__request_t **requests, size_t n)
 {
     uint64_t hash = TUTTI__HASH_INIT;
@@ -367,7 +367,8 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
     }
     tutti__mutex_unlock(&pending->lock);
     assert(atomic_load(&pending->count) >= ended);
-    /* Before any of them is done: its waiter may call tutti_join, which counts them. */
+    /* Subtract before any of these requests is done: its waiter may then call tutti_join, which
+       fails if `count` is not 0. */
     atomic_fetch_sub(&pending->count, ended);
     for (tutti__request_t *r = first; r != NULL; r = next) {
         next = r->next;
@@ -405,7 +406,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
 {
     tutti__request_t *ended = NULL, *next;
 
-    /* Change queue and names under one lock, so that neither names a request that has ended. */
+    /* Change queue and names under one lock, so that neither has a request that has ended. */
     tutti__mutex_lock(&pending->lock);
     filter_queue(pending, pick);
     if (pending->join != NULL) {
@@ -437,7 +438,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
         next = ended->chain;
         finish(pending, ended, status, text);
     }
-    /* No lane has the requests any more that were handed over to streams, so end them here. */
+    /* Requests that were handed over to streams are in no lane any more, so end them here. */
     if (pick == NULL)
         tutti__semaphore_end_all(pending->semaphores, text);
 }
@@ -481,8 +482,8 @@ void tutti__pending_callbacks(tutti__pending_t *pending)
 {
     tutti__request_t *r;
 
-    /* A request that ends inside a callback waits until this callback has returned, or for
-       another thread. */
+    /* If a request ends inside a callback, its own callback is called after this callback has
+       returned, or by another thread. */
     if (!atomic_load(&pending->callbacks) || in_callback)
         return;
     while ((r = next_ended(pending)) != NULL) {

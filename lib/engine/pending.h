@@ -30,11 +30,11 @@ struct tutti__pending {
     atomic_int count;     /* requests that are not done */
     atomic_int queued;    /* the queue is not empty */
     atomic_int callbacks; /* some callbacks are due */
-    atomic_uint waits;    /* waits that have begun, of all threads */
+    atomic_uint waits;    /* how many waits all threads have begun */
     tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
-    atomic_int sleepers;  /* on epoch */
-    /* Have requests had deadlines of their own? due_ns: the earliest deadline of the pending ones,
-       or an earlier time; UINT64_MAX: none. */
+    atomic_int sleepers;  /* threads that sleep on epoch */
+    /* Has any request had a deadline of its own? due_ns: the earliest deadline of the pending
+       requests, or an earlier time; UINT64_MAX: none. */
     atomic_int has_deadlines;
     _Atomic uint64_t due_ns; /* written under the lock */
 
@@ -79,15 +79,15 @@ void tutti__pending_callbacks(tutti__pending_t *pending);
 tutti__request_t *tutti__pending_take(tutti__pending_t *pending);
 tutti__request_t *tutti__pending_find(tutti__pending_t *pending, const char *name,
                                       size_t name_bytes);
-/* Remove a request without a waiter from the pending ones. Its name becomes free. */
+/* Remove a request that has no waiter from the pending requests. Its name becomes free. */
 void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request);
 /* End a request. text: NULL or copied. The waiter may free the request at once. */
 void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
                            tutti_status_t status, const char *text);
 /* End a list of requests with TUTTI_OK. */
 void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first);
-/* End all pending requests for which `pick` (NULL: all) returns true, and take them out of the
-   queue. */
+/* End all pending requests for which `pick` returns true (NULL: all of them), and take them out of
+   the queue. A pending tutti_join always ends. */
 void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutti__request_t *),
                                tutti_status_t status, const char *text);
 

@@ -41,7 +41,7 @@ static void reset(tutti__request_t *r)
         r->call.recvcounts = r->call.recvdispls = NULL;
         r->bytes = tutti__call_bytes(&r->call, r->engine->rank, r->engine->size);
     }
-    /* The lock of the queue publishes both values to other threads. */
+    /* The lock of the queue publishes these values to other threads. */
     atomic_store_explicit(&r->counted, 0, memory_order_relaxed);
     atomic_store_explicit(&r->begun, 0, memory_order_relaxed);
     atomic_store_explicit(&r->queued, 0, memory_order_relaxed);

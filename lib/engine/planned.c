@@ -6,7 +6,7 @@
  *
  * This rank stops the plan
  *   if a tensor has other metadata or a priority, is in a submission group, or is a message,
- *   if a thread waits for a request that waits here, and no further request is submitted,
+ *   if a thread waits for a request that is held here, and no further request is submitted,
  *   if this rank joins,
  *   if a bucket makes no progress for long: agreement names the rank that is late.
  * After the stop, the rank announces all requests that wait here, and the requests of buckets that
@@ -24,8 +24,8 @@
 
 /* Pass the plan's names to the submitting threads; NULL: the plan is over. Until
    tutti__planned_taken is called, each submission makes the engine take a step. While a plan runs,
-   the engine's thread wakes at intervals: perhaps no other thread takes steps, if the program has
-   callbacks and does not wait. */
+   the engine's thread wakes at intervals: if the program uses callbacks and does not wait, perhaps
+   no other thread takes steps. */
 static void publish(tutti__plan_requests_t *p, const tutti__tensor_names_t *names)
 {
     int before = atomic_exchange(&p->lanes->signals->plans, names != NULL);

@@ -2,7 +2,8 @@
 /* What an operation is doing, in words for the flight recorder. The token's owner. */
 #include "engine/recorded.h"
 
-/* "RECV", or "comparing calls". Static. The run is at operation `step` of `of`. */
+/* The operation's present work, as a static text: "RECV", or "comparing calls". The run is at
+   operation `step` of `of`. */
 static const char *doing(const tutti__operation_t *op, uint32_t step, uint32_t of)
 {
     switch (op->at) {

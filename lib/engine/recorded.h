@@ -44,7 +44,8 @@ static inline void tutti__recorded_start(const tutti__lanes_t *lanes, const tutt
 /* recorded.c: record the rank or device that the lane's operation waits for. */
 void tutti__recorded_slow(tutti__record_t *record, const tutti__operation_t *op);
 
-/* recorded.c: record what has arrived from this rank. Reads the whole schedule. */
+/* recorded.c: record which messages have arrived from the rank that the operation waits for. Reads
+   the whole schedule. */
 void tutti__recorded_arrived(tutti__record_t *record, const tutti__operation_t *op);
 
 /* The lane's operation cannot continue. */

@@ -20,17 +20,17 @@ struct tutti__request {
     tutti__engine_t *engine; /* a reference, held until the request is freed; NULL: a zero
                                 contribution */
     uint64_t hash;           /* hash of the name */
-    tutti__call_t call;      /* its arrays are in `arrays`. The data are complete when the work in
-                                its CUDA stream at submission is */
+    tutti__call_t call;      /* its arrays are in `arrays`. The data are complete when the work that
+                                its CUDA stream had at submission is complete */
     size_t *arrays;
     size_t bytes; /* estimated cost of a step with this request */
     tutti_callback_t callback;
     void *callback_arg;
     uint8_t callback_info;  /* see tutti__entry_t */
     uint8_t priority;       /* likewise */
-    tutti__devent_t *ready; /* event behind that work, from the pool, until done; or NULL */
+    tutti__devent_t *ready; /* an event of the pool behind that work, or NULL */
     uint64_t since_ns;      /* its submission */
-    uint64_t learned_ns;    /* rank 0: since_ns of the submission it last learned from */
+    uint64_t learned_ns;    /* rank 0: since_ns when rank 0 last learned from this request */
     uint64_t ended_ns;
     uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
     size_t offset;           /* place in each part of its bucket's memory, in bytes */
@@ -51,18 +51,19 @@ struct tutti__request {
     uint8_t known;    /* under the lock of pending.h: it is in `names`, or it is `join` */
     uint32_t planned; /* 1 + index in the plan `plan_number`; 0: in none at its submission */
     uint32_t plan_number;
-    uint32_t waits;        /* waits of this rank's threads that had begun before its submission */
+    uint32_t waits;        /* how many waits this rank's threads had begun before its submission */
     uint32_t record;       /* its number in the flight recorder; 0: it has none */
     uint32_t last_rank;    /* tutti_join: the rank that joined last */
     uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */
     atomic_int active;     /* persistent: started, and no wait has returned it */
     tutti__word_t counted; /* 1: phase 0 has set recvcounts; 2: the buffer is set. Release by the
-                              owner, acquire by tutti_request_recvcounts */
+                              owner, or for 2 by tutti_request_receive; acquire by
+                              tutti_request_recvcounts */
     tutti__word_t begun;   /* 1: may be handed over, see semaphore.c; ordered like `queued` */
     uint8_t semaphore;     /* 1 + index of its semaphore; 0: not handed over */
     uint32_t semaphore_value;
-    uint64_t given_ns;           /* handover, or the last check that found its data incomplete */
-    tutti__word_t waits_in_plan; /* 1: see planned.c; any thread may read it */
+    uint64_t given_ns;           /* handover, or when its data were last found incomplete */
+    tutti__word_t waits_in_plan; /* 1: planned.c holds the request; any thread may read it */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
@@ -109,7 +110,7 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
 }
 
 /* Make a request of a rank among `size` ranks, without handle and engine. spare: an unused request
-   whose memory it reuses, or NULL. Also after an error, spare is no longer the caller's. */
+   whose memory is reused, or NULL. The function takes over `spare`, even if it returns an error. */
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
                                   tutti__request_t *spare, tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);

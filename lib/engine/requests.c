@@ -103,9 +103,9 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
 
 /* ---- handles ---- */
 
-tutti__handles_t tutti__requests = TUTTI__HANDLES_INIT(
-    TUTTI__HANDLE_REQUEST, "request",
-    "was freed: by tutti_wait or a call like it, which may free a request once only");
+tutti__handles_t tutti__requests =
+    TUTTI__HANDLES_INIT(TUTTI__HANDLE_REQUEST, "request",
+                        "was freed by tutti_wait or a similar call: do not use its handle again");
 
 tutti_status_t tutti__request_wrong(const tutti_request_t *handle)
 {

@@ -216,9 +216,9 @@ static uint32_t share_us(uint64_t waited)
     return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, TUTTI__SLEEP_US), TUTTI__SLEEP_MOST_US);
 }
 
-/* Sleep on the descriptor of the transport to other hosts. If the call waits for messages of this
-   transport only, it misses a wake-up only if another thread takes the message. So this sleep may
-   be as long as a sleep on a word. */
+/* Sleep on the descriptor of the transport to other hosts. If the call waits only for messages of
+   this transport, each message ends the sleep, unless another thread takes the message. So this
+   sleep may be as long as a sleep on a word. */
 static void sleep_on_far(const run_t *r, tutti__xport_t *far)
 {
     uint64_t waited = waited_ns(r);

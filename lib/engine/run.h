@@ -31,8 +31,8 @@ tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t 
 tutti_status_t tutti__run_fail(tutti__engine_t *engine, const tutti__run_env_t *env,
                                tutti__operation_t *op, tutti_status_t status);
 
-/* The last error's text has ranks of this communicator. Unless that is the world, add its name to
-   the text. */
+/* The last error's text has rank numbers of this communicator. If this is not the world, add the
+   communicator's name to the text. */
 void tutti__run_name_group(const tutti__run_env_t *env, tutti_status_t status);
 
 #endif

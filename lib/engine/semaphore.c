@@ -73,7 +73,7 @@ static void put_word(uint32_t index)
     atomic_fetch_and(&taken, ~((uint64_t)1 << index));
 }
 
-/* 0: no semaphore is free. */
+/* 0: no semaphore is free, or semaphores are paused. */
 static int take_word(uint32_t *ret_index)
 {
     uint64_t before = atomic_load(&taken);
@@ -94,7 +94,8 @@ static int take_word(uint32_t *ret_index)
 
 void tutti__semaphore_pause(void)
 {
-    /* take_word sets its bit first and reads `pauses` second, so one of the two sees the other. */
+    /* take_word first sets its bit, and then reads `pauses`. So either this function reads the bit,
+       or take_word reads the pause. */
     atomic_fetch_add(&pauses, 1);
     while (atomic_load(&taken) != 0 && !tutti__engine_in_callback())
         usleep(TUTTI__DRAIN_NAP_US);

@@ -110,7 +110,8 @@ void tutti__stalls_message(const tutti__engine_env_t *env, const void *body, siz
 
 /* ---- requests ---- */
 
-/* Find the lanes that have advanced since the previous check. Record what the others wait for. */
+/* Find the lanes that have advanced since the previous check. For the other lanes, record the rank
+   or device that they wait for. */
 static void check_lanes(tutti__stalls_t *stalls, uint64_t now)
 {
     tutti__record_t *record = stalls->agreed->env->watch->record;

@@ -12,12 +12,12 @@ typedef struct {
     uint64_t lane_moved_ns[TUTTI__LANES]; /* and the time of the check that found it changed */
 } tutti__stalls_t;
 
-/* The token's owner. */
+/* Check for stalls. The token's owner calls it. */
 void tutti__stalls_check(tutti__stalls_t *stalls);
 /* For the thread: how long it may sleep until the next check; -1: there is none. */
 int64_t tutti__stalls_nap_us(const tutti__conf_shared_t *conf, const tutti__signals_t *signals);
 
-/* The kind of message to rank 0 about a tensor that has waited for long: a text. */
+/* The kind of a message to rank 0: a text about a tensor that has waited for long. */
 #define TUTTI__MSG_MISSING TUTTI__MSG_OTHERS
 /* Rank 0: log such a warning, which a host's leader has sent. */
 void tutti__stalls_message(const tutti__engine_env_t *env, const void *body, size_t bytes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's state. Any thread may use the outer structure, only the token's owner the inner one.
+ * The engine's state. Any thread may use the outer structure (struct tutti__engine). Only the
+ * token's owner may use the inner structure (tutti__owned_t).
  * The parts have headers of their own; a file that works on one part includes that header only.
  */
 #ifndef TUTTI__ENGINE_STATE_H

@@ -44,7 +44,8 @@ static void refuse(tutti__engine_t *e)
     char text[160] = "";
 
     tutti__watch_left_text(e->env.watch, TUTTI__NO_RANK, text, sizeof(text));
-    /* In this order: clear first takes the plan's names from the submitting threads. */
+    /* Call agreed_clear first: it takes the plan's names away from the submitting threads, before
+       the agreement forgets these names. */
     tutti__agreed_clear(&tutti__owned(e)->agreed);
     tutti__agree_depart(tutti__owned(e)->agreed.agree);
     tutti__pending_finish_all(&e->pending, not_agreed, TUTTI_ERR_SHUTDOWN, text);
@@ -115,7 +116,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
 
     if (atomic_load(&e->news))
         side |= atomic_exchange(&e->news, 0);
-    /* A report of the cause may arrive. */
+    /* After a failure on the device, poll the sockets: a report of its cause may arrive there. */
     if (TUTTI__UNLIKELY(tutti__lanes_use_device(&own->lanes)))
         side |= tutti__watch_has_failed(e->env.watch);
     moved |= tutti__links_poll(e->env.watch, side);
@@ -164,7 +165,8 @@ static void give_back(tutti__engine_t *e, tutti__who_t who)
                tutti__engine_step(e, who)) {
         }
         tutti__token_leave(&e->token);
-        /* Once more, for the request of a thread that found the token taken meanwhile. */
+        /* Repeat this if another thread has found the token taken, and has left its request in the
+           queue. */
     } while ((atomic_load(&e->pending.queued) || atomic_load(&e->news) ||
               (!rings && atomic_load(&e->pending.count) > 0)) &&
              tutti__token_take(&e->token));

@@ -179,7 +179,7 @@ static tutti_status_t may_receive(const tutti__request_t *r)
 
     if (!r->counts_later)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "request '%s' is none whose recvcounts were NULL", r->name);
+                           "request '%s' was not submitted with recvcounts NULL", r->name);
     if (!tutti__request_is_active(r))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not active", r->name);
     if (counted == 2)

@@ -26,8 +26,9 @@ typedef struct {
 
 /*
  * Sleep until the doorbell rings, a socket is readable, or the alarm goes off; 1 in the first two
- * cases. far not NULL: also wake when a message may have arrived there. This empties the doorbell,
- * so `news` tells the next owner of the token, which may be another thread, that it rang.
+ * cases. far not NULL: also wake when a message may have arrived there. This function empties the
+ * doorbell. So it sets `news`, which tells the token's next owner, perhaps another thread, that the
+ * doorbell has rung.
  *
  * ppoll, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2. Seccomp
  * filters of older containers refuse it with EPERM: the thread spun, used half of a processor, and

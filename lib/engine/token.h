@@ -17,7 +17,7 @@
 
 typedef struct {
     atomic_int taken;
-    atomic_int wanted; /* threads that must have the token; other threads do not take it */
+    atomic_int wanted; /* number of threads in token_await; not 0: no other thread may take it */
 #ifndef NDEBUG
     pthread_t owner; /* valid while taken; only the owner reads or writes it */
 #endif

@@ -2,10 +2,10 @@
 /*
  * Testing and waiting. Any thread.
  *
- * mpirun may bind all threads of a rank to one core, so a waiting thread does the work itself. To
- * wake a thread on another core costs 38 us on a virtual machine. The waiter spins for a while if
- * there are enough processors, yields a hundred times, and then leaves the work to the engine's
- * thread and sleeps until a request is done.
+ * A waiting thread does the work itself, for two reasons: mpirun may bind all threads of a rank to
+ * one core, and waking a thread on another core takes 38 us on a virtual machine. The waiter spins
+ * for a while if there are enough processors, and yields a hundred times. Then it leaves the work
+ * to the engine's thread, and sleeps until a request is done.
  */
 #include "engine/waiter.h"
 
@@ -33,7 +33,7 @@ static const tutti__request_t *entry(const tutti__waiter_t *w, size_t i)
     return found != NULL && tutti__request_is_active(found) ? found : NULL;
 }
 
-/* `one`; without it, the first entry of the list that a call may wait for, or NULL. */
+/* `one`. If `one` is NULL: the first entry of the list that a call may wait for, or NULL. */
 static const tutti__request_t *first_of(const tutti__waiter_t *w)
 {
     const tutti__request_t *first = w->one;
@@ -43,8 +43,8 @@ static const tutti__request_t *first_of(const tutti__waiter_t *w)
     return first;
 }
 
-/* Set w->ready to the request of the list that ended first, so that each is reported in its turn.
-   1: a request has ended, or no entry is left to wait for. */
+/* Set w->ready to the request of the list that ended first, so that requests are reported in the
+   order of their ends. 1: a request has ended, or no entry is left to wait for. */
 static int search(tutti__waiter_t *w)
 {
     uint64_t ended_ns = UINT64_MAX;
@@ -113,8 +113,9 @@ static void what(void *waiter, char *text, size_t bytes)
 }
 
 /* If the caller's timeout has passed: TIMEOUT. If the library's own timeout has passed, the request
-   will never be complete, so the communicator ends; rank 0 can name at least the host. A rank in
-   tutti_join waits for ranks that work: each bucket that is served extends its deadline. */
+   will never be complete, so the communicator ends. Rank 0 waits half as long as other ranks for a
+   report of the culprit, because it can name at least the culprit's host. A rank in tutti_join
+   waits for ranks that still work: each bucket that is served extends its deadline. */
 static tutti_status_t check(tutti__engine_t *e, tutti__waiter_t *w)
 {
     const tutti__request_t *request;
@@ -207,7 +208,7 @@ static tutti_status_t poll(tutti__wait_t *wait)
 }
 
 /* Before the waiter sleeps: note whether the lanes have moved. A waiter without the token cannot
-   read this, and assumes that they have, because another thread works. */
+   read their counters. It assumes that they have moved, because another thread has the token. */
 static void note_moves(tutti__engine_t *e, tutti__waiter_t *w)
 {
     uint32_t moves = w->holds ? tutti__lanes_moves(&tutti__owned(e)->lanes) : w->moves + 1;
@@ -250,7 +251,7 @@ static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now
 {
     int64_t left = w->deadline_ns > now ? (int64_t)(w->deadline_ns - now) / 1000 + 1 : 0;
 
-    if (left == 0) /* until the culprit has been reported */
+    if (left == 0) /* the deadline has passed: poll until the culprit has been reported */
         return TUTTI__NEWS_POLL_US;
     if (w->quiet_ns == 0)
         w->quiet_ns = now;
@@ -318,7 +319,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     let_go(e, w);
     tutti__recorded_wait(e->env.watch->record, tensor, w->traced_ns);
     tutti__record_waited(e->env.watch->record, w->record);
-    /* Other work in flight that needs polling is left to the thread. */
+    /* Leave other work in flight that must be polled to the engine's thread. */
     if (atomic_load(&e->signals.polling))
         tutti__engine_ring_later(e);
     return status;
@@ -399,7 +400,7 @@ tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_m
     }
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "a callback must not wait for what is not done");
+                           "a callback must not wait for a request that is not done");
     w->timeout_ms = timeout_ms;
     if (e == NULL) {
         status = wait_several(w);

@@ -19,8 +19,8 @@ typedef struct {
     tutti_status_t (*sleep)(tutti__wait_t *w);
     uint32_t spins;  /* polls before the waiter yields, if each rank has a processor */
     uint32_t yields; /* yields before it sleeps */
-    uint32_t
-        yield_ns; /* if ranks share processors: the time of the yields; 0: their number counts */
+    /* If ranks share processors: how long it yields before it sleeps; 0: `yields` is the limit. */
+    uint32_t yield_ns;
 } tutti__wait_ops_t;
 
 struct tutti__wait {

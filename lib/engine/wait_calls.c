@@ -31,7 +31,8 @@ static tutti_status_t check_active(const tutti__request_t *request)
     return status;
 }
 
-/* Return the result of a request that is done. Free it unless it is persistent: *ret_stays is 1. */
+/* Return the result of a request that is done. If the request is persistent, *ret_stays is 1;
+   otherwise it is freed. */
 static tutti_status_t take(tutti__request_t *request, int timeout_ms, int *ret_stays)
 {
     tutti_status_t status = status_of(request, timeout_ms);
@@ -128,9 +129,9 @@ static tutti_status_t hand_over_pending(tutti__engine_t *e, tutti__request_t *re
     return tutti__semaphore_give(&own->semaphores, request, stream, ret_gone);
 }
 
-/* Order later work in the stream behind the request, if it is queued or has begun. A queued request
-   is done after this. One that has only begun belongs to the engine after this: *ret_gone is 1.
-   Otherwise this does nothing. */
+/* Order later work in the stream behind the request. If the request is queued, it is then done. If
+   it has only begun, it then belongs to the engine: *ret_gone is 1. If it has not begun, this
+   function does nothing. */
 static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
                                 tutti__dstream_t *stream, int *ret_gone)
 {
@@ -194,7 +195,8 @@ tutti_status_t tutti__engine_wait_queued(tutti_request_t *handle, int timeout_ms
 
     if (status != TUTTI_OK)
         return status;
-    /* Wait for a callback: it may need objects that the caller frees after this call. */
+    /* If the request has a callback, wait until the callback has returned: it may need objects that
+       the caller frees after this call. */
     if (!request->call.on_device || request->callback != NULL)
         return tutti__wait_and_take(request, timeout_ms);
     status = check_stream(request->engine, stream);

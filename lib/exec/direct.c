@@ -13,8 +13,8 @@
  * released or a message is sent, no queued work touches that memory any more. Work that reads a
  * message is queued after the message has arrived.
  *
- * Sums that the device cannot compute go through STAGE in host memory. This depends only on values
- * that are equal on all ranks: the call, the schedule and settings.
+ * If the device cannot compute the sum, STAGE and messages are in host memory. The choice depends
+ * only on values that are equal on all ranks: the call, the schedule and settings.
  *
  * Channels take the lane's slots from the first slot on; streams that pack messages take them from
  * the last slot downwards.

@@ -90,8 +90,9 @@ typedef struct {
 typedef struct {
     char *base;
     const tutti__block_t *block;
-    size_t mask; /* bits of a chunk's offset that count: all; SCRATCH: 0, all chunks at one
-                    place; STAGE with memory of its own: a few in turn */
+    size_t mask; /* applied to a chunk's offset in its block. All bits: each chunk has its own
+                    place. SCRATCH: 0, so all chunks use one place. STAGE with memory of its own:
+                    the low bits, so chunks use a few places in turn */
     int joint;   /* one trip and contiguous blocks: several blocks can be used as one */
 } tutti__place_t;
 
@@ -153,7 +154,7 @@ typedef struct {
     tutti__devent_t *ready; /* the call's event; NULL: none, or the node has it */
     int untouched;          /* the first node operation is not done, so only stream 0 runs */
     uint32_t direct;        /* 0: STAGE and messages are in host memory. Otherwise they are in
-                               device memory, and each receiving channel has so many slots */
+                               device memory, and each receiving channel has this many slots */
     tutti__reducer_t reducer;
     tutti__node_call_t node_call; /* the current node operation; see prepare_node in start.c */
     tutti__stream_t stream[TUTTI__SCHED_STREAMS];
@@ -167,7 +168,7 @@ typedef struct {
     char *sent_from, *sent_upto; /* range of addresses that contains all these SENDs' blocks */
 
     /* blocks */
-    tutti__layout_t layout; /* the last call's layout; count 0: it had tables */
+    tutti__layout_t layout; /* the last call's; count 0: a new call must not use it again */
     unsigned eshift;        /* log2 of an element's bytes */
     size_t chunk;           /* bytes */
     size_t message;         /* bytes of a chunk in a message; on the host the whole chunk */
@@ -177,7 +178,7 @@ typedef struct {
     size_t blocks_room;
     char *scratch;
     size_t scratch_bytes;
-    char *packed; /* with a wire format: the message of each end, in slot_bytes */
+    char *packed; /* with a wire format: one message for each end, of slot_bytes */
     size_t packed_bytes;
 } tutti__run_t;
 
@@ -228,7 +229,7 @@ typedef struct {
 } tutti__run_wait_t;
 
 /* A run that has returned AGAIN: the message from or to `peer` that it waits for. 0: it waits for
-   no message of this rank. */
+   no message from or to `peer`. */
 int tutti__run_awaits(const tutti__run_t *run, int32_t peer, tutti__run_wait_t *ret_wait);
 /* The same as text, to be appended to words about `peer`; "": no message. */
 void tutti__run_awaits_text(const tutti__run_t *run, int32_t peer, char *text, size_t bytes);

@@ -22,7 +22,7 @@
 typedef struct {
     tutti__dstream_t *down;                        /* copies to the host */
     tutti__dstream_t *up;                          /* copies to the device, and kernels */
-    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* behind the copies of a stream or half */
+    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* behind copies of a stream or half of STAGE */
     tutti__devent_t *ready;                        /* behind earlier work in the caller's stream */
     tutti__devent_t *done;                         /* for the lane's user, if it has no run */
     char *stage;                                   /* [stage_bytes] pinned host memory */
@@ -49,8 +49,8 @@ typedef struct {
        `gate` run in host memory before each of its calls: call/sequencer.h. */
     tutti__node_t *all_node;
     tutti__sched_t *gate[TUTTI__GATE_STEPS];
-    size_t chunk_bytes; /* limit of a block's chunk in loops, at least 64. Chunks have the largest
-                           power of two within this limit */
+    size_t chunk_bytes; /* limit of a block's chunk in loops, at least 64. The length of a chunk is
+                           a power of two within this limit */
     size_t stage_bytes, fuse_bytes; /* equal on all ranks, as is chunk_bytes */
     /* Longest message from and to device memory, a power of two; 0: there are none. direct_slots: a
        lane's slots for such messages. Both are equal on all ranks. */

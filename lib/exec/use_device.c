@@ -5,9 +5,9 @@
  *
  * Queued work continues after an error. It may read or write buffers that the caller frees, or uses
  * again, as soon as the call has returned the error. So NCCL is aborted first, which ends all work
- * that waits for other ranks. Then this function waits for the rest: copies and kernels. This takes
- * little time, unless the work is queued behind long work in the caller's own CUDA stream. Because
- * the engine waits meanwhile, the function gives up after a second.
+ * that waits for other ranks. Then tutti__device_quiesce waits for the rest: copies and kernels.
+ * This takes little time, unless the work is queued behind long work in the caller's own CUDA
+ * stream. Because the engine waits meanwhile, tutti__device_quiesce gives up after a second.
  *
  * Rejected: find out which events of each call are recorded. No call uses the events of a lane any
  * more, so quiesce records them again, behind all work in the lane's CUDA streams.

@@ -164,7 +164,7 @@ typedef struct {
        that call. It must return OK before the next call on this communicator, and before anything
        else, an event included, is queued in that call's stream. */
     tutti_status_t (*nccl_poll)(tutti__nccl_t *nccl);
-    /* Queue one operation, or several as one (they run together; sends and receives need it).
+    /* Queue one operation, or several as one: they run together, as sends and receives must.
        Operations that only move elements take any type; those that reduce: nccl_serves. */
     tutti_status_t (*nccl_call)(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
                                 tutti__dstream_t *stream);
@@ -175,10 +175,10 @@ typedef struct {
     /*
      * Let a ready communicator use memory of nccl_alloc without copies: for set-up, between calls.
      * After that the buffers of each call are either registered on no rank, or registered on all
-     * ranks. In the second case all ranks pass the same registration (the ranks register their
-     * buffers in the same order), at the same offset (a rank's own part of a buffer in place counts
-     * as the whole). Otherwise the call may hang. UNSUPPORTED: this NCCL cannot register, or
-     * registration is disabled.
+     * ranks. In the second case all ranks pass the same registration, at the same offset: the ranks
+     * register their buffers in the same order, so the n-th registrations of all ranks count as the
+     * same one, and a rank's own part of a buffer in place counts as the whole buffer. Otherwise
+     * the call may hang. UNSUPPORTED: this NCCL cannot register, or registration is disabled.
      */
     tutti_status_t (*nccl_register)(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                     tutti__nccl_reg_t **ret_reg);

@@ -22,7 +22,7 @@ typedef struct mapping {
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ARENA);
 static mapping_t *mappings; /* under lock */
 
-/* The place of the pointer to the mapping; it points to NULL if there is none. An entry of another
+/* Find the list's pointer to the mapping; the pointer is NULL if there is none. An entry of another
    generation is the parent's: in this process something else may be at that address. */
 static mapping_t **find(const char *base)
 {

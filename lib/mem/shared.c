@@ -85,7 +85,8 @@ static size_t span_wanted(uint32_t nranks)
 }
 
 /* Where ranges with huge pages begin. If the length of files is limited, the file must stay short,
-   so its ranges are not kept apart. Asked each time, because limits may change at any time. */
+   so its ranges are not kept apart. The limit is read each time, because it may change at any
+   time. */
 static uint64_t huge_from(uint64_t span)
 {
     struct rlimit limit;
@@ -214,7 +215,8 @@ static int punch(int fd, uint64_t offset, uint64_t bytes)
     return rc;
 }
 
-/* A file longer than RLIMIT_FSIZE would not only fail: SIGXFSZ ends the process. */
+/* Check before ftruncate: beyond RLIMIT_FSIZE it would not only fail, but the signal SIGXFSZ would
+   end the process. */
 static tutti_status_t check_file_limit(uint64_t end)
 {
     struct rlimit limit;

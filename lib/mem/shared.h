@@ -36,7 +36,7 @@ typedef struct tutti__arena tutti__arena_t;
 tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_arena);
 /* tutti__arena_create_among for one rank. */
 tutti_status_t tutti__arena_create(tutti__arena_t **ret_arena);
-/* Another user: the arena stays until tutti__arena_destroy has been called once for each. */
+/* Add a user. The arena stays until tutti__arena_destroy has been called once for each user. */
 void tutti__arena_keep(tutti__arena_t *arena);
 void tutti__arena_destroy(tutti__arena_t *arena);
 
@@ -65,7 +65,7 @@ int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t byt
                         uint64_t *ret_offset);
 
 /* Map a peer's arena. If pid is this process, use the owner's mapping at owner_base, which stays
-   until both have unmapped it. A forked child has none of its parent's mappings. */
+   until the owner and all peers have left it. A forked child has none of its parent's mappings. */
 tutti_status_t tutti__arena_map(int fd, size_t span, int pid, char *owner_base, char **ret_base);
 void tutti__arena_unmap(char *base, size_t span, int pid);
 

@@ -105,7 +105,8 @@ static int is_idle(const tutti__record_tensor_t *tensor)
     return atomic_load_explicit(&tensor->call, memory_order_relaxed) >> 24 == TUTTI__TENSOR_IDLE;
 }
 
-/* Give the name to the set's entry that is unused for longest. NULL: all have pending tensors. */
+/* Give the name to the entry of the set that has been unused for the longest time. NULL: all
+   entries have pending tensors. */
 static tutti__record_tensor_t *take_entry(tutti__record_tensor_t *set, uint64_t hash,
                                           const char *name)
 {

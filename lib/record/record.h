@@ -10,13 +10,14 @@
  *      direct   the direct call that waits, if it has waited for longer than a spin
  *      waits    threads that sleep in tutti_wait
  *
- * It is always on, so an event costs some nanoseconds: a time stamp that the caller has anyway, and
- * stores. All words are atomic, so the dump (dump.c) reads them at any time, also in a signal
- * handler. It skips an entry that is being written, by its sequence number.
+ * The recorder is always on, so an event may cost only some nanoseconds: it is a few stores, and
+ * the caller passes a time that it has read anyway. All words are atomic, so the dump (dump.c)
+ * reads them at any time, also in a signal handler. By the sequence number of an event, the dump
+ * detects that the event is being written, and skips it.
  *
  * Tried: one ring, with an atomic addition for each event: 17 ns more for a call. Tried: an event
  * with a clock reading when a bucket starts: 23 ns more. So only a bucket that waits for long has
- * one. Tried: an event for a submission. The entry of the tensor has the same, while it is pending.
+ * one. Tried: an event for a submission. While the tensor is pending, its entry has the same data.
  */
 #ifndef TUTTI__RECORD_RECORD_H
 #define TUTTI__RECORD_RECORD_H
@@ -50,7 +51,7 @@
 typedef enum {
     TUTTI__EVENT_NONE,
     TUTTI__EVENT_SLOW, /* a bucket in flight has waited for some 10 us. value: the rank */
-    TUTTI__EVENT_DONE, /* a tensor. value: nanoseconds since its submission << 8 | its status */
+    TUTTI__EVENT_DONE, /* of a tensor. value: nanoseconds since its submission << 8 | its status */
     TUTTI__EVENT_WAIT, /* a thread goes to sleep in tutti_wait */
     TUTTI__EVENT_WAITED,
     TUTTI__EVENT_DIRECT, /* a direct call waits for longer than a spin. value: the rank */
@@ -151,7 +152,8 @@ typedef struct {
     uint32_t ordinal; /* distinguishes this process's recorders with the same first rank and size:
                          one more than the highest of those that are open */
     int is_world;
-    int64_t offset_ns; /* this clock plus offset is the time at rank 0's host */
+    int64_t offset_ns; /* this clock plus offset is the time at rank 0's host; set later, when
+                          api/comm.c has compared the clocks */
     int32_t pid;
     char host[64];
     char dump_path[TUTTI__CONF_PATH]; /* TUTTI_DUMP, or "" */
@@ -223,7 +225,8 @@ tutti_status_t tutti__record_trace_start(const char *path);
 
 /* Add an entry about this communicator, and the tensor's name if the trace does not have it. */
 void tutti__record_trace(tutti__record_t *record, tutti__traced_t traced);
-/* The same for a tensor in a bucket, and for its end; apart, so that callers stay short. */
+/* Add an entry when a tensor is put into a bucket, and when it is done. Not inline, so that the
+   callers stay short. */
 void tutti__record_trace_agreed(tutti__record_t *record, uint32_t number, uint32_t bucket,
                                 uint32_t lane);
 void tutti__record_trace_done(tutti__record_t *record, uint32_t number, uint64_t now_ns,
@@ -238,7 +241,8 @@ typedef struct {
     uint8_t kind, dtype;
 } tutti__submitted_t;
 
-/* A tensor was submitted; returns its number. Calls for one recorder exclude each other. */
+/* A tensor was submitted; returns its number. For each recorder, one thread at a time may call
+   this. */
 uint32_t tutti__record_submit(tutti__record_t *record, const tutti__submitted_t *submitted);
 
 static inline void tutti__record_set_state(tutti__record_tensor_t *tensor, uint32_t state,
@@ -261,7 +265,8 @@ static inline void tutti__record_agreed(tutti__record_t *record, uint32_t number
         tutti__record_trace_agreed(record, number, bucket, lane);
 }
 
-/* A tensor's bucket was given up, or only its counts were exchanged: it is agreed on anew. */
+/* The tensor's bucket was given up, or has only exchanged the tensor's counts: the tensor is agreed
+   on anew. */
 static inline void tutti__record_returned(tutti__record_t *record, uint32_t number)
 {
     if (number != 0)
@@ -288,7 +293,8 @@ static inline void tutti__record_done(tutti__record_t *record, uint32_t number, 
 
 /* ---- lanes ---- */
 
-/* A bucket begins to run. Without a clock: see tutti__record_is_slow. */
+/* A bucket begins to run. Unless a trace is on, this does not read the clock: a bucket gets a time
+   only if it waits for long, see tutti__record_is_slow. */
 static inline void tutti__record_start(tutti__record_t *record, uint32_t lane, uint32_t bucket,
                                        uint32_t tensor, uint32_t ntensors)
 {
@@ -313,7 +319,8 @@ static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
     return polls >= TUTTI__RECORD_SLOW_POLLS;
 }
 
-/* What the lane's operation waits for. doing: static; step: of `of` in its schedule. */
+/* Record what the lane's operation waits for. doing: a static text; step: the operation is at this
+   one of the `of` steps of its schedule. */
 void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
                          uint32_t step, uint32_t of);
 
@@ -354,7 +361,8 @@ static inline void tutti__record_direct_end(tutti__record_t *record)
         tutti__record_direct_left(record);
 }
 
-/* A thread sleeps in tutti_wait; returns a number for the end, or 0: all are taken. Any thread. */
+/* A thread sleeps in tutti_wait. Returns the number to pass to tutti__record_waited; 0: all entries
+   are in use. Any thread. */
 uint32_t tutti__record_wait(tutti__record_t *record, uint32_t tensor);
 void tutti__record_waited(tutti__record_t *record, uint32_t wait);
 

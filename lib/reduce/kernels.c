@@ -12,7 +12,8 @@
  *     every NaN result becomes the positive quiet NaN. So sums are commutative in every bit.
  *
  * Each type has: load and store, between elements and accumulators; the operations; and `scale`,
- * which multiplies by the inverse of a divisor. `exact`: this gives the same bits as a division.
+ * which multiplies by the inverse of a divisor. `exact`: does `scale` give the same bits as a
+ * division?
  */
 #include "reduce/kernels.h"
 

@@ -271,7 +271,7 @@ void tutti__build_end_loop(tutti__build_t *b)
         return;
     line = &b->lines[b->stream];
     if (line->loop == NO_LOOP || b->flags != 0 || b->shift != 0) {
-        spoil(b, TUTTI_ERR_INTERNAL, "the end of no loop, or flags before the end of a loop");
+        spoil(b, TUTTI_ERR_INTERNAL, "END_LOOP without a LOOP, or flags before END_LOOP");
         return;
     }
     op->arg = (int32_t)line->loop; /* within its stream; tutti__build_end adds its first index */

@@ -6,9 +6,10 @@
  * timing. So ONE symbolic run proves a given (ranks, credits, trips, shape) for every timing. A
  * symbolic value has two parts. The sum of random 64-bit labels shows that each contribution is
  * there exactly once (a wrong sum passes with probability 2^-64). A hash of the expression tree
- * over ranks shows that all have the same association, hence the same bits. A sum that a copy
- * finishes is refused: see sched.h. Vector clocks detect streams of a rank that touch a cell
- * without an order. Only WAIT orders streams here, because a real call skips empty messages.
+ * over ranks shows that all ranks have the same association, hence the same bits. A copy must not
+ * finish a sum: see sched.h. Vector clocks detect two streams of a rank that access the same chunk
+ * of a block without an order. Only WAIT orders streams here, because a real call skips empty
+ * messages.
  */
 #ifndef TUTTI__SCHED_CHECK_H
 #define TUTTI__SCHED_CHECK_H
@@ -50,8 +51,8 @@ typedef struct {
                       chunks; for REDUCE_SCATTER, the results of all ranks must */
     unsigned sizes; /* bits 1 << tutti__sizes_t: allowed `sizes` of the schedules; 0: any */
     int in_place;
-    int wire; /* float32 goes to other hosts in a narrower type (exec/wire.c): values are told apart
-                 by how they are rounded. Reductions */
+    int wire; /* only for reductions: float32 goes to other hosts in a narrower type (exec/wire.c),
+                 and values that are rounded differently count as different */
     /* Slots per channel. With 0, a SEND only starts: its message stays in the sender's blocks until
        the receiver has reached its receive. An operation that overwrites these blocks, and the
        next SEND of the channel, wait until then. */

@@ -10,10 +10,10 @@
  * User-defined operations need not commute. So where the order matters, a value also has its range
  * of ranks, and two values may be combined only if their ranges are neighbours in the right order.
  *
- * With a wire format, a message is rounded on its way to another host, the operands of an addition
- * outside of node operations are rounded, and a finished sum is. So additions with and without
- * rounding give different trees, and a value that was received in the wire format and is not
- * finished is narrowed: it equals the value that was sent only where both are rounded.
+ * With a wire format, these values are rounded: messages to another host, the operands of additions
+ * outside of node operations, and finished sums. So additions with and without rounding give
+ * different trees. A value that was received in the wire format and is not finished is marked as
+ * narrowed. It equals the value that was sent only as the operand of an addition that rounds.
  *
  * A sum is rounded to its type where it is stored. If a later copy divided the sum for an average,
  * it would round a second time, with other bits than on ranks that divide while they add. So the
@@ -50,11 +50,11 @@ static int join(tutti__check_run_t *run, const tutti__check_stream_t *stream, tu
                 const tutti__value_t *right)
 {
     if ((into->state | right->state) & TUTTI__VALUE_FINISHED)
-        return tutti__check_blame(run, stream, "reduces what is finished already");
+        return tutti__check_blame(run, stream, "reduces a value that is finished already");
     if (run->check->ordered && into->hi != right->lo)
         return tutti__check_blame(run, stream,
-                                  "puts what is of ranks %u to %u left of what is of ranks %u to "
-                                  "%u: not the order of ranks",
+                                  "puts data of ranks %u to %u left of data of ranks %u to %u: not "
+                                  "the order of ranks",
                                   into->lo, into->hi - 1, right->lo, right->hi - 1);
     into->sum += right->sum;
     into->hi = right->hi;
@@ -101,7 +101,7 @@ int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *st
                         tutti__value_t *value, int adds)
 {
     if (value->state & TUTTI__VALUE_FINISHED)
-        return tutti__check_blame(run, stream, "finishes what is finished already");
+        return tutti__check_blame(run, stream, "finishes a value that is finished already");
     if (!adds && (value->state & TUTTI__VALUE_SUM) && !tutti__check_is_scan(run->check->expect))
         return tutti__check_blame(run, stream,
                                   "finishes a copy of a sum, which is rounded already: FINISH "
@@ -175,7 +175,7 @@ static int read_in(tutti__check_run_t *run, const tutti__check_stream_t *stream,
 
     for (uint32_t i = 0; i < n; i++) {
         if (!tutti__blocks_hold(in, blk + i))
-            return tutti__check_blame(run, stream, "reads IN[%u], which this rank has not",
+            return tutti__check_blame(run, stream, "reads IN[%u], which this rank does not have",
                                       blk + i);
         ret_values[i] = tutti__value_leaf(stream->rank, blk + i, trip);
     }
@@ -194,7 +194,7 @@ static int are_there(tutti__check_run_t *run, const tutti__check_stream_t *strea
         return 1;
     while (tutti__blocks_hold(out, blk))
         blk++;
-    return tutti__check_blame(run, stream, "%s %s[%u], which this rank has not", does,
+    return tutti__check_blame(run, stream, "%s %s[%u], which this rank does not have", does,
                               tutti__sched_buf_name(buf), blk);
 }
 

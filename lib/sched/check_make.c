@@ -53,9 +53,9 @@ static int blocks_suit(tutti__check_run_t *run)
                                   run->check->size);
     if (run->sizes == TUTTI__BY_PAIR && expect != TUTTI__EXPECT_ALLTOALL &&
         expect != TUTTI__EXPECT_GATHER && expect != TUTTI__EXPECT_SCATTER)
-        return tutti__check_blame(run, NULL, "sizes by pair, where no pair of ranks has its own");
+        return tutti__check_blame(run, NULL, "sizes by pair, but there are no sizes of pairs");
     if (run->check->sizes != 0 && !(run->check->sizes >> run->sizes & 1))
-        return tutti__check_blame(run, NULL, "the collective does not know sizes in this way");
+        return tutti__check_blame(run, NULL, "the collective does not allow these sizes of blocks");
     return 1;
 }
 
@@ -79,16 +79,16 @@ static int heads_agree(tutti__check_run_t *run)
                 run, NULL, "rank %u has %u blocks, %u a message, but rank 0 %u and %u", r,
                 sched->nblocks, sched->max_nblk, first->nblocks, first->max_nblk);
         if (sched->sizes != first->sizes)
-            return tutti__check_blame(run, NULL, "rank %u knows sizes in another way than rank 0",
-                                      r);
+            return tutti__check_blame(run, NULL,
+                                      "rank %u assumes other sizes of blocks than rank 0", r);
         if (sched->stage_blocks != first->stage_blocks || sched->stage_trips != first->stage_trips)
             return tutti__check_blame(
                 run, NULL, "rank %u has %u chunks of %u STAGE blocks, but rank 0 %u of %u", r,
                 sched->stage_trips, sched->stage_blocks, first->stage_trips, first->stage_blocks);
         if (sched->on_device != first->on_device ||
             (sched->on_device && !tutti__sched_suits_device(sched)))
-            return tutti__check_blame(run, NULL, "rank %u is not for the memory that rank 0 is for",
-                                      r);
+            return tutti__check_blame(
+                run, NULL, "the schedule of rank %u is not for the memory that rank 0's is for", r);
         if (sched->scope != first->scope || (sched->scope == TUTTI__SCOPE_ALL && !sched->on_device))
             return tutti__check_blame(run, NULL,
                                       "rank %u has node operations of scope %s, unlike rank 0 or "

@@ -39,7 +39,7 @@ static int arguments_agree(tutti__check_run_t *run, const tutti__check_host_t *h
         if (same_op(first, other))
             continue;
         tutti__sched_op_text(first->sched, op, text, sizeof(text));
-        return tutti__check_blame(run, other, "but rank %u of its host comes with %s, chunk %u",
+        return tutti__check_blame(run, other, "but rank %u of its host executes %s, chunk %u",
                                   first->rank, text, first->begin);
     }
     if (op->nparts > host->nranks)

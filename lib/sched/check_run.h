@@ -124,7 +124,7 @@ typedef struct {
     size_t stage_at, scratch_at; /* index of the first cells of STAGE and SCRATCH */
     tutti__value_t *cells;
     tutti__access_t *accesses; /* one per cell; NULL if every rank has one stream only */
-    uint32_t *sending; /* without credits: [cells] messages in a cell that are not received */
+    uint32_t *sending; /* without credits: [cells] number of a cell's messages not yet received */
 
     uint32_t most;  /* the most messages that a channel can have in flight */
     uint32_t slots; /* of a channel: `most`; without credits one more, for a received message */
@@ -175,14 +175,15 @@ int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *st
 /* Add the third or a later operand of a fused pass, which has other bits than separate passes. */
 int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                       tutti__value_t *into, const tutti__value_t *right);
-/* `value` in a wire format: where it differs from the value that was sent. */
+/* `value` was received in a wire format. If it is not finished, mark it as narrowed: it may differ
+   from the value that was sent. */
 void tutti__value_narrow(tutti__value_t *value);
 /* *into is the sum of two operands that were rounded to the wire format. */
 void tutti__value_rounded(tutti__value_t *into);
 /* A narrowed value as the operand of a node operation, which does not round it again. */
 void tutti__value_unrounded(tutti__value_t *value);
-/* Finish a value. adds: the operation also adds to it. An operation that does not may finish only
-   values without additions. */
+/* Finish a value. adds: the operation also adds to the value. An operation that does not add may
+   finish only values without additions, except in a scan. */
 int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         tutti__value_t *value, int adds);
 size_t tutti__cell_index(const tutti__check_run_t *run, uint32_t rank, unsigned buf, uint32_t blk,

@@ -19,7 +19,7 @@ static int is_cell(const tutti__check_run_t *run, uint32_t rank, unsigned buf, u
     return buf != TUTTI__IN || tutti__blocks_hold(run->places[rank].alias, blk);
 }
 
-/* Add n to the number of messages in each of a message's cells. */
+/* Add n to the number of messages in each of a message's cells. UINT32_MAX subtracts 1. */
 static void hold(tutti__check_run_t *run, uint32_t rank, const tutti__message_t *message,
                  uint32_t n)
 {

@@ -31,7 +31,8 @@
  *      ALL_EQUAL  all blocks have the same length: they may be renumbered freely
  *      BY_PAIR    IN and OUT have separate maps, which only this rank has. A block of IN has the
  *                 length of its counterpart in OUT of another rank (see the collective, coll.h).
- *                 Only SEND from IN, RECV to OUT, and COPY from IN to OUT, a block at a time
+ *                 Only SEND from IN, RECV to OUT, and COPY from IN to OUT are allowed, each of one
+ *                 block
  *
  * Order of operands. In RECV_REDUCE and REDUCE the message or source is the right operand; with the
  * flag LEFT it is the left operand. This matters to operations that do not commute. Node operations
@@ -168,7 +169,8 @@ typedef struct {
     uint32_t marks[TUTTI__SCHED_STREAMS];     /* M: marks in one trip of the stream's loop */
     int on_device; /* IN and OUT may be device memory, see tutti__sched_suits_device; equal on all
                       ranks */
-    int is_read;   /* read from a text, so its channels are valid, and nothing more is known */
+    int is_read;   /* read from a text: its channels are valid. Other properties of the library's
+                      own schedules, such as few channels, are not certain */
     tutti__scope_t scope; /* scope of its node operations; equal on all ranks */
     /* STAGE, if it is separate memory, has stage_blocks blocks from stage_first on, and stage_trips
        chunks of each: chunk t replaces chunk t - stage_trips. stage_trips is a power of two, or 0:

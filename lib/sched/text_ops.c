@@ -204,7 +204,7 @@ static int end_loop(tutti__text_t *in)
                                 "the loop has %u more trips, but the largest shift in it is %u",
                                 in->said_trips, in->most_shift);
     if (in->loop_line[in->stream] == 0)
-        return tutti__words_bad(&in->words, 0, "the end of no loop");
+        return tutti__words_bad(&in->words, 0, "END_LOOP without a LOOP");
     in->loop_line[in->stream] = 0;
     tutti__build_end_loop(in->b);
     return 1;

@@ -16,7 +16,7 @@
 #define MOVES_FLAGS (TUTTI__MARK | TUTTI__FINISH)
 #define REDUCES_FLAGS (MOVES_FLAGS | TUTTI__LEFT)
 
-#define NAME_BITS 16384 /* as many as 2048 ranks have channel ends */
+#define NAME_BITS 16384 /* enough for the ends of 2048 peers: 4 streams, 2 directions */
 
 typedef struct {
     const tutti__sched_t *sched;
@@ -80,13 +80,13 @@ static int blocks_valid(const look_t *look, unsigned buf, uint32_t blk)
     if (end > limit)
         return bad(look, "%s has %u blocks only", tutti__sched_buf_name(buf), limit);
     if (buf == TUTTI__SCRATCH && look->loop == NULL)
-        return bad(look, "SCRATCH is of one chunk, and stands in loops only");
+        return bad(look, "SCRATCH has one chunk, and is allowed in loops only");
     if (buf == TUTTI__STAGE && sched->stage_trips > 0 &&
         (blk < sched->stage_first || end > (uint64_t)sched->stage_first + sched->stage_blocks))
-        return bad(look, "STAGE is of blocks %u to %u only", sched->stage_first,
+        return bad(look, "STAGE has blocks %u to %u only", sched->stage_first,
                    sched->stage_first + sched->stage_blocks - 1);
     if (buf == TUTTI__STAGE && sched->stage_trips > 0 && look->loop == NULL)
-        return bad(look, "STAGE is of some chunks, and stands in loops only");
+        return bad(look, "STAGE has some chunks, and is allowed in loops only");
     return 1;
 }
 
@@ -141,7 +141,7 @@ static int channel_valid(const look_t *look)
         return bad(look, "there is no channel %u", op->chan);
     chan = &sched->chans[op->chan];
     if (look->loop == NULL)
-        return bad(look, "channels stand in loops only");
+        return bad(look, "channels are allowed in loops only");
     if (chan->is_recv != (op->kind != TUTTI__SEND))
         return bad(look, "the wrong end of a channel");
     if (!chan->is_recv && chan->stream != look->s)
@@ -167,7 +167,7 @@ static int node_valid(const look_t *look)
     uint64_t blocks = (uint64_t)op->nblk * op->nparts;
 
     if (look->s != 0)
-        return bad(look, "node operations stand in stream 0 only");
+        return bad(look, "node operations are allowed in stream 0 only");
     if (op->nparts != 1 && is_one)
         return bad(look, "cannot have parts");
     /* These operations cut their blocks, as a whole, into shares: blocks must be contiguous. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adding to counters, inline. Only files that count include this, and no header does. (A test of
- * the wake-ups replaces all atomic accesses in the files that it compiles.)
+ * Adding to counters, inline. Only .c files that count include this file. No header includes it,
+ * because a test of the wake-ups replaces all atomic accesses in the files that it compiles.
  */
 #ifndef TUTTI__STATS_ADD_H
 #define TUTTI__STATS_ADD_H

@@ -42,7 +42,8 @@ static int begins(const char *text, size_t bytes, const char *word)
     return bytes >= strlen(word) && memcmp(text, word, strlen(word)) == 0;
 }
 
-/* The end of the head's first line; NULL: it is not complete. *ret_complete: is the whole head? */
+/* The end of the head's first line; NULL: the line is not complete. *ret_complete: the whole head
+   has arrived. */
 static const char *first_line(const char *request, size_t bytes, int *ret_complete)
 {
     const char *end = memchr(request, '\n', bytes), *line = end;
@@ -103,7 +104,7 @@ void tutti__http_answer(tutti__http_asks_t asks, const tutti__stats_text_t *metr
         [TUTTI__HTTP_METRICS] = { "200 OK", "" },
         [TUTTI__HTTP_NOT_FOUND] = { "404 Not Found", "there is only /metrics\n" },
         [TUTTI__HTTP_METHOD] = { "405 Method Not Allowed", "there is only GET\n" },
-        [TUTTI__HTTP_BAD] = { "400 Bad Request", "this is no request that is understood here\n" },
+        [TUTTI__HTTP_BAD] = { "400 Bad Request", "the request is not understood\n" },
     };
     const char *body = asks == TUTTI__HTTP_METRICS ? metrics->at : texts[asks].body;
 

@@ -175,7 +175,8 @@ static void put_calls(tutti__stats_text_t *text, const source_t *sources, size_t
 {
     for (int is_bytes = 0; is_bytes < 2; is_bytes++) {
         head(text, is_bytes ? "tutti_bytes_total" : "tutti_operations_total", "counter",
-             is_bytes ? "Bytes of these calls." : "Calls that have ended without an error.");
+             is_bytes ? "Bytes of calls that have ended without an error."
+                      : "Calls that have ended without an error.");
         for (size_t i = 0; i < n; i++)
             for (int kind = 1; kind <= TUTTI_CALL_SENDRECV; kind++)
                 put_count(text, &sources[i], kind, is_bytes);
@@ -199,7 +200,8 @@ static void put_parts(tutti__stats_text_t *text, const source_t *sources, size_t
                                          "tutti_algorithm_bytes_total",
                                          "tutti_algorithm_seconds_total" };
     static const char *const helps[] = { "Direct calls and buckets that an algorithm served.",
-                                         "Bytes of these.", "Time of these." };
+                                         "Bytes of direct calls and buckets, by algorithm.",
+                                         "Time of direct calls and buckets, by algorithm." };
 
     for (int m = 0; m < 3; m++) {
         head(text, names[m], "counter", helps[m]);

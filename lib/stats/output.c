@@ -47,7 +47,7 @@ static unsigned live, ended;      /* communicators in the list */
 static unsigned last_id;
 static char file[4200]; /* "": none */
 static int door = -1, stop = -1;
-static uint64_t no_client_before_ns; /* after a failure to accept one */
+static uint64_t no_client_before_ns; /* accept no client before this time: accept4 has failed */
 static int is_started, has_thread, has_warned;
 static pthread_t thread;
 static tutti__http_client_t clients[TUTTI__HTTP_CLIENTS]; /* later answers reuse `answer` */
@@ -343,7 +343,7 @@ static void *thread_main(void *arg)
     }
 }
 
-/* ---- start and end; with `change` ---- */
+/* ---- start and end; under `change` ---- */
 
 static void open_door(const tutti__stats_want_t *want)
 {

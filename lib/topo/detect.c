@@ -6,9 +6,9 @@
  * own threads inherit. The boot id distinguishes cloned machines with the same hostname. The
  * hostname distinguishes containers of one machine, which have separate networks.
  *
- * Tried: hwloc_topology_load and hwloc_get_cpubind. They return the same mask as the kernel, which
- * takes 2 us, in 2.2 ms with all objects filtered out and the x86 backend off; otherwise in 8 to 15
- * ms, or more with many processors or plugins of GPU libraries.
+ * Tried: hwloc_topology_load and hwloc_get_cpubind. They return the same mask as the kernel. The
+ * kernel takes 2 us. hwloc takes 2.2 ms with all objects filtered out and the x86 backend off;
+ * otherwise 8 to 15 ms, or more with many processors or plugins of GPU libraries.
  */
 #include "topo/topo.h"
 
@@ -69,7 +69,8 @@ static tutti_status_t read_mask(hwloc_bitmap_t mask)
     return tutti__fail_errno("cannot tell which processors this process may use");
 }
 
-/* Write the mask as a list, or as a number if the list is too long, or as the range that has it. */
+/* Write the mask as a list. If the list is too long, write a number; if this is too long, write the
+   range from the lowest to the highest processor. */
 static void write_mask(hwloc_const_bitmap_t mask, char *text, size_t room)
 {
     if (hwloc_bitmap_list_snprintf(text, room, mask) < (int)room)

@@ -18,7 +18,7 @@
 
 #define PATH 512
 
-/* The number in front of a file's text; 0: there is none, or it is negative. */
+/* The number at the beginning of a file; 0: there is none, or it is negative. */
 static double number_in(const char *path)
 {
     FILE *file = fopen(path, "re");

@@ -23,7 +23,8 @@ static int compare_ids(const char *a, const char *b)
 }
 
 /* Compare by machine, host, rank. Even with TUTTI_HOST_ID, a host never has several machines: its
-   ranks must be able to share memory. Addresses of entries, in one array, are in rank order. */
+   ranks must be able to share memory. All entries are in one array, in the order of ranks, so
+   comparing their addresses compares the ranks. */
 static int compare(const void *a, const void *b)
 {
     const tutti__topo_facts_t *x = *(const tutti__topo_facts_t *const *)a;

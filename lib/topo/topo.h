@@ -46,7 +46,8 @@ typedef struct {
     uint32_t *host_first;                /* [nhosts + 1] index in by_host of a host's first rank */
     uint32_t *by_host;                   /* [size] ranks host by host, ascending within each */
     uint32_t *machine_of;                /* [size] */
-    uint32_t *group_of;     /* [size] group within the host, see core_groups.c; by lowest ranks */
+    uint32_t *group_of;     /* [size] group within the host, see core_groups.c; groups are numbered
+                               by their lowest ranks */
     uint32_t min_local;     /* the smallest number of ranks on a host */
     uint32_t machine_ranks; /* ranks on this machine */
     uint32_t machine_cpus;  /* PUs in the union of these ranks' masks */

@@ -92,8 +92,8 @@ const char *tutti__watch_closed_text(const tutti__watch_t *watch)
 /* ---- goodbyes ---- */
 
 /*
- * A goodbye goes up the tree to rank 0, and takes effect on its way down. A leader's own goodbye
- * (link -1) goes both ways at once, because the leader will pass on no further message.
+ * A goodbye goes up the tree to rank 0, and takes effect on its way down. This rank's own goodbye
+ * (link -1) goes both ways at once, because this rank will pass on no further message.
  */
 void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
 {
@@ -114,7 +114,8 @@ void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
     atomic_store(&w->any_left, 1);
     w->departures = 1;
     tutti__links_flush(watch);
-    /* Pass it down, also to a leader that has passed it up, unless it is the leader's own. */
+    /* Pass the goodbye down. A child from which it came gets it back, unless the goodbye is the
+       child's own. If the goodbye is this rank's, it also goes up. */
     for (uint32_t i = 0; i < w->nlinks; i++)
         if ((int)i != link || (link != w->parent && w->link[i].rank != rank))
             tutti__links_send(watch, i, TUTTI__WATCH_BYE, &rank, sizeof(rank), 0);

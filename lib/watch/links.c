@@ -294,8 +294,8 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t index)
     uint32_t head = tutti__load_acquire(&link->in->head);
     uint32_t tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     TUTTI__ALIGNED(8) char body[TUTTI__LINK_BYTES];
-    /* If a writer has no space for a message, the ring is almost full. This call and
-       the next one read all of its bytes, so one of the two reads more than this. */
+    /* If the writer has no space for a message, the ring is almost full. This call and the next
+       one together read all bytes of the ring, so one of the two reads more than a quarter. */
     int was_full = head - tail > TUTTI__PIPE_BYTES / 4;
 
     if (head == tail)

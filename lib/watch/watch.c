@@ -110,8 +110,8 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
     if (first) {
         snprintf(w->text, sizeof(w->text), "%s", text);
         w->from = from;
-        /* Record the end first, for a dump that still has the pending requests: a thread that
-           reads the end state ends them. */
+        /* Record the end before `ended` is set: a thread that reads `ended` ends the pending
+           requests, and the dump must still have them. */
         tutti__record_end(w->base.record, status, text);
         tutti__store_release(&w->base.ended, (uint32_t)status);
     }

@@ -105,7 +105,7 @@ int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank);
 /* Does this peer run no more buckets? Known only for ranks of this machine. */
 int tutti__watch_is_idle(const tutti__watch_t *watch, uint32_t rank);
 
-/* Owner: this rank runs no more buckets, since a rank has left. */
+/* Owner: a rank has left, so this rank runs no more buckets. */
 void tutti__watch_set_idle(tutti__watch_t *watch);
 
 /* Describe a rank that has left: `rank`, or another rank if `rank` has not left; 0 if none has. */

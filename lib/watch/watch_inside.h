@@ -66,8 +66,8 @@ typedef struct {
     atomic_uint *cancelled;     /* [first rank] number of the last call that failed to make a
                                    group with this first rank */
     _Atomic uint64_t failed_ns; /* when NCCL failed; 0: it has not */
-    tutti__mutex_t lock;        /* protects writing the next two texts, which are set once, before
-                                   `ended` and failed_ns are */
+    tutti__mutex_t lock;        /* protects writing the next two texts. Each is set once: `text`
+                                   before `ended`, failed_text before failed_ns */
     char text[TUTTI__ERROR_BYTES];
     char failed_text[TUTTI__ERROR_BYTES];
     int from; /* the link from which the reason came, or -1; set with `text` */

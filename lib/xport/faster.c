@@ -34,7 +34,7 @@ enum {
     SIGNATURE = 0x70726f62
 };
 
-/* Static, because the transport may read a message that never leaves until it is closed. */
+/* Static: if a message never leaves, the transport may read these words until it is closed. */
 static const uint64_t go_on = 1, stop = 2;
 
 /* A sending end and a receiving end. */

@@ -21,10 +21,10 @@
  * because no transport can allocate such memory. Ends live until close. While an end expects no
  * message, it may be opened again with other slots.
  *
- * Over UCX messages are longer: each costs system calls and polls of both ranks, and UCX overlaps
- * the copies of a long one. All ranks must cut a call into the same pieces: the longest message of
- * a communicator is the smallest most_bytes of its transports. So in a communicator of several
- * hosts the transport inside the hosts has long slots as well.
+ * Messages over UCX are longer: each message costs system calls and polls of both ranks, and UCX
+ * overlaps the copies of a long message. All ranks must cut a call into the same pieces, so the
+ * longest message of a communicator is the smallest most_bytes of its transports. Hence in a
+ * communicator of several hosts the transport inside the hosts has long slots as well.
  *
  * One thread at a time uses one lane of one xport; different threads may use different lanes.
  */

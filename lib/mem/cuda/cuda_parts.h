@@ -15,8 +15,9 @@
  * opening returns a message. To fit several versions, no part passes a structure that has grown
  * between versions (as cudaPointerAttributes has).
  *
- * Threads: see device.h. A lock of cuda_module.c protects opening, a lock of driver.c loading
- * kernels. Nothing else here is written after opening.
+ * Threads: see device.h. There are four locks: cuda_module.c has one for opening, driver.c one for
+ * loading kernels, nccl_lib.c one for its list of closing communicators, and runtime.c one for the
+ * memory of semaphores. Nothing else here is written after opening.
  */
 #ifndef TUTTI__MEM_CUDA_CUDA_PARTS_H
 #define TUTTI__MEM_CUDA_CUDA_PARTS_H

@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* CUDA 12.0, or a later major version that has compiled the kernels: older drivers refuse them. */
+/* CUDA 12.0, or the major version whose compiler made the kernels, if it is later: older drivers
+   refuse these kernels. */
 #define OLDEST TUTTI__MAX(12000, CUDA_VERSION / 1000 * 1000)
 #define MOST_DEVICES 64
 
@@ -113,7 +114,7 @@ static tutti_status_t load(kernels_t *kernels)
         return tutti__cuda_fail(
             TUTTI_ERR_UNSUPPORTED,
             "cuda: cuModuleLoadData: tutti was built without code for this GPU's architecture; "
-            "TUTTI_DEVICE=none goes without GPUs");
+            "with TUTTI_DEVICE=none no GPU is used");
     status = check(code, "cuModuleLoadData");
     for (unsigned k = 0; k < TUTTI__CUDA_KERNELS && status == TUTTI_OK; k++) {
         tutti__cuda_kernel_name(k, name);
@@ -154,15 +155,16 @@ tutti_status_t tutti__cuda_load(int device)
     tutti_status_t status;
 
     if (device < 0 || device >= MOST_DEVICES)
-        return tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "cuda: device %d, but %d are the most",
-                                device, MOST_DEVICES);
+        return tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED,
+                                "cuda: there is no support for device %d, only for devices 0 to %d",
+                                device, MOST_DEVICES - 1);
     pthread_mutex_lock(&lock);
     status = load_once(device);
     pthread_mutex_unlock(&lock);
     return status;
 }
 
-/* Without the runtime's <<<>>>, which stores an error globally instead of returning it. */
+/* Does not use the runtime's <<<>>>, which stores an error globally instead of returning it. */
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
                                   void *args, tutti__dstream_t *stream)
 {
@@ -171,7 +173,7 @@ tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, 
 
     if (kernels == NULL)
         return tutti__cuda_fail(TUTTI_ERR_SYSTEM,
-                                "cuda: the calling thread is on device %d, where no kernels are",
+                                "cuda: no kernels are loaded on device %d, which this thread uses",
                                 device);
     return check(cu.cuLaunchKernel(kernels->functions[kernel], blocks, 1, 1, threads, 1, 1, 0,
                                    (CUstream)stream, params, NULL),

@@ -40,8 +40,9 @@ void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nf
     for (size_t i = 0; i < nsymbols; i++) {
         *symbols[i].slot = dlsym(lib, symbols[i].name);
         if (*symbols[i].slot == NULL) {
-            snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES, "%s has no %s: too old, or another's",
-                     what, symbols[i].name);
+            snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES,
+                     "%s has no %s: it is too old, or another library of this name", what,
+                     symbols[i].name);
             dlclose(lib);
             return NULL;
         }

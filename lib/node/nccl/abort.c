@@ -101,8 +101,8 @@ void tutti__nccl_abort_await(tutti__nccl_abort_t *job)
         return;
     }
     TUTTI__LOG(TUTTI__LOG_WARN,
-               "aborting NCCL on device %d does not return; nothing of the device is given back "
-               "until it does",
+               "the abort of NCCL on device %d has not returned; until it does, no memory and no "
+               "stream of the device is freed",
                device);
 }
 

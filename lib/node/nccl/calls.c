@@ -10,7 +10,8 @@
  *      If all parts follow each other with equal lengths, except a longer last part (count / parts
  *        has the remainder 0 or 1): NCCL's call of that name, and a reduce or broadcast for the
  *        rest of the last part. Otherwise a reduce or broadcast for each run of each part, in one
- *        group: this sends as many bytes over each link, and is one launch.
+ *        group: this sends as many bytes over each link as NCCL's call of that name, and is one
+ *        launch.
  *   alltoall
  *      Sends and receives, piece by piece. A rank that works in place first copies a piece for each
  *        peer to the stage, because a receive overwrites it during the send. No rank knows whether

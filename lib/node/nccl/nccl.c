@@ -41,7 +41,7 @@ static tutti_status_t meet(tutti__nccl_node_t *self, uint32_t lane_index, tutti_
         return status;
     if (!tutti__nccl_cut_begin(self, call, &cut))
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                           "NCCL does not serve %s of %s; only host memory does",
+                           "NCCL does not serve %s of %s; use host memory for this call",
                            tutti__op_name(call->op), tutti__dtype_name(call->dtype));
     lane->phase = NCCL_TURN;
     return TUTTI_OK;
@@ -78,9 +78,9 @@ static tutti_status_t queue_calls(tutti__nccl_node_t *self)
     return status;
 }
 
-/* Has NCCL accepted the last calls? Some versions of NCCL bind the calling thread until they have:
-   with these versions this waits. An abort ends the wait, because some rank may never make the
-   call. */
+/* Has NCCL accepted the last calls? Some versions of NCCL bind the calling thread until the calls
+   are accepted; with these versions this function waits. An abort ends the wait, because some rank
+   may never make the call. */
 static tutti_status_t accepted(tutti__nccl_node_t *self)
 {
     tutti_status_t status = self->ops->nccl_poll(self->nccl);

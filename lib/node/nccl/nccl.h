@@ -55,10 +55,10 @@
  *   cycle: inside a host tickets increase; a cycle over several hosts would pass through flat
  *   launches, from each to the next inside a host, where numbers follow the turns; so turns would
  *   increase around the cycle. Hence among all launches that have a ticket or a turn and are not
- *   complete everywhere, one is preceded by no other. If this launch is not
- *   flat, it waits for nothing, as above. If it is flat, smaller turns are complete, and all ranks
- *   have reached it. Each rank keeps stepping its lane, receives the turn, starts the operation and
- *   ends the meeting of its host. Leaders that have given no number yet give it now, all ranks
+ *   complete everywhere, one is preceded by no other. If this launch is not flat, it waits for
+ *   nothing, as above. If it is flat, smaller turns are complete, and all ranks have reached the
+ *   call. Each rank keeps stepping its lane, receives the turn, starts the operation and ends the
+ *   meeting of its host. Leaders that have given the call no number yet give it one now, all ranks
  *   launch the call, and NCCL completes it.
  *
  *   If a leader took a ticket before all ranks have reached the call, this host's later work would
@@ -125,8 +125,8 @@ typedef struct {
     tutti__node_t *host;        /* the host's ranks in shared memory; must outlive this node */
     tutti__nccl_order_t *order; /* as mapped here; must outlive this node */
     /* The tickets of the communicator of which this one is a group; NULL: `order` has them. All
-       communicators that have a rank of this host, and may be used at the same time, must have
-       the same. Must outlive this node. */
+       communicators that have a rank of this host, and may be used at the same time, must use the
+       same tickets. Must outlive this node. */
     tutti__nccl_order_t *tickets;
     const tutti__nccl_id_t *id; /* the leader's id, on all local ranks; not kept */
     size_t stage_bytes;         /* at least 16 * nlocal, the same on all local ranks */
@@ -259,7 +259,7 @@ struct tutti__nccl_node {
     tutti__nccl_call_t *calls;                    /* [most_calls] */
     tutti__piece_t *pieces;                       /* [nlocal] */
     uint32_t most_calls;                          /* at least 2 and 2 * nlocal */
-    tutti__nccl_lane_t lane[TUTTI__DEVICE_LANES]; /* each is its thread's, except `done` */
+    tutti__nccl_lane_t lane[TUTTI__DEVICE_LANES]; /* for the lane's thread only, except `done` */
 
     tutti__nccl_node_t *next_node; /* turns.c */
     tutti__word64_t number;        /* number of the current or next launch; written inside the

@@ -15,8 +15,8 @@
  *
  * Closing involves the other ranks: NCCL flushes, and frees a communicator when all ranks have
  * closed it. nccl_close waits for this for a short time. Communicators that are not closed by then
- * are in a list, which is checked when another communicator is opened or closed. The process's end
- * ends the rest.
+ * are in a list, which is checked when another communicator is opened or closed. The end of the
+ * process frees the rest.
  *
  * NCCL has registered buffers from 2.19 on; if one of the functions is missing, none is used.
  * Registering is local and immediate: NCCL stores the range, and the ranks exchange data about it
@@ -263,7 +263,8 @@ int tutti__cuda_nccl_binds(void)
     return tutti__nccl_lib.version < UNBOUND;
 }
 
-/* All calls of the communicator are done, so asking for its size joins NCCL's thread. */
+/* Asking for the communicator's size joins NCCL's thread. This does not wait, because all calls of
+   the communicator are done. */
 static tutti_status_t unbind(tutti__nccl_t *nccl)
 {
     int size;
@@ -312,7 +313,8 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
     pthread_mutex_unlock(&lock);
 }
 
-/* Wait for the end of NCCL's call. If another rank has ended and never connects: for ever. */
+/* Wait for the end of NCCL's call. If another rank has ended and never connects, this waits for
+   ever. */
 static void await_end(const tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;

@@ -15,7 +15,7 @@
  *
  * Chunks: RED has two halves. Member j % g of a group sums up block j of the group. If all groups
  * are contiguous ranges of ranks of one size, one of these members is the final owner of the block.
- *      IN   copy blocks for other members' SUM to own slot      needs: all OUT, own RED >= g - 1
+ *      IN   copy to own slot the blocks that other members sum  needs: all OUT, own RED >= g - 1
  *      SUM  sum up own blocks over the group, into own slot     needs: the group's IN >= g + 1
  *      RED  reduce own block over the groups' sums              needs: SUM of their owners >= g + 1
  *      OUT  as in shm.h
@@ -178,7 +178,8 @@ static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t
     return TUTTI_OK;
 }
 
-/* Wait for a group's announcement. The hint is its leader, or a rank that the leader waits for. */
+/* Wait for a group's announcement. The wait hint names the group's leader, or a rank for which the
+   leader waits. */
 static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
                                      uint32_t group, uint32_t value, tutti__hint_t *hint)
 {

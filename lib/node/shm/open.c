@@ -23,7 +23,7 @@ static size_t lane_bytes(size_t oneshot_bytes, int has_groups)
     return (has_groups ? 4 : 2) * slot_bytes(oneshot_bytes) + sizeof(tutti__progress_t);
 }
 
-/* One rank's share of oneshot_bytes, which counts all ranks together (p * n). */
+/* One rank's share of oneshot_bytes, which is a limit for the data of all ranks together. */
 static size_t oneshot_share(size_t all_bytes, uint32_t nlocal)
 {
     return TUTTI__MAX(all_bytes / nlocal, sizeof(((tutti__announce_t *)0)->u.data));

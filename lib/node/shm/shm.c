@@ -188,7 +188,7 @@ void tutti__shm_start(tutti__shm_t *shm, uint32_t lane_index, const tutti__node_
     } else {
         tutti__shm_cut(shm, lane);
         describe_large(shm, lane);
-        /* Copy chunk 0 ahead only if the kernel can only be the chunked one. */
+        /* Copy chunk 0 before the meeting only if all ranks will choose the chunked kernel. */
         if ((lane->large.flags & (TUTTI__PRIVATE | TUTTI__FAILED)) == TUTTI__PRIVATE &&
             tutti__shm_copies_in(shm, lane)) {
             lane->phase = SHM_EARLY;

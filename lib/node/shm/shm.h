@@ -31,7 +31,7 @@
  * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks. Chunk g, counted over
  * all operations of the lane, uses slot g & 1. Each rank passes three stages per chunk and counts
  * them in its progress:
- *      IN   copy data that others reduce or read to the own slot  needs: all OUT >= g - 1
+ *      IN   copy to own slot the data that others reduce or read  needs: all OUT >= g - 1
  *      RED  reduce own part over all ranks' slots                 needs: all IN  >= g + 1
  *      OUT  copy the others' parts from their slots   needs: all RED >= g + 1, if it reduces
  *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. A reduce_scatter has no OUT, a
@@ -164,7 +164,7 @@ typedef struct {
     int simple;              /* one-shot allreduce of one block */
     int levels;              /* reduces in two levels */
     int outgrows;            /* the results are too large for the caches */
-    size_t largest;          /* elements in the largest block; in shares: all but the last ones */
+    size_t largest;          /* elements in the largest block; in a share, except the last ones */
     size_t grain, place;     /* zero-copy, in bytes: shares end at multiples of grain (0: anywhere)
                                 in a destination that begins at place */
     uint32_t nblocks;        /* pieces per chunk; zero-copy: in all */

@@ -44,7 +44,8 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
  * zeros costs half as much as of other numbers. base/constants.h has the sizes of the blocks.
  */
 
-/* Prefetch `bytes` of each buffer that are read later. left: bytes that are not read yet. */
+/* Prefetch `bytes` bytes of each buffer, which are read some blocks later. left: the bytes of the
+   buffer that are not read yet. */
 static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes, size_t left)
 {
     size_t ahead = TUTTI__SHM_ZERO_AHEAD_BYTES / shm->nlocal;
@@ -56,7 +57,8 @@ static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes
             __builtin_prefetch((const char *)bufs[r] + ahead + at);
 }
 
-/* Do prefetch and non-temporal stores pay? With a user's operation, its function takes longer. */
+/* Do prefetch and non-temporal stores pay? Not with a user's operation, because its function takes
+   longer than the memory accesses. */
 static int outgrows(const tutti__shm_lane_t *lane)
 {
     return lane->outgrows && lane->call->reducer->fold != NULL;
@@ -208,7 +210,8 @@ static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* A rank that gets a result, by whose pages all ranks cut. All ranks choose the same rank. */
+/* The local rank at whose destination's page borders all ranks cut their shares: a rank that gets a
+   result, and the same one on all ranks. */
 static uint32_t whose_pages(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;

@@ -214,7 +214,7 @@ static tutti_status_t wrong_length(tutti__chan_t *chan, size_t bytes, const char
     chan->status = TUTTI_ERR_MISMATCH;
     return tutti__mpi_fail(TUTTI_ERR_MISMATCH,
                            "mpi: peer %u sent %s%zu bytes where this rank expects %zu: the ranks "
-                           "came with different calls",
+                           "made different calls",
                            chan->key.peer, came_with, came, bytes);
 }
 

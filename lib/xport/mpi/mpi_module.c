@@ -7,7 +7,8 @@
  *
  *   the application finalizes it   MPI_Finalize first calls a delete callback on MPI_COMM_SELF;
  *                                  after that every call here returns SHUTDOWN
- *   the module started it          the module finalizes it, but at exit: tutti_init works again
+ *   the module started it          the module finalizes it only at exit, so tutti_init may be
+ *                                  called again
  *   ... and the job has failed     MPI is not finalized: MPI_Finalize would wait for ranks that
  *                                  have ended; the launcher ends a job with an unfinalized rank
  *
@@ -46,7 +47,8 @@ static struct {
     state_t state;
     kept_t *kept;
 
-    /* Set by the first start, then constant. */
+    /* Set by the first start, then constant, except main_thread and has_main: a later start on the
+       main thread sets them. */
     const tutti__core_t *core;
     int started;
     int ours;  /* the module started MPI */
@@ -223,7 +225,7 @@ void tutti__mpi_keep(void *memory)
     mpi.kept = kept;
 }
 
-/* MPI_Finalize calls this, which waits until no other thread is inside MPI. */
+/* MPI_Finalize calls this function. It waits until no other thread is inside MPI. */
 static int self_deleted(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     (void)comm;

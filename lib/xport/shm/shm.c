@@ -10,7 +10,7 @@
  *      tail (receiver)  messages released      empty: head == tail
  *
  * The receiver makes the ring when it first opens its end, and writes the ring's page number into
- * its table, at (lane, stream, sender). A sender that comes earlier reads 0 and tries again.
+ * its table, at (lane, stream, sender). Before that a sender reads 0 and tries again.
  *
  * A message carries its length and its call's signature, so ranks with different calls detect the
  * mismatch at the first message.
@@ -59,7 +59,7 @@ struct tutti__chan {
 struct shm_xport {
     tutti__xport_t xport;
     const tutti__machine_t *machine;
-    size_t slot_bytes; /* of a message */
+    size_t slot_bytes; /* longest message */
     uint32_t credits;
     tutti__word_t **table; /* [machine ranks] each rank's channel table */
     tutti__chan_t **ends;  /* [lanes][streams][sends, receives][machine ranks], NULL: not open.

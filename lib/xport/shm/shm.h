@@ -12,8 +12,8 @@ tutti_status_t tutti__xport_shm_open(tutti__boot_t *boot, const tutti__machine_t
                                      size_t slot_bytes, uint32_t credits,
                                      tutti__xport_t **ret_xport);
 
-/* For tests: over existing arenas. offset: of each machine rank's channel table in its arena,
-   tutti__xport_shm_table_bytes() zeroed bytes. */
+/* For tests: over existing arenas. offset: the place of each machine rank's channel table in the
+   rank's arena. A table has tutti__xport_shm_table_bytes() zeroed bytes. */
 size_t tutti__xport_shm_table_bytes(uint32_t nranks);
 tutti_status_t tutti__xport_shm_attach(const tutti__machine_t *machine, const uint64_t *offset,
                                        size_t slot_bytes, uint32_t credits,

@@ -14,7 +14,7 @@
  * never posts more receives than the call still expects messages, because an extra receive would
  * take the first message of the next call.
  *
- * After its last message a rank may not poll for a long time. So a message that UCX reports as
+ * After its last message a rank may stop polling for a long time. So a message that UCX reports as
  * complete must need no poll. Over TCP, UCX copies short messages, and reports them as complete
  * even if the socket has no room. So only the shortest messages are copied (ucx_module.c). Tried:
  * flush the endpoint. Over TCP a flush waits for a poll of the peer: no end in 5 of 5 runs.
@@ -312,8 +312,8 @@ tutti_status_t tutti__ucx_chan_expect(tutti__chan_t *chan, size_t messages)
     return post(chan);
 }
 
-/* AGAIN: earlier receives, into slots, are not posted yet. UCX matches receives in the order of
-   posting. */
+/* AGAIN: all slots are in use, or earlier receives, into slots, are not posted yet. UCX matches
+   receives in the order of posting. */
 tutti_status_t tutti__ucx_chan_expect_at(tutti__chan_t *chan, void *place, size_t bytes)
 {
     tutti_status_t status = check(chan);

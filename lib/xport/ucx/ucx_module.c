@@ -81,7 +81,7 @@ void tutti__ucx_restore_signals(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* Does this value of UCX_TLS allow TCP? "^..." lists what is excluded. */
+/* Does this value of UCX_TLS allow TCP? "^..." lists the excluded transports. */
 static int has_tcp(const char *transports)
 {
     size_t length = strcspn(transports, "\n");

@@ -34,7 +34,7 @@
 #include <string.h>
 
 enum {
-    LEAST_PLACED = 16384, /* bytes; a copy of a shorter message costs less than its place */
+    LEAST_PLACED = 16384, /* bytes; to copy a shorter message costs less than to place it */
     MAX_STREAMS = 16,
     MAX_RANKS = 1 << 24
 };
@@ -148,7 +148,7 @@ static void force(tutti__ucx_peer_t *peer)
     void *request;
 
     pthread_mutex_lock(&xport->lock);
-    /* Another lane may have begun to connect in the meantime: see the head. */
+    /* Another lane may have begun to connect in the meantime: see the comment at the top. */
     if (peer->ep != NULL && !peer->is_connected)
         tutti__store_release(&xport->abandoned, 1);
     if (tutti__load_relaxed(&xport->abandoned)) {
@@ -194,7 +194,8 @@ static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
     }
 }
 
-/* If an endpoint is not connected, abandon the transport: 1. See the head. Under the lock. */
+/* If an endpoint is not connected, abandon the transport, and return 1: see the comment at the top.
+   Under the lock. */
 static int abandon_if_connecting(tutti__ucx_xport_t *xport)
 {
     for (uint32_t r = 0; xport->peer != NULL && r < xport->size; r++) {
@@ -237,7 +238,7 @@ static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
     tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: lane %u: %u messages end with the worker", lane,
                    pending);
     /* If a message into a caller's buffer has arrived in part, the next poll would write the rest
-       into this buffer: see the head. */
+       into this buffer: see the comment at the top. */
     pthread_mutex_lock(&xport->lock);
     for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
         if (tutti__ucx_chan_is_placing(chan))

@@ -42,7 +42,7 @@ expect 2 '--radix is "1", but must be a number from 2' print allreduce:knomial -
 expect 2 '--credits is "0", but must be a number from 1 to 64' check x allreduce -n 4 --credits 0
 expect 2 'allreduce has no algorithm called "pigeon"; there are node, ' print allreduce:pigeon -n 2
 expect 2 '"allreduce" is not of the form collective:algorithm' print allreduce -n 2
-expect 2 'behind the "/" of hierarchical may stand' print allreduce:hierarchical/pigeon -n 2
+expect 2 'after the "/" of hierarchical may come' print allreduce:hierarchical/pigeon -n 2
 expect 2 'allreduce:ring has no radix' print 'allreduce:ring(4)' -n 2
 expect 2 'print wants one COLLECTIVE:ALGORITHM' print allreduce:0-4k:ring -n 2
 expect 2 '--radix is for algorithms that have one, see list: ' print allreduce:ring -n 2 --radix 2

@@ -133,7 +133,7 @@ static void test_short_stage(void **state)
     for (int i = 0; i < 3; i++) {
         find(shape_split(2, splits[i]), shorten, "STAGE[");
         find(shape_split(2, splits[i]), odd_stage, "that makes no sense");
-        find(shape_split(2, splits[i]), one_block_less, "STAGE is of blocks");
+        find(shape_split(2, splits[i]), one_block_less, "STAGE has blocks");
         find(shape_split(2, splits[i]), one_is_for_hosts, "is not for the memory");
     }
     find(shape_even(3, 1), forget_waits, "STAGE[");

@@ -80,7 +80,7 @@ static void test_refused_loops(void **state)
 
     b = begin();
     tutti__build_end_loop(b);
-    refused(b, TUTTI_ERR_INTERNAL, "the end of no loop");
+    refused(b, TUTTI_ERR_INTERNAL, "END_LOOP without a LOOP");
 
     b = begin();
     tutti__build_mark(b);
@@ -172,12 +172,12 @@ static void test_refused_stage(void **state)
     tutti__build_loop(b);
     tutti__build_copy(b, at(TUTTI__IN, 1), stage, 3);
     tutti__build_end_loop(b);
-    refused(b, TUTTI_ERR_INTERNAL, "STAGE is of blocks 1 to 2 only");
+    refused(b, TUTTI_ERR_INTERNAL, "STAGE has blocks 1 to 2 only");
 
     b = begin();
     tutti__build_stage(b, 1, 2, 4);
     tutti__build_copy(b, at(TUTTI__IN, 1), stage, 2);
-    refused(b, TUTTI_ERR_INTERNAL, "STAGE is of some chunks, and stands in loops only");
+    refused(b, TUTTI_ERR_INTERNAL, "STAGE has some chunks, and is allowed in loops only");
 
     b = begin();
     tutti__build_stage(b, 3, 2, 4);
@@ -212,7 +212,7 @@ static void test_refused_channels(void **state)
 
     (void)state;
     tutti__build_send(b, 0, in, 1);
-    refused(b, TUTTI_ERR_INTERNAL, "channels stand in loops only");
+    refused(b, TUTTI_ERR_INTERNAL, "channels are allowed in loops only");
 
     for (uint32_t peer = 1; peer <= 3; peer += 2) { /* itself, nobody */
         b = begin();

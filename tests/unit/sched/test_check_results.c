@@ -62,8 +62,8 @@ static void test_finish(void **state)
     static const small_t twice = { TUTTI__EXPECT_ALLREDUCE, 2, put_finish_twice };
 
     (void)state;
-    bad(&early, 1, 1, "reduces what is finished already");
-    bad(&twice, 1, 1, "finishes what is finished already");
+    bad(&early, 1, 1, "reduces a value that is finished already");
+    bad(&twice, 1, 1, "finishes a value that is finished already");
 }
 
 /* ---- FINISH on a copy ---- */

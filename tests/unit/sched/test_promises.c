@@ -90,7 +90,7 @@ static void test_reduce(void **state)
         good((call_t){ REDUCE2(add, TO_0), .in_place = in_place, .ordered = 1, .fixed = 1 });
         bad((call_t){ REDUCE2(add, TO_0), .root = 1, .in_place = in_place },
             "rank 0 stream 0 operation 1 (RECV_REDUCE from rank 1: IN[0] -> OUT[0], finish), "
-            "chunk 0: writes OUT[0], which this rank has not");
+            "chunk 0: writes OUT[0], which this rank does not have");
         bad((call_t){ REDUCE2(add, TO_0 "\nCOPY IN[0] -> OUT[0]"), .in_place = in_place },
             "rank 1 stream 0 operation 2 (COPY IN[0] -> OUT[0]), chunk 0: writes OUT[0]");
         bad((call_t){ REDUCE2("RECV_REDUCE from rank 1: IN[0] -> OUT[0]", TO_0),
@@ -132,9 +132,9 @@ static void test_order(void **state)
     good((call_t){ REDUCE3(right, TO_0, TO_0) });
     bad((call_t){ REDUCE3(swapped, TO_0, TO_0) },
         "rank 0 stream 0 operation 1 (RECV_REDUCE from rank 2: IN[0] -> SCRATCH[0]), chunk 0: puts "
-        "what is of ranks 0 to 0 left of what is of ranks 2 to 2: not the order of ranks");
-    bad((call_t){ REDUCE3(left, TO_0, TO_0) }, "puts what is of ranks 1 to 1 left of what is of "
-                                               "ranks 0 to 0");
+        "data of ranks 0 to 0 left of data of ranks 2 to 2: not the order of ranks");
+    bad((call_t){ REDUCE3(left, TO_0, TO_0) }, "puts data of ranks 1 to 1 left of data of ranks 0 "
+                                               "to 0");
     bad((call_t){ REDUCE3(TO_1, late, TO_1), .root = 1 },
         "rank 1 stream 0 operation 4 (COPY SCRATCH[1] -> OUT[0], finish), chunk 0: finishes a copy "
         "of a sum");
@@ -162,7 +162,7 @@ static void test_reduce_scatter(void **state)
                                   "RECV_REDUCE from rank 0: IN[1] -> OUT[1], finish\n"
                                   "COPY IN[0] -> OUT[0]"),
                       .in_place = in_place },
-            "writes OUT[0], which this rank has not");
+            "writes OUT[0], which this rank does not have");
     }
     call.nblocks = 3;
     bad(call, "3 blocks for 2 ranks");
@@ -195,7 +195,8 @@ static void test_gather(void **state)
     good((call_t){ GATHER2(root, gives), .in_place = 1 });
     good((call_t){ GATHER2(placed, gives), .in_place = 1 });
     bad((call_t){ GATHER2(placed, gives) }, "OUT[0] of rank 0, chunk 0, has nothing");
-    bad((call_t){ GATHER2(root, "SEND IN[0] to rank 0") }, "reads IN[0], which this rank has not");
+    bad((call_t){ GATHER2(root, "SEND IN[0] to rank 0") },
+        "reads IN[0], which this rank does not have");
     bad((call_t){ GATHER2(root, "COPY IN[1] -> OUT[1]\nSEND OUT[1] to rank 0") },
         "rank 1 stream 0 operation 1 (COPY IN[1] -> OUT[1]), chunk 0: writes OUT[1]");
     bad((call_t){ GATHER2(root, "COPY IN[1] -> OUT[1]\nSEND OUT[1] to rank 0"), .in_place = 1 },
@@ -228,7 +229,7 @@ static void test_scatter(void **state)
                            "RECV from rank 1: OUT[2]\nCOPY OUT[2] -> OUT[2]\n"
                            "COPY OUT[0] -> OUT[0]"),
                   .root = 1 },
-        "reads OUT[0], which this rank has not");
+        "reads OUT[0], which this rank does not have");
     pairs.sizes = ", sizes by pair";
     good(pairs);
     pairs.sizes = ", sizes all equal"; /* so only the values distinguish the blocks */
@@ -272,7 +273,7 @@ static void test_alltoall(void **state)
                             EXCHANGE_1) },
         "in the end OUT[0] of rank 1, chunk 0, has something else than it should");
     call.expect = TUTTI__EXPECT_ALLREDUCE;
-    bad(call, "sizes by pair, where no pair of ranks has its own");
+    bad(call, "sizes by pair, but there are no sizes of pairs");
 }
 
 static void test_renumbered(void **state)
@@ -361,11 +362,11 @@ static void test_heads(void **state)
     assert_int_equal(tutti__sched_check(&check, why, sizeof(why)), TUTTI_OK);
     check.sizes = 1u << TUTTI__BY_PAIR | 1u << TUTTI__BY_NUMBER;
     assert_int_equal(tutti__sched_check(&check, why, sizeof(why)), TUTTI_ERR_INTERNAL);
-    assert_string_equal(why, "the collective does not know sizes in this way");
+    assert_string_equal(why, "the collective does not allow these sizes of blocks");
     check.sizes = 0;
     scheds[1]->sizes = TUTTI__BY_PAIR;
     assert_int_equal(tutti__sched_check(&check, why, sizeof(why)), TUTTI_ERR_INTERNAL);
-    assert_string_equal(why, "rank 1 knows sizes in another way than rank 0");
+    assert_string_equal(why, "rank 1 assumes other sizes of blocks than rank 0");
     for (int r = 0; r < 2; r++)
         tutti__sched_free(scheds[r]);
 }

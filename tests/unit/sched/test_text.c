@@ -229,7 +229,7 @@ static void test_refused_operations(void **state)
         { "COPY IN[0] -> OUT[0], shift 300", "a shift by 300, but 255 is the most" },
         { "WAIT for stream 1: mark 4000000000", "there is no mark 4000000000" },
         { "WAIT for stream 4: mark 1", "there is no stream 4" },
-        { "END_LOOP", "the end of no loop" },
+        { "END_LOOP", "END_LOOP without a LOOP" },
         { "LOOP with 2 trips", "expected \"more\", found \"trips\"" },
         { "NODE_ALLGATHER IN[0:3] -> OUT[0:3] in 2 parts", "3 blocks in 2 parts" },
         { "NODE_ALLGATHER IN[0:3] -> OUT[0:3] in 0 parts", "3 blocks in 0 parts" },
