@@ -187,8 +187,8 @@
 #define TUTTI__REACH_FIRST_MS 1000u
 #define TUTTI__REACH_MOST_MS 60000u
 
-/* The pause between two rounds. The first pause takes twice REACH_PAUSE_MS. Each further pause is
-   twice as long as the one before, up to REACH_PAUSE_MOST_MS. Chosen: rank 0 may start seconds
+/* The pause between two rounds. The first pause takes REACH_PAUSE_MS. Each further pause is twice
+   as long as the one before, up to REACH_PAUSE_MOST_MS. Chosen: rank 0 may start seconds
    later than the others, and each rank then connects within a quarter second. */
 #define TUTTI__REACH_PAUSE_MS 10u
 #define TUTTI__REACH_PAUSE_MOST_MS 250u

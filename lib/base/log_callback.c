@@ -71,7 +71,14 @@ struct queue {
 
 /* Release pairs with the acquire in find. */
 static queue_t *_Atomic the_queue;
-static _Thread_local int is_mine; /* the thread that calls the callback */
+/* The thread that calls the callback: 1 + the generation of forks in which it does. */
+static _Thread_local unsigned called_in;
+
+/* 0 in a child that was forked inside the callback. */
+static int is_mine(void)
+{
+    return called_in != 0 && called_in == 1 + tutti__fork_generation();
+}
 
 /* This process's queue; NULL: none yet. */
 static queue_t *find(void)
@@ -127,7 +134,7 @@ int tutti__log_hand_over(tutti__log_level_t level, const char *text)
     line_t *line;
     int taken = 0;
 
-    if (TUTTI__LIKELY(queue == NULL) || is_mine)
+    if (TUTTI__LIKELY(queue == NULL) || is_mine())
         return 0;
     line = malloc(sizeof(*line) + bytes);
     tutti__mutex_lock(&queue->lock);
@@ -169,7 +176,7 @@ static void *thread_main(void *arg)
     queue_t *queue = arg;
     line_t *line;
 
-    is_mine = 1;
+    called_in = 1 + tutti__fork_generation();
     tutti__mutex_lock(&queue->lock);
     for (;;) {
         while (queue->first == NULL && !queue->stop)
@@ -240,7 +247,7 @@ tutti_status_t tutti_log_set_callback(tutti_log_callback_t callback, void *arg)
     queue_t *queue = callback != NULL ? find_or_make() : find();
     tutti_status_t status = TUTTI_OK;
 
-    if (is_mine)
+    if (is_mine())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "tutti_log_set_callback inside the log callback");
     if (queue == NULL)

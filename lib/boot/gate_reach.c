@@ -224,8 +224,8 @@ tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_add
             return unreachable(TUTTI_ERR_TRANSPORT, gate, addrs, host);
         if (tutti__net_left_ms(deadline) == 0)
             return unreachable(TUTTI_ERR_TIMEOUT, gate, addrs, host);
-        pause_ms = TUTTI__MIN(2 * pause_ms, TUTTI__REACH_PAUSE_MOST_MS);
         tutti__net_sleep_ms(TUTTI__MIN(pause_ms, (unsigned)tutti__net_left_ms(deadline)));
+        pause_ms = TUTTI__MIN(2 * pause_ms, TUTTI__REACH_PAUSE_MOST_MS);
         status = tutti__net_still();
         if (status != TUTTI_OK)
             return status;

@@ -202,10 +202,11 @@ void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
 void tutti__machine_ring_always(const tutti__machine_t *machine, uint32_t index)
 {
     uint64_t one = 1;
+    int before = errno;
 
     /* If the counter is full (EAGAIN), the doorbell is already ringing. */
     if (write(machine->doorbell[index], &one, sizeof(one)) < 0)
-        errno = 0;
+        errno = before;
 }
 
 void tutti__machine_sleep(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,

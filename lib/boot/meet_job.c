@@ -216,7 +216,7 @@ static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t u
 static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, int *ret_fd)
 {
     unsigned most_ms = way->nports == 1 ? TUTTI__JOB_TRY_MOST_MS : TUTTI__JOB_SEARCH_MOST_MS,
-             pause_ms = 5;
+             pause_ms = TUTTI__REACH_PAUSE_MS;
     tutti__gate_round_t *round = &search->round;
     tutti_status_t status;
 
@@ -237,8 +237,8 @@ static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, 
         status = judge_round(way, search, until);
         if (status != TUTTI_OK)
             return status;
-        pause_ms = TUTTI__MIN(2 * pause_ms, TUTTI__REACH_PAUSE_MOST_MS);
         tutti__net_sleep_ms(TUTTI__MIN(pause_ms, (unsigned)tutti__net_left_ms(until)));
+        pause_ms = TUTTI__MIN(2 * pause_ms, TUTTI__REACH_PAUSE_MOST_MS);
         round->try_ms = TUTTI__MIN(2 * round->try_ms, most_ms);
     }
 }

@@ -9,12 +9,10 @@
  */
 #include "call/device_setup.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "node/nccl/nccl.h"
-
-/* Size of a fused bucket in device memory, for TUTTI_FUSION_BYTES=auto. */
-#define FUSE_BYTES ((size_t)16 << 20)
 
 /* Allocate memory from NCCL; if NCCL provides none, plain device memory. */
 static tutti_status_t alloc_fuse(const tutti__exec_device_t *device, tutti__device_lane_t *lane,
@@ -82,8 +80,8 @@ static tutti_status_t open_all(const tutti__device_setup_t *setup)
 
     device->chunk_bytes = conf->device_chunk_bytes;
     device->stage_bytes = conf->stage_bytes;
-    device->fuse_bytes =
-        conf->fusion_bytes == TUTTI__CONF_AUTO ? FUSE_BYTES : (size_t)conf->fusion_bytes;
+    device->fuse_bytes = conf->fusion_bytes == TUTTI__CONF_AUTO ? TUTTI__FUSE_DEVICE_BYTES
+                                                                : (size_t)conf->fusion_bytes;
     for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && status == TUTTI_OK; i++)
         status = open_lane(device, i);
     return tutti__boot_agree(setup->boot, status);

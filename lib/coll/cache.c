@@ -132,7 +132,8 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
         snprintf(bytes, sizeof(bytes), " of %zu bytes", want->bytes);
     if (choice->radix > 0)
         snprintf(radix, sizeof(radix), "(%u)", choice->radix);
-    if ((why == tutti__why_cost || choice->sub != NULL || is_forced) &&
+    /* The model is of calls in host memory. */
+    if (!cache->on_device && (why == tutti__why_cost || choice->sub != NULL || is_forced) &&
         tutti__cost_of(choice->algorithm, choice->sub, cache->shape, &cost))
         snprintf(expected, sizeof(expected), ", expected %.1f us",
                  (double)tutti__cost_ps(&cost, want->bytes) / 1e6);

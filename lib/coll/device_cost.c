@@ -59,13 +59,12 @@ static uint64_t bytes_ns(uint64_t bytes, uint64_t ps)
 static uint64_t hosts_ns(uint64_t bytes, const tutti__shape_t *shape)
 {
     static const char *const ways[] = { "recursive_doubling", "halving_doubling" };
-    const tutti__algorithm_t *a = tutti__algorithm_find(TUTTI__ALLREDUCE, "hierarchical");
     uint64_t least = UINT64_MAX;
 
     for (int i = 0; i < 2; i++) {
         tutti__cost_t cost;
 
-        tutti__cost_of(a, ways[i], shape, &cost);
+        tutti__cost_between(ways[i], shape, &cost);
         least = TUTTI__MIN(least, tutti__cost_ps(&cost, bytes) / 1000);
     }
     return least;

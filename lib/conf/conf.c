@@ -336,6 +336,15 @@ const char *tutti__conf_text(const char *name)
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
+const char *tutti__conf_row_text(size_t i)
+{
+    const char *text = tutti__conf_text(rows[i].name);
+
+    return text == NULL && strcmp(rows[i].name, new_transport) == 0
+               ? tutti__conf_text(old_transport)
+               : text;
+}
+
 int tutti__conf_nccl_shares_gpus(void)
 {
     const char *text = tutti__conf_text("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -567,10 +576,8 @@ static tutti_status_t read_environment(tutti__conf_t *conf)
     char allowed[128];
 
     for (size_t i = 0; i < ROWS; i++) {
-        const char *text = tutti__conf_text(rows[i].name);
+        const char *text = tutti__conf_row_text(i);
 
-        if (text == NULL && strcmp(rows[i].name, new_transport) == 0)
-            text = tutti__conf_text(old_transport);
         if (text == NULL || put(conf, &rows[i], text))
             continue;
         describe(&rows[i], allowed, sizeof(allowed));

@@ -33,6 +33,10 @@ int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_gue
 /* A variable's value; NULL if it is not set, or empty. */
 const char *tutti__conf_text(const char *name);
 
+/* The variable's value of row i; NULL if it is not set, or empty. TUTTI_TRANSPORT also has an old
+   name. */
+const char *tutti__conf_row_text(size_t i);
+
 /* Whole numbers of launchers' variables; -1: not set, or no number up to INT_MAX. */
 int tutti__conf_int(const char *name);
 /* RANK and WORLD_SIZE. Returns 0 if they are not valid, if there is only one rank, or if

@@ -25,7 +25,7 @@ static void read_all(tutti__conf_t *ret_conf, tutti__conf_note_t *ret_note)
     tutti__conf_defaults(ret_conf);
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; tutti__conf_row(i, &row); i++) {
-            text = tutti__conf_text(row.name);
+            text = tutti__conf_row_text(i);
             if (text != NULL)
                 tutti__conf_row_put(ret_conf, i, text);
         }
@@ -46,7 +46,7 @@ void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *show
 
     read_all(ret_conf, &note);
     for (size_t i = 0; tutti__conf_row(i, &row); i++) {
-        const char *text = tutti__conf_text(row.name), *tuned = tuned_value(&note.used, row.name);
+        const char *text = tutti__conf_row_text(i), *tuned = tuned_value(&note.used, row.name);
         tutti__conf_shown_t shown = { row.name, row.standard, "default", NULL };
         tutti__conf_t scratch;
 

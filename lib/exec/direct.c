@@ -21,12 +21,10 @@
  */
 #include "exec/exec_inside.h"
 
+#include "base/constants.h"
 #include "base/status.h"
 
 #include <assert.h>
-
-#define MOST_CREDITS 4 /* slots of a channel */
-#define PIECES 16      /* most pieces of one launch; on the stack */
 
 /* Values of st->started. */
 enum {
@@ -57,7 +55,7 @@ tutti_status_t tutti__run_choose_direct(const tutti__run_t *run, const tutti__sc
         return tutti__fail(TUTTI_ERR_INTERNAL, "%s receives from %u channels, with %u slots",
                            sched->name, receivers, device->direct_slots);
     *ret_credits = (device->direct_slots - sched->nstreams) / TUTTI__MAX(receivers, 1);
-    *ret_credits = TUTTI__MIN(*ret_credits, MOST_CREDITS);
+    *ret_credits = TUTTI__MIN(*ret_credits, TUTTI__GPU_DIRECT_CREDITS);
     return TUTTI_OK;
 }
 
@@ -119,7 +117,7 @@ static tutti_status_t pack(const tutti__run_t *run, const tutti__stream_t *st,
 {
     const tutti__device_ops_t *ops = run->device->ops;
     tutti_status_t status = TUTTI_OK;
-    tutti__piece_t piece[PIECES];
+    tutti__piece_t piece[TUTTI__GPU_DIRECT_PIECES];
     size_t n = 0;
 
     for (uint32_t i = 0; i < op->nblk && status == TUTTI_OK; i++) {
@@ -129,7 +127,7 @@ static tutti_status_t pack(const tutti__run_t *run, const tutti__stream_t *st,
             piece[n++] = takes ? (tutti__piece_t){ packed, at.ptr, at.bytes }
                                : (tutti__piece_t){ at.ptr, packed, at.bytes };
         packed += at.bytes;
-        if (n < PIECES && i + 1 < op->nblk)
+        if (n < TUTTI__GPU_DIRECT_PIECES && i + 1 < op->nblk)
             continue;
         status = ops->pack(piece, n, TUTTI_UINT8, TUTTI_UINT8, 1, between(run));
         n = 0;

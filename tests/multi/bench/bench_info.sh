@@ -56,6 +56,8 @@ has '^  barrier '
 ran env TUTTI_CREDITS=7 TUTTI_CREDIT=3 $info
 has '^  TUTTI_CREDITS +7 +environment$'
 has '^  TUTTI_CREDIT +is no setting; did you mean TUTTI_CREDITS$'
+ran env TUTTI_XPORT=shm $info
+has '^  TUTTI_TRANSPORT +shm +environment$'
 printf 'tutti_tuned 1\nTUTTI_CHUNK_BYTES 128K\nTUTTI_ONESHOT_BYTES 48K\n' >"$files/tuned"
 ran env TUTTI_TUNED="$files/tuned" TUTTI_ONESHOT_BYTES=16K $info
 has '^  TUTTI_CHUNK_BYTES +128K +tuned file$'

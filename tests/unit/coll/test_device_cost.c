@@ -6,6 +6,7 @@
 #include "coll/device_cost.h"
 #include "unit/coll/shapes.h"
 
+#include "base/constants.h"
 #include "coll/cache.h"
 
 #include <setjmp.h>
@@ -166,6 +167,30 @@ static void test_by_cost(void **state)
     shape_free(alone);
 }
 
+static int64_t pcie_ns(int64_t bytes)
+{
+    return bytes * (int64_t)TUTTI__COST_PCIE_PS / 1000;
+}
+
+/* The stage between hosts costs the same for any number of ranks on a host, which share the link:
+   the stages inside a host are counted once, as NCCL's. */
+static void test_stages_once(void **state)
+{
+    const int64_t n = 1 << 20;
+    shape_t *four = shape_even(2, 4), *one = shape_even(2, 1);
+    tutti__device_cost_t of_four, of_one;
+
+    (void)state;
+    assert_int_equal(tutti__device_cost(TUTTI__ALLREDUCE, (size_t)n, &four->shape, 4, &of_four), 1);
+    assert_int_equal(tutti__device_cost(TUTTI__ALLREDUCE, (size_t)n, &one->shape, 1, &of_one), 1);
+    assert_int_equal(
+        (int64_t)of_four.device_ns - (int64_t)of_one.device_ns,
+        2 * ((int64_t)TUTTI__COST_NCCL_NS + (n - n / 4) * (int64_t)TUTTI__COST_NCCL_PS / 1000) +
+            2 * pcie_ns(n / 4) - 2 * pcie_ns(n));
+    shape_free(four);
+    shape_free(one);
+}
+
 /* The engine's buckets have any size, so it may mix only ways with the same bits. */
 static void test_associations(void **state)
 {
@@ -244,7 +269,7 @@ int main(void)
         cmocka_unit_test(test_crossovers),   cmocka_unit_test(test_grows),
         cmocka_unit_test(test_no_choice),    cmocka_unit_test(test_by_cost),
         cmocka_unit_test(test_associations), cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_cache),        cmocka_unit_test(test_stages_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
