@@ -19,7 +19,7 @@ typedef struct {
 int tutti__cost_of(const tutti__algorithm_t *algorithm, const char *sub,
                    const tutti__shape_t *shape, tutti__cost_t *ret_cost);
 
-/* The cost of the stage between hosts of a hierarchical allreduce, for all ranks of a host together,
+/* The cost of a hierarchical allreduce's stage between hosts, for all ranks of a host together,
    without the stages inside hosts. way: "recursive_doubling", "halving_doubling" or "ring". */
 void tutti__cost_between(const char *way, const tutti__shape_t *shape, tutti__cost_t *ret_cost);
 
