@@ -67,16 +67,18 @@ int join_parts(const char *path, char **parts, int nparts)
     if (ok)
         fputs("{\"traceEvents\":[\n", out);
     for (int i = 0; i < nparts && out != NULL; i++) {
+        uint64_t before = nlines;
         part_file_t part;
 
         if (read_part(parts[i], &part))
             nlines = tutti__trace_json(out, &part.head, at, &part, part.n, nlines);
-        else
+        if (nlines == before)
             ok = 0;
         free((void *)part.entries);
     }
     if (out != NULL) {
         fputs("\n]}\n", out);
+        ok = !ferror(out) && ok;
         ok = fclose(out) == 0 && ok;
     } else {
         fprintf(stderr, "tutti_report: %s: %s\n", path, strerror(errno));

@@ -139,8 +139,10 @@ static void open_stats(tutti__comm_t *comm)
 static tutti_status_t open_record(tutti__comm_t *comm)
 {
     tutti__record_t *record = comm->watch->record;
-    tutti_status_t status = tutti__clocks_compare(comm->boot, &record->offset_ns);
+    int64_t offset_ns;
+    tutti_status_t status = tutti__clocks_compare(comm->boot, &offset_ns);
 
+    atomic_store(&record->offset_ns, offset_ns); /* dumps of other threads may read it */
     comm->exec.record = record;
     comm->exec.host_of = comm->topo->host_of;
     if (status == TUTTI_OK && tutti__comm_is_world(comm) && comm->conf.shared.trace[0] != '\0')

@@ -57,13 +57,15 @@ static uint32_t add_users(int by)
 
 /* ---- unique ids ---- */
 
-/* Protects ids_due, and is held while ids end: one thread at a time may end them. */
+/* Protects ids_due, and is held while ids end: one thread at a time may end them. A forked child
+   makes it anew. Holding it across the fork instead could deadlock: the fork also holds the lock of
+   boot/id_server.c, for which the ending thread waits. */
 static tutti__mutex_t ids_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_PARTS);
 static int ids_due; /* after tutti_finalize: end the ids with the last of these communicators */
 
 static void end_due(int is_due)
 {
-    tutti__mutex_lock(&ids_lock);
+    tutti__mutex_lock_renewed(&ids_lock);
     ids_due |= is_due;
     if (ids_due && count_users() == 0) {
         tutti__id_end_all();
@@ -80,7 +82,7 @@ void tutti__connect_end_ids(void)
 
 void tutti__connect_keep_ids(void)
 {
-    tutti__mutex_lock(&ids_lock);
+    tutti__mutex_lock_renewed(&ids_lock);
     ids_due = 0;
     tutti__mutex_unlock(&ids_lock);
 }

@@ -13,7 +13,8 @@
 
 #include <string.h>
 
-/* Protects `world` while it is made and ended. */
+/* Protects `world` while it is made and ended. tutti_init holds it while the ranks meet, so a
+   forked child makes it anew. */
 static tutti__mutex_t world_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_WORLD);
 static tutti_comm_t *_Atomic world;
 
@@ -76,7 +77,7 @@ tutti_status_t tutti_init(const tutti_options_t *user)
         return status;
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a callback must not call tutti_init");
-    tutti__mutex_lock(&world_lock);
+    tutti__mutex_lock_renewed(&world_lock);
     /* A forked child must first call tutti_finalize, to forget its parent's world. */
     if (atomic_load(&world) != NULL)
         status = tutti__comm_of(atomic_load(&world), &comm);
@@ -99,7 +100,7 @@ tutti_status_t tutti_finalize(void)
 
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a callback must not call tutti_finalize");
-    tutti__mutex_lock(&world_lock);
+    tutti__mutex_lock_renewed(&world_lock);
     handle = atomic_exchange(&world, NULL);
     tutti__mutex_unlock(&world_lock);
     /* Without the lock, because callbacks of pending requests run here. In a forked child `handle`

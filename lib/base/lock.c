@@ -5,6 +5,13 @@
 #include "base/lock.h"
 
 #include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* More than there are mutexes for tutti__mutex_lock_renewed. */
+#define RENEWED 16
+
+static tutti__mutex_t *_Atomic renewed[RENEWED]; /* in the order of their first use */
 
 #ifndef NDEBUG
 /* Bit p: a mutex of place p is held by this thread. */
@@ -59,6 +66,36 @@ void tutti__mutex_lock(tutti__mutex_t *mutex)
     assert(tutti__lock_allowed(mutex->place) && "taken against the order in base/lock.h");
     pthread_mutex_lock(&mutex->mutex);
     mark(mutex->place);
+}
+
+static void in_child(void)
+{
+    for (unsigned i = 0; i < RENEWED; i++) {
+        tutti__mutex_t *mutex = atomic_load(&renewed[i]);
+
+        if (mutex != NULL)
+            tutti__mutex_init(mutex, mutex->place);
+    }
+}
+
+static void register_handler(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+void tutti__mutex_lock_renewed(tutti__mutex_t *mutex)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    tutti__mutex_t *found = NULL;
+
+    pthread_once(&once, register_handler);
+    for (unsigned i = 0; i < RENEWED && found != mutex; i++) {
+        found = NULL;
+        if (atomic_compare_exchange_strong(&renewed[i], &found, mutex))
+            found = mutex;
+    }
+    assert(found == mutex && "RENEWED is too small");
+    tutti__mutex_lock(mutex);
 }
 
 int tutti__mutex_trylock(tutti__mutex_t *mutex)

@@ -4,8 +4,15 @@
  *
  * A thread that holds a mutex may take only mutexes of places further down in the enum. So it never
  * holds two mutexes of one place, and no two threads can wait for each other. Debug builds (without
- * NDEBUG) check the order at every lock. Critical sections are short: no thread waits for a peer
- * while it holds a mutex.
+ * NDEBUG) check the order at every lock.
+ *
+ * Critical sections are short: no thread waits for a peer while it holds a mutex. Two mutexes are
+ * exceptions. tutti_init holds TUTTI__LOCK_WORLD while the ranks meet. tutti_trace_stop holds
+ * TUTTI__LOCK_TRACE while other ranks append to the trace's file.
+ *
+ * If another thread holds a static mutex at a fork, the mutex would stay locked in the child for
+ * ever. So a fork waits for a mutex whose data must be complete in the child (mem/mapping.c), and
+ * the child makes the other mutexes anew.
  */
 #ifndef TUTTI__BASE_LOCK_H
 #define TUTTI__BASE_LOCK_H
@@ -22,6 +29,7 @@ typedef enum {
     TUTTI__LOCK_MODULE,       /* one call into MPI or another package */
     TUTTI__LOCK_ARENA,        /* ranges of shared memory */
     TUTTI__LOCK_STATS,        /* times of exposed and hidden communication */
+    TUTTI__LOCK_RECORDERS,    /* the numbers of new flight recorders */
     TUTTI__LOCK_TRACE,        /* start and stop of the trace */
     TUTTI__LOCK_TRACE_GROW,   /* the size of the trace's file */
     TUTTI__LOCK_LOG_CHANGE,   /* the log callback, while it is changed */
@@ -42,6 +50,9 @@ typedef struct {
 void tutti__mutex_init(tutti__mutex_t *mutex, tutti__lock_place_t place);
 void tutti__mutex_destroy(tutti__mutex_t *mutex);
 void tutti__mutex_lock(tutti__mutex_t *mutex);
+/* The same for a static mutex. Children that are forked later make the mutex anew. The data that it
+   protects may be half changed in the child. */
+void tutti__mutex_lock_renewed(tutti__mutex_t *mutex);
 /* 1 if taken. Allowed in any order, since it does not wait. */
 int tutti__mutex_trylock(tutti__mutex_t *mutex);
 void tutti__mutex_unlock(tutti__mutex_t *mutex);

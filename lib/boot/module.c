@@ -306,7 +306,7 @@ tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_mod
 {
     tutti_status_t status = TUTTI_OK;
 
-    tutti__mutex_lock(&lock);
+    tutti__mutex_lock_renewed(&lock);
     if (opened == NULL)
         status = open_module(conf);
     if (status == TUTTI_OK)
@@ -404,7 +404,7 @@ tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__devi
     *ret_versions = "";
     if (strcmp(conf->device, "none") == 0 || (is_auto && dl_iterate_phdr(find_libcuda, NULL) == 0))
         return TUTTI_OK;
-    tutti__mutex_lock(&lock);
+    tutti__mutex_lock_renewed(&lock);
     status = find_device(conf, is_auto ? "cuda" : conf->device, ret_ops, ret_versions);
     tutti__mutex_unlock(&lock);
     return status;

@@ -74,7 +74,7 @@ tutti_status_t tutti__module_ucx(const tutti__conf_t *conf, const tutti__ucx_mod
 {
     tutti_status_t status = TUTTI_OK;
 
-    tutti__mutex_lock(&lock);
+    tutti__mutex_lock_renewed(&lock);
     if (opened == NULL)
         status = open_module(conf);
     *ret_module = opened;

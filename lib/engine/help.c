@@ -40,7 +40,7 @@ static void open_world(tutti__engine_t *e)
        precede launches of such a group. */
     if (e->far == NULL || e->far->ops->may_progress(e->far, 1))
         return;
-    tutti__mutex_lock(&limited_lock);
+    tutti__mutex_lock_renewed(&limited_lock);
     if (atomic_load(&limited) == NULL || atomic_load(&limited)->generation != e->generation)
         atomic_store(&limited, e);
     tutti__mutex_unlock(&limited_lock);
@@ -50,7 +50,7 @@ static void close_world(const tutti__engine_t *e)
 {
     if (e->far == NULL)
         return;
-    tutti__mutex_lock(&limited_lock);
+    tutti__mutex_lock_renewed(&limited_lock);
     if (atomic_load(&limited) == e)
         atomic_store(&limited, NULL);
     tutti__mutex_unlock(&limited_lock);

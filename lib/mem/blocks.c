@@ -18,6 +18,39 @@ typedef struct block {
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ARENA);
 static block_t *blocks; /* under lock */
 
+/* ---- forks ---- */
+
+/* fork() holds the lock while it copies the process, so the child's list is complete. Without a
+   check of the order, because fork() also holds the lock of mapping.c, which has the same place. No
+   other code holds both. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock.mutex);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock.mutex);
+}
+
+/* pthread_atfork waits for a fork in progress, and the fork waits for the lock. So the handler of
+   tutti__fork_generation must be registered before a thread calls it under the lock. */
+static void register_handlers(void)
+{
+    (void)tutti__fork_generation();
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void take_lock(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, register_handlers);
+    tutti__mutex_lock(&lock);
+}
+
+/* ---- the list ---- */
+
 tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr)
 {
     block_t *block;
@@ -32,7 +65,7 @@ tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **re
     }
     tutti__arena_keep(arena);
     *block = (block_t){ *ret_ptr, arena, tutti__fork_generation(), NULL };
-    tutti__mutex_lock(&lock);
+    take_lock();
     block->next = blocks;
     blocks = block;
     tutti__mutex_unlock(&lock);
@@ -63,7 +96,7 @@ tutti_status_t tutti__block_free(void *ptr)
 
     if (ptr == NULL)
         return TUTTI_OK;
-    tutti__mutex_lock(&lock);
+    take_lock();
     at = find(ptr);
     if (at != NULL) {
         block = *at;

@@ -22,6 +22,39 @@ typedef struct mapping {
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ARENA);
 static mapping_t *mappings; /* under lock */
 
+/* ---- forks ---- */
+
+/* fork() holds the lock while it copies the process, so the child's list is complete. Without a
+   check of the order, because fork() also holds the lock of blocks.c, which has the same place. No
+   other code holds both. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock.mutex);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock.mutex);
+}
+
+/* pthread_atfork waits for a fork in progress, and the fork waits for the lock. So the handler of
+   tutti__fork_generation must be registered before a thread calls it under the lock. */
+static void register_handlers(void)
+{
+    (void)tutti__fork_generation();
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void take_lock(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, register_handlers);
+    tutti__mutex_lock(&lock);
+}
+
+/* ---- the list ---- */
+
 /* Find the list's pointer to the mapping; the pointer is NULL if there is none. An entry of another
    generation is the parent's: in this process something else may be at that address. */
 static mapping_t **find(const char *base)
@@ -82,7 +115,7 @@ tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base)
     (void)madvise(base, span, MADV_DONTDUMP);
 
     *mapping = (mapping_t){ base, span, 1, tutti__fork_generation(), NULL };
-    tutti__mutex_lock(&lock);
+    take_lock();
     mapping->next = mappings;
     mappings = mapping;
     tutti__mutex_unlock(&lock);
@@ -94,7 +127,7 @@ int tutti__mapping_join(const char *base)
 {
     mapping_t *mapping;
 
-    tutti__mutex_lock(&lock);
+    take_lock();
     mapping = *find(base);
     if (mapping != NULL)
         mapping->users++;
@@ -107,7 +140,7 @@ uint64_t tutti__mapping_total(void)
     unsigned generation = tutti__fork_generation();
     uint64_t total = 0;
 
-    tutti__mutex_lock(&lock);
+    take_lock();
     for (const mapping_t *m = mappings; m != NULL; m = m->next)
         total += m->generation == generation ? m->span : 0;
     tutti__mutex_unlock(&lock);
@@ -118,7 +151,7 @@ void tutti__mapping_leave(const char *base)
 {
     mapping_t **at, *mapping;
 
-    tutti__mutex_lock(&lock);
+    take_lock();
     at = find(base);
     mapping = *at;
     if (mapping != NULL && --mapping->users == 0)

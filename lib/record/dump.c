@@ -301,7 +301,7 @@ static void dump_comm(tutti__put_t *put, const tutti__record_t *record)
     tutti__put_key_number(put, "size", record->size);
     tutti__put_key_number(put, "world_rank", record->world_rank);
     tutti__put_key_text(put, "host", record->host);
-    tutti__put_key_number(put, "offset_ns", record->offset_ns);
+    tutti__put_key_number(put, "offset_ns", atomic_load(&record->offset_ns));
     tutti__put_key_number(put, "lost", atomic_load(&record->lost));
     if (status != TUTTI_OK) {
         tutti__put_key_number(put, "status", status);
@@ -455,7 +455,7 @@ tutti_status_t tutti__record_trace_start(const char *path)
     } else {
         tutti__trace_head_t head = { .rank = first->world_rank,
                                      .size = first->size,
-                                     .offset_ns = first->offset_ns };
+                                     .offset_ns = atomic_load(&first->offset_ns) };
 
         memcpy(head.host, first->host, sizeof(head.host));
         status = tutti__trace_start(path, &head);

@@ -3,6 +3,7 @@
 #include "record/record.h"
 
 #include "base/constants.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "record/recorders.h"
 
@@ -13,6 +14,9 @@
 #include <unistd.h>
 
 tutti__recorders_t tutti__recorders;
+/* Held while a recorder enters the table, so that no two recorders get the same ordinal. Dumps do
+   not take it, because they run in signal handlers. */
+static tutti__mutex_t enter_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_RECORDERS);
 
 /* ---- opening and closing ---- */
 
@@ -21,21 +25,27 @@ static void enter(tutti__record_t *record)
 {
     tutti__record_t *other;
 
+    tutti__mutex_lock(&enter_lock);
+    atomic_fetch_add(&tutti__recorders.readers, 1); /* another thread may close a recorder */
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
         other = atomic_load(&tutti__recorders.record[i]);
         if (other != NULL && other->first == record->first && other->size == record->size)
             record->ordinal = TUTTI__MAX(record->ordinal, other->ordinal + 1);
     }
+    atomic_fetch_sub(&tutti__recorders.readers, 1);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
         other = NULL;
         if (atomic_compare_exchange_strong(&tutti__recorders.record[i], &other, record))
-            return;
+            break;
     }
+    tutti__mutex_unlock(&enter_lock);
 }
 
-/* A child forgets its parent's recorders, and the readers: only one thread is in the child. */
+/* A child forgets its parent's recorders, and the readers: only one thread is in the child. Another
+   thread of the parent may have held the lock. */
 static void in_child(void)
 {
+    tutti__mutex_init(&enter_lock, TUTTI__LOCK_RECORDERS);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++)
         atomic_store(&tutti__recorders.record[i], NULL);
     atomic_store(&tutti__recorders.readers, 0);

@@ -152,8 +152,8 @@ typedef struct {
     uint32_t ordinal; /* distinguishes this process's recorders with the same first rank and size:
                          one more than the highest of those that are open */
     int is_world;
-    int64_t offset_ns; /* this clock plus offset is the time at rank 0's host; set later, when
-                          api/comm.c has compared the clocks */
+    _Atomic int64_t offset_ns; /* this clock plus offset is the time at rank 0's host; set later,
+                                  when api/comm.c has compared the clocks */
     int32_t pid;
     char host[64];
     char dump_path[TUTTI__CONF_PATH]; /* TUTTI_DUMP, or "" */

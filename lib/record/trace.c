@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -240,19 +241,44 @@ static const tutti__trace_entry_t *written(void *owner, uint64_t i)
     return entries != NULL ? &entries[i % TUTTI__TRACE_CHUNK] : &none;
 }
 
-/* Seek to the end of the last line of PATH, before TAIL. *ret_nlines: 1 if there is a line. */
-static int find_end(FILE *out, uint64_t *ret_nlines)
+/* Append this rank's lines and TAIL to PATH, which has `end` bytes. The lines overwrite its old
+   TAIL. */
+static int put_lines(FILE *out, long end, uint64_t nentries)
 {
-    long end;
+    uint64_t nlines = end > 0;
+    int ok = end > 0 ? fseek(out, end - (long)strlen(TAIL), SEEK_SET) == 0
+                     : fputs("{\"traceEvents\":[\n", out) >= 0;
 
-    *ret_nlines = 0;
-    if (fseek(out, 0, SEEK_END) != 0)
+    if (!ok || tutti__trace_json(out, &trace.head, written, NULL, nentries, nlines) == nlines)
         return 0;
-    end = ftell(out);
-    if (end <= 0)
-        return fputs("{\"traceEvents\":[\n", out) >= 0;
-    *ret_nlines = 1;
-    return fseek(out, end - (long)strlen(TAIL), SEEK_SET) == 0;
+    return fputs(TAIL, out) >= 0 && fflush(out) == 0 && !ferror(out);
+}
+
+/* Make PATH as it was before put_lines: `end` bytes, at their end TAIL. */
+static void restore(FILE *out, long end)
+{
+    ssize_t bytes = end > 0 ? (ssize_t)strlen(TAIL) : 0;
+
+    __fpurge(out); /* otherwise fclose would write the rest of the lines */
+    if (ftruncate(fileno(out), end) != 0 ||
+        pwrite(fileno(out), TAIL, (size_t)bytes, end - bytes) != bytes)
+        TUTTI__LOG(TUTTI__LOG_WARN, "trace %.300s is damaged: %s", trace.path, strerror(errno));
+}
+
+/* After a failure PATH is as before, and errno has the reason. */
+static int extend(FILE *out, uint64_t nentries)
+{
+    long end = fseek(out, 0, SEEK_END) == 0 ? ftell(out) : -1;
+    int error;
+
+    if (end < 0)
+        return 0;
+    if (put_lines(out, end, nentries))
+        return 1;
+    error = errno;
+    restore(out, end);
+    errno = error;
+    return 0;
 }
 
 /* Append this rank's lines to PATH. */
@@ -261,15 +287,11 @@ static tutti_status_t append(uint64_t nentries)
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     int fd = open(trace.path, O_RDWR | O_CREAT | O_CLOEXEC, 0666), ok = 0;
     FILE *out = fd >= 0 ? fdopen(fd, "r+") : NULL;
-    uint64_t nlines;
 
     if (out != NULL) {
         while (fcntl(fd, F_SETLKW, &lock) < 0 && errno == EINTR) {
         }
-        ok = find_end(out, &nlines);
-        if (ok)
-            tutti__trace_json(out, &trace.head, written, NULL, nentries, nlines);
-        ok = ok && fputs(TAIL, out) >= 0;
+        ok = extend(out, nentries);
         ok = fclose(out) == 0 && ok; /* releases the lock */
     }
     if (ok)

@@ -95,7 +95,8 @@ tutti_status_t tutti__trace_start(const char *path, const tutti__trace_head_t *h
 tutti_status_t tutti__trace_stop(void);
 
 /* trace_json.c: write the entries as lines of JSON, separated by ",\n". nlines: lines that `out`
-   already has. Returns the number of lines after this. */
+   already has. Returns the number of lines after this, which is nlines only if there is no memory.
+   The caller checks ferror(out). */
 uint64_t tutti__trace_json(FILE *out, const tutti__trace_head_t *head,
                            const tutti__trace_entry_t *(*at)(void *owner, uint64_t i), void *owner,
                            uint64_t nentries, uint64_t nlines);

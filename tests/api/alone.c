@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A world of one: everything works, costs nothing and needs no other process; and init,
- * finalize, init.
+ * finalize, init; and a child that is forked while another thread is in tutti_init.
  */
 #include "api/api.h"
+#include "store.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -167,9 +170,63 @@ static void forks(void)
     CHECK_INT(result, 0);
 }
 
+static sem_t is_inside, may_fail;
+
+/* The get of a store without rank 0. */
+static int get_never(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
+                     int timeout_ms)
+{
+    (void)context;
+    (void)key;
+    (void)value;
+    (void)room;
+    (void)ret_bytes;
+    (void)timeout_ms;
+    sem_post(&is_inside);
+    sem_wait(&may_fail);
+    return ENOENT;
+}
+
+static void *init_in_vain(void *arg)
+{
+    tutti_store_t store = { sizeof(store), NULL, "never", store_set, get_never };
+    tutti_options_t o = store_options(&store, 1, 2);
+
+    CHECK(tutti_init(&o) != TUTTI_OK);
+    return arg;
+}
+
+/* A thread of the parent waits in tutti_init. The child may finalize and begin at once. */
+static void forks_during_init(void)
+{
+    pthread_t thread;
+    pid_t pid;
+    int result;
+
+    sem_init(&is_inside, 0, 0);
+    sem_init(&may_fail, 0, 0);
+    CHECK_INT(pthread_create(&thread, NULL, init_in_vain, NULL), 0);
+    sem_wait(&is_inside);
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        alarm(60);
+        CHECK_OK(tutti_finalize());
+        CHECK_OK(tutti_init(NULL));
+        direct(tutti_world());
+        CHECK_OK(tutti_finalize());
+        _exit(0);
+    }
+    CHECK_INT(waitpid(pid, &result, 0), pid);
+    CHECK_INT(result, 0);
+    sem_post(&may_fail);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+}
+
 int main(void)
 {
     clean_environment();
+    forks_during_init();
     for (int i = 0; i < 5; i++) {
         tutti_request_t *late;
         tutti_comm_t *world;

@@ -5,6 +5,7 @@ include %reldir%/conf/local.mk
 include %reldir%/cuda/local.mk
 include %reldir%/topo/local.mk
 include %reldir%/mem/local.mk
+include %reldir%/record/local.mk
 include %reldir%/reduce/local.mk
 include %reldir%/boot/local.mk
 include %reldir%/sched/local.mk

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -215,6 +216,46 @@ static void test_lock_order(void **state)
     tutti__mutex_destroy(&world);
 }
 
+static tutti__mutex_t of_process = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
+static sem_t is_locked, may_unlock;
+
+static void *hold_lock(void *arg)
+{
+    tutti__mutex_lock_renewed(&of_process);
+    sem_post(&is_locked);
+    sem_wait(&may_unlock);
+    tutti__mutex_unlock(&of_process);
+    return arg;
+}
+
+/* A child does not wait for a thread of its parent. */
+static void test_lock_in_child(void **state)
+{
+    pthread_t thread;
+    pid_t child;
+    int how;
+
+    (void)state;
+    sem_init(&is_locked, 0, 0);
+    sem_init(&may_unlock, 0, 0);
+    assert_int_equal(pthread_create(&thread, NULL, hold_lock, NULL), 0);
+    sem_wait(&is_locked);
+    child = fork();
+    if (child == 0) {
+        alarm(30);
+        tutti__mutex_lock_renewed(&of_process);
+        tutti__mutex_unlock(&of_process);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    assert_false(tutti__mutex_trylock(&of_process));
+    sem_post(&may_unlock);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    tutti__mutex_lock_renewed(&of_process);
+    tutti__mutex_unlock(&of_process);
+}
+
 #ifndef NDEBUG
 static void test_wrong_order_is_caught(void **state)
 {
@@ -304,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_log_lines),
         cmocka_unit_test(test_lines_do_not_mix),
         cmocka_unit_test(test_lock_order),
+        cmocka_unit_test(test_lock_in_child),
 #ifndef NDEBUG
         cmocka_unit_test(test_wrong_order_is_caught),
 #endif

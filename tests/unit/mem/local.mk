@@ -5,3 +5,5 @@ unit_tests += \
     %reldir%/test_blocks \
     %reldir%/test_ranges \
     %reldir%/test_shared
+
+%C%_test_blocks_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=tutti__fork_generation

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Blocks outlive the communicator, that is its use of the arena; and a forked child does not free
- * its parent's.
+ * its parent's, and does not wait for the locks of its parent's threads.
  */
 #include "mem/blocks.h"
 
+#include "base/forked.h"
 #include "base/status.h"
+#include "mem/mapping.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,6 +129,77 @@ static void test_child(void **state)
     tutti__arena_destroy(arena);
 }
 
+/* ---- a fork while another thread holds a lock ---- */
+
+static _Thread_local int holds;
+static sem_t is_held, has_begun;
+
+unsigned __real_tutti__fork_generation(void);
+unsigned __wrap_tutti__fork_generation(void);
+
+/* blocks.c and mapping.c call this under their locks (--wrap, see local.mk). A fork that does not
+   wait for the lock is over after the pause. */
+unsigned __wrap_tutti__fork_generation(void)
+{
+    if (holds) {
+        holds = 0;
+        sem_post(&is_held);
+        sem_wait(&has_begun);
+        usleep(100000);
+    }
+    return __real_tutti__fork_generation();
+}
+
+/* Runs before the handlers of the library, which were registered earlier. */
+static void before_fork(void)
+{
+    sem_post(&has_begun);
+}
+
+static void *hold_blocks(void *unknown)
+{
+    holds = 1;
+    (void)tutti__block_free(unknown);
+    return NULL;
+}
+
+static void *hold_mappings(void *unknown)
+{
+    holds = 1;
+    (void)tutti__mapping_join(unknown);
+    return NULL;
+}
+
+static void test_child_of_many_threads(void **state)
+{
+    void *(*const hold[])(void *unknown) = { hold_blocks, hold_mappings };
+    tutti__arena_t *arena = create();
+    unsigned char *a = alloc(arena);
+    pthread_t thread;
+    int status;
+    pid_t child;
+
+    (void)state;
+    sem_init(&is_held, 0, 0);
+    sem_init(&has_begun, 0, 0);
+    pthread_atfork(before_fork, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&thread, NULL, hold[i], &status), 0);
+        sem_wait(&is_held);
+        child = fork();
+        assert_int_not_equal(child, -1);
+        if (child == 0) {
+            alarm(30);
+            _exit(tutti__block_free(a) == TUTTI_OK && !tutti__mapping_join((char *)a) ? 0 : 1);
+        }
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(tutti__block_free(a), TUTTI_OK);
+    tutti__arena_destroy(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_freed_once),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_child),
+        cmocka_unit_test(test_child_of_many_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
