@@ -231,13 +231,13 @@ void tutti__agree_late(tutti__agree_t *a)
     for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++) {
         tutti__tensor_t *t = a->tensors[i];
 
-        while (t != NULL && (t->conflict_ns == 0 || !tutti__refuse_is_complete(a, t)))
-            t = t->next;
-        if (t == NULL)
-            continue;
-        /* tutti__decide may have removed other tensors as well: search the list again. */
-        if (tutti__decide(a, t))
-            i--;
+        while (t != NULL) {
+            int has_conflict = t->conflict_ns != 0 && tutti__refuse_is_complete(a, t);
+
+            /* If tutti__decide has rejected the tensor, it may have removed others as well: search
+               the list again. */
+            t = has_conflict && tutti__decide(a, t) ? a->tensors[i] : t->next;
+        }
     }
 }
 

@@ -162,17 +162,29 @@ void tutti__tensor_drop_participant(tutti__agree_t *a, tutti__tensor_t *tensor, 
     tutti__tensor_free_if_empty(a, tensor);
 }
 
-/* The submission group that `rank` is announcing; its first call makes it. */
+/* A rank announces a tensor once, and the calls of a group in their order. group: or NULL. */
+static int is_next(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint32_t rank,
+                   const tutti__group_msg_t *group)
+{
+    const tutti__submission_t *submission = a->submission[rank];
+
+    if (tensor->participant != NULL && tensor->participant[rank] != NULL)
+        return 0;
+    if (group == NULL)
+        return 1;
+    if (submission == NULL)
+        return group->index == 0;
+    return submission->hash == group->hash && submission->received == group->index;
+}
+
+/* The submission group that `rank` is announcing; its first call makes it. NULL: no memory. */
 static tutti__submission_t *submission_of(tutti__agree_t *a, uint32_t rank,
                                           const tutti__group_msg_t *group)
 {
     tutti__submission_t *submission = a->submission[rank];
 
     if (submission != NULL)
-        return submission->hash == group->hash && submission->received == group->index ? submission
-                                                                                       : NULL;
-    if (group->index != 0)
-        return NULL;
+        return submission;
     submission = calloc(1, sizeof(*submission) + group->size * sizeof(submission->participant[0]));
     if (submission == NULL)
         return NULL;
@@ -201,11 +213,14 @@ int tutti__tensor_add_participant(tutti__agree_t *a, const tutti__announce_msg_t
 
     if (tensor == NULL)
         return 0;
+    if (!is_next(a, tensor, msg->rank, group)) {
+        tutti__agree_fail(a, TUTTI_ERR_INTERNAL, "an announcement is damaged");
+        return 0;
+    }
     if (tensor->participant == NULL)
         tensor->participant = calloc(a->env.size, sizeof(tensor->participant[0]));
     participant = calloc(1, sizeof(*participant));
-    if (tensor->participant == NULL || participant == NULL ||
-        tensor->participant[msg->rank] != NULL)
+    if (tensor->participant == NULL || participant == NULL)
         goto fail;
     participant->rank = msg->rank;
     participant->metadata = msg->metadata;

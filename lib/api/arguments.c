@@ -166,8 +166,8 @@ static tutti_status_t check_own(const tutti__call_t *call, uint32_t rank, int is
 
 /* ---- a whole call ---- */
 
-tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                                         int counts_later)
+static tutti_status_t check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,
+                                    int counts_later)
 {
     int is_root = rank == call->root, whole;
     tutti__side_t send, recv;
@@ -214,7 +214,7 @@ static tutti_status_t check_all(const tutti__comm_t *comm, const tutti__call_t *
     if (status == TUTTI_OK)
         status = check_ranks(comm, call);
     if (status == TUTTI_OK)
-        status = tutti__call_check_buffers(call, comm->topo->rank, comm->topo->size, counts_later);
+        status = check_buffers(call, comm->topo->rank, comm->topo->size, counts_later);
     return status;
 }
 
@@ -276,6 +276,23 @@ static tutti_status_t choose_wire(const tutti__comm_t *comm, tutti__call_t *call
     return TUTTI_OK;
 }
 
+/* Set call->on_device, and check the buffers' memory. receives: see tutti__device_check. */
+static inline tutti_status_t check_memory(const tutti__comm_t *comm, tutti__call_t *call,
+                                          int receives)
+{
+    if (TUTTI__LIKELY(comm->exec.device == NULL && comm->lone.ops == NULL))
+        return TUTTI_OK;
+    return tutti__device_check(comm, call, receives, &call->on_device);
+}
+
+tutti_status_t tutti__call_check_receive(const void *comm, tutti__call_t *call)
+{
+    const tutti__topo_t *topo = ((const tutti__comm_t *)comm)->topo;
+    tutti_status_t status = check_buffers(call, topo->rank, topo->size, 0);
+
+    return status == TUTTI_OK ? check_memory(comm, call, 1) : status;
+}
+
 tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int is_named,
                                  int counts_later)
 {
@@ -287,9 +304,8 @@ tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call,
         if (!tutti__call_reduces(call->kind))
             call->op = (tutti_op_t)0;
     }
-    if (status == TUTTI_OK && TUTTI__UNLIKELY(comm->exec.device != NULL || comm->lone.ops != NULL))
-        status = tutti__device_check(comm, call, !(counts_later && call->recvcounts == NULL),
-                                     &call->on_device);
+    if (status == TUTTI_OK)
+        status = check_memory(comm, call, !(counts_later && call->recvcounts == NULL));
     if (status == TUTTI_OK && TUTTI__UNLIKELY(call->wire != 0 || comm->conf.shared.wire != 0))
         status = choose_wire(comm, call, is_named);
     return status;

@@ -2,6 +2,7 @@
 /* Making and ending communicators. */
 #include "api/comm_state.h"
 
+#include "api/arguments.h"
 #include "api/clocks.h"
 #include "base/constants.h"
 #include "base/forked.h"
@@ -161,6 +162,8 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         .conf = &comm->conf.shared,
         .world = comm->world != comm ? comm->world->engine : NULL,
         .stats = comm->stats,
+        .check_receive = tutti__call_check_receive,
+        .comm = comm,
     };
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =

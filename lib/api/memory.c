@@ -47,6 +47,9 @@ tutti_status_t tutti_mem_free(tutti_comm_t *handle, void *ptr)
 
     if (status != TUTTI_OK)
         return status;
+    if (tutti__block_is_at(ptr))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "%p is from tutti_mem_alloc_local: tutti_mem_free_local frees it", ptr);
     return tutti__arena_free(comm->machine->arena, ptr);
 }
 

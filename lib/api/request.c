@@ -64,15 +64,5 @@ tutti_status_t tutti_request_recvcounts(tutti_request_t *request, int timeout_ms
 tutti_status_t tutti_request_receive(tutti_request_t *request, void *recvbuf,
                                      const size_t *recvdispls)
 {
-    tutti__call_t call;
-    uint32_t rank, size;
-    tutti_status_t status;
-
-    status = tutti__engine_receives(request, &call, &rank, &size);
-    if (status != TUTTI_OK)
-        return status;
-    call.recvbuf = recvbuf;
-    call.recvdispls = recvdispls;
-    status = tutti__call_check_buffers(&call, rank, size, 0);
-    return status == TUTTI_OK ? tutti__engine_receive(request, recvbuf, recvdispls) : status;
+    return tutti__engine_receive(request, recvbuf, recvdispls);
 }

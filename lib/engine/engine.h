@@ -38,6 +38,10 @@ typedef struct {
     tutti__watch_t *watch;  /* owned by the engine; lives as long as the last request */
     tutti__engine_t *world; /* a group: the engine of its world; NULL: this is a world */
     tutti__stats_t *stats;  /* or NULL */
+    /* Check the counts and buffers of an asynchronous call with its receive buffer, as those of a
+       direct call, and set call->on_device. comm: the communicator, which the engine passes on. */
+    tutti_status_t (*check_receive)(const void *comm, tutti__call_t *call);
+    const void *comm;
 } tutti__engine_env_t;
 
 /* Collective over all ranks of boot. */
@@ -113,11 +117,6 @@ tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nreques
                                       size_t *ret_index);
 tutti_status_t tutti__engine_recvcounts(tutti_request_t *request, int timeout_ms,
                                         size_t *ret_counts);
-/* If the request needs a receive buffer now: return its call with the recvcounts, so that the
-   caller can check a buffer. Otherwise an error. */
-tutti_status_t tutti__engine_receives(const tutti_request_t *request, tutti__call_t *ret_call,
-                                      uint32_t *ret_rank, uint32_t *ret_size);
-/* Call it only after engine_receives, with the checked buffer. */
 tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
                                      const size_t *recvdispls);
 tutti_status_t tutti__engine_join(tutti__engine_t *engine, int *ret_last_rank);

@@ -194,61 +194,28 @@ static tutti_status_t may_receive(const tutti__request_t *r)
     return TUTTI_OK;
 }
 
-/* Both buffers must be in one kind of memory. A rank that sends nothing has only this buffer. */
-static tutti_status_t find_memory(const tutti__engine_t *e, tutti__request_t *r,
-                                  const void *recvbuf)
+/* Give the request the receive buffer of a checked call, and queue the request again. Under the
+   lock of pending.h. */
+static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r,
+                                  const tutti__call_t *checked)
 {
-    const tutti__exec_device_t *device = e->env.exec->device;
-    int on_device = device != NULL && device->ops->where(recvbuf).kind == TUTTI__MEM_DEVICE;
-
-    if (on_device != r->call.on_device && r->bytes > 0)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "request '%s': recvbuf is in %s memory, but sendbuf is not", r->name,
-                           on_device ? "device" : "host");
-    r->call.on_device = on_device;
-    return TUTTI_OK;
-}
-
-/* Give the request its buffer, and queue it again. Under the lock of pending.h. */
-static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r, void *recvbuf,
-                                  const size_t *recvdispls)
-{
-    size_t *displs = r->arrays + 3 * (size_t)e->size, total;
-    tutti_status_t status;
+    size_t *displs = r->arrays + 3 * (size_t)e->size;
 
     if (atomic_load(&r->counted) == 2)
         return has_buffer(r);
     /* The request is ending, though `done` may not be set yet; tutti_wait will report it. */
     if (!r->known)
         return TUTTI_OK;
-    total = tutti__request_sum(r->call.recvcounts, e->size);
-    status = total > 0 ? find_memory(e, r, recvbuf) : TUTTI_OK;
-    if (status != TUTTI_OK)
-        return status;
-    r->call.recvbuf = recvbuf;
-    if (recvdispls != NULL) {
-        memcpy(displs, recvdispls, e->size * sizeof(*displs));
+    r->call.recvbuf = checked->recvbuf;
+    /* A rank that sends nothing has only this buffer. */
+    r->call.on_device = checked->on_device;
+    if (checked->recvdispls != NULL) {
+        memcpy(displs, checked->recvdispls, e->size * sizeof(*displs));
         r->call.recvdispls = displs;
     }
-    r->bytes = total * tutti_dtype_bytes(r->call.dtype);
+    r->bytes = tutti__request_sum(r->call.recvcounts, e->size) * tutti_dtype_bytes(r->call.dtype);
     tutti__store_release(&r->counted, 2);
     tutti__pending_queue(&e->pending, r);
-    return TUTTI_OK;
-}
-
-tutti_status_t tutti__engine_receives(const tutti_request_t *handle, tutti__call_t *ret_call,
-                                      uint32_t *ret_rank, uint32_t *ret_size)
-{
-    tutti__request_t *request;
-    tutti_status_t status = tutti__submit_find(handle, &request);
-
-    if (status == TUTTI_OK)
-        status = may_receive(request);
-    if (status != TUTTI_OK)
-        return status;
-    *ret_call = request->call;
-    *ret_rank = request->engine->rank;
-    *ret_size = request->engine->size;
     return TUTTI_OK;
 }
 
@@ -257,17 +224,26 @@ tutti_status_t tutti__engine_receive(tutti_request_t *handle, void *recvbuf,
 {
     tutti__request_t *request;
     tutti__engine_t *e;
+    tutti__call_t call;
     tutti_status_t status = tutti__submit_find(handle, &request);
 
+    if (status == TUTTI_OK)
+        status = may_receive(request);
     if (status != TUTTI_OK)
         return status;
     e = request->engine;
     if (!tutti__engine_enter(e))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->env.watch));
-    tutti__mutex_lock(&e->pending.lock);
-    status = give_buffer(e, request, recvbuf, recvdispls);
-    tutti__mutex_unlock(&e->pending.lock);
-    tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
+    call = request->call;
+    call.recvbuf = recvbuf;
+    call.recvdispls = recvdispls;
+    status = e->env.check_receive(e->env.comm, &call);
+    if (status == TUTTI_OK) {
+        tutti__mutex_lock(&e->pending.lock);
+        status = give_buffer(e, request, &call);
+        tutti__mutex_unlock(&e->pending.lock);
+        tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
+    }
     tutti__engine_leave(e);
     return status;
 }

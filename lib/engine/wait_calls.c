@@ -234,7 +234,7 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
 /* ---- several requests ---- */
 
 /* Wait for one entry of a list, unless it is NULL or inactive. If its request is freed, the entry
-   becomes NULL. */
+   becomes NULL. limit_ms: what is left of the caller's timeout_ms. */
 static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int timeout_ms)
 {
     tutti__waiter_t w = { .one = NULL };
@@ -250,6 +250,8 @@ static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int time
         status = check_active(w.one);
     if (status == TUTTI_OK)
         status = tutti__wait(w.one->engine, &w, limit_ms);
+    if (status == TUTTI_ERR_TIMEOUT)
+        return tutti__wait_not_yet(&w, timeout_ms);
     if (status != TUTTI_OK)
         return status;
     status = take(w.one, timeout_ms, &stays);

@@ -54,21 +54,27 @@ static void take_lock(void)
 tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr)
 {
     block_t *block;
-    tutti_status_t status = tutti__arena_alloc(arena, bytes, ret_ptr);
+    void *ptr;
+    tutti_status_t status = tutti__arena_alloc(arena, bytes, &ptr);
 
-    if (status != TUTTI_OK || *ret_ptr == NULL)
+    if (status != TUTTI_OK)
         return status;
+    if (ptr == NULL) {
+        *ret_ptr = NULL;
+        return TUTTI_OK;
+    }
     block = malloc(sizeof(*block));
     if (block == NULL) {
-        (void)tutti__arena_free(arena, *ret_ptr);
+        (void)tutti__arena_free(arena, ptr);
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for a block");
     }
     tutti__arena_keep(arena);
-    *block = (block_t){ *ret_ptr, arena, tutti__fork_generation(), NULL };
+    *block = (block_t){ ptr, arena, tutti__fork_generation(), NULL };
     take_lock();
     block->next = blocks;
     blocks = block;
     tutti__mutex_unlock(&lock);
+    *ret_ptr = ptr;
     return TUTTI_OK;
 }
 
@@ -87,6 +93,19 @@ static block_t **find(const void *ptr)
         other = at;
     }
     return other;
+}
+
+int tutti__block_is_at(const void *ptr)
+{
+    unsigned generation = tutti__fork_generation();
+    const block_t *block;
+
+    take_lock();
+    block = blocks;
+    while (block != NULL && (block->ptr != ptr || block->generation != generation))
+        block = block->next;
+    tutti__mutex_unlock(&lock);
+    return block != NULL;
 }
 
 tutti_status_t tutti__block_free(void *ptr)

@@ -310,6 +310,16 @@ static void buffers_and_counts(void)
 #undef WRONG
 }
 
+/* Memory of one rank is freed by its own function only. */
+static void local_memory(void)
+{
+    void *ptr = NULL;
+
+    CHECK_OK(tutti_mem_alloc_local(world, 1, &ptr));
+    CHECK_ERROR(tutti_mem_free(world, ptr), TUTTI_ERR_INVALID_ARGUMENT, "tutti_mem_free_local");
+    CHECK_OK(tutti_mem_free_local(ptr));
+}
+
 /* 255 bytes are a valid name, 256 are not. */
 static void names(void)
 {
@@ -426,6 +436,7 @@ int main(void)
     async_options();
     call_sizes();
     buffers_and_counts();
+    local_memory();
     names();
     types_and_operations();
     scaling();

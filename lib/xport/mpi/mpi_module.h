@@ -40,7 +40,6 @@ struct tutti__chan {
 
     /* Sender: */
     MPI_Request sending; /* MPI_REQUEST_NULL: nothing in flight */
-    size_t sending_bytes;
 
     size_t slot_bytes; /* longest message */
 

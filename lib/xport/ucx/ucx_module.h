@@ -43,12 +43,6 @@ typedef struct {
     uint32_t signature;
 } tutti__ucx_slot_t;
 
-typedef enum {
-    TUTTI__UCX_IDLE,
-    TUTTI__UCX_SENDING,
-    TUTTI__UCX_FLUSHING
-} tutti__ucx_state_t;
-
 /* One end of a channel. */
 struct tutti__chan {
     tutti__ucx_xport_t *xport;

@@ -20,6 +20,25 @@
 
 /* ---- arguments ---- */
 
+/* An allgatherv of one element of each rank, whose recvbuf is passed later. First it is `wrong`, if
+   this is not NULL. */
+static void receive_later(tutti_comm_t *comm, const void *from, void *wrong, const char *words,
+                          void *to)
+{
+    size_t counts[MOST_RANKS];
+    tutti_request_t *request;
+
+    CHECK_OK(tutti_allgatherv_async("later", from, 1, NULL, NULL, NULL, TUTTI_INT32, comm, NULL,
+                                    &request));
+    CHECK_OK(tutti_request_recvcounts(request, -1, counts));
+    if (wrong != NULL) {
+        CHECK_STATUS(tutti_request_receive(request, wrong, NULL), TUTTI_ERR_INVALID_ARGUMENT);
+        CHECK_WORDS(words);
+    }
+    CHECK_OK(tutti_request_receive(request, to, NULL));
+    CHECK_OK(tutti_wait(request, -1));
+}
+
 static void wrong_buffers(rank_t *self)
 {
     const size_t counts[MOST_RANKS] = { 1, 1, 1 };
@@ -39,11 +58,14 @@ static void wrong_buffers(rank_t *self)
     CHECK_STATUS(tutti_broadcast(mine + 2, 1, TUTTI_INT32, 0, self->comm),
                  TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_WORDS("multiple of its element's size");
+    receive_later(self->comm, mine, host, "but recvbuf is host memory", mine + 16);
+    receive_later(self->comm, mine, mine + 18, "recvbuf is on a device, but not at", mine + 16);
     CHECK_OK(job.ops->use(PRETEND_DEVICES - 1));
     CHECK_OK(job.ops->alloc(64, &elsewhere));
     CHECK_STATUS(tutti_broadcast(elsewhere, 1, TUTTI_INT32, 0, self->comm),
                  TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_WORDS("buffer is memory of device 15");
+    receive_later(self->comm, mine, elsewhere, "recvbuf is memory of device 15", mine + 16);
     job.ops->free(elsewhere);
     CHECK_OK(job.ops->use(self->rank));
     /* A side without elements may be anywhere. */
@@ -231,6 +253,17 @@ static void refuses_memory(tutti_comm_t *comm, void *memory)
     CHECK_WORDS("has no device, so calls take host memory only");
 }
 
+/* recvbuf is device memory only on rank 0, the only rank that detects it. */
+static void refuses_later(const device_job_t *job, tutti_comm_t *comm)
+{
+    int32_t mine = job->self->rank, all[2] = { 7, 7 };
+    void *wrong = mine == 0 ? job->memory : NULL;
+
+    receive_later(comm, &mine, wrong, "recvbuf is memory of device 0, but rank 1", all);
+    CHECK_INT(all[0], 0);
+    CHECK_INT(all[1], 1);
+}
+
 static void found_one(rank_t *self)
 {
     tutti_comm_t *part;
@@ -248,6 +281,8 @@ static void found_one(rank_t *self)
             refuses_memory(part, job.memory);
         }
     }
+    refuses_later(&job, self->comm);
+    refuses_later(&job, part);
     case_works(self);
     CHECK_OK(tutti_comm_free(part));
     device_end(&job);

@@ -171,6 +171,15 @@ static void close_device(gpu_rank_t *gpu)
     }
 }
 
+/* Without the checks of the API. */
+static tutti_status_t find_memory(const void *owner, tutti__call_t *call)
+{
+    const gpu_rank_t *gpu = owner;
+
+    call->on_device = gpu->ops->where(call->recvbuf).kind == TUTTI__MEM_DEVICE;
+    return TUTTI_OK;
+}
+
 void device_begin(gpu_rank_t *gpu, rank_t *self)
 {
     const tutti__stats_want_t stats = { .name = "", .file = "", .port = -1, .is_timed = 1 };
@@ -201,6 +210,8 @@ void device_begin(gpu_rank_t *gpu, rank_t *self)
     env.exec = &gpu->exec;
     env.shape = &gpu->shape;
     env.conf = &gpu->conf.shared;
+    env.check_receive = find_memory;
+    env.comm = gpu;
     env.stats = gpu->stats = tutti__stats_open(&stats);
     CHECK_OK(tutti__watch_open(gpu->boot, gpu->machine, env.conf, 0, &gpu->watch));
     env.watch = gpu->watch;

@@ -420,6 +420,33 @@ static void timeouts(rank_t *self, tutti_comm_t *other)
     CHECK_INT(x[0] + x[1], 2 * self->size);
 }
 
+/* The first request of a list takes a part of the timeout: the error still names all of it. */
+static void whole_timeout(rank_t *self)
+{
+    float x[2] = { 1, 1 };
+    tutti_request_t *r[2] = { NULL, NULL };
+
+    if (self->size == 1)
+        return;
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank != 0)
+        usleep(20000);
+    CHECK_OK(
+        tutti_allreduce_async("soon", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r[0]));
+    if (self->rank == 0) {
+        CHECK_OK(tutti_allreduce_async("late", x + 1, x + 1, 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                       self->comm, NULL, &r[1]));
+        CHECK_STATUS(tutti_wait_all(r, 2, 100), TUTTI_ERR_TIMEOUT);
+        CHECK_WORDS("is not done after 100 ms");
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank != 0)
+        CHECK_OK(tutti_allreduce_async("late", x + 1, x + 1, 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                       self->comm, NULL, &r[1]));
+    CHECK_OK(tutti_wait_all(r, 2, -1));
+    CHECK_INT(x[0] + x[1], 2 * self->size);
+}
+
 /* Requests of two communicators in one list. */
 static void mixed(rank_t *self)
 {
@@ -461,6 +488,7 @@ static void everything(rank_t *self)
     if (self->size == 1)
         fair(self);
     timeouts(self, self->comm);
+    whole_timeout(self);
     mixed(self);
     bad_ends(self);
 }

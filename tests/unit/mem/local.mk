@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
+%C%_test_no_block_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc
 unit_tests += \
     %reldir%/test_avail \
     %reldir%/test_blocks \
+    %reldir%/test_no_block \
     %reldir%/test_ranges \
     %reldir%/test_shared
 

@@ -203,12 +203,32 @@ static void test_shares(void **state)
             }
 }
 
+/* The blocks of a slot begin at cache lines, even if the slot has only a few lines of each. */
+static void test_pieces(void **state)
+{
+    tutti__node_call_t call = { .kind = TUTTI__NODE_ALLREDUCE, .nblk = 1, .nparts = 1 };
+    tutti__shm_t shm = { .bulk_bytes = PAGE };
+
+    (void)state;
+    for (shm.nlocal = 2; shm.nlocal <= PAGE / LINE; shm.nlocal++)
+        for (size_t esize = 1; esize <= 16; esize *= 2) {
+            tutti__shm_lane_t lane = { .call = &call, .esize = esize, .count = COUNT };
+
+            tutti__shm_cut(&shm, &lane);
+            assert_true(lane.piece > 0);
+            assert_int_equal(lane.piece * esize % LINE, 0);
+            assert_true(lane.nblocks * lane.piece * esize <= PAGE);
+            assert_true(lane.nchunks * lane.piece >= lane.largest);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_private),
         cmocka_unit_test(test_zero_copy),
         cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_pieces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
