@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs torch's own DistributedTest, which is in the wheel, over a backend.
 
-    torch_distributed_test.py [--backend tutti|gloo] [--ranks 2,3,4] [--only PART] [--list FILE]
-    torch_distributed_test.py --compare     both backends; fails if gloo passes a test and tutti
-                                            neither passes nor is in EXPECTED
+    torch_distributed_test.py [--ranks 2,3,4] [--only PART]
+                            over gloo and over tutti; fails if gloo passes a test and tutti
+                            neither passes it nor has it in EXPECTED
+    torch_distributed_test.py --backend tutti|gloo [--ranks 2,3,4] [--only PART]
+                            over one backend; fails if a test fails
 
 The suite starts new processes for each test. This driver imports torch once and forks a child per
 rank and test. Only tests for host memory run.
@@ -181,10 +183,9 @@ def in_process(backend: str, size: int, only: str, names: List[str]) -> Dict[str
 def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--backend", default="tutti")
+    parser.add_argument("--backend", default="")
     parser.add_argument("--ranks", default="2,3,4")
     parser.add_argument("--only", default="")
-    parser.add_argument("--compare", action="store_true")
     arguments = parser.parse_args()
     if torch_ranks.MISSING:
         print("skipped: %s" % torch_ranks.MISSING)
@@ -192,16 +193,16 @@ def main() -> int:
     bad = 0
     for size in [int(n) for n in arguments.ranks.split(",")]:
         names: List[str] = []
-        if arguments.compare:
+        if not arguments.backend:
             gloo = in_process("gloo", size, arguments.only, [])
             names = [name for name, letter in gloo.items() if letter == "P"]
-        mine = in_process(arguments.backend, size, arguments.only, names)
-        if not mine or arguments.compare and not names:
+        mine = in_process(arguments.backend or "tutti", size, arguments.only, names)
+        if not mine or not arguments.backend and not names:
             print("%d ranks: the suite did not run" % size)
             bad += 1
         counts = {letter: list(mine.values()).count(letter) for letter in "PSFET"}
-        print("%d ranks, %s: %s" % (size, arguments.backend, counts))
-        if arguments.compare:
+        print("%d ranks, %s: %s" % (size, arguments.backend or "tutti", counts))
+        if not arguments.backend:
             differ = [n for n in names if mine.get(n) != "P"]
             new = [n for n in differ if n not in EXPECTED]
             print("%d ranks: gloo passes %d, tutti %d of them; not expected: %s"
