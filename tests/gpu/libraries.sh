@@ -36,6 +36,7 @@ passes 0,1 env MPI_LIBS= TUTTI_TEST_NCCL_VERSION=22605 sh "$gpu/bench.sh"
 ! is_long "all calls with one device" || passes 0 sh "$gpu/collectives.sh"
 if test -x examples/example_train && grep -q cublasGemmEx "$cuda_libs"; then
     varied "$work/data" 200
+    passes 0,1 env TUTTI_TEST_DATA="$work/data" sh "$gpu/killed.sh"
     passes 0,1 env TUTTI_TEST_DATA="$work/data" sh "$gpu/measure.sh" --quick . train
     [ "$(grep -c '^[mc][ln][pn]  *cuda .*[0-9]$' "$work/out")" -eq 12 ] ||
         wrong "not each model, precision and number of ranks" "$work/out"

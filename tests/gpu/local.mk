@@ -5,6 +5,7 @@
 script_tests += \
     %reldir%/bench.sh \
     %reldir%/collectives.sh \
+    %reldir%/killed.sh \
     %reldir%/sanitizer.sh \
     %reldir%/table.sh \
     %reldir%/train.sh
