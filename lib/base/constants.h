@@ -230,8 +230,9 @@
 #define TUTTI__JOB_OTHER_MS 5000u
 
 /* A gate has greeted a rank, and now no process listens at the port: how long the rank tries again.
-   Chosen: longer than a retry of the connection; a user waits for this error. */
-#define TUTTI__JOB_GONE_MS 3000u
+   Chosen: longer than a retry of the connection, which comes within a second; survivors of a death
+   should end within 2 s. */
+#define TUTTI__JOB_GONE_MS 1500u
 
 /* An address is tried for REACH_FIRST_MS in the first round. The time doubles in each further
    round, up to JOB_TRY_MOST_MS. Chosen: within this time a lost packet of a connection is repeated
