@@ -30,7 +30,7 @@
  *
  * Plans
  *   If rank 0's program submits the same tensors in three steps, these tensors become a plan that
- *   all ranks know. The ranks do not agree on planned tensors any more: a rank starts each fused
+ *   all ranks know. Planned tensors need no further agreement: a rank starts each fused
  *   collective as soon as it has submitted the tensors of this collective. Results do not change.
  *   If a tensor changes or is left out, the plan ends, and the ranks agree on the tensors until
  *   equal steps make a new plan. Only allreduce, reduce_scatter and allgather of host memory are
@@ -46,9 +46,9 @@
  *
  *   If there is no device, a collective without a name needs no agreement: it starts when this rank
  *   has submitted it and the previous one is done. These collectives run one after another, beside
- *   all other calls, with the results of direct calls. They do not wait for an agreement, as named
- *   collectives do, but they are not fused. With a device, and for messages, the ranks first agree
- *   as on named calls.
+ *   all other calls, with the results of direct calls. Unlike named collectives, they do not wait
+ *   for an agreement, and they are not fused. With a device, the ranks agree on these collectives
+ *   as on named ones. On messages (sends and receives) without a name the ranks always agree.
  *
  *   If the ranks' calls differ, the call ends with TUTTI_ERR_MISMATCH on all ranks, like a direct
  *   call, and later calls work. If the submission itself fails, the call is not counted. A
@@ -86,15 +86,15 @@
  * Called once for each start of a request, by the library's thread or by a thread inside a Tutti
  * call, never under a lock. tutti_test and tutti_wait report the request as done only after the
  * callback has returned. The program must still wait for the request. The callback may run before
- * the submitting call returns; by then *ret_request, or each entry of a list, is set.
+ * the submitting call returns. *ret_request (of tutti_submit: each entry) is set before it runs.
  *
  * A callback may submit, start and test requests, give them buffers, and wait for requests that are
  * done. Calls that would wait for other ranks, or would end the communicator, return
  * TUTTI_ERR_INVALID_ARGUMENT. These are a wait for a request that is not done, tutti_join,
  * tutti_init, tutti_comm_connect, tutti_comm_free of any communicator, and tutti_finalize.
  *
- * Avoid direct calls in a callback: they are allowed, but while a direct call blocks, no request
- * may make progress. On the library's thread, a direct call that needs MPI returns
+ * Avoid direct calls in a callback. They are allowed, but while a direct call blocks, requests may
+ * stop making progress. On the library's thread, a direct call that needs MPI returns
  * TUTTI_ERR_UNSUPPORTED, unless MPI was initialised with MPI_THREAD_MULTIPLE.
  */
 typedef void (*tutti_callback_t)(void *arg, tutti_status_t status);
@@ -119,10 +119,10 @@ typedef struct {
  * With a wire format (wire), the data of an allreduce, reduce, reduce_scatter or reduce_scatterv of
  * TUTTI_FLOAT32 with TUTTI_SUM or TUTTI_AVG go from one host to another in a narrower type. The
  * sums are computed in float32, but their operands between hosts, and the result, are rounded to
- * the narrower type. All ranks get the same bits. docs/performance.md has the largest error. Other
- * calls with this option return TUTTI_ERR_INVALID_ARGUMENT. The option has no effect on one host,
- * on device memory, on calls without a name of up to 4096 bytes (unless
- * TUTTI_DETERMINISTIC=strict), and with a schedule of the user's (TUTTI_ALGORITHM). A sum that the
+ * the narrower type. All ranks get the same bits. docs/performance.md states the bound of the
+ * error. Other calls with this option return TUTTI_ERR_INVALID_ARGUMENT. The option has no effect
+ * on one host, on device memory, with a schedule of the user's (TUTTI_ALGORITHM), and on small
+ * calls without a name: up to 4096 bytes, unless TUTTI_DETERMINISTIC=strict. A sum that the
  * type cannot hold becomes infinite (above 65504 in float16), or NaN (above 448 in float8_e4m3).
  *
  * Among calls that all ranks have submitted and that have not begun, those with the highest
@@ -355,12 +355,13 @@ typedef struct {
  *              during the call only. A list of one call has the effect of the call's own function
  * ret_request  [ncalls] one for each call
  *
- * Either all calls of a list have names, or none has. A list without names has the effect of single
- * calls in this order, except that none is submitted if one has an error. With names:
+ * Either all calls of a list have names, or none has. If one call has an error, none is submitted.
+ * Apart from this, a list without names has the effect of single calls in this order. The other
+ * rules are for lists with names.
  *
- * If one call has an error, none is submitted. No call is served before all ranks have submitted
- * all of them, so the calls are fused with each other as far as possible. If one call does not
- * match between the ranks, all of them end with TUTTI_ERR_MISMATCH.
+ * No call is served before all ranks have submitted all of them, so the calls are fused with each
+ * other as far as possible. If one call does not match between the ranks, all of them end with
+ * TUTTI_ERR_MISMATCH.
  *
  * If ranks submit the same names in different submission groups, all these groups end with
  * TUTTI_ERR_MISMATCH. A call with one of these names outside a submission group ends with this
@@ -421,15 +422,18 @@ TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
  * TUTTI_ERR_TIMEOUT, so no request stays incomplete. The waiting thread does the library's work
  * while it waits. Any thread; one thread per request.
  *
- * Returns the status with which the request ended, and frees the request, except in these cases.
+ * Returns the status with which the request ended, and frees the request. In these cases it frees
+ * nothing:
  *
- * TUTTI_ERR_TIMEOUT: with timeout_ms >= 0: not done yet. The request stays valid and continues, and
- *     the wait may be repeated. If the request has ended because the deadline of another call has
- *     passed, a wait with timeout_ms >= 0 returns TUTTI_ERR_SHUTDOWN instead, tutti_last_error()
- *     names the cause, and the request is freed
+ * TUTTI_ERR_TIMEOUT, with timeout_ms >= 0: the request is not done yet. It stays valid and
+ *     continues, and the wait may be repeated
  * TUTTI_ERR_INVALID_ARGUMENT: in a callback, a request that is not done; or a persistent request
  *     that is not active
- * TUTTI_ERR_SHUTDOWN: in a forked child, for a request of its parent. Since 0.1.
+ * TUTTI_ERR_SHUTDOWN: in a forked child, for a request of its parent
+ *
+ * If the request has ended because the deadline of another call has passed, a wait with
+ * timeout_ms >= 0 frees it and returns TUTTI_ERR_SHUTDOWN, not TUTTI_ERR_TIMEOUT.
+ * tutti_last_error() then names the cause. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
 
@@ -440,10 +444,11 @@ TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
  * TUTTI_ERR_INVALID_ARGUMENT and stays unchanged. Persistent requests stay in the array, inactive;
  * inactive persistent requests are skipped.
  *
- * Returns the first status that is not TUTTI_OK, in the order of the array, after the wait for all
- * others. The statuses are those of tutti_wait. A request that tutti_wait would not free stays in
- * the array (a persistent request stays active). TUTTI_ERR_TIMEOUT with timeout_ms >= 0 means that
- * some requests are left. After another error, requests may be left as well. Since 0.1.
+ * An error does not end the wait for the other requests. Returns the first status, in the order of
+ * the array, that is not TUTTI_OK. The statuses are those of tutti_wait. A request that tutti_wait
+ * would not free stays in the array (a persistent request stays active). TUTTI_ERR_TIMEOUT with
+ * timeout_ms >= 0 means that some requests are left. After another error, requests may be left as
+ * well. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait_all(tutti_request_t **requests, size_t nrequests,
                                         int timeout_ms);
@@ -459,8 +464,8 @@ TUTTI_API tutti_status_t tutti_wait_all(tutti_request_t **requests, size_t nrequ
  * communicator, the thread can sleep; requests of several communicators are polled every 0.1 ms.
  *
  * Returns the status of that request, as tutti_wait does; or TUTTI_ERR_TIMEOUT with
- * timeout_ms >= 0 if no request is done. If all requests stay in the array, *ret_index is
- * unchanged. Since 0.1.
+ * timeout_ms >= 0 if no request is done. If the call returns an error and has taken no request,
+ * *ret_index is unchanged. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait_any(tutti_request_t **requests, size_t nrequests,
                                         int timeout_ms, size_t *ret_index);
@@ -486,7 +491,7 @@ TUTTI_API tutti_status_t tutti_request_recvcounts(tutti_request_t *request, int 
  * recvbuf     see tutti_alltoallv and tutti_allgatherv
  * recvdispls  [size] or NULL
  *
- * The request is done on no rank before all ranks have given their buffers.
+ * On every rank the request stays pending until all ranks have given their buffers.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  recvcounts were not NULL; the counts are not known yet; the request
  *                             has a buffer already; or the direct call would refuse the buffer:

@@ -97,7 +97,8 @@ typedef struct {
     void (*plan)(void *owner);
     /* Start no further bucket of the plan. Returns how many this rank has started. */
     uint64_t (*plan_stop)(void *owner);
-    /* The plan is over: every rank enters its first `buckets` buckets. */
+    /* The plan is over. Every rank takes part in all buckets up to number `buckets`, counted from
+       the start of the plan, also in buckets that it has not started. */
     void (*plan_end)(void *owner, uint64_t buckets);
     /* No memory, or a damaged message: the owner ends the communicator. */
     void (*fail)(void *owner, tutti_status_t status, const char *text);
@@ -136,7 +137,7 @@ void tutti__agree_close(tutti__agree_t *agree);
 /* ---- in ---- */
 
 /* This rank has submitted a tensor. name: [name_bytes], at most 255; need not be terminated.
-   group: of size 0 for a lone call, and in phase 1. */
+   group: its size is 0 for a lone call, and in phase 1. */
 void tutti__agree_submit(tutti__agree_t *agree, const char *name, size_t name_bytes,
                          const tutti__metadata_t *metadata, const tutti__group_msg_t *group);
 /* This rank has called tutti_join: it counts as having announced every tensor, until all ranks

@@ -21,8 +21,8 @@
 tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int is_named,
                                  int counts_later);
 
-/* check_receive of the engine: a call that tutti__call_check has accepted with counts_later now has
-   its receiving side. comm: a tutti__comm_t. */
+/* The engine's check_receive: check the receiving side of a call that tutti__call_check has
+   accepted with counts_later. comm: a tutti__comm_t. */
 tutti_status_t tutti__call_check_receive(const void *comm, tutti__call_t *call);
 
 /* ---- check_memory.c: the memory of a call's buffers ---- */

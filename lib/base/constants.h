@@ -8,7 +8,7 @@
  *               virtual machine: docs/decisions.md. "Pretend device": tests/pretend/
  *   Derived:    from a measured figure, by the arithmetic that is given
  *   Chosen:     not measured: why a value of this order is right
- *   Estimated:  not measured, but it should be; how
+ *   Estimated:  not measured, but it should be: from which figures, or how to measure it
  *   Given:      by the kernel, a library or a protocol
  *
  * Not here: sizes that are part of a layout in shared memory or of a message; limits of input;
@@ -72,8 +72,8 @@
 #define TUTTI__FAR_SLEEP_MOST_US 4000
 
 /* The sleep if there is no single word to sleep on, and the call uses no transport between hosts:
-   for example, work on a device. Chosen: shorter than a message over a network with its wake-up; a
-   thread that polls more often takes a core. */
+   for example, work on a device. Chosen: shorter than a message over a network and the wake-up that
+   follows it; a thread that polls more often takes a core. */
 #define TUTTI__DIRECT_POLL_US 20
 
 /* [ns, ns, looks or steps] A yield that takes longer than CROWDED_YIELD_NS shows that another
@@ -87,7 +87,7 @@
 /* ---- waiting: requests ---- */
 
 /* [steps] Steps of the engine without effect before a waiter yields: 20 us. Derived: a step takes
-   about 50 ns (Zen 5), and the spinning should take half the time of a wake-up, 38 us. */
+   about 50 ns (Zen 5). A wake-up takes 38 us, and the spinning should take half of this time. */
 #define TUTTI__SPIN_STEPS 400
 
 /* [yields] Yields before a waiter leaves the work to the engine's thread and sleeps. Chosen: as
@@ -108,7 +108,7 @@
 
 /* The nap if a socket is readable and another thread has the token. Chosen: that thread reads the
    socket within SIDE_EVERY steps. If the engine's thread slept until it is woken, each wake-up
-   would take two switches of threads. */
+   would cost two context switches. */
 #define TUTTI__BUSY_NAP_US 50
 
 /* [polls] Polls of the peer's `sleeping` before its doorbell is rung: about 300 ns. Within this
@@ -146,7 +146,7 @@
 
 /* While NCCL connects: the nap between two polls, and the interval at which the ranks exchange
    their status. Chosen: if a rank cannot connect, NCCL on the other ranks waits for it and reports
-   nothing, so the interval is the delay of that error. */
+   nothing. These ranks learn of the error after one interval. */
 #define TUTTI__CONNECT_NAP_US 100
 #define TUTTI__CONNECT_ROUND_NS 100000000u
 
@@ -207,10 +207,10 @@
    processes release it, and a loop without a nap would take a core. */
 #define TUTTI__RESOURCE_NAP_MS 1u
 
-/* The naps of a gate (boot/gate.h) that refuses all guests: GATE_NO_FILE_MS while no descriptor is
-   free for a guest, GATE_REST_MS after it has accepted connections, at most GATE_STRANGERS of them.
-   Chosen: a flood of connections must not take a processor of the job. With GATE_REST_MS the gate
-   still serves 3200 guests a second. */
+/* The naps of a gate that answers each guest with a refusal (boot/gate.h): GATE_NO_FILE_MS while no
+   descriptor is free for a guest; GATE_REST_MS each time that it has accepted connections, of which
+   it accepts at most GATE_STRANGERS at once. Chosen: a flood of connections must not take a
+   processor of the job. With GATE_REST_MS the gate still serves 3200 guests a second. */
 #define TUTTI__GATE_NO_FILE_MS 100u
 #define TUTTI__GATE_REST_MS 20u
 
@@ -239,8 +239,9 @@
    several times. */
 #define TUTTI__JOB_TRY_MOST_MS 20000u
 
-/* If there are several ports: the time in the first round, and the longest time. Some ports may
-   belong to services that do not answer. Chosen: all ports are tried within some seconds. */
+/* If there are several ports: how long an address is tried in the first round, and at most in later
+   rounds. Some ports may belong to services that do not answer. Chosen: all ports are tried within
+   some seconds. */
 #define TUTTI__JOB_SEARCH_MS 250u
 #define TUTTI__JOB_SEARCH_MOST_MS 2000u
 
@@ -268,7 +269,8 @@
 
 /* Work queued in a CUDA stream: its deadline is later than a call's by GRACE. If the rank cannot
    name the culprit, it waits for UNSURE more. Chosen: direct calls and waiters have the earlier
-   deadline. They report it with more details, at most twice CULPRIT_MS after it. */
+   deadline, and their reports have more details. These reports come at most twice CULPRIT_MS after
+   the earlier deadline. */
 #define TUTTI__QUEUED_GRACE_NS 1500000000u
 #define TUTTI__QUEUED_UNSURE_NS 1000000000u
 
@@ -321,7 +323,7 @@
 
 /* A lane whose communicator has ended: how long its MPI messages may still arrive before their
    requests are abandoned. Chosen: messages in flight need less; a peer that has received the error
-   does not send the others. */
+   sends no further messages of the lane. */
 #define TUTTI__MPI_GIVE_UP_NS 100000000u
 
 /* The same for UCX, before an endpoint is forced to close. Chosen: as MPI_GIVE_UP_NS. */
@@ -365,10 +367,10 @@
    from ranks that are at work, but a rank that has left must be found. */
 #define TUTTI__GROUP_LOOKS 40
 
-/* TCP between hosts, in seconds: probes begin after IDLE and follow at INTERVAL; after PROBES
-   without an answer, or bytes without one for the USER_TIMEOUT, the peer's host is lost. Chosen: an
-   error after 4 to 5 s; within them a lost packet is sent again several times. The kernels of
-   stopped processes answer. */
+/* TCP between hosts: keep-alive probes begin after IDLE and follow at INTERVAL. The peer's host is
+   lost after PROBES probes without an answer, or if sent bytes are not acknowledged for
+   USER_TIMEOUT. Chosen: an error after 4 to 5 s; within this time a lost packet is sent again
+   several times. If only a process is stopped, its host's kernel still answers. */
 #define TUTTI__TCP_IDLE_S 1
 #define TUTTI__TCP_INTERVAL_S 1
 #define TUTTI__TCP_PROBES 4
@@ -473,7 +475,8 @@
 /* [ranks] With exactly this number of ranks p, the root of a reduce does all the reduction: each of
    n bytes is copied once, into a slot, and the root reads (p - 1) n. Derived: with shares the root
    would read 2 (p - 1) / p n, but part of the data would be copied twice, and there would be one
-   more stage to wait for. With two ranks, shares that go back are faster: node/shm/chunks.c. */
+   more stage to wait for. With two ranks, it is faster to reduce in shares whose results go back
+   into the peer's slot: node/shm/chunks.c. */
 #define TUTTI__SHM_ROOT_ALONE 3
 
 /* Block of a reduction whose results go back into the peers' slots, while the next block's lines
@@ -481,8 +484,8 @@
 #define TUTTI__SHM_BACK_BLOCK_BYTES 4096
 
 /* Block of a zero-copy reduction: BLOCK; SMALL if the results exceed the caches. In the second case
-   data are prefetched before their use. AHEAD is this distance, summed over all buffers. Measured:
-   bench/tutti_allreduce, 2 ranks, Zen 5: table in node/shm/zero.c. */
+   the buffers of the p ranks are prefetched, each of them AHEAD / p bytes before its use.
+   Measured: bench/tutti_allreduce, 2 ranks, Zen 5: table in node/shm/zero.c. */
 #define TUTTI__SHM_ZERO_BLOCK_BYTES 8192
 #define TUTTI__SHM_ZERO_SMALL_BYTES 512
 #define TUTTI__SHM_ZERO_AHEAD_BYTES 16384
@@ -525,7 +528,7 @@
 #define TUTTI__NCCL_STAGE_ALIGN 16
 
 /* Granularity of memory from NCCL. Given: NCCL registers whole pages, with all other data in them.
-   Where its memory comes from cudaMalloc, an allocation of this size has pages of its own. */
+   If NCCL takes the memory from cudaMalloc, an allocation of this size has pages of its own. */
 #define TUTTI__NCCL_ALLOC_BYTES ((size_t)2 << 20)
 
 /* [operations] Operations queued in CUDA streams for which set-up makes events; a power of two.
@@ -535,9 +538,9 @@
 /* ---- amounts: schedules ---- */
 
 /* [chunks] A hierarchical allreduce on a device: chunks in flight from reduce-scatter to allgather,
-   inclusive. Derived: copies down, messages and copies up have one chunk each. Measured:
-   tests/unit/exec/device_share, pretended rates of 20 MB/s, two hosts: 92 to 99 % of the slowest
-   stage's bandwidth. */
+   inclusive. Derived: at one time the node operations, the copy down, the messages and the copy up
+   work on one chunk each (coll/allreduce_hierarchical.c). Measured: tests/unit/exec/device_share,
+   pretended rates of 20 MB/s, two hosts: 92 to 99 % of the slowest stage's bandwidth. */
 #define TUTTI__STAGE_TRIPS 4
 
 /* [entries] Hash table of schedules for messages between two ranks; a power of two. Chosen: a rank
@@ -562,16 +565,16 @@
    far less. */
 #define TUTTI__SIDE_WAITING_BYTES ((size_t)256 << 20)
 
-/* [connections] Connections that a gate serves before their token is checked, and accepts before it
-   checks deadlines. Chosen: more than a port scanner opens at a time. */
+/* [connections] Most open connections of a gate that have not shown the token, and most that it
+   accepts before it checks deadlines. Chosen: more than a port scanner opens at a time. */
 #define TUTTI__GATE_STRANGERS 64u
 
 /* [tries] How often a gate without a free descriptor waits until another thread, which is inside
    tutti__net_files_left, has closed its trial descriptors. Chosen: each wait is for one thread. */
 #define TUTTI__GATE_TRIALS 8u
 
-/* [messages] Most messages that wait for the program's log callback. Chosen: a job's output of
-   seconds. */
+/* [messages] Most messages that wait for the program's log callback. Chosen: what a job writes in
+   some seconds. */
 #define TUTTI__LOG_WAITING 1024
 
 /* ---- amounts: memory ---- */
@@ -595,8 +598,9 @@
    parallel. */
 #define TUTTI__POPULATE_MOST_BYTES ((uint64_t)64 << 20)
 
-/* [bytes] Largest data of a call between hosts that are sent in the messages of the comparison of
-   calls, if slots are that long. Measured: docs/decisions.md, two hosts with one and two ranks. */
+/* [bytes] Hosts compare their calls by messages. Data of up to this size are sent in these
+   messages, if slots are that long. Measured: docs/decisions.md, two hosts with one and two
+   ranks. */
 #define TUTTI__RIDE_BYTES 65536
 
 /* [bytes] A direct call, or one without a name, of up to this size has no wire format. Chosen:

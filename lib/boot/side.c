@@ -8,9 +8,9 @@
  * If a neighbour dies, its stream usually ends. It does not end if a forked child of the neighbour
  * holds the socket (fork.c prevents most cases); so a rank watches pidfds as well. Before a
  * neighbour is reported lost, its stream is read to the end, so its last messages (the reason of a
- * failure, or an orderly end) are delivered first. If a process of this host ends that is not a
- * neighbour, its last messages come through the leader: so its end is reported
- * TUTTI__SIDE_DEATH_MS later. These messages are lost only if the leader is dead or stuck as well.
+ * failure, or an orderly end) are delivered first. If a process of this host is not a neighbour,
+ * its last messages come through the leader: so its end is reported TUTTI__SIDE_DEATH_MS later.
+ * These messages are lost only if the leader is dead or stuck as well.
  *
  * Belongs to the owner of the engine's token. Never blocks, except for a short while when it ends.
  */

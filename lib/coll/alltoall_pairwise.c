@@ -4,14 +4,15 @@
  * operations in MPICH", IJHPCA 19(1), 2005). For alltoallv as well: only the two ranks of an
  * exchange need its lengths.
  *
- * In round k rank r exchanges with rank k - r (modulo n). This is a pairing for any n; one or two
- * ranks, those with r = k - r, keep their own block.
+ * In round k rank r exchanges with rank k - r (modulo n). This is a pairing for any n. At most
+ * two ranks, those with r = k - r (modulo n), keep their own block.
  *
  *      4 ranks    round 0: 1-3, 0 and 2 with themselves     round 2: 0-2, 1 and 3 with themselves
  *                 round 1: 0-1, 2-3                         round 3: 0-3, 1-2
  *
- * In a round each rank sends a block to its partner, and then receives the block that replaces it
- * in place. So in place the messages are the same, without additional cost.
+ * In a round each rank first sends a block to its partner, and then receives the partner's block.
+ * In place, the received block replaces the sent block. So a call in place has the same messages
+ * and no additional cost.
  *
  * Cost: (p-1) alpha + (p-1)/p n beta.
  */

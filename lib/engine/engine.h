@@ -38,8 +38,8 @@ typedef struct {
     tutti__watch_t *watch;  /* owned by the engine; lives as long as the last request */
     tutti__engine_t *world; /* a group: the engine of its world; NULL: this is a world */
     tutti__stats_t *stats;  /* or NULL */
-    /* Check the counts and buffers of an asynchronous call with its receive buffer, as those of a
-       direct call, and set call->on_device. comm: the communicator, which the engine passes on. */
+    /* An asynchronous call has got its receive buffer: check its counts and buffers as for a direct
+       call, and set call->on_device. comm: the communicator, which the engine passes on. */
     tutti_status_t (*check_receive)(const void *comm, tutti__call_t *call);
     const void *comm;
 } tutti__engine_env_t;
@@ -47,7 +47,8 @@ typedef struct {
 /* Collective over all ranks of boot. */
 tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_t **ret_engine);
 
-/* Before close: wait until no request is handed over to a stream, or the communicator has ended. */
+/* Before close: wait until all requests that were handed over to CUDA streams have ended, or the
+   communicator has ended. */
 void tutti__engine_drain(tutti__engine_t *engine);
 
 /* Call pause before device memory is allocated or freed, and resume afterwards. Between the two
@@ -130,7 +131,7 @@ int tutti__engine_in_callback(void);
 void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes);
 
 /* help.c: a waiting thread does the work that the engines' own threads may not do, for all engines
-   of the process. The thread may drive all transports. */
+   of the process. Only for a thread that may drive all transports. */
 void tutti__engine_help_others(tutti__engine_t *engine);
 
 /* Does each local rank have a processor, so that waiting threads may spin? */

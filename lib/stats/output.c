@@ -358,6 +358,7 @@ static void open_door(const tutti__stats_want_t *want)
         warn("cannot listen at", name);
     pthread_mutex_lock(&lock);
     door = fd;
+    no_client_before_ns = 0;
     pthread_mutex_unlock(&lock);
 }
 

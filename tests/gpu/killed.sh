@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A rank is killed while two hosts train on the device: the other rank ends, and names it. Through
-# the host's memory, and over one NCCL communicator of both hosts, whose kernels wait for the dead
-# rank. On a GPU that both share, too.
+# Two hosts train on the device, and one rank is killed: the other rank ends, and names it. The data
+# go through the host's memory; then over one NCCL communicator of both hosts, whose kernels wait
+# for the dead rank. If there is only one GPU, both hosts share it.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device

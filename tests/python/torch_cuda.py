@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CUDA tensors: every collective in stream order, futures, messages, streams, DDP and FSDP2.
 
-Needs a GPU. Ranks share the GPUs if there are fewer: on one host their data go through the host's
-memory. A test whose name ends with `_apart` makes each rank a host of its own, which has a
-communicator of NCCL for itself.
+Needs a GPU. If there are fewer GPUs than ranks, ranks share them: on one host their data then go
+through the host's memory. A test whose name ends with `_apart` makes each rank a host of its own,
+which has a communicator of NCCL for itself.
 """
 
 import os
@@ -19,11 +19,11 @@ import torch_ranks
 from torch_ranks import init, words
 
 COUNT = 100003
-CYCLES = 20_000_000  # of the GPU, some 10 ms: work after which a call is queued
+CYCLES = 20_000_000  # of the GPU, some 10 ms: work that is queued before a call
 
 
 def begin(rank: int, apart: bool = False) -> torch.device:
-    """The device of this rank, and the group."""
+    """Make the process group. Returns this rank's device."""
     if apart:
         os.environ["TUTTI_HOST_ID"] = os.environ["NCCL_HOSTID"] = "host%d" % rank
     device = torch.device("cuda", rank % torch.cuda.device_count())
@@ -199,7 +199,7 @@ def train(net: nn.Module, data: List[torch.Tensor]) -> List[float]:
 
 def trained(rank: int, size: int, device: torch.device,
             wrap: Callable[[nn.Module], nn.Module]) -> None:
-    """A network trained by all ranks has the mean loss of one that sees all their data."""
+    """The mean of the ranks' losses is the loss of one network trained on all their data."""
     generator = torch.Generator().manual_seed(7)
     batches = [torch.randn(size, 16, 20, generator=generator).to(device) for _ in range(6)]
     want = train(model(device), [batch.flatten(0, 1) for batch in batches])
@@ -236,7 +236,7 @@ def test_fsdp2(rank: int, size: int) -> None:
 
 
 def test_refused(rank: int, size: int) -> None:
-    """Tensors on different devices are refused by name, and the group goes on."""
+    """Tensors on different devices: the error names both devices, and the group still works."""
     device = begin(rank)
     t = torch.ones(4, device=device)
     if size > 1:

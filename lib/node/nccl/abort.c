@@ -5,9 +5,9 @@
  *
  * NCCL's abort first tells its kernels to end, and then frees memory, which waits for all work of
  * the device: also for the kernels of other communicators. So if several communicators are to be
- * aborted, all aborts begin before the first one is awaited. One after the other, the first would
- * wait for kernels that only the second ends (NCCL's issue 1013), and CUDA may let no other thread
- * queue anything meanwhile.
+ * aborted, all aborts begin before the first one is awaited. Otherwise the first abort would wait
+ * for kernels that only the second abort ends (NCCL's issue 1013). During this wait, CUDA may keep
+ * all other threads from queueing work.
  *
  * While an abort has not returned, its work is still on the device. Any call that waits for the
  * device would wait for ever: freeing memory, dropping streams, allocating. So the device counts as
@@ -42,7 +42,7 @@ struct tutti__nccl_abort {
     int device;
     tutti__nccl_t *nccl;
     uint64_t limit_ns;   /* the caller waits until then */
-    tutti__word_t state; /* the second of the two threads that change it frees the job */
+    tutti__word_t state; /* of the two threads, the one that uses the job last frees it */
 };
 
 static tutti__word_t *count_of(int device)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The coordinator: the grace periods of conflicts in one slot of the table, and announcements that
- * cannot be. Two ranks in one process, whose messages arrive at once.
+ * The coordinator: the grace periods of conflicts in one slot of the table of tensors, and
+ * impossible announcements. Two ranks in one process; a message arrives as soon as it is sent.
  */
 #include "agree/tensors.h"
 
@@ -167,7 +167,7 @@ static void test_one_slot(void **state)
     assert_int_equal(failed, TUTTI_OK);
 }
 
-/* ---- announcements that cannot be ---- */
+/* ---- impossible announcements ---- */
 
 static void check_damage(void)
 {
