@@ -245,7 +245,7 @@ static void mistakes(void)
     o.unique_id = &damaged;
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_INVALID_ARGUMENT, "damaged");
     memset(&damaged, 0, sizeof(damaged));
-    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_INVALID_ARGUMENT, "is none");
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_INVALID_ARGUMENT, "is no unique id");
     o.unique_id = NULL;
     o.store = &store;
     store.get = NULL;

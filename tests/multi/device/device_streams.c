@@ -309,13 +309,13 @@ static void errors(rank_t *self)
     CHECK_STATUS(tutti_cuda_run(NULL, self->comm, NULL), TUTTI_ERR_INVALID_ARGUMENT);
     call.kind = TUTTI_CALL_BARRIER;
     CHECK_STATUS(tutti_cuda_run(&call, self->comm, NULL), TUTTI_ERR_INVALID_ARGUMENT);
-    CHECK_WORDS("a barrier moves no data");
+    CHECK_WORDS("a barrier cannot be made in a stream");
     call.name = "barrier";
     CHECK_STATUS(tutti_cuda_run(&call, self->comm, NULL), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_WORDS("call->name is not NULL");
     CHECK_STATUS(tutti_cuda_submit(&call, 1, self->comm, NULL, &request),
                  TUTTI_ERR_INVALID_ARGUMENT);
-    CHECK_WORDS("a barrier moves no data");
+    CHECK_WORDS("a barrier cannot be made in a stream");
     CHECK_OK(u.job.ops->use(PRETEND_DEVICES - 1));
     CHECK_OK(u.job.ops->alloc(64, &elsewhere));
     CHECK_STATUS(tutti_cuda_allreduce(elsewhere, elsewhere, 4, TUTTI_FLOAT32, TUTTI_SUM, self->comm,

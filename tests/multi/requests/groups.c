@@ -253,7 +253,7 @@ static void mistakes(rank_t *self)
         list[0] = 0;
         CHECK_STATUS(tutti_comm_create(self->comm, odd ? list : other, self->size, &comm),
                      TUTTI_ERR_MISMATCH);
-        CHECK_SAYS("another list");
+        CHECK_SAYS("different lists");
         CHECK_STATUS(odd ? tutti_comm_split(self->comm, 0, 0, &comm)
                          : tutti_comm_create(self->comm, list, self->size, &comm),
                      TUTTI_ERR_MISMATCH);

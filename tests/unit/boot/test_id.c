@@ -84,7 +84,7 @@ static void test_damage(void **state)
     }
     memset(&damaged, 0, sizeof(damaged));
     assert_int_equal(tutti__id_decode(&damaged, &got), TUTTI_ERR_INVALID_ARGUMENT);
-    assert_non_null(strstr(tutti_last_error(), "is none"));
+    assert_non_null(strstr(tutti_last_error(), "is no unique id"));
 }
 
 /* ---- meeting ---- */

@@ -224,7 +224,7 @@ static void test_scatter(void **state)
     bad((call_t){ SCATTER3(a, placed, c), .root = 1 }, "OUT[1] of rank 1, chunk 0, has nothing");
     bad((call_t){ SCATTER3("RECV from rank 1: OUT[0]\nCOPY IN[0] -> OUT[0]", root, c), .root = 1 },
         "rank 0 stream 0 operation 2 (COPY IN[0] -> OUT[0]), chunk 0: reads IN[0], which this rank "
-        "has not");
+        "does not have");
     bad((call_t){ SCATTER3(a, root,
                            "RECV from rank 1: OUT[2]\nCOPY OUT[2] -> OUT[2]\n"
                            "COPY OUT[0] -> OUT[0]"),
