@@ -3,8 +3,8 @@
 #include "mem/blocks.h"
 
 #include "base/forked.h"
-#include "base/lock.h"
 #include "base/status.h"
+#include "mem/mapping.h"
 
 #include <stdlib.h>
 
@@ -15,41 +15,7 @@ typedef struct block {
     struct block *next;
 } block_t;
 
-static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ARENA);
-static block_t *blocks; /* under lock */
-
-/* ---- forks ---- */
-
-/* fork() holds the lock while it copies the process, so the child's list is complete. Without a
-   check of the order, because fork() also holds the lock of mapping.c, which has the same place. No
-   other code holds both. */
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock.mutex);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock.mutex);
-}
-
-/* pthread_atfork waits for a fork in progress, and the fork waits for the lock. So the handler of
-   tutti__fork_generation must be registered before a thread calls it under the lock. */
-static void register_handlers(void)
-{
-    (void)tutti__fork_generation();
-    pthread_atfork(before_fork, after_fork, after_fork);
-}
-
-static void take_lock(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, register_handlers);
-    tutti__mutex_lock(&lock);
-}
-
-/* ---- the list ---- */
+static block_t *blocks; /* under tutti__mapping_lock */
 
 tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr)
 {
@@ -70,10 +36,10 @@ tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **re
     }
     tutti__arena_keep(arena);
     *block = (block_t){ ptr, arena, tutti__fork_generation(), NULL };
-    take_lock();
+    tutti__mapping_lock();
     block->next = blocks;
     blocks = block;
-    tutti__mutex_unlock(&lock);
+    tutti__mapping_unlock();
     *ret_ptr = ptr;
     return TUTTI_OK;
 }
@@ -100,11 +66,11 @@ int tutti__block_is_at(const void *ptr)
     unsigned generation = tutti__fork_generation();
     const block_t *block;
 
-    take_lock();
+    tutti__mapping_lock();
     block = blocks;
     while (block != NULL && (block->ptr != ptr || block->generation != generation))
         block = block->next;
-    tutti__mutex_unlock(&lock);
+    tutti__mapping_unlock();
     return block != NULL;
 }
 
@@ -115,13 +81,13 @@ tutti_status_t tutti__block_free(void *ptr)
 
     if (ptr == NULL)
         return TUTTI_OK;
-    take_lock();
+    tutti__mapping_lock();
     at = find(ptr);
     if (at != NULL) {
         block = *at;
         *at = block->next;
     }
-    tutti__mutex_unlock(&lock);
+    tutti__mapping_unlock();
     if (block == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "%p is not from tutti_mem_alloc_local, or was freed before", ptr);

@@ -24,9 +24,7 @@ static mapping_t *mappings; /* under lock */
 
 /* ---- forks ---- */
 
-/* fork() holds the lock while it copies the process, so the child's list is complete. Without a
-   check of the order, because fork() also holds the lock of blocks.c, which has the same place. No
-   other code holds both. */
+/* fork() holds the lock while it copies the process, so the child's lists are complete. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&lock.mutex);
@@ -45,12 +43,17 @@ static void register_handlers(void)
     pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-static void take_lock(void)
+void tutti__mapping_lock(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, register_handlers);
     tutti__mutex_lock(&lock);
+}
+
+void tutti__mapping_unlock(void)
+{
+    tutti__mutex_unlock(&lock);
 }
 
 /* ---- the list ---- */
@@ -115,10 +118,10 @@ tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base)
     (void)madvise(base, span, MADV_DONTDUMP);
 
     *mapping = (mapping_t){ base, span, 1, tutti__fork_generation(), NULL };
-    take_lock();
+    tutti__mapping_lock();
     mapping->next = mappings;
     mappings = mapping;
-    tutti__mutex_unlock(&lock);
+    tutti__mapping_unlock();
     *ret_base = base;
     return TUTTI_OK;
 }
@@ -127,11 +130,11 @@ int tutti__mapping_join(const char *base)
 {
     mapping_t *mapping;
 
-    take_lock();
+    tutti__mapping_lock();
     mapping = *find(base);
     if (mapping != NULL)
         mapping->users++;
-    tutti__mutex_unlock(&lock);
+    tutti__mapping_unlock();
     return mapping != NULL;
 }
 
@@ -140,10 +143,10 @@ uint64_t tutti__mapping_total(void)
     unsigned generation = tutti__fork_generation();
     uint64_t total = 0;
 
-    take_lock();
+    tutti__mapping_lock();
     for (const mapping_t *m = mappings; m != NULL; m = m->next)
         total += m->generation == generation ? m->span : 0;
-    tutti__mutex_unlock(&lock);
+    tutti__mapping_unlock();
     return total;
 }
 
@@ -151,14 +154,14 @@ void tutti__mapping_leave(const char *base)
 {
     mapping_t **at, *mapping;
 
-    take_lock();
+    tutti__mapping_lock();
     at = find(base);
     mapping = *at;
     if (mapping != NULL && --mapping->users == 0)
         *at = mapping->next;
     else
         mapping = NULL;
-    tutti__mutex_unlock(&lock);
+    tutti__mapping_unlock();
     if (mapping == NULL)
         return;
     munmap(mapping->base, mapping->span);

@@ -35,4 +35,9 @@ void tutti__mapping_leave(const char *base);
 /* Total length of all mappings of this process. */
 uint64_t tutti__mapping_total(void);
 
+/* The lock of the list of mappings, which blocks.c uses for its own list. Held across a fork. While
+   it is held, no function above may be called. */
+void tutti__mapping_lock(void);
+void tutti__mapping_unlock(void);
+
 #endif
