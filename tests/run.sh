@@ -130,7 +130,7 @@ run_build() {
     fi
     # More than processors: limit.sh lets tests that sleep run beside those that compute.
     # TUTTI_PACKAGES is no setting of the library, which would warn about it.
-    env -u TUTTI_PACKAGES make -C "$dir" -j $((2 * jobs + 4)) "$target" >"$dir/make.log" 2>&1 </dev/null
+    env -u TUTTI_PACKAGES make -C "$dir" -j $((4 * jobs + 6)) "$target" >"$dir/make.log" 2>&1 </dev/null
     status=$?
     case $target in
     check*) count "$dir" ;;

@@ -67,20 +67,33 @@ bytes() {
     head -c "$1" /dev/zero | tr '\0' "\\$(printf %03o "$2")"
 }
 
-# images COUNT SIDE, labels COUNT VALUE: an IDX file on stdout; all numbers below 256
+# images_head COUNT SIDE, labels_head COUNT: the head of an IDX file; all numbers below 65536
+images_head() {
+    printf '\0\0\010\003'
+    number "$1"
+    number "$2"
+    number "$2"
+}
+
+labels_head() {
+    printf '\0\0\010\001'
+    number "$1"
+}
+
+number() {
+    printf '\0\0'
+    byte $(($1 / 256))
+    byte $(($1 % 256))
+}
+
+# images COUNT SIDE, labels COUNT VALUE: an IDX file on stdout
 images() {
-    printf '\0\0\010\003\0\0\0'
-    byte "$1"
-    printf '\0\0\0'
-    byte "$2"
-    printf '\0\0\0'
-    byte "$2"
+    images_head "$1" "$2"
     bytes $(($1 * $2 * $2)) 85
 }
 
 labels() {
-    printf '\0\0\010\001\0\0\0'
-    byte "$1"
+    labels_head "$1"
     bytes "$1" "$2"
 }
 
@@ -98,10 +111,10 @@ small() {
 varied() {
     mkdir -p "$1"
     set -- "$1" "${2:-45}"
-    { images "$2" 8 | head -c 16; noise $(($2 * 64)) 1; } >"$1/train-images-idx3-ubyte"
-    { labels "$2" 0 | head -c 8; noise "$2" 2 10; } >"$1/train-labels-idx1-ubyte"
-    { images 11 8 | head -c 16; noise 704 3; } >"$1/t10k-images-idx3-ubyte"
-    { labels 11 0 | head -c 8; noise 11 4 10; } >"$1/t10k-labels-idx1-ubyte"
+    { images_head "$2" 8; noise $(($2 * 64)) 1; } >"$1/train-images-idx3-ubyte"
+    { labels_head "$2"; noise "$2" 2 10; } >"$1/train-labels-idx1-ubyte"
+    { images_head 11 8; noise 704 3; } >"$1/t10k-images-idx3-ubyte"
+    { labels_head 11; noise 11 4 10; } >"$1/t10k-labels-idx1-ubyte"
 }
 
 # noise COUNT SEED [LIMIT]: bytes from a linear congruential generator, below LIMIT

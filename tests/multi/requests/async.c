@@ -319,7 +319,8 @@ int main(void)
     static const int sizes[] = { 1, 2, 3, 5, 4, 7, 8 };
     static const char *const hosts[] = { "aaabb", "abc", "ab", "aabb", "aaaab" };
     int failures = 0, threads = !ranks_can_fork();
-    int whole = test_is_long("4, 7 and 8 ranks, and three of five placings on hosts");
+    int whole = test_is_long(
+        "4, 7 and 8 ranks, and three of five placings on hosts (four with ThreadSanitizer)");
 
     for (size_t i = 0; i < (whole ? sizeof(sizes) / sizeof(sizes[0]) : 4); i++) {
         job_t job = { .size = sizes[i], .threads = threads, .fn = everything };
@@ -347,7 +348,7 @@ int main(void)
             .size = (int)strlen(hosts[i]), .hosts = hosts[i], .threads = threads, .fn = everything
         };
 
-        if (threads && i > 2)
+        if (threads && (i > 2 || (i == 0 && !whole)))
             continue;
         RUN_JOB(failures, &job);
         job.fn = shutdown_pending;

@@ -584,12 +584,12 @@ int main(void)
     for (int i = 0; i < 16; i++)
         some[i] = others[i] = 2;
     others[0] = 3;
-    is_long = test_is_long("3 ranks, most of the calls and messages");
+    is_long = test_is_long("3 ranks, 4 on one host, most of the calls and messages");
     for (int threads = 0; threads < 2; threads++) {
         if (!threads && !ranks_can_fork())
             continue;
         for (int size = 1; size <= 4; size += size > 1 && !is_long ? 2 : 1)
-            for (size_t h = 0; h < 2; h++)
+            for (size_t h = size > 2 && !is_long ? 1 : 0; h < (size > 1 || is_long ? 2 : 1); h++)
                 for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
                     job_t job = { .size = size,
                                   .threads = threads,
