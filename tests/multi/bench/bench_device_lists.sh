@@ -7,7 +7,8 @@ set -u
 
 models=all
 nmodels=3
-is_long "bert-large and gpt2" || { models=resnet50 nmodels=1; }
+long=yes
+is_long "bert-large, gpt2, and most of bfloat16 and float64" || { long=no models=resnet50 nmodels=1; }
 
 # lists FLAG...: gradients of the models, all correct.
 lists()
@@ -25,7 +26,7 @@ lists()
 launch=
 [ -z "$mpirun" ] || [ $devices -lt 2 ] || launch="$mpirun -np 2"
 lists
-lists -T bfloat16 --fusion 4K
+[ $long = no ] || lists -T bfloat16 --fusion 4K
 lists --peer all --random
 [ "$(grep -cE '^[a-z0-9-]+ .* tutti-start .* Pass +Yes$' "$log")" -eq $nmodels ] ||
     wrong "gradients --peer all: tutti-start"
@@ -43,7 +44,7 @@ pack()
 }
 
 pack
-pack --fusion 1001 -T float64
+[ $long = no ] || pack --fusion 1001 -T float64
 pack -T bfloat16 --fusion 16K
 ran bench/tutti_pack -d $device --scale 1000 --rounds 3 --model bert-large --csv
 [ $status -eq 0 ] && [ "$(grep -cE '^bert-large,391,1340252,(un)?pack,' "$log")" -eq 2 ] ||
