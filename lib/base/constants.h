@@ -279,10 +279,6 @@
    within milliseconds, and a program that is wrong learns of it at once. */
 #define TUTTI__CONFLICT_NS 100000000u
 
-/* If a rank without a link to this rank ends, its death is reported only after this time, because
-   its last messages arrive through the tree. Chosen: messages cross the tree in milliseconds. */
-#define TUTTI__SIDE_DEATH_MS 100u
-
 /* After the failure of a strict gate: how long it stays open to send the reason to late ranks.
    Chosen: most ranks of one launcher start within a second. */
 #define TUTTI__GATE_GRACE_MS 1000u

@@ -24,7 +24,7 @@
 #define MAGIC 0x6f6c6c6568747475u /* "utthello"; also detects a different byte order */
 #define HELLO_BYTES 4096
 /* Descriptors that a rank opens besides its connections to other ranks; see files_needed. */
-#define FILES 13u
+#define FILES 12u
 /* The settings in a hello: all but the paths. */
 #define CONF_BYTES offsetof(tutti__conf_shared_t, dump)
 
@@ -143,6 +143,8 @@ static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hell
         if (status != TUTTI_OK)
             return status;
     }
+    if (TUTTI__MAX(hellos[0].it.path_bytes.dump, hellos[0].it.path_bytes.trace) >= TUTTI__CONF_PATH)
+        return tutti__fail(TUTTI_ERR_INTERNAL, "rank 0's hello is damaged: a path is too long");
     facts = calloc(size, sizeof(*facts));
     boot->peers = calloc(size, sizeof(*boot->peers));
     if (facts == NULL || boot->peers == NULL) {
@@ -210,25 +212,25 @@ static tutti_status_t share_paths(tutti__boot_t *boot, const path_bytes_t *bytes
 }
 
 /*
- * The largest number of descriptors that this rank has open at a time: links and watches of the
- * side channel, and, while ranks pass arenas, two for each rank of the machine. The machine's
- * lowest rank also has a connection to each rank of the machine.
+ * The largest number of descriptors that this rank has open at a time: a link to each neighbour
+ * and a pidfd to watch it, and, while ranks pass arenas, two for each rank of the machine. The
+ * machine's lowest rank also has a connection to each rank of the machine.
  */
 static uint32_t files_needed(const tutti__boot_t *boot)
 {
     const tutti__topo_t *topo = boot->topo;
     uint32_t host = topo->host_of[topo->rank], center = 0;
     uint32_t locals = topo->host_first[host + 1] - topo->host_first[host];
-    uint32_t files = FILES + locals + 2 * topo->machine_ranks;
+    uint32_t files = FILES + 2 + 2 * topo->machine_ranks; /* 2: for the leader, or rank 0 */
 
     while (topo->machine_of[center] != topo->machine_of[topo->rank])
         center++;
     if (center == topo->rank)
         files += topo->machine_ranks;
     if (tutti__boot_leader(boot, topo->rank) == topo->rank)
-        files += locals;
-    /* A link to each other host. If TUTTI_HOST_ID makes several hosts of this machine (pretended
-       hosts), also a pidfd for each of them. */
+        files += 2 * locals;
+    /* The leaders of other hosts. They have a pidfd only if they are on this machine (pretended
+       hosts, TUTTI_HOST_ID). */
     if (topo->rank == 0)
         files += 2 * (topo->nhosts - 1);
     return files;
@@ -272,7 +274,7 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
     boot->meet = *meet;
     boot->owner = getpid();
     boot->door = -1;
-    boot->side.epfd = boot->side.timer = boot->side.parent = -1;
+    boot->side.epfd = boot->side.parent = -1;
     boot->timeout_ms = wait_ms(conf->shared.timeout_ms);
     boot->deadline = meet->deadline != 0 ? meet->deadline : tutti__net_deadline(boot->timeout_ms);
     if (meet->still != NULL)

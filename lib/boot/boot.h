@@ -52,8 +52,8 @@ typedef struct {
     /* No further allgather will be called: release what only allgather needs. May be NULL. */
     void (*settle)(void *ctx);
     void (*close)(void *ctx);
-    /* The ranks' marks (marks.h), or NULL. tutti__boot_open closes them. If `still` is NULL, it
-       detects deaths by the marks until the first exchange is complete. */
+    /* The ranks' marks (marks.h), or NULL. tutti__boot_open closes them. If `still` is NULL,
+       tutti__boot_open detects deaths by the marks until the first exchange is complete. */
     tutti__marks_t *marks;
     const uint32_t *world_rank; /* [size] for a group: the world ranks of its members; lives as long
                                    as the communicator. NULL: this is the world */
@@ -125,17 +125,14 @@ int tutti__side_is_local(const tutti__boot_t *boot, uint32_t link);  /* on this 
 tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t link, uint32_t kind, const void *body,
                                 size_t bytes);
 
-/* tutti__side_poll calls these for each whole message, and once for each rank that
-   has died or left. */
+/* tutti__side_poll calls these for each whole message, and once for each link that is lost. */
 typedef struct {
     void *arg;
     /* body is valid during the call only; aligned to 8. */
     void (*message)(void *arg, uint32_t link, uint32_t kind, const void *body, size_t bytes);
-    /* `rank` is lost: its link has closed, or its process has ended. link: the link to the rank;
-       -1: there is none. Called once per rank, after the rank's last message. With link -1 the
-       call comes 100 ms after the end of the process, so that a message from the rank or from its
-       leader can arrive first. */
-    void (*lost)(void *arg, int link, uint32_t rank);
+    /* The rank at the other end has closed the link, or its process has ended. Called after the
+       rank's last message. */
+    void (*lost)(void *arg, uint32_t link);
 } tutti__side_events_t;
 
 /* Read and write as much as possible without waiting. If nothing is pending, this costs one

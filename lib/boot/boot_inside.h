@@ -30,24 +30,20 @@ typedef struct {
     size_t waiting_bytes;
 } tutti__side_link_t;
 
-/* A process of this machine whose end is reported. */
+/* A neighbour's process, if it is on this machine. */
 typedef struct {
     int pidfd; /* -1: the process has ended */
-    uint32_t rank;
-    int link;        /* -1: there is no link to the rank */
-    uint64_t due_ns; /* when its end will be reported; 0: nothing to report */
+    uint32_t link;
 } tutti__side_watch_t;
 
 typedef struct {
     const tutti__boot_t *boot; /* the boot that contains this */
     int epfd;
-    int timer;
     int parent; /* 0 or -1 */
     uint32_t nlinks, nwatches;
     tutti__side_link_t *links;
     tutti__side_watch_t *watches;
-    unsigned char *gone; /* [size] the rank was reported lost */
-    char *piece;         /* buffer of one recv() */
+    char *piece; /* buffer of one recv() */
 } tutti__side_t;
 
 /* What a rank stores about another rank. */
@@ -115,8 +111,7 @@ void tutti__side_let_go(tutti__side_t *side);
    number, the lower half is the index of the link or watch. */
 typedef enum {
     TUTTI__ABOUT_LINK,
-    TUTTI__ABOUT_WATCH,
-    TUTTI__ABOUT_TIMER
+    TUTTI__ABOUT_WATCH
 } tutti__side_about_t;
 
 /* Send as much of the waiting messages as the socket has space for. */

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-/* Protects the list. fork() holds it while it copies the process; other code holds it for a few
-   instructions, and takes no other lock. */
+/* Protects the list, and `door` of each boot. fork() holds the lock while it copies the process;
+   other code holds it for a few instructions, and takes no other lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tutti__boot_t *opened;
 

@@ -11,8 +11,9 @@
  *     guest <-- answer -- gate
  *     guest -- confirm, or later --> gate          confirm: the guest is admitted
  *
- * Strangers (another user, wrong token, garbage, silence) are closed and forgotten; the gate keeps
- * a fixed number of strangers' connections. It never drops a guest that has shown the token.
+ * The gate closes the connections of strangers (another user, wrong token, garbage, silence). It
+ * has at most TUTTI__GATE_STRANGERS of them open at a time. It never drops a guest that has shown
+ * the token.
  *
  * A gate fails if a rank shows the token and ends while the gate still waits for other ranks. A
  * gate for a meeting is strict: it also fails if a knock contradicts the meeting, by another number
@@ -47,7 +48,8 @@ typedef struct {
     unsigned char knock[16], answer[16];
 } tutti__gate_token_t;
 
-/* Both ends must pass the same values, except rank, came and dismiss. */
+/* Both ends must pass the same purpose, number and size, and the same token or passes of one job.
+   `strict`, `came` and `dismiss` are for the host of the gate only. */
 typedef struct {
     tutti__gate_purpose_t purpose;
     uint32_t number; /* distinguishes repeated uses of one listening socket */
@@ -58,7 +60,7 @@ typedef struct {
     /* Not NULL: other jobs know the gate's address; see pass.h. The gate refuses a guest without a
        valid pass, with the reason; even a strict gate does not fail because of such a guest. */
     const struct tutti__pass *pass;
-    /* An open gate calls it when it has admitted a rank. fds: all connections. May be NULL. */
+    /* Called by an open gate after it has admitted `rank`. fds: all connections. May be NULL. */
     void (*came)(void *arg, uint32_t rank, const int *fds, uint32_t size);
     void *came_arg;
     /* Called if a guest confirms but is not admitted, because another guest has been admitted as
@@ -124,7 +126,7 @@ tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *r
  *
  * Some addresses may lead elsewhere (each host has its own 172.17.0.1) or hang (behind firewalls).
  * They are tried in rounds, with longer timeouts in each round, until one of them leads to a gate
- * with the job's token. The answer of that gate is final, also a refusal.
+ * with the job's token. The answer of that gate is final, even if it is a refusal.
  *
  * patient  1: wait until a process listens; 0: TUTTI_ERR_TRANSPORT if no process listens at any
  *          address

@@ -66,8 +66,8 @@ uint32_t tutti__gate_drop_strangers(tutti__gate_host_t *host);
 tutti_status_t tutti__gate_welcome(tutti__gate_host_t *host, uint32_t *ret_accepted);
 /* Read a stranger's messages, as far as they have arrived. */
 tutti_status_t tutti__gate_hear_stranger(tutti__gate_host_t *host, tutti__gate_guest_t *guest);
-/* Read guest i's last message. If it is whole, or its connection has ended, the last guest moves to
-   this guest's place. */
+/* Read guest i's last message. If the message is whole, or the connection has ended, guest i leaves
+   the list, and the guest with the highest index gets index i. */
 void tutti__gate_hear_guest(tutti__gate_host_t *host, uint32_t i);
 
 /* ---- gate_judge.c ---- */
@@ -87,7 +87,8 @@ tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_gue
 /* Is the knock consistent with the meeting? If the gate has no size, take the size from the first
    knock. */
 tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_knock_t *knock);
-/* Send the status, with the thread's last error if it is not TUTTI_OK. 0: the guest has ended. */
+/* Send the status. If the status is not TUTTI_OK, also send the thread's last error. 0: the guest
+   has ended. */
 int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status);
 /* TUTTI_ERR_TIMEOUT, with the ranks that have not come. */
 tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host, uint64_t begin_ns);

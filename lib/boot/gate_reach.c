@@ -4,7 +4,7 @@
  *
  * An error at one address proves little, because the address may belong to another process. So an
  * attempt goes on until its deadline, unless a gate with the job's token has refused, this process
- * is at its limits, or no process listens at any address.
+ * has no memory or no free descriptor, or no process listens at any address.
  */
 #include "boot/gate.h"
 

@@ -12,7 +12,8 @@
  *     rank r -- {status, text} ----------> maker        rank r has joined, or has failed
  *
  * Until all ranks have joined, the maker watches the connections. If a rank ends without its last
- * message, or cannot join, the maker reports this to the other ranks, which wait for it at rank 0.
+ * message, or cannot join, the maker reports this to the other ranks, which are waiting for that
+ * rank in rank 0's meeting.
  * If the maker is itself a rank, it also sends its rank. So if the maker ends, the other ranks can
  * name this rank.
  *
@@ -72,6 +73,14 @@ static void in_parent(void)
     pthread_mutex_unlock(&lock);
 }
 
+static int is_stream(int fd)
+{
+    int type = 0;
+    socklen_t bytes = sizeof(type);
+
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_STREAM;
+}
+
 static int local_port(int fd)
 {
     struct sockaddr_storage addr;
@@ -85,7 +94,8 @@ static int local_port(int fd)
 }
 
 /* An accepted socket has the port of the listening socket. The child compares the ports of all its
-   sockets, because the thread may have been writing its list of sockets when the process forked. */
+   stream sockets, because the thread may have been writing its list of sockets when the process
+   forked. */
 static void close_accepted(int door)
 {
     int port = local_port(door);
@@ -95,7 +105,7 @@ static void close_accepted(int door)
     while (dir != NULL && port > 0 && (entry = readdir(dir)) != NULL) {
         int fd = atoi(entry->d_name);
 
-        if (fd > STDERR_FILENO && fd != door && local_port(fd) == port)
+        if (fd > STDERR_FILENO && fd != door && is_stream(fd) && local_port(fd) == port)
             close(fd);
     }
     if (dir != NULL)

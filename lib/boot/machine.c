@@ -190,7 +190,8 @@ void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
 
     if (TUTTI__LIKELY(tutti__load_relaxed(sleeping) == 0))
         return;
-    /* A peer between a submission and its wait does not poll, so `sleeping` is 1 for a moment. */
+    /* Between its submission and its wait a peer does not poll, so `sleeping` is 1. Give the peer
+       time to begin its wait: then no system call is needed. */
     for (int i = 0; i < TUTTI__RING_LOOKS; i++) {
         tutti__pause();
         if (tutti__load_relaxed(sleeping) == 0)

@@ -29,8 +29,9 @@ uint32_t tutti__marks_find(tutti__marks_t *marks, unsigned char *ret_here);
 /* TUTTI_ERR_PEER_LOST: a rank that had opened its mark has died. A check for
    tutti__net_watch_meeting, so `marks`, a tutti__marks_t, is a void pointer. */
 tutti_status_t tutti__marks_still(void *marks);
-/* Close the mark: a rank that opens its mark later does not detect this rank. So a mark in use is
-   closed after the first exchange, when every rank has opened its own. NULL does nothing. */
+/* Close the mark. A rank that opens its own mark later cannot detect this rank. So if the marks are
+   in use, they are closed only after the first exchange: by then all ranks have opened theirs. NULL
+   does nothing. */
 void tutti__marks_close(tutti__marks_t *marks);
 
 #endif

@@ -7,7 +7,7 @@
  *   1. the caller's unique_id or store (api/world.c), or TUTTI_BOOT
  *   2. the caller's mpi_comm, or an MPI that the process itself initialised, with several ranks
  *   3. env://, unless a launcher has the same rank and size. If these differ, torchrun was started
- *      inside the launcher's job, so its variables describe this process
+ *      inside the launcher's job, so torchrun's variables describe this process
  *   4. the launcher's MPI, if the launcher provides what MPI needs, and a module for MPI opens
  *   5. env://
  *   6. the launcher's variables, if they name a place or show that all ranks are on this host

@@ -74,7 +74,7 @@ tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t
                                  uint32_t rank, uint32_t size, tutti__meet_t *ret_meet);
 /* Is the caller's structure complete? */
 tutti_status_t tutti__store_check(const tutti_store_t *store);
-/* Meet by the variables of env:// or of a launcher; the job is complete. */
+/* Meet by the variables of env:// or of a launcher. job->missing must be "". */
 tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                tutti__meet_t *ret_meet);
 /* Meet through the launcher's process manager; kind: not TUTTI__CONF_NO_PM. job: NULL, or a job

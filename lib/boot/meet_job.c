@@ -67,12 +67,12 @@ static tutti_status_t listen_there(tutti__net_addr_t *addr, int *ret_fd)
 {
     tutti_status_t status = tutti__net_tcp_listen_at(addr, ret_fd);
 
-    if (status == TUTTI_OK || status == TUTTI__AGAIN)
+    if (status != TUTTI_ERR_UNSUPPORTED)
         return status;
     memset(addr->ip, 0, sizeof(addr->ip));
     addr->family = 6;
     status = tutti__net_tcp_listen_at(addr, ret_fd);
-    if (status == TUTTI_OK || status == TUTTI__AGAIN)
+    if (status != TUTTI_ERR_UNSUPPORTED)
         return status;
     addr->family = 4; /* no IPv6 on this machine */
     return tutti__net_tcp_listen_at(addr, ret_fd);
@@ -245,15 +245,17 @@ static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, 
 
 static tutti_status_t join(const way_t *way, tutti__meet_t *ret_meet)
 {
+    uint64_t until = tutti__star_patience(way->deadline);
     search_t search = { .lookup_due = 0 };
     tutti_status_t status;
     int fd;
 
     TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u of %u looks for rank 0 at %s port %s, by %s",
                way->gate.rank, way->gate.size, way->job->addr, way->ports, way->job->source);
-    status = reach(way, tutti__star_patience(way->deadline), &search, &fd);
-    return status == TUTTI_OK ? tutti__star_join(&way->gate, "tcp", fd, way->deadline, ret_meet)
-                              : status;
+    status = reach(way, until, &search, &fd);
+    if (status != TUTTI_OK)
+        return status;
+    return tutti__star_join(&way->gate, "tcp", fd, way->deadline, until, ret_meet);
 }
 
 /* ---- both ---- */

@@ -36,7 +36,7 @@ static tutti_status_t join(const tutti__gate_t *gate, const char *name, uint64_t
         close(fd);
         return status;
     }
-    return tutti__star_join(gate, "local", fd, deadline, ret_meet);
+    return tutti__star_join(gate, "local", fd, deadline, until, ret_meet);
 }
 
 tutti_status_t tutti__meet_local(const char *name, uint32_t rank, uint32_t size,

@@ -213,7 +213,8 @@ tutti_status_t tutti__meet_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
 
     if (status != TUTTI_OK)
         return status;
-    /* An example: the job's variables are those of an mpirun that has started this srun. */
+    /* For example, an mpirun has started this srun: the variables are mpirun's, but the process
+       manager is srun's. */
     if (job != NULL && job->size != size)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "%s tells of %u ranks, %s of %u; TUTTI_BOOT=env uses the variables",

@@ -105,6 +105,7 @@ tutti_status_t tutti__venue_join(const tutti__venue_t *place, uint32_t rank, uin
         return status;
     status = place->over_tcp ? tutti__gate_reach(&gate, &place->addrs, 0, 0, until, &fd)
                              : reach_unix(&gate, place, until, &fd);
-    return status == TUTTI_OK ? tutti__star_join(&gate, name_of(place), fd, deadline, ret_meet)
-                              : status;
+    if (status != TUTTI_OK)
+        return status;
+    return tutti__star_join(&gate, name_of(place), fd, deadline, until, ret_meet);
 }

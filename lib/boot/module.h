@@ -96,7 +96,7 @@ tutti_status_t tutti__module_ucx(const tutti__conf_t *conf, const tutti__ucx_mod
  * CUDA, but only if the process has loaded it, so a program without CUDA loads nothing. Any thread.
  *
  * ret_ops       NULL: no device ("none", or "auto" without CUDA)
- * ret_versions  static
+ * ret_versions  a text that stays valid
  *
  * TUTTI_ERR_UNSUPPORTED or TUTTI_ERR_ABI: the device cannot be used; the text has the reason. With
  * "auto" this is an error as well, if the process has loaded CUDA.

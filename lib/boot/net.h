@@ -4,7 +4,8 @@
  *
  * All sockets here are close-on-exec and non-blocking. The functions that wait do so in poll()
  * until their deadline, a time of tutti__now_ns(). `rank` is the rank at the other end, for
- * messages. No state except each thread's own watch; any thread.
+ * messages. Any thread may call these functions. The checks and the failure callback below are set
+ * for one thread. Only tutti__net_files_left and tutti__net_files_settle take a lock.
  */
 #ifndef TUTTI__BOOT_NET_H
 #define TUTTI__BOOT_NET_H
@@ -42,8 +43,8 @@ void tutti__net_sleep_ms(unsigned ms);
 
 /*
  * Set a check for this thread: a function that each of the thread's waits calls every 100 ms. If it
- * returns another status than TUTTI_OK, the wait ends with this status. It detects that ranks of
- * this job die during a meeting. NULL: no check.
+ * returns another status than TUTTI_OK, the wait ends with this status. So a wait also ends if the
+ * check finds that a rank of this job has died during a meeting. NULL: no check.
  */
 typedef tutti_status_t tutti__net_check_t(void *arg);
 void tutti__net_watch(tutti__net_check_t *check, void *arg);
@@ -93,7 +94,8 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
 /* TUTTI_ERR_TRANSPORT: the socket is a Unix socket, and its other end belongs to another user. */
 tutti_status_t tutti__net_same_user(int fd);
 
-/* Send or receive all bytes. TIMEOUT; PEER_LOST if the other end closes. */
+/* Send or receive all bytes. TUTTI_ERR_TIMEOUT: the deadline has passed. TUTTI_ERR_PEER_LOST: the
+   other end has closed the connection. */
 tutti_status_t tutti__net_send(int fd, uint32_t rank, const void *data, size_t bytes,
                                uint64_t deadline);
 tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t bytes,

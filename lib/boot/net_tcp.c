@@ -124,7 +124,7 @@ static tutti_status_t listen_at(const tutti__net_addr_t *addr, int fixed,
 
     status = tcp_socket(addr->family == 4 ? AF_INET : AF_INET6, &fd);
     if (status != TUTTI_OK)
-        return status;
+        return errno == EAFNOSUPPORT ? TUTTI_ERR_UNSUPPORTED : status;
     if (addr->family == 6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) {
         status = tutti__fail_errno("IPV6_V6ONLY");
         goto close_fd;
@@ -257,6 +257,18 @@ static tutti_status_t finish_connect(int fd, const char *where, uint64_t deadlin
     return error == 0 ? TUTTI_OK : no_connection(where);
 }
 
+/* Two ends of one socket? If nobody listens at a port, and the kernel chooses this port for the
+   connecting end, TCP connects the socket to itself. */
+static int is_own_peer(int fd)
+{
+    struct sockaddr_storage here = { 0 }, there = { 0 };
+    socklen_t bytes = sizeof(here), bytes_there = sizeof(there);
+
+    return getsockname(fd, (struct sockaddr *)&here, &bytes) == 0 &&
+           getpeername(fd, (struct sockaddr *)&there, &bytes_there) == 0 && bytes == bytes_there &&
+           memcmp(&here, &there, bytes) == 0;
+}
+
 tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t deadline, int *ret_fd)
 {
     struct sockaddr_storage sa;
@@ -276,6 +288,11 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
             close(fd);
             return status;
         }
+    }
+    if (is_own_peer(fd)) {
+        close(fd);
+        errno = ECONNREFUSED;
+        return no_connection(where);
     }
     *ret_fd = fd;
     return TUTTI_OK;

@@ -25,7 +25,8 @@ typedef struct {
    package's name, if libcrypto cannot be opened. */
 tutti_status_t tutti__secret_read(const tutti__conf_t *conf, tutti__secret_t *ret_secret);
 
-/* The code of some bytes: HMAC-SHA-256, cut. */
+/* The code of some bytes: the first TUTTI__CODE_BYTES bytes of HMAC-SHA-256, or without a secret
+   the plain hash. */
 tutti_status_t tutti__secret_code(const tutti__secret_t *secret, const void *data, size_t bytes,
                                   unsigned char ret_code[TUTTI__CODE_BYTES]);
 

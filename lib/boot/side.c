@@ -2,15 +2,14 @@
 /*
  * The side channel: links to the neighbours in the tree, and detection of deaths.
  *
- * One epoll descriptor has each link's socket, a pidfd for each watched process, and a timer. It is
- * level-triggered, so a poll may leave events for the next one.
+ * One epoll descriptor has each link's socket, and a pidfd for each neighbour of this machine. It
+ * is level-triggered, so a poll may leave events for the next one.
  *
  * If a neighbour dies, its stream usually ends. It does not end if a forked child of the neighbour
  * holds the socket (fork.c prevents most cases); so a rank watches pidfds as well. Before a
  * neighbour is reported lost, its stream is read to the end, so its last messages (the reason of a
- * failure, or an orderly end) are delivered first. If a process of this host is not a neighbour,
- * its last messages come through the leader: so its end is reported TUTTI__SIDE_DEATH_MS later.
- * These messages are lost only if the leader is dead or stuck as well.
+ * failure, or an orderly end) are delivered first. The ends of other ranks are reported by their
+ * neighbours.
  *
  * Belongs to the owner of the engine's token. Never blocks, except for a short while when it ends.
  */
@@ -27,7 +26,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 static tutti_status_t add_to_epoll(tutti__side_t *side, int fd, uint32_t about, uint32_t index)
@@ -47,9 +45,9 @@ tutti_status_t tutti__side_begin(tutti__boot_t *boot)
     side->boot = boot;
     /* More than enough: a rank has at most one link to each other rank. */
     side->links = calloc((size_t)topo->size + 1, sizeof(*side->links));
-    side->gone = calloc(topo->size, 1);
+    side->watches = calloc((size_t)topo->size + 1, sizeof(*side->watches));
     side->piece = malloc(TUTTI__SIDE_PIECE_BYTES);
-    if (side->links == NULL || side->gone == NULL || side->piece == NULL)
+    if (side->links == NULL || side->watches == NULL || side->piece == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "side channel of %u ranks", topo->size);
     for (uint32_t i = 0; i <= topo->size; i++) {
         side->links[i].fd = -1;
@@ -59,19 +57,13 @@ tutti_status_t tutti__side_begin(tutti__boot_t *boot)
     return TUTTI_OK;
 }
 
-static int link_to(const tutti__side_t *side, uint32_t rank)
-{
-    for (uint32_t i = 0; i < side->nlinks; i++)
-        if (side->links[i].rank == rank)
-            return (int)i;
-    return -1;
-}
-
-/* Watch a process. If this is not possible, only the end of its stream shows its death. */
-static tutti_status_t watch(tutti__boot_t *boot, uint32_t rank)
+/* Watch a neighbour's process. If this is not possible, or the process is on another machine, only
+   the end of its stream shows its death. */
+static tutti_status_t watch(tutti__boot_t *boot, uint32_t link)
 {
     tutti__side_t *side = &boot->side;
     tutti__side_watch_t *w = &side->watches[side->nwatches];
+    uint32_t rank = side->links[link].rank;
     int pid = boot->peers[rank].pid;
 
     if (pid <= 0 || pid == (int)boot->owner)
@@ -85,65 +77,43 @@ static tutti_status_t watch(tutti__boot_t *boot, uint32_t rank)
                    errno);
         return TUTTI_OK;
     }
-    w->rank = rank;
-    w->link = link_to(side, rank);
+    w->link = link;
     return add_to_epoll(side, w->pidfd, TUTTI__ABOUT_WATCH, side->nwatches++);
-}
-
-/* Watch all ranks of this host, and neighbours on pretended hosts, which are on this machine. */
-static tutti_status_t watch_all(tutti__boot_t *boot)
-{
-    const tutti__topo_t *topo = boot->topo;
-    tutti__side_t *side = &boot->side;
-
-    side->watches = calloc(topo->size, sizeof(*side->watches));
-    if (side->watches == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "side channel of %u ranks", topo->size);
-    for (uint32_t r = 0; r < topo->size; r++) {
-        tutti_status_t status;
-
-        if (r == topo->rank || topo->machine_of[r] != topo->machine_of[topo->rank])
-            continue;
-        if (topo->host_of[r] != topo->host_of[topo->rank] && link_to(side, r) < 0)
-            continue;
-        status = watch(boot, r);
-        if (status != TUTTI_OK)
-            return status;
-    }
-    return TUTTI_OK;
 }
 
 tutti_status_t tutti__side_start(tutti__boot_t *boot)
 {
     tutti__side_t *side = &boot->side;
-    tutti_status_t status;
+    tutti_status_t status = TUTTI_OK;
 
     side->epfd = epoll_create1(EPOLL_CLOEXEC);
     if (side->epfd < 0)
         return tutti__fail_errno("epoll_create1");
-    side->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (side->timer < 0)
-        return tutti__fail_errno("timerfd_create");
-    status = add_to_epoll(side, side->timer, TUTTI__ABOUT_TIMER, 0);
-    for (uint32_t i = 0; i < side->nlinks && status == TUTTI_OK; i++)
+    for (uint32_t i = 0; i < side->nlinks && status == TUTTI_OK; i++) {
         status = add_to_epoll(side, side->links[i].fd, TUTTI__ABOUT_LINK, i);
-    return status == TUTTI_OK ? watch_all(boot) : status;
+        if (status == TUTTI_OK)
+            status = watch(boot, i);
+    }
+    return status;
 }
 
-static void report(tutti__side_t *side, const tutti__side_events_t *events, int link, uint32_t rank)
-{
-    if (side->gone[rank])
-        return;
-    side->gone[rank] = 1;
-    TUTTI__LOG(TUTTI__LOG_DEBUG, "%s is gone", tutti__boot_rank_name(side->boot, rank));
-    events->lost(events->arg, link, rank);
-}
-
+/* Clear *fd first: fork.c in a forked child closes *fd, which by then may be another thread's. */
 static void close_fd(int *fd)
 {
-    if (*fd >= 0)
-        close(*fd);
+    int old = *fd;
+
     *fd = -1;
+    if (old >= 0)
+        close(old);
+}
+
+/* Also remove it from the epoll descriptor: close() does not, if a forked child has a copy of the
+   descriptor. Its event would keep the epoll descriptor readable. */
+static void stop_polling(const tutti__side_t *side, int *fd)
+{
+    if (*fd >= 0)
+        epoll_ctl(side->epfd, EPOLL_CTL_DEL, *fd, NULL);
+    close_fd(fd);
 }
 
 static void lose(tutti__side_t *side, const tutti__side_events_t *events, uint32_t index)
@@ -152,8 +122,9 @@ static void lose(tutti__side_t *side, const tutti__side_events_t *events, uint32
 
     tutti__side_drop(link);
     tutti__frame_clear(&link->in);
-    close_fd(&link->fd);
-    report(side, events, (int)index, link->rank);
+    stop_polling(side, &link->fd);
+    TUTTI__LOG(TUTTI__LOG_DEBUG, "%s is gone", tutti__boot_rank_name(side->boot, link->rank));
+    events->lost(events->arg, index);
 }
 
 /* Pass on the whole messages in a piece of the stream. */
@@ -213,19 +184,6 @@ static void handle_link(tutti__side_t *side, const tutti__side_events_t *events,
         read_link(side, events, index, TUTTI__SIDE_PIECES);
 }
 
-static void set_timer(tutti__side_t *side)
-{
-    struct itimerspec spec = { 0 };
-    uint64_t due_ns = 0;
-
-    for (uint32_t i = 0; i < side->nwatches; i++)
-        if (side->watches[i].due_ns != 0 && (due_ns == 0 || side->watches[i].due_ns < due_ns))
-            due_ns = side->watches[i].due_ns;
-    spec.it_value.tv_sec = (time_t)(due_ns / 1000000000u);
-    spec.it_value.tv_nsec = (long)(due_ns % 1000000000u);
-    timerfd_settime(side->timer, TFD_TIMER_ABSTIME, &spec, NULL);
-}
-
 /* A watched process has ended. */
 static void handle_watch(tutti__side_t *side, const tutti__side_events_t *events, uint32_t index)
 {
@@ -233,30 +191,10 @@ static void handle_watch(tutti__side_t *side, const tutti__side_events_t *events
 
     if (w->pidfd < 0)
         return;
-    close_fd(&w->pidfd);
-    if (side->gone[w->rank])
-        return;
-    if (w->link < 0) {
-        w->due_ns = tutti__now_ns() + TUTTI__SIDE_DEATH_MS * 1000000u;
-        set_timer(side);
-        return;
-    }
-    read_link(side, events, (uint32_t)w->link, ~0u);
+    stop_polling(side, &w->pidfd);
+    read_link(side, events, w->link, ~0u);
     if (side->links[w->link].fd >= 0)
-        lose(side, events, (uint32_t)w->link);
-}
-
-static void handle_timer(tutti__side_t *side, const tutti__side_events_t *events)
-{
-    uint64_t now = tutti__now_ns();
-
-    for (uint32_t i = 0; i < side->nwatches; i++) {
-        if (side->watches[i].due_ns == 0 || side->watches[i].due_ns > now)
-            continue;
-        side->watches[i].due_ns = 0;
-        report(side, events, -1, side->watches[i].rank);
-    }
-    set_timer(side); /* also makes the timer's descriptor unreadable */
+        lose(side, events, w->link);
 }
 
 tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t *events)
@@ -276,9 +214,6 @@ tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t 
             break;
         case TUTTI__ABOUT_WATCH:
             handle_watch(side, events, index);
-            break;
-        case TUTTI__ABOUT_TIMER:
-            handle_timer(side, events);
             break;
         }
     }
@@ -338,7 +273,6 @@ void tutti__side_let_go(tutti__side_t *side)
         close_fd(&side->links[i].fd);
     for (uint32_t i = 0; i < side->nwatches; i++)
         close_fd(&side->watches[i].pidfd);
-    close_fd(&side->timer);
     close_fd(&side->epfd);
 }
 
@@ -358,7 +292,6 @@ void tutti__side_end(tutti__boot_t *boot)
     tutti__side_let_go(side);
     free(side->links);
     free(side->watches);
-    free(side->gone);
     free(side->piece);
-    *side = (tutti__side_t){ .epfd = -1, .timer = -1, .parent = -1 };
+    *side = (tutti__side_t){ .epfd = -1, .parent = -1 };
 }

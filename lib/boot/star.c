@@ -11,7 +11,7 @@
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
  * a rank has ended, rank 0's current or next step answers at once, before the others ask. If rank 0
- * cannot send an answer to a rank, this rank is lost. Rank 0 continues, and the next step reports
+ * cannot send an answer to a rank, that rank is lost. Rank 0 continues, and the next step reports
  * the loss to all ranks.
  *
  * Runs on the calling thread; waits until the deadline at most.
@@ -56,14 +56,9 @@ typedef struct {
     size_t *have; /* rank 0: bytes received of ask and data */
 } star_t;
 
-static uint64_t patience_ms(uint64_t deadline)
-{
-    return TUTTI__MIN((uint64_t)tutti__net_left_ms(deadline) / 4, 2000u);
-}
-
 uint64_t tutti__star_patience(uint64_t deadline)
 {
-    return deadline + patience_ms(deadline) * 1000000u;
+    return deadline + TUTTI__MIN((uint64_t)tutti__net_left_ms(deadline) / 4, 2000u) * 1000000u;
 }
 
 /* The first failure is kept; its text is the thread's last error. */
@@ -127,7 +122,7 @@ static tutti_status_t send_answer(const star_t *star, uint32_t r, const answer_t
     return status;
 }
 
-/* Rank 0: send the outcome to all connected ranks. If a rank cannot receive it, this rank is lost;
+/* Rank 0: send the outcome to all connected ranks. If a rank cannot receive it, that rank is lost;
    the outcome of this step does not change, because other ranks may have received it. */
 static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void *data,
                                  size_t bytes, uint64_t deadline)
@@ -158,8 +153,8 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
 
-/* Rank 0: a process claims to be a rank that has connected already. The send buffer of its
-   connection is empty, so the answer fits. */
+/* Rank 0: send the error to a process that claims to be a rank that has connected already. The send
+   buffer of its connection is empty, so the answer fits. */
 static void dismiss(int fd, tutti_status_t status)
 {
     answer_t answer = { .status = (int32_t)status };
@@ -380,8 +375,7 @@ static tutti_status_t star_still(void *ctx)
 }
 
 /* Make a star with space for `nfds` connections. */
-static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, uint64_t deadline,
-                           star_t **ret_star)
+static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, star_t **ret_star)
 {
     star_t *star = calloc(1, sizeof(*star));
 
@@ -389,7 +383,6 @@ static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, uint64_t de
         star->rank = gate->rank;
         star->size = gate->size;
         star->nfds = nfds;
-        star->patience_ms = patience_ms(deadline);
         star->fds = malloc(nfds * sizeof(*star->fds));
         star->asks = calloc(nfds, sizeof(*star->asks));
         star->have = calloc(nfds, sizeof(*star->have));
@@ -437,7 +430,7 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
     star_t *star;
 
     mine.dismiss = dismiss;
-    status = make(gate, gate->size, deadline, &star);
+    status = make(gate, gate->size, &star);
     if (status != TUTTI_OK) {
         close(door);
         return status;
@@ -456,17 +449,18 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
 }
 
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
-                                uint64_t deadline, tutti__meet_t *ret_meet)
+                                uint64_t deadline, uint64_t until, tutti__meet_t *ret_meet)
 {
     tutti_status_t status;
     star_t *star;
 
-    status = make(gate, 1, deadline, &star);
+    status = make(gate, 1, &star);
     if (status != TUTTI_OK) {
         close(fd);
         return status;
     }
     star->fds[0] = fd;
-    status = hear_answer(star, NULL, 0, tutti__star_patience(deadline));
+    star->patience_ms = (until - deadline) / 1000000u;
+    status = hear_answer(star, NULL, 0, until);
     return begin(star, name, deadline, status, ret_meet);
 }

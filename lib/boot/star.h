@@ -25,9 +25,10 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
                                 uint64_t deadline, tutti__meet_t *ret_meet);
 
 /* Others: wait until all ranks have connected. fd: the connection to rank 0, after a successful
-   knock; taken over, even on an error. */
+   knock; taken over, even on an error. until: tutti__star_patience(deadline), computed when the
+   meeting began: later, less time would be left. */
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
-                                uint64_t deadline, tutti__meet_t *ret_meet);
+                                uint64_t deadline, uint64_t until, tutti__meet_t *ret_meet);
 
 /* The other ranks' deadline for rank 0's answer: a little later than `deadline`, at which rank 0
    gives up and sends the reason. */

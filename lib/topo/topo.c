@@ -3,7 +3,8 @@
  * Computes hosts, machines and places from all ranks' metadata.
  *
  * Pure, so tests can use invented machines. The metadata come from other processes, so their texts
- * are read with a length limit. It takes n log n steps, since jobs may have many ranks:
+ * are read with a length limit. Jobs may have many ranks, so the computation takes only n log n
+ * steps:
  *
  *      metadata --sort by machine and host--> groups --lowest rank of each--> leaders
  *      leaders in rank order --> numbers of hosts and machines --> lists

@@ -29,7 +29,8 @@ typedef struct {
     char host_id[TUTTI__TOPO_TEXT];    /* boot id + hostname, or TUTTI_HOST_ID */
     char machine_id[TUTTI__TOPO_TEXT]; /* boot id + hostname: equal if ranks can share memory */
     char cpus[4 * TUTTI__TOPO_TEXT];   /* PUs this rank may run on: "0-3,8", or "0x10f" */
-    int32_t place[TUTTI__PLACES];      /* lowest PU of the place with all of `cpus`, or -1 */
+    int32_t place[TUTTI__PLACES];      /* lowest PU of the place that contains all of `cpus`; -1:
+                                          there is no such place */
     int32_t pid;
     uint64_t l3_bytes;     /* size of the first PU's L3 cache, or 0 */
     uint32_t link_mbps;    /* speed of the network card, in Mbit/s; 0: unknown */

@@ -102,8 +102,6 @@ void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
     assert(link < (int)w->nlinks);
     if (rank >= w->size || atomic_load(&w->left[rank]))
         return;
-    if (link >= 0 && w->link[link].local)
-        tutti__links_read(w, (uint32_t)link);
     if (link >= 0 && w->link[link].rank == rank)
         w->link[link].bye = 1;
     if (link >= 0 && link != w->parent && w->parent >= 0) {

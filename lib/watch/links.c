@@ -159,8 +159,9 @@ static void send_backlog(tutti__link_t *link)
     link->backlog_sent = link->backlog_bytes = 0;
 }
 
-/* Do messages of this kind use the side channel? A goodbye behind a backlog uses the ring: this
-   peer is not idle. */
+/* Do messages of this kind use the side channel? If there is a backlog, a goodbye follows the
+   backlog through the ring, so that the order is kept. An idle peer also reads it there, because
+   frames from a backlog ring the peer's doorbell. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
     return !link->local ||
@@ -186,8 +187,10 @@ void tutti__links_send(tutti__watch_t *watch, uint32_t index, uint32_t kind, con
         return;
     link->urgent |= urgent;
     if (by_side(link, kind)) {
-        if (tutti__side_send(w->boot, index, kind, body, body_bytes) != TUTTI_OK)
-            fail(w, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
+        tutti_status_t status = tutti__side_send(w->boot, index, kind, body, body_bytes);
+
+        if (status != TUTTI_OK)
+            fail(w, status, tutti_last_error());
         return;
     }
     memset(message + bytes - 8, 0, 8);
@@ -300,7 +303,6 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t index)
 
     if (head == tail)
         return 0;
-    /* Read `tail` again after each frame: the handler of a goodbye reads further frames itself. */
     while ((int32_t)(head - tail) > 0) {
         frame_t frame;
 
@@ -313,7 +315,6 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t index)
         tail += (uint32_t)(sizeof(frame) + TUTTI__ROUND_UP(frame.bytes, 8));
         tutti__store_release(&link->in->tail, tail);
         deliver(w, index, frame.kind, body, frame.bytes);
-        tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     }
     /* The writer may have a backlog, but without pending requests it does not poll: wake it. */
     if (was_full) {
@@ -325,19 +326,23 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t index)
 
 static void side_message(void *arg, uint32_t link, uint32_t kind, const void *body, size_t bytes)
 {
-    deliver(arg, link, kind, body, bytes);
+    tutti__watcher_t *w = arg;
+
+    /* A goodbye is the rank's last message: first read what the rank wrote to the ring before. */
+    if (kind == TUTTI__WATCH_BYE && w->link[link].local)
+        tutti__links_read(w, link);
+    deliver(w, link, kind, body, bytes);
 }
 
-/* A rank is lost. First read the messages that it has written. */
-static void side_lost(void *arg, int link, uint32_t rank)
+/* A link is lost. First read the messages that the rank has written to the ring. */
+static void side_lost(void *arg, uint32_t link)
 {
     tutti__watcher_t *w = arg;
 
-    if (link >= 0 && w->link[link].local)
-        tutti__links_read(w, (uint32_t)link);
-    if (link >= 0)
-        w->link[link].lost = 1;
-    tutti__watch_lost(w, link, rank);
+    if (w->link[link].local)
+        tutti__links_read(w, link);
+    w->link[link].lost = 1;
+    tutti__watch_lost(w, link);
 }
 
 int tutti__links_poll(tutti__watch_t *watch, int side)

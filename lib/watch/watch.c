@@ -204,24 +204,17 @@ void tutti__watch_await_news(tutti__watch_t *watch)
 
 /* ---- messages ---- */
 
-void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank)
+void tutti__watch_lost(tutti__watcher_t *w, uint32_t link)
 {
     const tutti__topo_t *topo = tutti__boot_topo(w->boot);
+    uint32_t rank = w->link[link].rank;
     char text[TUTTI__ERROR_BYTES];
 
-    /* Ignore a rank that is no neighbour: only its leader knows whether it has sent a goodbye. */
-    if (link < 0) {
-        for (uint32_t i = 0; i < w->nlinks; i++)
-            if (w->link[i].rank == rank)
-                link = (int)i;
-        if (link < 0)
-            return;
-    }
     if (atomic_load(&w->left[rank]) || w->link[link].bye)
         return;
     snprintf(text, sizeof(text), "%s was lost: its process ended or its host, %s, is gone",
              tutti__boot_rank_name(w->boot, rank), topo->host_name[topo->host_of[rank]]);
-    tutti__watch_end_from(w, link, TUTTI_ERR_PEER_LOST, text);
+    tutti__watch_end_from(w, (int)link, TUTTI_ERR_PEER_LOST, text);
 }
 
 static void receive_dead(tutti__watcher_t *w, uint32_t link, const void *body, size_t bytes)

@@ -97,7 +97,7 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t link);
 /* watch.c: end the communicator for a reason that came over link `from`; -1: from this rank. */
 void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status, const char *text);
 /* watch.c: a neighbour's connection has closed, or its process has ended; see boot.h. */
-void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank);
+void tutti__watch_lost(tutti__watcher_t *w, uint32_t link);
 /* watch.c: messages of the watch. */
 void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes);

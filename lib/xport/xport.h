@@ -76,7 +76,8 @@ typedef struct {
 
     tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages); /* NULL: not needed */
     /* NULL: the transport cannot do this. TUTTI__AGAIN: the caller must release earlier messages
-       first; it is not returned if there are none. No message is written past `bytes`. */
+       first; if there are no earlier messages, expect_at never returns TUTTI__AGAIN. No message is
+       written past `bytes`. */
     tutti_status_t (*expect_at)(tutti__chan_t *chan, void *place, size_t bytes);
     tutti_status_t (*view)(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                            const void **ret_data, tutti__hint_t *hint);

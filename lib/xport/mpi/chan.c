@@ -71,7 +71,8 @@ tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t
 {
     MPI_Request *requests;
 
-    /* Do not open an end with posted receives or an error again; its next use returns the error. */
+    /* If the end has posted receives or an error, do not change its slots. An error is returned by
+       the end's next use. */
     if (chan->posted > 0 || chan->status != TUTTI_OK)
         return TUTTI_OK;
     if (key->slot_bytes != chan->slot_bytes || key->credits == 0)
@@ -212,6 +213,10 @@ static tutti_status_t wrong_length(tutti__chan_t *chan, size_t bytes, const char
                                    size_t came)
 {
     chan->status = TUTTI_ERR_MISMATCH;
+    if (bytes == TUTTI__ANY_BYTES)
+        return tutti__mpi_fail(TUTTI_ERR_MISMATCH,
+                               "mpi: peer %u sent %s%zu bytes: the ranks made different calls",
+                               chan->key.peer, came_with, came);
     return tutti__mpi_fail(TUTTI_ERR_MISMATCH,
                            "mpi: peer %u sent %s%zu bytes where this rank expects %zu: the ranks "
                            "made different calls",

@@ -43,7 +43,8 @@ struct tutti__chan {
 
     size_t slot_bytes; /* longest message */
 
-    /* Receiver: `posted` slots from `head` on are posted, or view has returned them, in order. */
+    /* Receiver: `posted` slots from `head` on have a posted receive, or a message that was not
+       released yet, in order. */
     unsigned char *slots;        /* [credits x slot_bytes]; of direct ends: the caller's */
     MPI_Request *posted_request; /* [room] */
     uint32_t credits, room;

@@ -40,8 +40,9 @@ typedef struct {
 typedef struct shm_xport shm_xport_t;
 
 /*
- * One end. The peer writes its counter, so this rank reads it only if the last value read does not
- * allow it to continue. A copy of the transport's fields that each message needs is here as well.
+ * One end. The peer's counter is in a cache line that the peer writes. So this rank reads the
+ * counter again only if the value in `seen` does not allow this rank to continue. A copy of the
+ * transport's fields that each message needs is here as well.
  */
 struct tutti__chan {
     ring_t *ring;   /* NULL: the receiver has not made it yet */
@@ -235,7 +236,7 @@ static tutti_status_t chan_flush(tutti__chan_t *chan, tutti__hint_t *hint)
 
 static tutti_status_t mismatch(const tutti__chan_t *chan, const slot_t *slot, size_t bytes)
 {
-    if (slot->bytes != bytes)
+    if (slot->bytes != bytes && bytes != TUTTI__ANY_BYTES)
         return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u sent %llu bytes where %zu were expected",
                            chan->key.peer, (unsigned long long)slot->bytes, bytes);
     return tutti__fail(TUTTI_ERR_MISMATCH,

@@ -17,7 +17,7 @@
  * After its last message a rank may stop polling for a long time. So a message that UCX reports as
  * complete must need no poll. Over TCP, UCX copies short messages, and reports them as complete
  * even if the socket has no room. So only the shortest messages are copied (ucx_module.c). Tried:
- * flush the endpoint. Over TCP a flush waits for a poll of the peer: no end in 5 of 5 runs.
+ * flush the endpoint. Over TCP a flush waits for a poll of the peer: it never ended in 5 of 5 runs.
  *
  * One thread at a time uses an end. A completion may run on any thread that polls the worker. The
  * end's thread reads `done`, without the lock.
@@ -163,7 +163,8 @@ static void begun(tutti__chan_t *chan, ucs_status_ptr_t request)
     tutti__store_release(&chan->done, 1);
 }
 
-/* Is the send in flight complete? If the endpoint is lost, it fails; see again(). */
+/* Is the send in flight complete? If the send has failed, mark the endpoint as lost, and return the
+   error after a short time: see again(). */
 static tutti_status_t drain(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     if (chan->is_sending) {
@@ -340,7 +341,12 @@ static tutti_status_t wrong(tutti__chan_t *chan, const tutti__ucx_slot_t *slot, 
         return again(chan, "receiving from", hint);
     }
     chan->status = TUTTI_ERR_MISMATCH;
-    if (slot->bytes != bytes || is_long)
+    if (bytes == TUTTI__ANY_BYTES && is_long)
+        return tutti__ucx_fail(TUTTI_ERR_MISMATCH,
+                               "ucx: peer %u sent more than %zu bytes: the ranks called different "
+                               "collectives or counts",
+                               chan->key.peer, slot->room);
+    if (bytes != TUTTI__ANY_BYTES && (slot->bytes != bytes || is_long))
         return tutti__ucx_fail(TUTTI_ERR_MISMATCH,
                                "ucx: peer %u sent %s%zu bytes where this rank expects %zu: the "
                                "ranks called different collectives or counts",

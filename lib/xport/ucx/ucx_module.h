@@ -28,7 +28,7 @@ typedef struct {
     /* Under the transport's lock: */
     ucp_ep_h ep;      /* NULL: no message was sent yet, or closed */
     int is_connected; /* a message has left */
-    ucs_status_t why; /* it failed */
+    ucs_status_t why; /* the error, if `failed` */
 } tutti__ucx_peer_t;
 
 /* One posted receive. */

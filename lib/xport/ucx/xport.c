@@ -504,10 +504,11 @@ tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_
         return status;
     xport = calloc(1, sizeof(*xport));
     if (xport == NULL || size > MAX_RANKS || slot_bytes == 0 || credits == 0) {
+        status = xport == NULL ? TUTTI_ERR_NO_MEMORY : TUTTI_ERR_INVALID_ARGUMENT;
         free(xport);
         tutti__ucx_drop_context();
-        return tutti__ucx_fail(xport == NULL ? TUTTI_ERR_NO_MEMORY : TUTTI_ERR_INVALID_ARGUMENT,
-                               "ucx: %u ranks, %u slots of %zu bytes", size, credits, slot_bytes);
+        return tutti__ucx_fail(status, "ucx: %u ranks, %u slots of %zu bytes", size, credits,
+                               slot_bytes);
     }
     xport->table = ops;
     if (!wakes)

@@ -10,13 +10,16 @@
 #include "crowd.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -209,7 +212,9 @@ static void confirm_twice(const crowd_rank_t *me)
     for (int i = 0; i < 2; i++)
         CHECK_EQUAL(tutti__net_send(fd[i], 0, &confirm, sizeof(confirm), UINT64_MAX), TUTTI_OK);
     for (int i = 0; i < 2; i++) {
-        CHECK_EQUAL(tutti__star_join(&gate, "test", fd[i], tutti__net_deadline(20000), &meet),
+        uint64_t deadline = tutti__net_deadline(20000);
+
+        CHECK_EQUAL(tutti__star_join(&gate, "test", fd[i], deadline, deadline, &meet),
                     TUTTI_ERR_INVALID_ARGUMENT);
         CHECK_ERROR("two processes are rank 1");
     }
@@ -535,6 +540,47 @@ static void test_store_arguments(void **state)
     assert_int_equal(tutti__meet_store(&store, &conf, 0, 1, &meet), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
+/* ---- nobody listens ---- */
+
+/* A network of its own, in which the kernel can give a socket one port only. 0: not permitted. */
+static int open_network(uint16_t port)
+{
+    struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), is_open;
+    FILE *range;
+
+    if (fd < 0 || unshare(CLONE_NEWNET) != 0)
+        return 0;
+    close(fd);
+    fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    is_open = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
+    close(fd);
+    range = is_open ? fopen("/proc/sys/net/ipv4/ip_local_port_range", "w") : NULL;
+    return range != NULL && fprintf(range, "%u %u", port, port) > 0 && fclose(range) == 0;
+}
+
+/* TCP connects a socket to itself if the kernel gives it the port to which it connects. */
+static void connect_to_itself(const crowd_rank_t *me)
+{
+    const tutti__net_addr_t addr = { 40000, 4, { 127, 0, 0, 1 } };
+    int fd = -1;
+
+    (void)me;
+    if (!open_network(addr.port)) {
+        printf("no network of its own: needs root\n");
+        return;
+    }
+    CHECK_EQUAL(tutti__net_tcp_connect(&addr, tutti__net_deadline(5000), &fd), TUTTI_ERR_TRANSPORT);
+    CHECK_ERROR("nobody listens");
+    CHECK_EQUAL(fd, -1);
+}
+
+static void test_nobody(void **state)
+{
+    (void)state;
+    crowd_fork(1, 1, connect_to_itself, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -542,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_missing),   cmocka_unit_test(test_other_mind),
         cmocka_unit_test(test_strangers), cmocka_unit_test(test_watch),
         cmocka_unit_test(test_store),     cmocka_unit_test(test_store_arguments),
+        cmocka_unit_test(test_nobody),
     };
 
     return cmocka_run_group_tests_name("boot/place", tests, NULL, NULL);
