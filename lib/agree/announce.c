@@ -9,8 +9,9 @@
  * of ranks.
  *
  * Announcements of messages, and of calls in submission groups, are not merged: the coordinator
- * receives each rank's own at once. They also count for their name: if another rank uses the name
- * for a collective, all announcements still reach the coordinator, which rejects them.
+ * receives each rank's own at once. tutti__agree_settle also counts them among the announcements of
+ * their name. So if another rank uses the name for a collective, all announcements still reach the
+ * coordinator, which rejects them.
  */
 #include "agree/tensors.h"
 

@@ -8,12 +8,13 @@
  * program's own order.
  *
  * A bucket never contains tensors from both sides of a wait of the program, because this wait may
- * be for the bucket. If a plan is stopped soon after its begin, because a rank deviated, `need`
+ * be for the bucket. If a plan is stopped soon after it began, because a rank deviated, `need`
  * doubles. So a program whose steps differ costs little.
  *
- * Tensors of a bucket that follow each other in rank 0's memory are put into this order. The bucket
- * has no gaps then, and a rank with the same order in its memory need not pack it. If the program's
- * order changes from step to step, the tensors are also put into buckets in the order of memory.
+ * If the tensors of a bucket follow each other in rank 0's memory, the bucket has them in the order
+ * of memory. The bucket then has no gaps, and a rank with the same order in its memory need not
+ * pack it. If the program's order changes from step to step, the order of memory also determines
+ * which tensors share a bucket.
  */
 #include "agree/plan.h"
 

@@ -25,10 +25,10 @@ typedef struct {
     uint8_t phase;          /* 1: the data of a call whose counts were exchanged before */
     unsigned unsure : 1;    /* allgatherv: some rank does not know recvcounts. `count` and `more`
                                come from ranks that know them; if no rank does, they are 0 */
-    unsigned on_device : 1; /* the buffers are device memory. Always 0 in kinds of calls in which
-                               a rank may have no elements, and then no buffer */
+    unsigned on_device : 1; /* the buffers are device memory. Always 0 for kinds of calls in which
+                               a rank without elements has no buffer */
     unsigned wire : 5;      /* the type between hosts; 0: dtype */
-    unsigned priority : 8;  /* the highest of the ranks'; not compared */
+    unsigned priority : 8;  /* the highest priority of all ranks; not compared */
 } tutti__metadata_t;
 
 int tutti__metadata_is_message(const tutti__metadata_t *metadata);

@@ -43,9 +43,9 @@ typedef struct {
     tutti__planned_t *tensor;
     uint32_t room;
     uint32_t nbuckets;
-    int has_asked;         /* this rank has asked to stop, or passed a request on */
+    int has_asked;         /* this rank has sent PLAN_STOP up; rank 0: it has stopped the plan */
     uint32_t awaited;      /* links to children whose subtrees have not stopped */
-    unsigned char *awaits; /* [nlinks] which */
+    unsigned char *awaits; /* [nlinks] 1: `awaited` counts this link */
     uint64_t started;      /* the most buckets that a rank of the subtree has started */
 } tutti__plan_t;
 

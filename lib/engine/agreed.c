@@ -39,7 +39,7 @@ static void learn(tutti__agreement_t *a, tutti__request_t *request,
     if (request->waits != a->waits)
         tutti__agree_waited(a->agree);
     a->waits = request->waits;
-    if (request->group.size == 0 && request->phase == 0)
+    if (request->group.size == 0 && request->phase == 0 && !request->nameless)
         tutti__agree_learn(a->agree, request->name, request->name_bytes, request->hash, metadata,
                            place_of(request), a->lanes->planned == 0);
 }

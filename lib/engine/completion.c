@@ -14,7 +14,8 @@
  *   - A stream that waits for an event does not notice if the event is recorded again.
  *
  * The requests of a pending completion are queued, but not done. If a request is handed over to a
- * stream, it is done for its waiter, and leaves the bucket. Others are done when the event is.
+ * stream, it is done for its waiter, and leaves the bucket. The other requests are done when the
+ * bucket's event is complete.
  *
  * Rejected: counting the users of an event. The token already excludes concurrent accesses.
  */

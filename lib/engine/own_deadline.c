@@ -95,10 +95,12 @@ int64_t tutti__overdue_nap_us(const tutti__pending_t *pending)
         return -1;
     now = tutti__now_ns();
     due = atomic_load(&pending->due_ns);
-    /* A request that is submitted during the sleep does not end the sleep. After a deadline the
-       thread sleeps for a short time only, because a peer may report the culprit. */
+    /* After a deadline the thread sleeps for a short time only, because a peer may report the
+       culprit. */
     if (due <= now)
         return TUTTI__NEWS_POLL_US;
+    /* Sleep for at most a tick: a request that is submitted during the sleep does not end the
+       sleep. */
     return TUTTI__MIN((int64_t)TUTTI__MIN((due - now) / 1000, (uint64_t)INT64_MAX / 2) + 1,
                       TUTTI__TICK_MS * 1000);
 }

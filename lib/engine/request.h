@@ -28,9 +28,9 @@ struct tutti__request {
     void *callback_arg;
     uint8_t callback_info;  /* see tutti__entry_t */
     uint8_t priority;       /* likewise */
-    tutti__devent_t *ready; /* an event of the pool behind that work, or NULL */
+    tutti__devent_t *ready; /* the pool's event behind the stream's work, see `call`; or NULL */
     uint64_t since_ns;      /* its submission */
-    uint64_t learned_ns;    /* rank 0: since_ns when rank 0 last learned from this request */
+    uint64_t learned_ns;    /* rank 0: since_ns of the submission that rank 0 learned from last */
     uint64_t ended_ns;
     uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
     size_t offset;           /* place in each part of its bucket's memory, in bytes */
@@ -59,7 +59,7 @@ struct tutti__request {
     tutti__word_t counted; /* 1: phase 0 has set recvcounts; 2: the buffer is set. Release by the
                               owner, or for 2 by tutti_request_receive; acquire by
                               tutti_request_recvcounts */
-    tutti__word_t begun;   /* 1: may be handed over, see semaphore.c; ordered like `queued` */
+    tutti__word_t begun;   /* 1: may be handed over, see semaphore.c. Memory order: see `queued` */
     uint8_t semaphore;     /* 1 + index of its semaphore; 0: not handed over */
     uint32_t semaphore_value;
     uint64_t given_ns;           /* handover, or when its data were last found incomplete */

@@ -40,10 +40,11 @@
  * no thread takes one meanwhile. The documentation warns users of cudaMalloc and cudaFree as well.
  *
  * A world of one host uses no semaphores (api/comm.c). Events order NCCL's work there. With
- * semaphores, NCCL would wait on the host for its data, and this order would be lost. For the other
- * requests of such a world the caller waits on the host. In any world the caller does so for
- * persistent requests, requests with a callback, and requests with the caller's own operation: each
- * needs a thread that is told when the request is done.
+ * semaphores, NCCL would wait on the host for its data, and this order would be lost. If the host
+ * takes part in a request of such a world, the caller waits for the request on the host. In any
+ * world the caller also waits on the host for persistent requests, requests with a callback, and
+ * requests with the caller's own operation: each needs a thread that is told when the request is
+ * done.
  */
 #include "engine/semaphore.h"
 

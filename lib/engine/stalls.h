@@ -8,8 +8,8 @@
 typedef struct {
     tutti__agreement_t *agreed;
     uint64_t checked_ns;                  /* the last check */
-    uint64_t lane_sum[TUTTI__LANES];      /* sum of the fields that change when a lane advances, */
-    uint64_t lane_moved_ns[TUTTI__LANES]; /* and the time of the check that found it changed */
+    uint64_t lane_sum[TUTTI__LANES];      /* sum of the fields that change when the lane advances */
+    uint64_t lane_moved_ns[TUTTI__LANES]; /* time of the check that found another lane_sum */
 } tutti__stalls_t;
 
 /* Check for stalls. The token's owner calls it. */

@@ -180,7 +180,8 @@ void tutti__engine_yield(tutti__engine_t *e, tutti__who_t who)
 
 void tutti__engine_help(tutti__engine_t *e)
 {
-    if (atomic_load(&e->pending.count) == 0 || !tutti__token_take(&e->token))
+    /* A helper calls no callbacks. Without a thread, nobody else would call them. */
+    if (!e->has_thread || atomic_load(&e->pending.count) == 0 || !tutti__token_take(&e->token))
         return;
     tutti__engine_step(e, TUTTI__STEP_WAITER);
     give_back(e, TUTTI__STEP_WAITER);

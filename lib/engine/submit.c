@@ -207,7 +207,8 @@ static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r,
     if (!r->known)
         return TUTTI_OK;
     r->call.recvbuf = checked->recvbuf;
-    /* A rank that sends nothing has only this buffer. */
+    /* If this rank sends nothing, only the receive buffer tells whether the call is on device
+       memory. */
     r->call.on_device = checked->on_device;
     if (checked->recvdispls != NULL) {
         memcpy(displs, checked->recvdispls, e->size * sizeof(*displs));

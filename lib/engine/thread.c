@@ -24,11 +24,17 @@ typedef struct {
     uint64_t moved_ns; /* since when polled work has not moved; 0: it has just moved */
 } pace_t;
 
+/* What has ended a sleep. */
+typedef enum {
+    TIME,  /* the timeout, or a signal */
+    ALARM, /* tutti__engine_ring_later */
+    BELL   /* the doorbell, a readable socket, or a message */
+} wake_t;
+
 /*
- * Sleep until the doorbell rings, a socket is readable, or the alarm goes off; 1 in the first two
- * cases. far not NULL: also wake when a message may have arrived there. This function empties the
- * doorbell. So it sets `news`, which tells the token's next owner, perhaps another thread, that the
- * doorbell has rung.
+ * Sleep until the doorbell rings, a socket is readable, or the alarm goes off. far not NULL: also
+ * wake when a message may have arrived there. This function empties the doorbell. So it sets
+ * `news`, which tells the token's next owner, perhaps another thread, that the doorbell has rung.
  *
  * ppoll, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2. Seccomp
  * filters of older containers refuse it with EPERM: the thread spun, used half of a processor, and
@@ -36,7 +42,7 @@ typedef struct {
  * Tried: waiters sleep here as well. A waiter may empty a doorbell that was rung for the thread, or
  * the reverse: 70 ms a step in the example trainer instead of 2.
  */
-static int sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeout_us)
+static wake_t sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeout_us)
 {
     struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000 };
     struct pollfd events = { .fd = e->epfd, .events = POLLIN };
@@ -44,16 +50,16 @@ static int sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeout_u
 
     if (far != NULL ? !far->ops->sleep(far, e->epfd, timeout_us)
                     : ppoll(&events, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
-        return 0;
+        return TIME;
     /* If the doorbell has rung as well, or a socket is readable, the next sleep ends at once. */
     if (atomic_load(&e->alarmed) && read(e->alarm, &count, sizeof(count)) > 0) {
         atomic_exchange(&e->alarmed, 0);
-        return 0;
+        return ALARM;
     }
     if (read(e->env.machine->doorbell[e->env.machine->me], &count, sizeof(count)) < 0)
         errno = 0;
     atomic_store(&e->news, 1);
-    return 1;
+    return BELL;
 }
 
 /* Have the lanes' runs advanced since the last round? */
@@ -124,7 +130,8 @@ static void *thread_main(void *arg)
     while (!atomic_load(&e->stop)) {
         int64_t nap = tutti__stalls_nap_us(e->env.conf, &e->signals);
         tutti__xport_t *far = NULL;
-        int woken, polls;
+        wake_t wake;
+        int polls;
 
         nap = sooner(nap, tutti__queued_nap_us(&e->env));
         nap = sooner(nap, tutti__overdue_nap_us(&e->pending));
@@ -137,11 +144,14 @@ static void *thread_main(void *arg)
         else if ((atomic_load(&e->pending.count) > 0 || atomic_load(&e->signals.plans)) &&
                  (nap < 0 || nap > TUTTI__TICK_MS * 1000))
             nap = TUTTI__TICK_MS * 1000;
-        woken = sleep_bell(e, far, nap);
-        if (woken || !polls)
+        wake = sleep_bell(e, far, nap);
+        if (wake == BELL || !polls)
             pace.moved_ns = 0;
         thread_work(e, &pace);
-        busy = !pace.owns && woken;
+        busy = !pace.owns && wake == BELL;
+        /* The owner of the token may have left work, and set no timer because this one was set. */
+        if (!pace.owns && wake == ALARM)
+            tutti__engine_ring_later(e);
     }
     return NULL;
 }

@@ -167,8 +167,8 @@ static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
 
 /* ---- working and sleeping ---- */
 
-/* Tell the plan that this thread waits for a request, and how long it does so before the plan is
-   stopped. The caller owns the token. */
+/* Tell the plan that this thread waits for a request. The plan is stopped if no further request is
+   submitted for patience_ns. The caller owns the token. */
 static void want(tutti__engine_t *e, tutti__waiter_t *w, uint64_t patience_ns)
 {
     const tutti__request_t *request;

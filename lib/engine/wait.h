@@ -25,7 +25,7 @@ typedef struct {
 
 struct tutti__wait {
     const tutti__wait_ops_t *ops;
-    tutti__engine_t *engine; /* NULL: several; poll helps them, and always sets `rests` */
+    tutti__engine_t *engine; /* NULL: several engines. poll helps them, and always sets `rests` */
     tutti__hint_t hint;
     int moved; /* there was progress: the backoff begins anew */
     int rests; /* another thread does the work: sleep at once */

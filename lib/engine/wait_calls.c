@@ -129,9 +129,9 @@ static tutti_status_t hand_over_pending(tutti__engine_t *e, tutti__request_t *re
     return tutti__semaphore_give(&own->semaphores, request, stream, ret_gone);
 }
 
-/* Order later work in the stream behind the request. If the request is queued, it is then done. If
-   it has only begun, it then belongs to the engine: *ret_gone is 1. If it has not begun, this
-   function does nothing. */
+/* Order later work in the stream behind the request. If the request is queued, this function ends
+   it. If it has only begun, this function gives it to the engine: *ret_gone is 1. If it has not
+   begun, or no semaphore can be used, this function does nothing. */
 static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
                                 tutti__dstream_t *stream, int *ret_gone)
 {

@@ -45,7 +45,8 @@ static void end(tutti__put_t *put)
     tutti__put_text(put, "}\n");
 }
 
-/* Without tutti__op_name, which formats the names of users' operations. */
+/* Not by tutti__op_name, because it formats the names of users' operations, which a signal handler
+   must not do. */
 static const char *op_name(uint32_t op)
 {
     return op >= TUTTI__USER_OP_FIRST ? "a user's operation" : tutti_op_name((tutti_op_t)op);

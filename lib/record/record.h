@@ -104,21 +104,21 @@ typedef struct {
         since_ns; /* since when it is known to wait; 0: it has just begun, or none runs */
     _Atomic uint32_t ntensors; /* 0: none runs */
     _Atomic uint32_t bucket, tensor;
-    _Atomic uint32_t polls;      /* in vain; the owner of the lane writes */
+    _Atomic uint32_t polls;      /* polls without progress; only the owner of the token writes */
     _Atomic uint64_t began_ns;   /* while a trace is on: when it began to run */
     _Atomic uint32_t peer;       /* the rank that it waits for, or NONE */
     _Atomic(const char *) doing; /* the operation of the schedule, or another part; static */
     _Atomic uint32_t step, of;   /* of the schedule */
-    /* As tutti__record_arrived_t, when a stall or a deadline was checked last. */
+    /* The fields of tutti__record_arrived_t at the last check of a stall or a deadline. */
     _Atomic uint64_t bytes;
     _Atomic uint32_t complete, messages, is_recv; /* messages 0: not known */
 } tutti__record_lane_t;
 
 /* The messages of a bucket from or to the rank that it waits for. */
 typedef struct {
-    int is_recv;                 /* 0: to it */
-    uint64_t complete, messages; /* so far, and of the whole bucket */
-    uint64_t bytes;              /* of the next one */
+    int is_recv;                 /* 1: messages from the rank; 0: messages to it */
+    uint64_t complete, messages; /* how many are complete; how many the whole bucket has */
+    uint64_t bytes;              /* size of the next message */
 } tutti__record_arrived_t;
 
 typedef struct {
@@ -142,8 +142,8 @@ typedef struct {
     atomic_int has_hinted;
     atomic_int has_stalled;      /* since the last tutti__record_wants_others */
     _Atomic uint64_t stalled_ns; /* the last dump for a stall */
-    _Atomic uint32_t lost;   /* submissions without an entry, because all of its set are pending */
-    _Atomic uint32_t status; /* why the communicator has ended; the text is complete before */
+    _Atomic uint32_t lost;   /* submissions without an entry: all entries of the set were pending */
+    _Atomic uint32_t status; /* why the communicator has ended; set after `text` is complete */
     char text[TUTTI__RECORD_TEXT];
 
     /* Set before the recorder can be found. */
@@ -184,7 +184,7 @@ int tutti__record_wants_others(tutti__record_t *record);
    neighbours have been told. Any thread. */
 int tutti__record_wish(tutti__record_t *record);
 
-/* As tutti_dump. Safe in a signal handler. path: NULL, as there. */
+/* As tutti_dump. Safe in a signal handler. path may be NULL, as in tutti_dump. */
 tutti_status_t tutti__record_dump(const char *path);
 
 /* ---- events ---- */
@@ -281,10 +281,10 @@ static inline void tutti__record_done(tutti__record_t *record, uint32_t number, 
 
     tutti__record_event(record, TUTTI__RING_OWNER, TUTTI__EVENT_DONE, now_ns, number,
                         TUTTI__RECORD_NONE, 0, (now_ns - since_ns) << 8 | (uint64_t)status);
-    if (TUTTI__UNLIKELY(tutti__trace_on()))
-        tutti__record_trace_done(record, number, now_ns, status);
     if (TUTTI__UNLIKELY(number == 0))
         return;
+    if (TUTTI__UNLIKELY(tutti__trace_on()))
+        tutti__record_trace_done(record, number, now_ns, status);
     tensor = &record->tensor[number - 1];
     atomic_store_explicit(&tensor->call,
                           atomic_load_explicit(&tensor->call, memory_order_relaxed) & 0x00ffff00u,
@@ -319,16 +319,17 @@ static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
     return polls >= TUTTI__RECORD_SLOW_POLLS;
 }
 
-/* Record what the lane's operation waits for. doing: a static text; step: the operation is at this
-   one of the `of` steps of its schedule. */
+/* Record what the lane's operation waits for. doing: a static text. The operation is at step `step`
+   of the `of` steps of its schedule. */
 void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
                          uint32_t step, uint32_t of);
 
-/* What has come from the rank of tutti__record_stuck; arrived NULL: not known. */
+/* Record the messages from or to the rank that the lane's operation waits for. arrived NULL: they
+   are not known. */
 void tutti__record_arrived(tutti__record_t *record, uint32_t lane,
                            const tutti__record_arrived_t *arrived);
 
-/* Add the end of the lane's bucket, which began while the trace was on. */
+/* Add an entry for the lane's bucket, which has ended. It began while a trace was on. */
 void tutti__record_trace_bucket(tutti__record_t *record, uint32_t lane);
 
 /* The bucket has left the lane. */
