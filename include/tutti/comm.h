@@ -185,10 +185,10 @@ TUTTI_API tutti_comm_t *tutti_world(void);
  * like a communicator from tutti_comm_split. It may be split, and its groups end with it. On each
  * rank it has a thread (none with nranks 1 and no device) and about ten open files (14 with 4 ranks
  * on a host).
- * Its device is the calling thread's current one, unless TUTTI_DEVICE_ID is set: make it current
- * before. On device memory, calls in flight on two such communicators at the same time need one
- * order on all ranks, as NCCL requires; the library orders the calls of a communicator and its
- * groups only.
+ * Its device is the calling thread's current device, unless TUTTI_DEVICE_ID is set. So make the
+ * device current before the call. On device memory, calls in flight on two such communicators at
+ * the same time need one order on all ranks, as NCCL requires; the library orders the calls of a
+ * communicator and its groups only.
  *
  * After fork(), the child may call it, for ranks of its own.
  *
@@ -209,10 +209,10 @@ TUTTI_API tutti_status_t tutti_comm_connect(const tutti_options_t *options,
  *
  * Collective over `comm`, as a direct call. The new communicator is independent of `comm`. Other
  * threads may use it at the same time. It may be split, and may be freed before or after `comm`. A
- * failure of one does not end the other, unless a common rank is lost. On each rank it has a
- * thread (none with one rank and no device) and about ten open files (12 with 4 ranks on a host).
- * Its settings are those of the world's rank 0. Messages number the ranks as in the communicator of
- * the failed call.
+ * failure of one does not end the other, unless a common rank is lost. On each rank the new
+ * communicator has a thread (none with one rank and no device) and about ten open files (12 with 4
+ * ranks on a host). Its settings are those of `comm`. Messages number the ranks as in the
+ * communicator of the failed call.
  *
  * If the call fails on a rank, it fails on all ranks of its color. An invalid argument on one rank
  * is TUTTI_ERR_INVALID_ARGUMENT on all ranks of `comm`, which stays usable.

@@ -26,9 +26,10 @@
  * End             tutti_finalize and tutti_comm_free wait for queued work, for at most
  *                 TUTTI_TIMEOUT, unless the communicator dies
  * Deadlines       A call's deadline applies until the call returns. From the time when this rank's
- *                 device reaches the queued work, that work has TUTTI_TIMEOUT and some seconds. If
- *                 another rank's device reaches the same work later than this limit, because of
- *                 earlier work in its stream, the communicator ends. It also ends if a rank dies
+ *                 device reaches the queued work, this work may take TUTTI_TIMEOUT and some
+ *                 seconds. If another rank's device reaches the same work later than this limit,
+ *                 because of earlier work in its stream, the communicator ends. It also ends if a
+ *                 rank dies
  * Current device  No call changes the thread's current device
  * Waiting         With TUTTI_STREAM_WAIT=device (rank 0's setting, for all ranks), the streams of
  *                 jobs on several hosts wait on the device for work of the host: see

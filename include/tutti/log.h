@@ -3,8 +3,8 @@
  * The log: to stderr, or to a function of the program's.
  *
  * TUTTI_LOG sets a level: messages of this level and of the more severe levels are logged. Until
- * tutti_init reads TUTTI_LOG, errors and warnings are logged. The list that TUTTI_HELP=1 prints is
- * not part of the log; it always goes to stderr.
+ * tutti_init or tutti_comm_connect reads TUTTI_LOG, errors and warnings are logged. The list of
+ * TUTTI_HELP=1 and the table of TUTTI_STATS=1 are not part of the log; they always go to stderr.
  */
 #ifndef TUTTI_LOG_H
 #ifndef TUTTI_H

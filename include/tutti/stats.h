@@ -95,8 +95,8 @@ typedef struct {
     /* Bytes of operations. */
     tutti_stats_histogram_t direct_bytes;
     tutti_stats_histogram_t async_bytes;
-    /* Of plan_hits, those of several tensors that were reduced where they are, and not packed: see
-       the plans in async.h. */
+    /* The buckets in plan_hits that have several tensors and were reduced where they are, without
+       packing: see the plans in async.h. */
     uint64_t plan_in_place;
 } tutti_stats_t;
 

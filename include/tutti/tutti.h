@@ -40,12 +40,13 @@
  *     the number. tutti_last_error() describes the error: which rank, which tensor, why. Outputs
  *     (named ret_...) change only on success. The library never exits, aborts, raises or handles
  *     signals. It prints only its log, on stderr or to a callback (TUTTI_LOG, log.h), and the
- *     output that TUTTI_HELP and TUTTI_STATS request.
+ *     output that TUTTI_HELP, TUTTI_STATS and tutti_dump request.
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
  *     direct call, or TUTTI_ERR_TRANSPORT, the communicator is dead: every further call returns an
- *     error at once, and tutti_finalize works. MPI, if Tutti has initialised it, is then finalized
- *     only if all peers are alive, so that mpirun reports a failed job.
+ *     error at once, and tutti_finalize works. If Tutti has initialised MPI, it then finalizes MPI
+ *     only if all peers are alive. Otherwise the process exits without MPI_Finalize, and mpirun
+ *     reports a failed job.
  *
  *     If a peer leaves (tutti_finalize, tutti_comm_free), the communicator may continue. A request
  *     is still completed if all ranks have agreed on it before; all other requests end with
@@ -99,8 +100,8 @@
  *     of these unknown bytes is not 0. All entries of an array have one size.
  *
  * Settings
- *     Environment variables TUTTI_*, read by tutti_init and tutti_comm_connect; TUTTI_HELP=1 prints
- *     all of them.
+ *     Environment variables TUTTI_*, read by tutti_init, tutti_comm_connect and
+ *     tutti_unique_id_create; TUTTI_HELP=1 prints all of them.
  */
 #ifndef TUTTI_H
 #define TUTTI_H

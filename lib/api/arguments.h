@@ -11,8 +11,8 @@
  * call->on_device. On entry call->wire is the caller's option; on return it is the type between
  * hosts, which the option and the setting determine (0: the call's own type).
  *
- * is_named      an asynchronous call with a name. Others keep their type between hosts if they are
- *               small
+ * is_named      an asynchronous call with a name. Small calls without a name keep their own type
+ *               between hosts
  * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then the receiving side is
  *               not checked
  *

@@ -91,6 +91,7 @@ tutti_status_t tutti__device_check_stream(const tutti__comm_t *comm, const tutti
                                           tutti__dstream_t *stream)
 {
     tutti__side_t side[2] = { { 0 }, { 0 } };
+    int before, captures;
 
     if (comm->device.ops == NULL)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
@@ -98,13 +99,18 @@ tutti_status_t tutti__device_check_stream(const tutti__comm_t *comm, const tutti
     if (call->kind == TUTTI_CALL_BARRIER)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "a barrier cannot be made in a stream, because it moves no data");
-    if (comm->device.ops->stream_captures(stream))
+    before = tutti__device_enter(&comm->device);
+    captures = comm->device.ops->stream_captures(stream);
+    tutti__device_leave(&comm->device, before);
+    if (captures)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
                            "the stream is being captured into a graph: calls between ranks cannot "
                            "be replayed");
     tutti__call_sends(call, comm->topo->rank, comm->topo->size, &side[0]);
     tutti__call_receives(call, comm->topo->rank, comm->topo->size, &side[1]);
     for (int i = 0; i < 2 && !call->on_device; i++) {
+        if (side[i].count == SIZE_MAX) /* an array of counts that the call still has to fill in */
+            continue;
         tutti__side_measure(&side[i], comm->topo->size);
         if (side[i].count > 0)
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,

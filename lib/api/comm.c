@@ -178,7 +178,8 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         .slot_bytes = comm->conf.shared.chunk_bytes,
         .device = comm->device.ops != NULL ? &comm->device : NULL,
     };
-    /* See engine/semaphore.c. The world decides for its groups, because they share its devices. */
+    /* TUTTI_STREAM_WAIT has no effect in a world of one host, or in a group of such a world: groups
+       share the world's devices. See engine/semaphore.c. */
     if (comm->world->topo->nhosts == 1)
         comm->conf.shared.stream_wait = 0;
     prepare_caches(comm, association);
@@ -297,6 +298,8 @@ static tutti_status_t open_made(tutti__comm_t *comm, tutti__comm_t **ret_comm)
     assert((comm->world == comm) == (comm->world_rank == NULL));
     status = open_all(comm);
     if (status != TUTTI_OK) {
+        if (comm->stats != NULL)
+            comm->stats->prints = 0; /* no table of a communicator that nobody has got */
         tutti__comm_close(comm);
         return status;
     }

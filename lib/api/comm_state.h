@@ -44,8 +44,9 @@ static inline tutti__comm_state_t *tutti__comm_state(tutti__comm_t *comm)
 /*
  * Make a communicator of all ranks of `meet`. Collective. Takes over `meet`.
  *
- * module  the MPI module of `meet`, or NULL. For tests: a process may have several communicators,
- *         each rank a thread.
+ * module  the MPI module of `meet`, or NULL
+ *
+ * A process may have several communicators. In tests, each rank may be a thread.
  */
 tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
                                 const tutti__conf_t *conf, tutti__comm_t **ret_comm);

@@ -95,6 +95,14 @@ static void leave(void)
 
 /* ---- making one ---- */
 
+/* The first whole character of UTF-8 text from `at` on. */
+static const char *whole_character(const char *at)
+{
+    while ((*at & 0xc0) == 0x80)
+        at++;
+    return at;
+}
+
 /* The name in messages is the store's prefix: the program has given no other name. A long prefix is
    cut at its beginning, because two prefixes differ most likely at their ends. */
 static void make_name(const tutti_options_t *options, tutti__comm_name_t *ret_name)
@@ -108,7 +116,7 @@ static void make_name(const tutti_options_t *options, tutti__comm_name_t *ret_na
         snprintf(ret_name->text, sizeof(ret_name->text), "communicator '%s'", prefix);
     else
         snprintf(ret_name->text, sizeof(ret_name->text), "communicator '...%s'",
-                 prefix + length - TUTTI__COMM_PREFIX);
+                 whole_character(prefix + length - TUTTI__COMM_PREFIX));
 }
 
 static tutti_status_t meet(const tutti_options_t *options, const tutti__conf_t *conf,

@@ -69,7 +69,7 @@ static tutti_status_t open_mpi_part(tutti__comm_t *comm)
     uint32_t size = comm->topo->size, rank = comm->topo->rank;
     uint32_t *tables = malloc(2 * (size_t)size * sizeof(*tables));
     part_facts_t mine = { comm->world_rank[rank], 0 }, *all = calloc(size, sizeof(*all));
-    tutti__part_t part = { rank, size, tables, tables + size };
+    tutti__part_t part;
     tutti_status_t status;
 
     if (tables == NULL || all == NULL)
@@ -83,6 +83,7 @@ static tutti_status_t open_mpi_part(tutti__comm_t *comm)
         tables[r] = all[r].world_rank;
         tables[size + r] = all[r].number;
     }
+    part = (tutti__part_t){ rank, size, tables, tables == NULL ? NULL : tables + size };
     if (status == TUTTI_OK)
         status = comm->module->xport_open_part(meet, &part, conf->chunk_bytes,
                                                (uint32_t)conf->credits, &comm->mpi);
@@ -227,6 +228,8 @@ static tutti_status_t open_faster(tutti__comm_t *comm)
 
 static tutti_status_t open_far(tutti__comm_t *comm)
 {
+    if (strcmp(comm->conf.shared.transport, "shm") == 0)
+        return TUTTI_OK;
     if (needs_ucx(comm))
         return open_ucx(comm);
     if (comm->module == NULL || comm->topo->nhosts == 1)

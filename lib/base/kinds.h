@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The properties of each kind of call that need no buffer and no algorithm. Any thread. */
+/* Properties of the kinds of calls that depend on neither buffers nor algorithms. Any thread. */
 #ifndef TUTTI__BASE_KINDS_H
 #define TUTTI__BASE_KINDS_H
 

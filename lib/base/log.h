@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log: lines on stderr, the library's only output; or messages to the program's callback, see
- * log_callback.h.
+ * The log: lines on stderr, or messages to the program's callback (log_callback.h).
  *
  * Levels follow frequency: error and warn: the user must act; info: once per job; debug: once per
  * communicator; trace: once per round; data: once per message. Texts are in lower case.
@@ -27,8 +26,8 @@ typedef enum {
 
 /* Set the process's level, and the rank shown in each line (-1: not known yet). Any thread. */
 void tutti__log_setup(tutti__log_level_t level, int rank);
-/* The same, unless a rank is shown already: for a communicator that is not the world. The world, or
-   else the first communicator, determines the rank in the log. */
+/* The same for a communicator that is not the world. No effect if a rank is shown already: the log
+   shows the rank in the world or, without a world, in the first communicator. */
 void tutti__log_offer(tutti__log_level_t level, int rank);
 int tutti__log_on(tutti__log_level_t level);
 void tutti__log_write(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
@@ -36,7 +35,7 @@ void tutti__log_write(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRI
 /* The level's name, as in TUTTI_LOG=warn. */
 const char *tutti__log_level_name(tutti__log_level_t level);
 
-/* Print complete lines, without prefix and at any level: TUTTI_HELP. */
+/* Print complete lines, without prefix and at any level: for TUTTI_HELP and TUTTI_STATS. */
 void tutti__log_text(const char *text);
 
 /* Formats its arguments only if the level is on. */

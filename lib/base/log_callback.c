@@ -71,7 +71,8 @@ struct queue {
 
 /* Release pairs with the acquire in find. */
 static queue_t *_Atomic the_queue;
-/* The thread that calls the callback: 1 + the generation of forks in which it does. */
+/* In the thread that calls the callback: 1 + the fork generation in which this thread was started.
+   In all other threads: 0. */
 static _Thread_local unsigned called_in;
 
 /* 0 in a child that was forked inside the callback. */

@@ -16,11 +16,11 @@ typedef struct {
     tutti_call_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
-    uint32_t root;   /* or the dest of a send, or the source of a receive */
-    uint32_t source; /* SENDRECV */
-    const void *sendbuf;
-    void *recvbuf; /* BROADCAST: the buffer. SEND: sendbuf, RECV: recvbuf */
-    size_t count;  /* the public call's count, sendcount or recvcount */
+    uint32_t root;       /* or the dest of a send, or the source of a receive */
+    uint32_t source;     /* SENDRECV */
+    const void *sendbuf; /* SEND: the buffer */
+    void *recvbuf;       /* BROADCAST, RECV: the buffer */
+    size_t count;        /* the public call's count, sendcount or recvcount */
     size_t recvcount;
     const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
     double prescale, postscale; /* 1: none. Reductions only */

@@ -369,7 +369,7 @@ static tutti_status_t begin_staged(tutti__operation_t *op, tutti__devent_t *read
                                op->env->exec->size, ready, &op->staged);
 }
 
-/* Save the own part of a reduce_scatter in host memory. */
+/* Save this rank's own part of a reduce_scatter in host memory. */
 static tutti_status_t keep(tutti__operation_t *op)
 {
     if (op->sched == NULL || op->moved.own == NULL) {
@@ -524,7 +524,7 @@ static tutti_status_t end_copies(tutti__operation_t *op)
     }
 }
 
-/* Keep the own part. The first step begins the copies; the later steps wait for them. */
+/* Save this rank's own part. The first step begins the copies; the later steps wait for them. */
 static tutti_status_t step_keep(tutti__operation_t *op)
 {
     tutti_status_t status;

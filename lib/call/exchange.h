@@ -44,8 +44,8 @@ tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env
 tutti_status_t tutti__exchange_next(tutti__exchange_t *x, const tutti__call_env_t *env,
                                     tutti__run_t *run, int *ret_common);
 
-/* After the first run: the words from rank `rank`, which are its head, if heads are exchanged, and
-   its number. */
+/* After the first run: the words that rank `rank` has sent to this rank. These are its head, if
+   heads are exchanged, and then the number of elements that it has for this rank. */
 const uint64_t *tutti__exchange_from(const tutti__exchange_t *x, uint32_t size, uint32_t rank);
 
 #endif

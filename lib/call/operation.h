@@ -70,7 +70,7 @@ typedef struct {
     const tutti__call_t *scaled; /* with a packing: the call with its scales */
 } tutti__call_with_t;
 
-/* The own part of a reduce_scatter in place as in MPI; see device_route.c. */
+/* This rank's own part of a reduce_scatter that is in place as in MPI; see device_route.c. */
 typedef struct {
     char *own; /* NULL: the call is not of this kind */
     size_t begin, bytes;
@@ -112,7 +112,7 @@ struct tutti__operation {
     int is_staged;
     int is_queued;  /* at the end: results are complete behind the lane's stream `up` */
     int unpacks;    /* the result is scaled after the run */
-    int is_keeping; /* the own part of a reduce_scatter is being copied */
+    int is_keeping; /* this rank's own part of a reduce_scatter is being copied */
     int is_certain; /* only the communicator's end can make the operation fail, and any thread of
                        the library may finish it */
     tutti__moved_t moved;

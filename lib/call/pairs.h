@@ -6,7 +6,7 @@
 #include "call/call.h"
 #include "call/env.h"
 
-/* The head of a direct message; and one side of it: this rank as sender or as receiver. */
+/* The head of a direct message. */
 typedef struct {
     uint32_t type, count[2]; /* count: 64 bits */
 } tutti__head_t;
@@ -18,6 +18,7 @@ typedef enum {
     TUTTI__SIDE_WRONG
 } tutti__partner_stage_t;
 
+/* One side of a direct message: this rank as sender or as receiver. */
 typedef struct {
     tutti__partner_stage_t stage;
     uint32_t peer;

@@ -30,7 +30,7 @@
 typedef struct {
     const tutti__call_t *call;       /* NULL: the frame carries no data */
     size_t most[TUTTI__COLLECTIVES]; /* largest data for which riding is cheaper than a call after
-                                        an empty frame: coll/cost.h; set with `memory` */
+                                        an empty frame: coll/cost.h; set when `memory` is made */
     char *memory;
     tutti__frame_t *frame; /* in memory; data are aligned to a cache line */
 } tutti__ride_t;

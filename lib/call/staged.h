@@ -13,8 +13,9 @@
  * Pinning more memory may wait for the whole device, and so for other ranks. A step moves one
  * piece, so the thread can also step its other lanes.
  *
- * STAGE, `copied` and `done` belong to the lane, and have no other user during a call: a run in
- * host memory does not use them, and zero contributions are copied out of STAGE before `ready`.
+ * STAGE, `copied` and `done` belong to the lane, and have no other user during a call. A run in
+ * host memory does not use them. When the event `ready` is complete, the copies of zero
+ * contributions out of STAGE are complete as well.
  *
  * A part of recvbuf that a call does not write keeps its contents, because it is copied in both
  * directions.

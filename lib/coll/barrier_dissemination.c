@@ -10,10 +10,9 @@
  * ceil(log_k n) steps it has been told of the arrival of all ranks, for any n. No rank is special.
  *
  * The content of a message does not matter: it is one element of SCRATCH. Messages are received
- * into another element. Without slots, a receive that overwrites the sent element waits until all
- * receivers have taken this rank's messages. With radix 3 or more, a receiver takes its second
- * message only after its first receive has ended, so all ranks would wait for each other (found by
- * the checker).
+ * into another element. Otherwise, without slots, each receive would wait until all receivers have
+ * taken this rank's messages. With radix 3 or more, a receiver takes its second message only after
+ * its first receive has ended, so all ranks would wait for each other (found by the checker).
  *
  * Cost: ceil(log_k p) steps of (k-1) alpha, which overlap.
  */

@@ -45,8 +45,8 @@ typedef struct {
 } tutti__cost_link_t;
 
 /*
- * The ranks of a communicator as an algorithm sees them. Host h has the ranks
- * by_host[host_first[h]] to by_host[host_first[h + 1]] - 1, ascending.
+ * The ranks of a communicator as an algorithm sees them. Host h has the ranks by_host[i] with
+ * host_first[h] <= i < host_first[h + 1], ascending.
  */
 typedef struct {
     uint32_t size, nhosts;

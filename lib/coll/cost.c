@@ -4,15 +4,16 @@
  * 19(1), 2005, and Hockney, Parallel Computing 20(3), 1994.
  *
  * There are two levels: between hosts (far), with the figures of shape->link, and inside a host
- * (near), with those of base/constants.h. With H hosts of L ranks (the largest number of a host), p
- * ranks and n bytes, an algorithm has
+ * (near), with those of base/constants.h. There are H hosts, p ranks and n bytes; L is the largest
+ * number of ranks on a host. An algorithm has
  *
  *      far steps   messages between hosts, each of which waits for the previous one
  *      far bytes   the bytes that cross the busiest host's link in one direction. If all ranks of a
  *                  host send at the same time, these are L times the bytes of one rank
- *      near steps, near bytes     the same inside a host, and the bytes that are reduced. A message
- *                  from another host that is not reduced has no near bytes, because it is received
- *                  into its place
+ *      near steps  messages inside a host, each of which waits for the previous one
+ *      near bytes  the bytes of these messages, and all bytes that are reduced. A message from
+ *                  another host that is not reduced has no near bytes, because it is received into
+ *                  its place
  *
  * A message must fit a slot. So a chunk of a block has at most a slot's size, divided by the
  * largest number of blocks in a message. Longer blocks are cut into chunks, and each chunk passes

@@ -30,8 +30,9 @@
  *      strict            has one association for all sizes, that of host memory: all reductions are
  *                        staged, also on one host, and also if TUTTI_ALGORITHM is set
  *
- * With two ranks there is only one association, and all algorithms between hosts that the engine
- * and strict may use have the same tree. So both ways give the same bits.
+ * With at most two ranks on each host there is only one association inside a host, and all
+ * algorithms between hosts that the engine and strict may use have the same tree. So both ways give
+ * the same bits.
  *
  * The constants are estimates, for GPUs with NVLink and PCIe 4; none was measured on a GPU.
  * tests/gpu/measure.sh, part `ways`, measures them; TUTTI_DEVICE_STAGED_BYTES can be set to

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The text of TUTTI_ALGORITHM. Called at init and for each first call of a kind.
+ * The text of TUTTI_ALGORITHM. It is parsed at init, and again for each call that differs from the
+ * previous call of its collective (cache.c).
  *
  *      text   item , item ; item ...
  *      item   collective : algorithm | collective : range : algorithm

@@ -3,9 +3,10 @@
  * Pairwise reduce-scatter (Thakur, Rabenseifner, Gropp: "Optimization of collective communication
  * operations in MPICH", IJHPCA 19(1), 2005).
  *
- * In step k each rank sends the rank k places further on this rank's block, and receives its own
- * block from the rank k places before it. No rank passes data on, and no temporary memory is
- * needed: there is one message at a time in each direction, to a new peer in each step.
+ * In step k each rank sends one block to the rank k places further on: the block that this peer
+ * reduces. It receives its own block from the rank k places before it. No rank passes data on, and
+ * no temporary memory is needed: there is one message at a time in each direction, to a new peer in
+ * each step.
  *
  * A rank adds the messages to its own data, beginning with its neighbour's. So blocks have
  * different associations.

@@ -6,8 +6,8 @@
  *      block 0: rank 1 sends its data to rank 2, which adds its own, and so on until rank 0
  *
  * Partial results are in SCRATCH. Each rank sends (n-1)/n of the buffer, the minimum, to one
- * neighbour only, host by host. Different blocks begin at different ranks, so an element's
- * association depends on its place in the buffer.
+ * neighbour only. The ring goes host by host. Different blocks begin at different ranks, so an
+ * element's association depends on its place in the buffer.
  *
  * Cost: (p-1) alpha + (p-1)/p n (beta + gamma).
  */

@@ -19,7 +19,7 @@
  *                       alltoall above 1 MiB is never direct: the model ignores queues in switches
  *      gather, scatter  one host: a tree for small messages, otherwise directly from or to the root
  *      v forms          the lengths are unknown: an algorithm that is never bad
- *      does not commute an algorithm that keeps the operands in the order of ranks
+ *      an operation that does not commute: an algorithm that keeps operands in the order of ranks
  *
  * On device memory device_cost.c makes a further choice.
  *

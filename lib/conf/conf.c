@@ -2,10 +2,10 @@
 /*
  * The table of all TUTTI_* variables, and the function that reads them from the environment.
  *
- * Called by tutti_init, on its thread. An invalid value is an error: a job that does not start is
- * better than a job that runs for days without the setting. An unknown name is only a warning: it
- * may belong to another version. An invalid tuned file is a warning as well: the job works without
- * the file, but is slower.
+ * Called by tutti_init, tutti_comm_connect and tutti_unique_id_create, on their thread. An invalid
+ * value is an error: a job that does not start is better than a job that runs for days without the
+ * setting. An unknown name is only a warning: it may belong to another version. An invalid tuned
+ * file is a warning as well: the job works without the file, but is slower.
  */
 #include "conf/conf.h"
 
@@ -156,9 +156,9 @@ static const row_t rows[] = {
     { "TUTTI_STREAM_WAIT", CONF_CHOICE, AT(shared.stream_wait), "host",
       "Device memory: how tutti_cuda_wait orders a stream behind work of the host. host: the call\n"
       "    returns when the work is done; device: the call returns earlier, and the stream waits\n"
-      "    on the device. The latter was never tried on a GPU: CUDA does not know which work ends\n"
-      "    such a wait, so a call that synchronises the device (cudaFree, loading a kernel) may\n"
-      "    hang until TUTTI_TIMEOUT.",
+      "    on the device. The latter has hardly been tried on a GPU: CUDA does not know which\n"
+      "    work ends such a wait, so a call that synchronises the device (cudaFree, loading a\n"
+      "    kernel) may hang until TUTTI_TIMEOUT.",
       0, 0, "host|device" },
     { "TUTTI_TRANSPORT", CONF_WORD, AT(shared.transport), "auto",
       "Transport between ranks of different hosts. mpi: the MPI that started the job; ucx: UCX,\n"
@@ -468,8 +468,8 @@ static int is_known(const char *name)
            strncmp(name, test_prefix, strlen(test_prefix)) == 0;
 }
 
-/* The most similar known name. NULL if the names differ by more than a typing error, which changes
-   at most two letters, and less than a third of the letters after TUTTI_. */
+/* The most similar known name. NULL if no known name is similar enough: a typing error changes at
+   most two letters, and less than a third of the letters after TUTTI_. */
 static const char *nearest(const char *name)
 {
     size_t best = tutti__parse_distance(name, help_name);
@@ -525,7 +525,7 @@ int tutti__conf_is_local(const tutti__conf_t *conf)
     return strncmp(conf->boot, local_prefix, strlen(local_prefix)) == 0;
 }
 
-/* TUTTI_RANK or TUTTI_SIZE without TUTTI_BOOT=local:NAME: warn that this is a world of one. */
+/* TUTTI_RANK or TUTTI_SIZE without TUTTI_BOOT: warn that the variable has no effect. */
 static void warn_lonely(const tutti__conf_t *conf)
 {
     if (conf->boot[0] == '\0' && (conf->rank >= 0 || conf->size >= 0))

@@ -2,9 +2,9 @@
 /*
  * The settings: one table of TUTTI_* variables. No other room calls getenv.
  *
- * Read once per tutti_init. The first part, tutti__conf_shared_t, is equal on all ranks: rank 0
- * sends its values to the others, so that all ranks make the same choices. In the second part each
- * rank has its own values.
+ * tutti_init, tutti_comm_connect and tutti_unique_id_create each read them once. The first part,
+ * tutti__conf_shared_t, is equal on all ranks of a communicator: rank 0 sends its values to the
+ * others, so that all ranks make the same choices. In the second part each rank has its own values.
  */
 #ifndef TUTTI__CONF_CONF_H
 #define TUTTI__CONF_CONF_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Declarations shared by the files of this room; no other room includes it. */
+/* Declarations shared by the files of this room; no other room includes this file. */
 #ifndef TUTTI__CONF_CONF_INSIDE_H
 #define TUTTI__CONF_CONF_INSIDE_H
 

@@ -2,7 +2,8 @@
 /*
  * Conversion of settings' texts to values. Pure, and independent of the locale: "0.5" is a half.
  *
- * All return 1 if the whole text is valid and in range; otherwise 0, and the result is unchanged.
+ * All except tutti__parse_distance return 1 if the whole text is valid and in range; otherwise 0,
+ * and the result is unchanged.
  */
 #ifndef TUTTI__CONF_PARSE_H
 #define TUTTI__CONF_PARSE_H
@@ -17,8 +18,8 @@ int tutti__parse_count(const char *text, uint64_t *ret_count);
    on. */
 int tutti__parse_bytes(const char *text, uint64_t *ret_bytes);
 
-/* Seconds, with any number of decimals. The result is in milliseconds, rounded up. A time between 0
-   and 0.001 s is not valid. */
+/* Seconds, with any number of decimals, and with or without an `s` at the end. The result is in
+   milliseconds, rounded up. A time between 0 and 0.001 s is not valid. */
 int tutti__parse_seconds(const char *text, uint64_t *ret_ms);
 
 /* 1, true, yes, on; 0, false, no, off; in any case. */

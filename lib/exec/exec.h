@@ -233,8 +233,8 @@ typedef struct {
 int tutti__run_awaits(const tutti__run_t *run, int32_t peer, tutti__run_wait_t *ret_wait);
 /* The same as text, to be appended to words about `peer`; "": no message. */
 void tutti__run_awaits_text(const tutti__run_t *run, int32_t peer, char *text, size_t bytes);
-/* The index of the operation at which the run is blocked: one that waits for `peer`, if there is
-   one; the number of operations: all are complete. */
+/* The index of an operation at which the run is blocked, preferably of one that waits for `peer`.
+   If all operations are complete: the number of operations. */
 uint32_t tutti__run_blocked_at(const tutti__run_t *run, int32_t peer);
 
 /* If the last run, of `sched`, was in host memory and was one node operation on whole buffers,

@@ -24,7 +24,7 @@ typedef struct {
     tutti__dstream_t *up;                          /* copies to the device, and kernels */
     tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* behind copies of a stream or half of STAGE */
     tutti__devent_t *ready;                        /* behind earlier work in the caller's stream */
-    tutti__devent_t *done;                         /* for the lane's user, if it has no run */
+    tutti__devent_t *done;                         /* for the lane's user, outside of a run */
     char *stage;                                   /* [stage_bytes] pinned host memory */
     char *fuse;                                    /* [fuse_bytes] device memory; lane 0: NULL */
     int is_nccls; /* nccl_alloc made `fuse`, which may be registered with `node` */

@@ -5,14 +5,14 @@
  * calls may differ, because the frame contains its own length.
  *
  *      SEND         the frame
- *      RECV_REDUCE  if both frames have the same identity, reduce the data; otherwise mark the own
- *                   frame as different, and drop its data
+ *      RECV_REDUCE  if both frames have the same identity, reduce the data; otherwise mark this
+ *                   rank's frame as different, and drop its data
  *      RECV         the same, but copy the data
  *
  * A frame that is marked as different marks the receiver's frame as well. If the first and the last
- * rank on a path of messages have different calls, so have two neighbours on this path. The
- * receiving neighbour marks its frame, and the mark reaches the end of the path. In an allreduce
- * such a path leads from each rank to each other rank.
+ * rank on a path of messages have different calls, then two neighbours on this path have different
+ * calls. The receiving neighbour marks its frame, and the mark reaches the end of the path. In an
+ * allreduce such a path leads from each rank to each other rank.
  */
 #include "exec/exec_inside.h"
 

@@ -18,7 +18,8 @@
  * Memory is compared by address, so it does not matter how blocks and buffers overlap. Rejected:
  * compare when a schedule is built. In a loop, addresses depend on the trip, on shifts and on the
  * call (in place or not). Most SENDs are complete at once, and need no comparison. If another
- * stream writes the block, a WAIT orders it after the start of the SEND, so this list has the SEND.
+ * stream writes the block, a WAIT orders that operation after the start of the SEND. So the SEND is
+ * already in the list run->sending, with which the block is compared.
  *
  * On device memory each stream waits for its SEND, because the device writes STAGE asynchronously.
  */

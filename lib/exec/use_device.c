@@ -54,7 +54,8 @@ void tutti__device_abort(const tutti__exec_device_t *device)
     int before = device->ops->current();
     int begun[] = { 0, 0 };
 
-    /* All begin before the first is awaited: an abort waits for the other node's kernels. */
+    /* Begin both aborts before the first is awaited: an abort waits for the other node's
+       kernels. */
     for (int i = 0; i < 2; i++)
         if (nodes[i] != NULL)
             begun[i] = nodes[i]->device_ops->begin_abort(nodes[i]);

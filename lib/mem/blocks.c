@@ -45,7 +45,7 @@ tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **re
 }
 
 /* Find the list's pointer to the block at `ptr`. A child of a fork may have a block at the same
-   address as its parent; the block of this process comes first. NULL: there is none. */
+   address as its parent. Then the result is the block of this process. NULL: there is none. */
 static block_t **find(const void *ptr)
 {
     unsigned generation = tutti__fork_generation();

@@ -115,11 +115,12 @@ typedef struct {
     tutti_status_t (*query)(tutti__devent_t *event);
     /* An event with a time stamp, which costs a little more; otherwise like event_make's. */
     tutti_status_t (*timer_make)(tutti__devent_t **ret_timer);
-    /* The time from start's last record to stop's, by the device's clock; TUTTI__AGAIN if not both
-       have completed. SYSTEM: not a timer, or never recorded. */
+    /* The time from start's last record to stop's, by the device's clock. TUTTI__AGAIN: one of the
+       two records is not complete. SYSTEM: not a timer, or never recorded. */
     tutti_status_t (*elapsed)(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
 
-    /* ---- semaphores that streams wait on; both functions NULL, or UNSUPPORTED: none ---- */
+    /* ---- semaphores that streams wait on ---- */
+    /* If a device has none, both functions are NULL, or `words` returns UNSUPPORTED. */
     /* TUTTI__DEVICE_WORDS words, TUTTI__DEVICE_WORD_BYTES apart, in pinned memory that is never
        freed: a stream may reach its wait long after a communicator's end. Initially zeros; each
        call returns the same memory. For set-up only. */
@@ -136,14 +137,15 @@ typedef struct {
     tutti_status_t (*copy)(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
     /* Convert all pieces from type `from` to type `to`, times `scale` (in float32; in float64 if
        one of the types is FLOAT64), rounded to nearest even, in as few launches as possible. If
-       from == to and scale is 1, bits are copied, of any type; otherwise both must be floating
-       point types. The caller may reuse `pieces` after the return. */
+       from == to and scale is 1, the bits are copied, and any type is allowed. Otherwise `from` and
+       `to` must be floating point types. The caller may reuse `pieces` after the return. */
     tutti_status_t (*pack)(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
                            tutti_dtype_t to, double scale, tutti__dstream_t *stream);
-    /* dst = src0 + src1 + ..., folded like tutti__reduce_find's kernel of SUM: in that order,
-       narrow floats in float32; divisor as there. UNSUPPORTED: other types than FLOAT16, BFLOAT16,
-       FLOAT32, FLOAT64 and integers. At most TUTTI__DEVICE_SRCS sources; INVALID_ARGUMENT unless
-       all arrays are at multiples of the element's size. dst may be a source. */
+    /* dst = src0 + src1 + ..., as the kernel that tutti__reduce_find returns for SUM: it adds in
+       this order, adds narrow floats in float32, and uses `divisor` in the same way. UNSUPPORTED:
+       other types than FLOAT16, BFLOAT16, FLOAT32, FLOAT64 and integers. At most
+       TUTTI__DEVICE_SRCS sources; INVALID_ARGUMENT unless all arrays are at multiples of the
+       element's size. dst may be a source. */
     tutti_status_t (*sum)(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
                           tutti_dtype_t dtype, uint32_t divisor, tutti__dstream_t *stream);
 
@@ -174,11 +176,12 @@ typedef struct {
     void (*nccl_free)(void *ptr);
     /*
      * Let a ready communicator use memory of nccl_alloc without copies: for set-up, between calls.
-     * After that the buffers of each call are either registered on no rank, or registered on all
-     * ranks. In the second case all ranks pass the same registration, at the same offset: the ranks
-     * register their buffers in the same order, so the n-th registrations of all ranks count as the
-     * same one, and a rank's own part of a buffer in place counts as the whole buffer. Otherwise
-     * the call may hang. UNSUPPORTED: this NCCL cannot register, or registration is disabled.
+     * After that the buffers of each call are registered either on no rank or on all ranks. In the
+     * second case all ranks pass the same registration, at the same offset. A call that breaks
+     * these rules may hang. The ranks register their buffers in the same order, and the n-th
+     * registrations of all ranks count as the same one. In a call in place, a rank's own part of a
+     * buffer counts as the whole buffer. UNSUPPORTED: this NCCL cannot register, or registration is
+     * disabled.
      */
     tutti_status_t (*nccl_register)(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                     tutti__nccl_reg_t **ret_reg);

@@ -12,7 +12,8 @@
 #define TUTTI__KERNEL_OPS (TUTTI_MAXLOC + 1)
 
 typedef void (*tutti__scale_fn_t)(void *dst, const void *src, size_t count, double factor);
-/* From element `begin` of `from` to `to`, and from `from` to element `begin` of `to`. */
+/* Conversion of `count` elements. widen: the elements of `from`, from `begin` on, become to[0],
+   to[1], ... narrow: from[0], from[1], ... become the elements of `to`, from `begin` on. */
 typedef void (*tutti__widen_fn_t)(float *to, const void *from, size_t begin, size_t count);
 typedef void (*tutti__narrow_fn_t)(void *to, size_t begin, size_t count, const float *from);
 

@@ -76,7 +76,7 @@ static int heads_agree(tutti__check_run_t *run)
             return tutti__check_blame(run, NULL, "rank %u %s", r, why);
         if (sched->nblocks != first->nblocks || sched->max_nblk != first->max_nblk)
             return tutti__check_blame(
-                run, NULL, "rank %u has %u blocks, %u a message, but rank 0 %u and %u", r,
+                run, NULL, "rank %u has %u blocks, %u per message, but rank 0 has %u and %u", r,
                 sched->nblocks, sched->max_nblk, first->nblocks, first->max_nblk);
         if (sched->sizes != first->sizes)
             return tutti__check_blame(run, NULL,
@@ -88,11 +88,11 @@ static int heads_agree(tutti__check_run_t *run)
         if (sched->on_device != first->on_device ||
             (sched->on_device && !tutti__sched_suits_device(sched)))
             return tutti__check_blame(
-                run, NULL, "the schedule of rank %u is not for the memory that rank 0's is for", r);
+                run, NULL, "the schedule of rank %u is not for the memory of rank 0's schedule", r);
         if (sched->scope != first->scope || (sched->scope == TUTTI__SCOPE_ALL && !sched->on_device))
             return tutti__check_blame(run, NULL,
-                                      "rank %u has node operations of scope %s, unlike rank 0 or "
-                                      "device memory",
+                                      "rank %u has node operations of scope %s, unlike rank 0, or "
+                                      "its schedule is not for device memory",
                                       r, sched->scope == TUTTI__SCOPE_ALL ? "all" : "host");
         run->scratch_blocks = TUTTI__MAX(run->scratch_blocks, sched->scratch_blocks);
     }

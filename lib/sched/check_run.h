@@ -67,8 +67,8 @@ typedef struct {
     uint32_t trip, trips; /* in the open loop; trips is 0 outside of loops */
     uint32_t begin, upto; /* chunks [begin, upto) that the current operation works on */
     uint32_t clock[TUTTI__SCHED_STREAMS]; /* vector clock; its own component counts operations */
-    uint32_t nmarks, all_marks;           /* made; to be made in the whole run, if any stream can
-                                             wait for them */
+    uint32_t nmarks, all_marks;           /* marks made so far, and in the whole run; 0 if the rank
+                                             has one stream only */
     tutti__check_mark_t *marks;           /* [all_marks] */
 } tutti__check_stream_t;
 

@@ -4,9 +4,14 @@
  *
  *     RECV_REDUCE from rank 3: IN[2] -> OUT[2], finish
  *
- * OUT[2:5] are blocks 2 to 4. An operation with "shift 1" works on the chunk of the trip before,
- * with "mark" it counts for WAIT, with "finish" AVG divides there, with "left" the message or
- * source is the left operand. text.c has the grammar.
+ * OUT[2:5] are blocks 2 to 4. After the operands:
+ *
+ *     shift 1   the operation works on the chunk of the previous trip
+ *     mark      it counts for WAIT
+ *     finish    AVG divides here
+ *     left      the message or source is the left operand
+ *
+ * text.c has the grammar.
  */
 #include "sched/sched.h"
 

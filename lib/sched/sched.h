@@ -45,8 +45,8 @@
  *
  * Marks. An operation flagged MARK counts when it completes. WAIT(stream s, k) in trip t blocks
  * until stream s has completed (t - shift) * M + k marks, k >= 1; M is the number of marks in one
- * trip of s's loop. Outside loops: k marks. An operation that its shift skips
- * does not count; one whose blocks are empty does. Only one loop of a stream may have marks.
+ * trip of s's loop. Outside loops: k marks. An operation that is skipped because of its shift does
+ * not count. An operation whose blocks are empty counts. Only one loop of a stream may have marks.
  *
  * Node operations are executed by the ranks of one host together. They are in stream 0 only, in the
  * same order on all ranks of the host. They work on `nparts` parts of nblk blocks each, beginning
@@ -98,9 +98,9 @@ typedef enum {
 /*
  * Named buffers. IN, OUT and STAGE have the call's block map. SCRATCH has blocks of one chunk each,
  * the same memory in every trip, and is used in loops only. In a trip, SCRATCH block i has as many
- * elements as block i % nblocks of the map has in this trip. STAGE is host
- * memory beside device buffers: a few chunks of some blocks, used in turn (stage_trips). If
- * stage_trips is 0, the schedule is for host memory, and STAGE is OUT itself.
+ * elements as block i % nblocks of the map has in this trip. STAGE is host memory beside device
+ * buffers: a few chunks of some blocks, used in turn (stage_trips). If stage_trips is 0, the
+ * schedule is for host memory, and STAGE is OUT itself.
  */
 typedef enum {
     TUTTI__IN,

@@ -294,7 +294,7 @@ static int head_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
     }
     if (!ok) {
         snprintf(why, why_bytes,
-                 "rank %u of %u, %u blocks, %u a message, %u streams: that makes no sense",
+                 "rank %u of %u, %u blocks, %u per message, %u streams: that makes no sense",
                  sched->rank, sched->size, sched->nblocks, sched->max_nblk, sched->nstreams);
     }
     return ok;

@@ -228,9 +228,9 @@ static void receive(tutti__http_client_t *client)
         answer(client, asks);
 }
 
-/* Send as much of the answer as the socket takes. After the last byte, read all bytes that the
-   client has sent behind its request, and close the connection: closing a socket with unread bytes
-   would discard the answer. */
+/* Send as much of the answer as the socket takes. After the last byte, read what the client has
+   sent behind its request, at most 16 pieces, and close the connection: closing a socket with
+   unread bytes would discard the answer. */
 static void reply(tutti__http_client_t *client)
 {
     const tutti__stats_text_t *text = &client->answer;
@@ -243,8 +243,9 @@ static void reply(tutti__http_client_t *client)
         client->sent += (size_t)n;
     if (n >= 0 && client->sent < text->bytes)
         return;
-    while (recv(client->fd, client->request, sizeof(client->request), MSG_DONTWAIT) > 0) {
-    }
+    for (int i = 0; i < 16; i++)
+        if (recv(client->fd, client->request, sizeof(client->request), MSG_DONTWAIT) <= 0)
+            break;
     close_client(client);
 }
 

@@ -408,7 +408,8 @@ tutti_status_t tutti__cuda_words(void **ret_words)
         if (status == TUTTI_OK)
             memset(words, 0, bytes);
     }
-    *ret_words = words;
+    if (status == TUTTI_OK)
+        *ret_words = words;
     pthread_mutex_unlock(&lock);
     return status;
 }

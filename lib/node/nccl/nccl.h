@@ -52,18 +52,19 @@
  *
  *   This cannot deadlock. Launch A precedes B if on some host both have tickets and A's is
  *   smaller, or only A has a ticket; or if both are flat and A's turn is smaller. This order has no
- *   cycle: inside a host tickets increase; a cycle over several hosts would pass through flat
- *   launches, from each to the next inside a host, where numbers follow the turns; so turns would
- *   increase around the cycle. Hence among all launches that have a ticket or a turn and are not
+ *   cycle. Inside a host, tickets increase. A cycle over several hosts would pass through flat
+ *   launches. From each flat launch to the next one it would stay inside a host, where numbers
+ *   follow the turns. So turns would increase all around the cycle, which is impossible. Hence
+ *   among all launches that have a ticket or a turn and are not
  *   complete everywhere, one is preceded by no other. If this launch is not flat, it waits for
  *   nothing, as above. If it is flat, smaller turns are complete, and all ranks have reached the
  *   call. Each rank keeps stepping its lane, receives the turn, starts the operation and ends the
  *   meeting of its host. Leaders that have given the call no number yet give it one now, all ranks
  *   launch the call, and NCCL completes it.
  *
- *   If a leader took a ticket before all ranks have reached the call, this host's later work would
- *   follow a launch that waits for some rank, and this rank might wait for the later work. If each
- *   host counted its own turns, NCCL would combine different calls.
+ *   If a leader took a ticket before all ranks have reached the call, the later work of its host
+ *   would follow a launch that waits for some rank, and that rank might wait for this later work.
+ *   If each host counted its own turns, NCCL would combine different calls.
  *
  *   If a rank cannot launch a call that has a turn, the communicator ends. The ring needs no more
  *   space, because all of the host's ranks have started the operations in the ring.
@@ -199,8 +200,8 @@ void tutti__nccl_node_unregister(tutti__node_t *node);
    at any time before close; repeated calls have no effect. If another thread is in a step, it
    aborts when it leaves. This waits for NCCL only, for a limited time (abort.c). */
 void tutti__nccl_node_abort(tutti__node_t *node);
-/* The two halves of it. If several nodes of one device are to be aborted, begin all before the
-   first end (abort.c). 1: the same thread must call end. */
+/* The two halves of tutti__nccl_node_abort. If several nodes of one device are to be aborted, begin
+   all aborts before the first end (abort.c). 1: the same thread must call end. */
 int tutti__nccl_node_begin_abort(tutti__node_t *node);
 void tutti__nccl_node_end_abort(tutti__node_t *node);
 
@@ -268,7 +269,8 @@ struct tutti__nccl_node {
 
     tutti__word_t gate; /* enter.c; protects all following fields */
     tutti__nccl_t *nccl;
-    tutti__nccl_abort_t *abort; /* the thread's between begin_abort and end_abort */
+    /* From begin_abort to end_abort; only for the thread that calls both. */
+    tutti__nccl_abort_t *abort;
     int abort_begun;
     tutti__nccl_reg_t *reg[TUTTI__DEVICE_LANES];
     uint32_t nregs;

@@ -18,7 +18,7 @@
  * are in a list, which is checked when another communicator is opened or closed. The end of the
  * process frees the rest.
  *
- * NCCL has registered buffers from 2.19 on; if one of the functions is missing, none is used.
+ * From 2.19 on, NCCL can register buffers. If one of the functions is missing, none is used.
  * Registering is local and immediate: NCCL stores the range, and the ranks exchange data about it
  * at its first use, in the order of calls. NCCL_LOCAL_REGISTER=0 disables registration. An abort
  * ends the registrations as well.

@@ -40,9 +40,10 @@ uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
 }
 
 /*
- * Elements in the call's whole map, not only in this operation, so that the first chunk shows
- * different counts. The upper bits have the root: below 65536 the root itself, from there on a
- * hash, so one pair of roots in 65536 looks equal. A meeting announces its root in full.
+ * Elements in the call's whole map, not only in this operation, so that different counts of two
+ * ranks are found at the first chunk. The upper bits have the root: below 65536 the root itself,
+ * from there on a hash, so one pair of roots in 65536 looks equal. A meeting announces its root in
+ * full.
  */
 uint64_t tutti__shm_count(const tutti__node_call_t *call)
 {

@@ -12,9 +12,9 @@
  *
  * Announcements. Every operation begins with one, whatever its kernel: the operation's number, its
  * description, and the data if it fits (one-shot). Each rank reads all announcements. Two slots are
- * enough: a rank announces m only after it has finished m - 1. So if a rank has seen m of all
- * ranks, no rank reads slot (m + 1) & 1 any more. No reset and no second barrier is needed. Ranks
- * with different calls are detected here, before any data is touched.
+ * enough: a rank announces operation m only after it has finished m - 1. So if a rank has seen the
+ * announcements of m by all ranks, no rank reads slot (m + 1) & 1 any more. No reset and no second
+ * barrier is needed. Ranks with different calls are detected here, before any data is touched.
  *
  *   With two ranks the slots change hands at each use: the rank that has read a slot writes it
  *   next, while the slot's lines are in its caches. Allreduces of 1 to 8 KiB take 0.8 to 0.94 of
@@ -42,11 +42,11 @@
  *   All kernels count OUT, even if nothing is copied, because OUT frees a slot.
  *
  *   In an allreduce or reduce of two ranks, RED writes the results over the data that it reads, in
- *   the peer's slot, and OUT copies from the own slot. So a cache line of a slot changes hands once
- *   for RED and once for OUT. With results in the own slot, each line would be fetched twice: for
- *   writing, because the other rank has it from the last use, and for reading. (Migratory sharing:
- *   Cox and Fowler, and Stenstrom, Brorsson and Sandberg, both ISCA 1993.) So IN needs the own OUT
- *   >= g - 1 as well.
+ *   the peer's slot, and OUT copies from the rank's own slot. So a cache line of a slot changes
+ *   hands once for RED and once for OUT. If RED wrote the results into the rank's own slot, each
+ *   line would be fetched twice: for writing, because the other rank has it from the last use, and
+ *   for reading. (Migratory sharing: Cox and Fowler, and Stenstrom, Brorsson and Sandberg, both
+ *   ISCA 1993.) Because OUT reads the rank's own slot, IN also needs the rank's own OUT >= g - 1.
  *
  * Levels. Ranks near each other form a group (topo/core_groups.c). With several groups, meetings
  * and reductions work in two levels: levels.c. All kernels fold the groups' folds, so the bits of a
@@ -164,7 +164,8 @@ typedef struct {
     int simple;              /* one-shot allreduce of one block */
     int levels;              /* reduces in two levels */
     int outgrows;            /* the results are too large for the caches */
-    size_t largest;          /* elements in the largest block; in a share, except the last ones */
+    size_t largest;          /* elements in the largest block. If the elements are cut into shares:
+                                in each share, except the last ones */
     size_t grain, place;     /* zero-copy, in bytes: shares end at multiples of grain (0: anywhere)
                                 in a destination that begins at place */
     uint32_t nblocks;        /* pieces per chunk; zero-copy: in all */
@@ -361,8 +362,8 @@ typedef enum {
     SHM_OUT
 } tutti__shm_stage_t;
 
-/* Processors do not prefetch across multiples of this, and compare addresses modulo this first. It
-   does not depend on the system's page size. */
+/* Processors do not prefetch across multiples of this number. When they compare two addresses, they
+   first compare the remainders modulo this number. It does not depend on the system's page size. */
 #define TUTTI__SHM_PAGE ((size_t)4096)
 
 /* Distance of the two bulk slots. A slot begins anywhere in a page: see place_bulk in shm.c. */

@@ -210,8 +210,8 @@ static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* The local rank at whose destination's page borders all ranks cut their shares: a rank that gets a
-   result, and the same one on all ranks. */
+/* All ranks cut their shares at the page borders of one rank's destination. Returns this local
+   rank. It gets a result, and is the same on all ranks. */
 static uint32_t whose_pages(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;
