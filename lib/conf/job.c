@@ -101,7 +101,7 @@ static void read_launcher(int told, tutti__conf_job_t *job)
     const char *name = "srun";
     int size = tutti__conf_launcher_size(&name), rank = tutti__conf_launcher_own_rank();
 
-    if (size <= 1 && told) {
+    if (size < 1 && told) {
         size = tutti__conf_int("SLURM_NTASKS");
         rank = tutti__conf_int("SLURM_PROCID");
     }

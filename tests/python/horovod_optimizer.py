@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import tutti.horovod.torch as hvd
+from tutti.horovod.torch import handles
 
 STEPS, ROWS = 4, 6  # steps; rows of a rank's batch
 
@@ -204,6 +205,24 @@ class Special(unittest.TestCase):
                     self.assertTrue(torch.allclose(layer.weight.grad, expected))
                 with optimizer.skip_synchronize():
                     optimizer.step()
+
+    def test_error(self) -> None:
+        """After an error of one call, the others are not left pending."""
+        if hvd.size() == 1:
+            return
+        before, odd = len(handles._pending), hvd.rank() % 2
+        first, second = (nn.Parameter(torch.ones(n)) for n in (2 + odd, 2))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([first, second], lr=0.0),
+                                             [("wrong", first), ("right", second)],
+                                             groups=[[first], [second]])
+        (first.sum() + second.sum()).backward()
+        self.assertRaisesRegex(hvd.HorovodInternalError, "wrong", optimizer.synchronize)
+        self.assertEqual(len(handles._pending), before)
+        wide = 2 + odd  # of the values only
+        sparse = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1, wide), (4, wide))
+        finish = hvd.sparse_allreduce_async(sparse, "wrong", hvd.Sum)
+        self.assertRaisesRegex(hvd.HorovodInternalError, "wrong.values", finish)
+        self.assertEqual(len(handles._pending), before)
 
     def test_changing_requires_grad(self) -> None:
         """A parameter that stops to need gradients, on all ranks."""

@@ -3,6 +3,7 @@
 requests, joins."""
 
 import gc
+import sys
 import threading
 import unittest
 import warnings
@@ -177,6 +178,24 @@ class Asynchronous(unittest.TestCase):
         while _requests._dropped:
             _requests.free_dropped()
         self.assertIsNone(watch())
+
+    def test_dropped_error(self) -> None:
+        """The same if the warning is an exception, which Python ignores in __del__."""
+        while _requests._dropped:
+            _requests.free_dropped()
+        seen = []
+        before, sys.unraisablehook = sys.unraisablehook, lambda failure: seen.append(
+            failure.exc_type)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                tutti.allreduce_async("dropped with an error", np.ones(1000))
+            self.assertEqual(seen, [ResourceWarning])
+            self.assertEqual(len(_requests._dropped), 1)
+        finally:
+            sys.unraisablehook = before
+        while _requests._dropped:
+            _requests.free_dropped()
 
     def test_submit_is_all_or_nothing(self) -> None:
         x = np.ones(3)

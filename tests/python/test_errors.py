@@ -11,6 +11,7 @@ import numpy as np
 
 import ranks
 import tutti
+from tutti import _lib
 
 CASE = "TUTTI_TEST_CASE"
 FOLDER = "TUTTI_TEST_FOLDER"
@@ -104,6 +105,28 @@ def aborts() -> None:
             tutti.barrier(half)
         except tutti.PeerLostError as error:
             print(error)
+    tutti.barrier()
+    half.free()
+
+
+def aborts_between() -> None:
+    """A group ends after the counts of a call are known, before the ranks give their buffers."""
+    world = tutti.init()
+    half = world.split()
+    request = tutti.alltoallv_async("v", np.ones(2), [1, 1], comm=half)
+    counts, done = np.empty(2, np.uintp), _lib.c_int(0)
+    _lib.check(_lib.lib.tutti_request_recvcounts(request._handle, -1, counts.ctypes.data))
+    tutti.barrier()
+    if world.rank == 1:
+        half.abort("the disk is full")
+    while not done.value:
+        _lib.lib.tutti_test(request._handle, _lib.byref(done))
+    assert request.test()
+    try:
+        request.wait()
+    except tutti.TuttiError as error:
+        print(error)
+    print(request)
     tutti.barrier()
     half.free()
 
@@ -222,6 +245,11 @@ class Errors(unittest.TestCase):
 
     def test_aborts(self) -> None:
         self.assertIn("the disk is full", self.succeeds(aborts)[0])
+
+    def test_aborts_between(self) -> None:
+        for output in self.succeeds(aborts_between):
+            self.assertIn("the disk is full", output)
+            self.assertIn("alltoallv, done", output)
 
     def test_leaves_requests(self) -> None:
         for output in self.succeeds(leaves_requests):

@@ -258,10 +258,37 @@ def test_premul_sum(rank: int, size: int) -> None:
     dist.reduce_scatter_tensor(output, torch.ones(2 * size), op)
     same(output, torch.ones(2) * size / 4, "premul")
     words(lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32), op), "floating point")
+    words(lambda: dist.all_reduce(torch.ones(3), dist._make_nccl_premul_sum(0.0)), "0")
+    group = dist.distributed_c10d._get_default_group()
+    tensors, options = [torch.ones(2), torch.ones(3)], dist.AllreduceCoalescedOptions()
+    options.reduceOp = op
+    group.allreduce_coalesced(tensors, options).wait()
+    same(tensors[1], torch.ones(3) * size / 4, "premul")
     dist.destroy_process_group()
 
 
-test_premul_sum.backends = ("cpp",)  # type: ignore[attr-defined]
+def test_overlaps(rank: int, size: int) -> None:
+    """A part in this rank's part of the other buffer, in another rank's, or across two."""
+    init()
+    ranks = torch.arange(1.0, size + 1)
+    for start in range(3 * size - 2):
+        whole = torch.zeros(size, 3)
+        mine = whole.view(-1)[start:start + 3]
+        mine.fill_(rank + 1)
+        dist.gather(mine, list(whole) if rank == 0 else None, dst=0)
+        if rank == 0:
+            same(whole, ranks[:, None].expand(size, 3), start)
+        for call in (lambda: dist.all_gather(list(whole), mine),
+                     lambda: dist.all_gather_into_tensor(whole.view(-1), mine)):
+            mine.fill_(rank + 1)
+            call()
+            same(whole, ranks[:, None].expand(size, 3), start)
+        for call in (lambda: dist.reduce_scatter(mine, list(whole)),
+                     lambda: dist.reduce_scatter_tensor(mine, whole.view(-1))):
+            whole.copy_((10 * ranks + rank)[:, None].expand(size, 3))
+            call()
+            same(mine, torch.full((3,), size * 10.0 * (rank + 1) + sum(range(size))), start)
+    dist.destroy_process_group()
 
 
 def test_allocated(rank: int, size: int) -> None:
@@ -353,6 +380,72 @@ def test_futures(rank: int, size: int) -> None:
         dist.all_reduce(torch.ones(1000), async_op=True)  # nobody waits
     dist.barrier()
     dist.destroy_process_group()
+
+
+def test_two_futures(rank: int, size: int) -> None:
+    """The callbacks of a Work's two futures, and of two messages, make collectives of different
+    names. Both are pending at a time: the other ranks make them later."""
+    init()
+    store = dist.distributed_c10d._get_default_store()
+    group = dist.distributed_c10d._get_default_group()
+    started = []
+
+    def more(_future: Any) -> None:
+        t = torch.ones(2)
+        started.append((group.allreduce([t], dist.AllreduceOptions()), t))
+
+    works = [dist.all_reduce(torch.ones(1), async_op=True)] * 2
+    if size == 2:
+        for tag in (1, 2):
+            t = torch.ones(3)
+            works.append(dist.irecv(t, 0, tag=tag) if rank else dist.isend(t, 1, tag=tag))
+    if rank != 0:
+        store.wait(["started"])
+    for future in [work.get_future() for work in works]:
+        future.then(more).wait()
+    if rank == 0:
+        store.set("started", "x")
+    assert len(started) == len(works)
+    for work, t in started:
+        work.wait()
+        assert t.tolist() == [size] * 2
+    dist.destroy_process_group()
+
+
+def test_future_at_once(rank: int, size: int) -> None:
+    """get_future does not wait, also if another thread waits for the same Work."""
+    init()
+    store = dist.distributed_c10d._get_default_store()
+    if rank != 0:
+        store.wait(["asked"])
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    future = work.get_future()
+    assert work.get_future() is future
+    if rank == 0:
+        store.set("asked", "x")
+    assert future.wait()[0][0] == size
+    dist.destroy_process_group()
+
+
+def test_not_waited_for(rank: int, size: int) -> None:
+    """Work that nobody waits for is dropped after its end, while an older receive is pending."""
+    init()
+    group = dist.distributed_c10d._get_default_group()
+    t = torch.zeros(1)
+    receive = dist.irecv(t, 1) if rank == 0 else None
+    for _ in range(50):
+        dist.all_reduce(torch.ones(1), async_op=True)
+        dist.barrier()
+        assert len(group._works) < 10, len(group._works)
+    if receive is not None:
+        receive.wait()
+    elif rank == 1:
+        dist.send(t, 0)
+    dist.destroy_process_group()
+
+
+test_not_waited_for.backends = ("python",)  # type: ignore[attr-defined]
+test_not_waited_for.sizes = (2,)  # type: ignore[attr-defined]
 
 
 def test_polled(rank: int, size: int) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ranks that die, stop, or make different calls: the others soon get an error with a text."""
 
+import gc
 import os
 import signal
 import time
@@ -201,6 +202,20 @@ def test_closed(rank: int, size: int) -> None:
     if hasattr(group, "shutdown"):
         group.shutdown()
         words(lambda: group.allreduce([torch.ones(1)], dist.AllreduceOptions()), "shut down")
+
+
+def test_dropped(rank: int, size: int) -> None:
+    """Receives from any source end with the group, also if no reference to it is left."""
+    init()
+    messages = dist.distributed_c10d._get_default_group()._messages
+    work = dist.irecv(torch.zeros(1))
+    dist.destroy_process_group()
+    gc.collect()
+    in_time(30, work.wait)
+    messages.close()  # needs no group
+
+
+test_dropped.backends = ("python",)  # type: ignore[attr-defined]
 
 
 def test_connect(rank: int, size: int) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Messages: tags, any source, batches, to oneself."""
 
+import threading
 import time
 
 import torch
@@ -133,6 +134,43 @@ def test_self(rank: int, size: int) -> None:
     dist.isend(torch.ones(3), rank).wait()
     receive.wait()
     assert got.tolist() == [1, 1, 1]
+    receive = dist.irecv(torch.zeros(3), rank, tag=2)
+    dist.isend(torch.ones(4), rank, tag=2).wait()
+    words(receive.wait)  # of another length
+    dist.destroy_process_group()
+
+
+def test_synchronize(rank: int, size: int) -> None:
+    """synchronize waits without Python's lock: another thread sends the message."""
+    init(seconds=10)
+    got = torch.zeros(2)
+    receive = dist.irecv(got, rank)
+
+    def send() -> None:
+        time.sleep(0.3)
+        dist.isend(torch.ones(2), rank).wait()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    receive.synchronize()
+    thread.join()
+    assert got.tolist() == [1, 1]
+    dist.destroy_process_group()
+
+
+test_synchronize.sizes = (1,)  # type: ignore[attr-defined]
+
+
+def test_refused(rank: int, size: int) -> None:
+    """A message that was refused does not count."""
+    init()
+    if rank == 0:
+        words(lambda: dist.isend(torch.ones(2).to_sparse(), 1))
+        dist.send(torch.ones(2), 1)
+    elif rank == 1:
+        words(lambda: dist.irecv(torch.ones(2).to_sparse(), 0))
+        dist.recv(torch.zeros(2), 0)
+    dist.barrier()
     dist.destroy_process_group()
 
 

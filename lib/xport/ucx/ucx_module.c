@@ -147,7 +147,8 @@ static void choose(ucp_config_t *config)
             ucp_config_modify(config, put_enable(), "n");
         if (is_tcp && strstr(text, "UCX_RNDV_THRESH=auto") != NULL && !has_rdma())
             ucp_config_modify(config, "RNDV_THRESH", "inf");
-        ucp_config_modify(config, "ZCOPY_THRESH", "1k");
+        if (strstr(text, "UCX_ZCOPY_THRESH=auto") != NULL)
+            ucp_config_modify(config, "ZCOPY_THRESH", "1k");
     }
     free(text);
 }

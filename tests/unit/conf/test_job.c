@@ -199,6 +199,11 @@ static void test_slurm(void **state)
         "SLURM_JOB_ID=1234567");
     assert_int_equal(read_job(0).size, 0);
     assert_int_equal(read_job(1).size, 6);
+    /* mpirun -np 1 in a batch script */
+    set("OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0");
+    assert_int_equal(read_job(1).size, 0);
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    unsetenv("OMPI_COMM_WORLD_RANK");
     set("SLURM_STEP_NUM_TASKS=6 SLURM_STEP_ID=0");
     port = read_job(0).port;
     assert_in_range(port, 16384, 32767);
