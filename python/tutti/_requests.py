@@ -149,9 +149,10 @@ class Request:
 
     def __del__(self) -> None:
         if self._handle is not None:
+            # Before the warning, which may be an exception: the library still uses the arrays.
+            _dropped.append((self._handle, self._made, self._size, self._keeps_handle))
             warnings.warn("request %r was dropped without a wait" % self.name, ResourceWarning,
                           source=self)
-            _dropped.append((self._handle, self._made, self._size, self._keeps_handle))
 
     def __repr__(self) -> str:
         state = "done" if self._handle is None else "started"
@@ -160,12 +161,14 @@ class Request:
 
 def _give_buffer(handle: Optional[int], made: Prepared, size: int, wait_ms: int) -> int:
     """Give a request its buffer as soon as the counts are known. Returns the status of the wait for
-    them."""
+    them. If the request has ended since, a wait for it returns its error."""
     counts = np.empty(size, np.uintp)
     status = lib.tutti_request_recvcounts(handle, wait_ms, counts.__array_interface__["data"][0])
     if status == _lib.OK and made.receive is not None:
-        check(lib.tutti_request_receive(handle, made.receive(counts), None))
-        made.receive = None
+        given = lib.tutti_request_receive(handle, made.receive(counts), None)
+        if given in (_lib.OK, _lib.INVALID_ARGUMENT):
+            check(given)
+            made.receive = None
     return int(status)
 
 

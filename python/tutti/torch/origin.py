@@ -11,6 +11,7 @@ thread that runs them.
 
 import hashlib
 import threading
+import weakref
 from typing import Any, Callable, Tuple
 
 import torch
@@ -92,12 +93,18 @@ def follow(future: Any, name: str, swap: Swap) -> Future:
 
 def install(module: Any) -> None:
     """Let the C++ backend's Work hand out such futures. Those of device tensors stay torch's: they
-    are complete at once, and so their callbacks run in the program's order."""
+    are complete at once, and so their callbacks run in the program's order.
+
+    A Work hands out one future, because the callbacks of two would have the same names."""
     plain = dist.Work.get_future
+    given: "weakref.WeakKeyDictionary[Any, Future]" = weakref.WeakKeyDictionary()
 
     def get_future(work: Any) -> Any:
+        found = given.get(work)
+        if found is not None:
+            return found
         future = plain(work)
         if work.is_on_device():
             return future
-        return follow(future, work.call_name(), module.swap_origin)
+        return given.setdefault(work, follow(future, work.call_name(), module.swap_origin))
     module.TuttiWork.get_future = get_future

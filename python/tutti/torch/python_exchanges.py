@@ -9,7 +9,7 @@ from typing import Any, List, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from .python_work import Calls, Tensors, element_of, milliseconds
+from .python_work import Calls, Tensors, bytes_of, element_of, milliseconds
 
 
 def _split_counts(t: torch.Tensor, sizes: Sequence[int], size: int, what: str) -> List[int]:
@@ -46,7 +46,8 @@ class Exchanges:
             raise ValueError("tutti: all_gather needs an output for each of %d ranks" % self._size)
         dtype, per = element_of(input_)
         address, counts = calls.flat(outputs, input_, True)
-        call = calls.add("allgather", dtype, sendbuf=calls.in_(input_), recvbuf=address,
+        other = (address, bytes_of(outputs), (bytes_of(outputs[:self._rank]),))
+        call = calls.add("allgather", dtype, sendbuf=calls.in_(input_, other), recvbuf=address,
                          count=input_.numel() * per)
         self._check_count("all_gather", counts[self._rank], call.count, "output")
         if any(count != call.count for count in counts):
@@ -77,7 +78,9 @@ class Exchanges:
                              "input of %s needs %d" % (output.numel(), output.dtype, input_.dtype,
                                                        input_.numel() * self._size))
         dtype, per = element_of(input_)
-        calls.add("allgather", dtype, sendbuf=calls.in_(input_), recvbuf=calls.out(output),
+        address = calls.out(output)
+        other = (address, bytes_of([output]), (self._rank * bytes_of([input_]),))
+        calls.add("allgather", dtype, sendbuf=calls.in_(input_, other), recvbuf=address,
                   count=input_.numel() * per)
 
     def _allgather_base(self, output: torch.Tensor, input_: torch.Tensor,
@@ -101,8 +104,7 @@ class Exchanges:
     def _add_gather(self, calls: Calls, input_: torch.Tensor, root: int) -> Any:
         self._check_root(root, "gather")  # type: ignore[attr-defined]
         dtype, per = element_of(input_)
-        return calls.add("gatherv", dtype, sendbuf=calls.in_(input_), count=input_.numel() * per,
-                         root=root)
+        return calls.add("gatherv", dtype, count=input_.numel() * per, root=root)
 
     def gather(self, outputs: List[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Gather tensors on the root."""
@@ -113,11 +115,15 @@ class Exchanges:
             if len(results) != self._size:
                 raise ValueError("tutti: gather on the destination rank needs one list with a "
                                  "tensor for each of %d ranks" % self._size)
-            call.recvbuf, counts = calls.flat(results, inputs[0], True)
+            address, counts = calls.flat(results, inputs[0], True)
             self._check_count("gather", counts[self._rank], call.count, "output")
-            call.recvcounts = calls.counts(counts)
+            call.recvbuf, call.recvcounts = address, calls.counts(counts)
+            call.sendbuf = calls.in_(inputs[0], (address, bytes_of(results),
+                                                 (bytes_of(results[:self._rank]),)))
         elif outputs and outputs[0]:
             raise ValueError("tutti: gather: only the destination rank may have outputs")
+        else:
+            call.sendbuf = calls.in_(inputs[0])
         return self.start(calls, results, opts)  # type: ignore[attr-defined]
 
     def gather_single(self, output: torch.Tensor, input_: torch.Tensor, opts: Any) -> Any:
@@ -128,8 +134,12 @@ class Exchanges:
         if is_root:
             self._check_count("gather_single", output.numel(), input_.numel() * self._size,
                               "output")
-            call.recvbuf = calls.out(output)
-            call.recvcounts = calls.counts([call.count] * self._size)
+            address = calls.out(output)
+            call.recvbuf, call.recvcounts = address, calls.counts([call.count] * self._size)
+            call.sendbuf = calls.in_(input_, (address, bytes_of([output]),
+                                              (self._rank * bytes_of([input_]),)))
+        else:
+            call.sendbuf = calls.in_(input_)
         return self.start(  # type: ignore[attr-defined]
             calls, [output] if is_root else [], opts)
 

@@ -19,19 +19,34 @@ import torch.distributed as dist
 from .. import _lib
 from . import origin, python_messages
 from .python_exchanges import Exchanges
-from .python_work import (Calls, PythonWork, Tensors, element_of, error_of, is_number,
+from .python_work import (Calls, PythonWork, Tensors, bytes_of, element_of, error_of, is_number,
                           milliseconds)
 
 _OPERATIONS = {"SUM": _lib.SUM, "AVG": _lib.AVG, "PRODUCT": _lib.PROD, "MIN": _lib.MIN,
-               "MAX": _lib.MAX, "BAND": _lib.BAND, "BOR": _lib.BOR, "BXOR": _lib.BXOR}
+               "MAX": _lib.MAX, "BAND": _lib.BAND, "BOR": _lib.BOR, "BXOR": _lib.BXOR,
+               "PREMUL_SUM": _lib.SUM}
 
 
 def _name_of(op: Any) -> str:
     """The name of a reduce operation."""
-    for name in list(_OPERATIONS) + ["PREMUL_SUM"]:
+    for name in _OPERATIONS:
         if op == getattr(dist.ReduceOp, name):
             return name
     return str(op)
+
+
+def _factor_of(op: Any, t: torch.Tensor) -> float:
+    """The factor of a PREMUL_SUM of `t`. Python can read it only in the state for pickle."""
+    if not (t.is_floating_point() or t.is_complex()):
+        raise ValueError("tutti: PREMUL_SUM needs a floating point type, not %s" % t.dtype)
+    try:
+        factor = op.__getstate__()[1]
+    except (RuntimeError, TypeError):
+        raise ValueError("tutti: PREMUL_SUM has no factor") from None
+    factor = float(factor)  # a number, or a tensor of one element
+    if factor == 0:
+        raise ValueError("tutti: the factor of PREMUL_SUM must not be 0")
+    return factor
 
 
 def _store_of(store: Any, prefix: str) -> _lib.Store:
@@ -205,6 +220,8 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
             for i, call in enumerate(collectives):
                 part = ".%d" % i if len(collectives) > 1 else ""
                 call.name = None if is_ordered else (calls.name + part).encode()
+        elif messages:
+            calls.name = messages[0].name.decode()
         for call in calls.calls:
             if not call.options:
                 call.options = pointer(_lib.AsyncOptions())
@@ -248,10 +265,19 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
             return work
         with self._lock:
             self._works.append(work)
-            oldest = self._works[0]
-        if oldest is not work:
-            oldest.is_completed()  # completes it: the program may not wait for it
+        self._complete_old(work)
         return work
+
+    def _complete_old(self, newest: PythonWork) -> None:
+        """Complete Work that has ended: the program may never wait for it. Two per call, in turn,
+        so that one Work that stays pending does not keep the others."""
+        for _ in range(2):
+            with self._lock:
+                if not self._works or self._works[0] is newest:
+                    return
+                work = self._works.pop(0)
+                self._works.append(work)
+            work.is_completed()
 
     def _only(self, tensors: Sequence[torch.Tensor], what: str) -> torch.Tensor:
         if len(tensors) != 1:
@@ -268,16 +294,17 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         """A reducing call of the type of `t`."""
         calls.check(t)
         name = _name_of(op)
-        if name == "PREMUL_SUM":  # Python cannot read its factor
-            raise NotImplementedError("tutti: PREMUL_SUM needs the C++ backend")
         if not is_number(t):
             raise NotImplementedError("tutti: cannot reduce tensors of type %s" % t.dtype)
-        if t.is_complex() and name not in ("SUM", "AVG"):
+        if t.is_complex() and name not in ("SUM", "AVG", "PREMUL_SUM"):
             raise ValueError("tutti: this reduce operation has no meaning for complex numbers "
                              "(type %s)" % t.dtype)
         if name not in _OPERATIONS:
             raise ValueError("tutti: unknown reduce operation %s" % op)
-        return calls.add(kind, element_of(t)[0], op=_OPERATIONS[name])
+        call = calls.add(kind, element_of(t)[0], op=_OPERATIONS[name])
+        if name == "PREMUL_SUM":
+            call.options = pointer(_lib.AsyncOptions(prescale=_factor_of(op, t)))
+        return call
 
     # ---- reductions, broadcast, barrier ----
 
@@ -332,8 +359,10 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
             raise ValueError("tutti: reduce_scatter needs one input for each of %d ranks"
                              % self._size)
         call = self._reduction(calls, "reduce_scatter", output, opts.reduceOp)
-        call.sendbuf, counts = calls.flat(inputs[0], output, False)
-        call.recvbuf, call.count = calls.out(output), output.numel() * element_of(output)[1]
+        address, counts = calls.flat(inputs[0], output, False)
+        other = (address, bytes_of(inputs[0]), (0, bytes_of(inputs[0][:self._rank])))
+        call.sendbuf, call.recvbuf = address, calls.out(output, other=other)
+        call.count = output.numel() * element_of(output)[1]
         if counts[self._rank] != call.count:
             raise ValueError("tutti: reduce_scatter: the output has %d elements, input %d has %d"
                              % (output.numel(), self._rank, inputs[0][self._rank].numel()))
@@ -349,7 +378,9 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
                              "output of %s needs %d" % (input_.numel(), input_.dtype, output.dtype,
                                                         output.numel() * self._size))
         call = self._reduction(calls, "reduce_scatter", output, op)
-        call.sendbuf, call.recvbuf = calls.in_(input_), calls.out(output)
+        address = calls.in_(input_)
+        other = (address, bytes_of([input_]), (0, self._rank * bytes_of([output])))
+        call.sendbuf, call.recvbuf = address, calls.out(output, other=other)
         call.count = output.numel() * element_of(output)[1]
 
     def _reduce_scatter_base(self, output: torch.Tensor,  # type: ignore[override]

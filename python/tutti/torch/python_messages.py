@@ -32,7 +32,10 @@ class Messages:
 
     def __init__(self, group: Any) -> None:
         self._group = weakref.proxy(group)  # torch 2.5 ends a group by dropping it
-        self._lock = threading.Lock()  # protects all below
+        self._label = group.label
+        # Protects all below. Taken again by close(), if the last reference to the group was that of
+        # a call that is made here.
+        self._lock = threading.RLock()
         self._counts: Dict[Tuple[int, int, int], int] = defaultdict(int)
         self._posted: Dict[Tuple[int, int], _Posted] = {}
         self._arrivals: Dict[int, List[int]] = defaultdict(list)
@@ -52,9 +55,10 @@ class Messages:
             return self._to_self(t, tag, self._sends)
         calls = Calls("send")
         dtype, per = element_of(t)
+        address = calls.in_(t)  # before the message is counted: the tensor may be refused
         with self._lock:
             name = self._name(group.rank(), dest, tag)
-        calls.add("send", dtype, sendbuf=calls.in_(t), count=t.numel() * per, root=dest, name=name)
+        calls.add("send", dtype, sendbuf=address, count=t.numel() * per, root=dest, name=name)
         return group.start(calls, [t])
 
     def receive(self, t: torch.Tensor, source: int, tag: int) -> Any:
@@ -124,7 +128,7 @@ class Messages:
         status = _lib.TIMEOUT
         while status == _lib.TIMEOUT:
             status = wait_for(request, HOUR_MS, None)
-        error = error_of(status, self._group.label) if status else None
+        error = error_of(status, self._label) if status else None
         with self._lock:
             self._posted[source, tag].error = error
             self._arrivals[tag].append(source)
@@ -145,6 +149,8 @@ class Messages:
             try:
                 self._post_all(waiting[0][1], tag)
             except Exception as error:  # such as that the group has ended: see csrc/messages.hpp
+                if isinstance(error, ReferenceError):  # it was dropped
+                    error = self._ended()
                 left = sum(key[1] == tag and posted.taker is None
                            for key, posted in self._posted.items())
                 while len(waiting) > left:
@@ -171,15 +177,17 @@ class Messages:
             sends, receives = self._sends[tag], self._receives[tag]
             if not sends or not receives:
                 return promise
-            (sent, source), (received, to) = sends.popleft(), receives.popleft()
-        copy_into(to, source)
+            (sent, source), taker = sends.popleft(), receives.popleft()
+        self._deliver([(taker, _Posted(source), self._group.rank())])
         sent.complete()
-        received.complete(source=self._group.rank())
         return promise
+
+    def _ended(self) -> BaseException:
+        return error_of(_lib.SHUTDOWN, "", "%s: the group was shut down" % self._label)
 
     def close(self) -> None:
         """Messages to oneself without a match end with the group."""
-        error = error_of(_lib.SHUTDOWN, "", "%s: the group was shut down" % self._group.label)
+        error = self._ended()
         with self._lock:
             left = [taker for side in (self._sends, self._receives) for q in side.values()
                     for taker in q]

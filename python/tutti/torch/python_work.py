@@ -15,6 +15,10 @@ from . import origin
 
 Tensors = List[torch.Tensor]
 
+# The other buffer of a call: its address and its bytes, and the offsets at which the library takes
+# a tensor inside it, in place.
+Other = Tuple[Optional[int], int, Tuple[int, ...]]
+
 _ELEMENTS: Dict[torch.dtype, Tuple[int, int]] = {
     torch.uint8: (_lib.UINT8, 1), torch.int8: (_lib.INT8, 1), torch.int16: (_lib.INT16, 1),
     torch.int32: (_lib.INT32, 1), torch.int64: (_lib.INT64, 1),
@@ -51,6 +55,21 @@ def copy_into(to: torch.Tensor, source: torch.Tensor) -> None:
         to.copy_(source)
 
 
+def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
+    """The bytes of the elements."""
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def is_taken(t: torch.Tensor, other: Optional[Other]) -> bool:
+    """Whether the library takes the memory of `t`, while it uses `other`."""
+    if not is_plain(t):
+        return False
+    if other is None or not other[0] or not t.numel():
+        return True
+    distance = t.data_ptr() - other[0]
+    return distance in other[2] or distance >= other[1] or distance + bytes_of([t]) <= 0
+
+
 def adjacent(tensors: Sequence[torch.Tensor]) -> Optional[int]:
     """The address of tensors that follow each other in memory; None if they do not."""
     first = following = 0
@@ -74,7 +93,7 @@ class Calls:
         self.calls: List[_lib.Call] = []
         self.device: Optional[torch.device] = None
         self.source = -1
-        self.name = ""  # of a collective: see origin.py
+        self.name = ""  # of the collective or the first message: see origin.py
         self.refused: Optional[BaseException] = None  # the error of a call that was not submitted
         self._keep: List[Any] = []
         self._after: List[Tuple[torch.Tensor, torch.Tensor]] = []
@@ -121,15 +140,17 @@ class Calls:
         self._keep += other._keep
         self._after += other._after
 
-    def in_(self, t: torch.Tensor) -> Optional[int]:
-        """The address of a tensor that is read."""
+    def in_(self, t: torch.Tensor, other: Optional[Other] = None) -> Optional[int]:
+        """The address of a tensor that is read, while `other` is written."""
         self.check(t)
-        return self._address(t if is_plain(t) else self._plain(t, True))
+        return self._address(t if is_taken(t, other) else self._plain(t, True))
 
-    def out(self, t: torch.Tensor, read: bool = False) -> Optional[int]:
-        """The address of a tensor that is written, and perhaps read before."""
+    def out(self, t: torch.Tensor, read: bool = False,
+            other: Optional[Other] = None) -> Optional[int]:
+        """The address of a tensor that is written, and perhaps read before, while `other` is
+        read."""
         self.check(t)
-        if is_plain(t):
+        if is_taken(t, other):
             return self._address(t)
         plain = self._plain(t, read)
         self._after.append((t, plain))
@@ -195,10 +216,12 @@ class PythonWork(dist.Work):
         self._calls = calls
         self._requests = requests
         self._outputs = outputs
-        self._taking = threading.RLock()
-        self._done = False
+        self._taking = threading.RLock()  # held by the thread that waits for the requests
         self._error: Optional[BaseException] = calls.refused
+        self._state = threading.RLock()  # protects the rest; no thread waits while it holds it
+        self._done = False
         self._future: Any = None
+        self._given: Any = None  # the future that the program gets: always the same one
 
     # ---- what torch calls ----
 
@@ -242,19 +265,20 @@ class PythonWork(dist.Work):
 
     def get_future(self) -> Any:
         """A future of the result. A separate thread completes it, because callbacks may wait."""
-        with self._taking:
-            if self._future is None:
-                device = self._calls.device
-                cuda = device is not None and device.type == "cuda"
-                self._future = torch.futures.Future(devices=[device] if cuda else None)
-                if self._done:
-                    self._settle()
-                else:
-                    threading.Thread(target=self._take, args=(-1,), daemon=True).start()
-            if self._calls.device is not None and self._calls.device.type == "cuda":
-                return self._future
-            return origin.follow(self._future, "%s %s" % (self._label, self._calls.name),
-                                 origin.swap)
+        with self._state:
+            if self._given is not None:
+                return self._given
+            device = self._calls.device
+            cuda = device is not None and device.type == "cuda"
+            future = torch.futures.Future(devices=[device] if cuda else None)
+            self._given = future if cuda else origin.follow(
+                future, "%s %s" % (self._label, self._calls.name), origin.swap)
+            self._future, done = future, self._done
+        if done:
+            self._settle()
+        else:
+            threading.Thread(target=self._take, args=(-1,), daemon=True).start()
+        return self._given
 
     # ---- the end ----
 
@@ -279,8 +303,9 @@ class PythonWork(dist.Work):
                 except Exception as error:  # the caller's tensors
                     self._error = error
             self._calls.clear()
-            self._done = True
-            future = self._future
+            with self._state:
+                self._done = True
+                future = self._future
         finally:
             self._taking.release()
         if future is not None:

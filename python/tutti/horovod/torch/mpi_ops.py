@@ -218,7 +218,10 @@ def sparse_allreduce_async(tensor: torch.Tensor, name: str, op: int = Average,
     values = allgather_async(tensor._values().contiguous(), "%s.values" % name, process_set)
 
     def finish() -> torch.Tensor:
-        all_values, all_indices = synchronize(values), synchronize(indices)
+        try:
+            all_values = synchronize(values)
+        finally:  # after an error as well: a call that nobody waits for keeps its tensors
+            all_indices = synchronize(indices)
         if op == Average:
             all_values = all_values / process_set.size()
         return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.size(),

@@ -271,7 +271,8 @@ class _Distributed:
         self._synchronized = True
 
     def _wait(self) -> None:
-        """Wait for the plain calls at once, then for the others one by one."""
+        """Wait for the plain calls at once, then for the others one by one. Raises the first error
+        after the wait for all: a call that nobody waits for would keep its tensors."""
         entries = [(g, handles._pending.get(g.handle)) for g in self._gradients.values()
                    if g.group is None]
         plain = [(g, entry[0]) for g, entry in entries if type(entry) is tuple]
@@ -279,18 +280,23 @@ class _Distributed:
         for gradient, _ in plain:
             handles._pending.pop(gradient.handle, None)
         status = lib.tutti_wait_all(requests, len(plain), -1)
-        if status:
-            raise failed(status)
-        for gradient, _ in plain:
-            self._take(gradient, gradient.sent)
-        for gradient, entry in entries:
-            if type(entry) is not tuple:
-                handle = gradient.handle
+        first: Optional[Exception] = failed(status) if status else None
+        if first is None:
+            for gradient, _ in plain:
+                self._take(gradient, gradient.sent)
+        others: List[Tuple[List[_Gradient], Any]] = [
+            ([g], g.handle) for g, entry in entries if type(entry) is not tuple]
+        others += [(group.members, group.handle) for group in self._submission_groups]
+        for members, handle in others:
+            try:
                 result = handle() if callable(handle) else handles.synchronize(handle)
-                self._take(gradient, result)
-        for group in self._submission_groups:
-            for gradient, result in zip(group.members, handles.synchronize(group.handle)):
-                self._take(gradient, result)
+                parts = [result] if isinstance(result, torch.Tensor) else result
+                for gradient, part in zip(members, parts):
+                    self._take(gradient, part)
+            except Exception as error:
+                first = first or error
+        if first is not None:
+            raise first
 
     def _take(self, gradient: _Gradient, result: torch.Tensor) -> None:
         """Put a reduced gradient in its place."""

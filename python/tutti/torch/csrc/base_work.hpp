@@ -6,8 +6,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include <ATen/core/ivalue.h>
+#include <pybind11/pybind11.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "group.hpp"
@@ -52,8 +54,14 @@ public:
         return sequence_;
     }
 
+    /* torch calls this with Python's lock held. The call may end only after another thread of
+       Python has run, for example the sender of a message to oneself. */
     void synchronize() override
     {
+        std::optional<pybind11::gil_scoped_release> unlocked;
+
+        if (Py_IsInitialized() && PyGILState_Check())
+            unlocked.emplace();
         wait(kNoTimeout);
     }
 

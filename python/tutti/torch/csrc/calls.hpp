@@ -33,6 +33,25 @@ struct Entry {
     }
 };
 
+/* The other buffer of a call. The library takes a tensor inside it only at `own`, the offset of
+   this rank's part: in place. */
+struct Other {
+    const void *begin;
+    size_t bytes, own;
+};
+
+inline Other other_of(const void *begin, const Tensors &parts, size_t rank)
+{
+    Other other = { begin, 0, 0 };
+
+    for (size_t i = 0; i < parts.size(); i++) {
+        if (i == rank)
+            other.own = other.bytes;
+        other.bytes += parts[i].nbytes();
+    }
+    return other;
+}
+
 /* A list of tensors as one buffer. */
 struct Flat {
     void *address;
@@ -117,12 +136,32 @@ public:
         return keep(plain_copy(t));
     }
 
+    /* The same, while `other` is written. A tensor that the library would refuse is copied. */
+    const void *in(const at::Tensor &t, const Other &other)
+    {
+        use(t);
+        if (!is_plain(t) || is_apart(t, other) || distance(t, other) == other.own)
+            return in(t);
+        return keep(plain_copy(t));
+    }
+
     /* The address of a tensor that is written, whole. */
     void *out(const at::Tensor &t)
     {
         use(t);
         if (is_plain(t))
             return keep(t);
+        return keep(back_to(t, new_plain(t, t.sizes())));
+    }
+
+    /* The same for the output of a reduce_scatter, while `other` is read. It may also be at the
+       beginning of `other`. */
+    void *out(const at::Tensor &t, const Other &other)
+    {
+        use(t);
+        if (!is_plain(t) || is_apart(t, other) || distance(t, other) == other.own ||
+            distance(t, other) == 0)
+            return out(t);
         return keep(back_to(t, new_plain(t, t.sizes())));
     }
 
@@ -189,6 +228,18 @@ public:
     }
 
 private:
+    /* Bytes from the beginning of `other` to `t`, modulo the size of the address space. */
+    static uintptr_t distance(const at::Tensor &t, const Other &other)
+    {
+        return reinterpret_cast<uintptr_t>(t.data_ptr()) - reinterpret_cast<uintptr_t>(other.begin);
+    }
+
+    static bool is_apart(const at::Tensor &t, const Other &other)
+    {
+        return t.numel() == 0 || (distance(t, other) >= other.bytes &&
+                                  uintptr_t(0) - distance(t, other) >= t.nbytes());
+    }
+
     void use(const at::Tensor &t)
     {
         check_tensor(t, what_);

@@ -103,7 +103,7 @@ inline WorkPtr TuttiBackend::reduce_scatter(Tensors &outputs, std::vector<Tensor
                       output.numel(), " elements, input ", rank_, " has ",
                       inputs[0][rank_].numel());
     e.call.sendbuf = flat.address;
-    e.call.recvbuf = calls.out(output);
+    e.call.recvbuf = calls.out(output, other_of(flat.address, inputs[0], rank_));
     e.call.count = count;
     for (size_t other : flat.counts) {
         if (other != count)
@@ -118,7 +118,7 @@ inline WorkPtr TuttiBackend::reduce_scatter(Tensors &outputs, std::vector<Tensor
 }
 
 inline void add_reduce_scatter(Calls &calls, const at::Tensor &output, const at::Tensor &input,
-                               int size, const Reduction &reduction)
+                               int size, int rank, const Reduction &reduction)
 {
     check_tensor(output, "reduce_scatter_tensor");
     TORCH_CHECK_VALUE(input.numel() == output.numel() * size &&
@@ -128,7 +128,7 @@ inline void add_reduce_scatter(Calls &calls, const at::Tensor &output, const at:
                       output.scalar_type(), " needs ", output.numel() * size);
     Entry &e = calls.add_reduction(TUTTI_CALL_REDUCE_SCATTER, output, reduction);
     e.call.sendbuf = calls.in(input);
-    e.call.recvbuf = calls.out(output);
+    e.call.recvbuf = calls.out(output, { e.call.sendbuf, input.nbytes(), rank * output.nbytes() });
     e.call.count = output.numel() * elem_of(output).per;
 }
 
@@ -137,7 +137,7 @@ inline WorkPtr TuttiBackend::_reduce_scatter_base(at::Tensor &output, at::Tensor
 {
     Calls calls("reduce_scatter_tensor");
 
-    add_reduce_scatter(calls, output, input, size_, reduction_of(opts.reduceOp));
+    add_reduce_scatter(calls, output, input, size_, rank_, reduction_of(opts.reduceOp));
     return start(c10d::OpType::_REDUCE_SCATTER_BASE, "tutti:_reduce_scatter_base",
                  std::move(calls), { output }, opts.timeout, is_async(opts, 0));
 }
@@ -153,7 +153,7 @@ TuttiBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                       "tutti: reduce_scatter_tensor_coalesced: ", inputs.size(), " inputs for ",
                       outputs.size(), " outputs");
     for (size_t i = 0; i < outputs.size(); i++)
-        add_reduce_scatter(calls, outputs[i], inputs[i], size_, reduction);
+        add_reduce_scatter(calls, outputs[i], inputs[i], size_, rank_, reduction);
     return start(c10d::OpType::COALESCED, "tutti:reduce_scatter_tensor_coalesced",
                  std::move(calls), outputs, opts.timeout, is_async(opts, 0));
 }

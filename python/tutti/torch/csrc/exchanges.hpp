@@ -26,7 +26,7 @@ inline void add_allgather(Calls &calls, const Tensors &outputs, const at::Tensor
 
     TORCH_CHECK_VALUE(flat.counts[rank] == count, "tutti: all_gather: the input has ",
                       input.numel(), " elements, output ", rank, " has ", outputs[rank].numel());
-    e.call.sendbuf = calls.in(input);
+    e.call.sendbuf = calls.in(input, other_of(flat.address, outputs, rank));
     e.call.recvbuf = flat.address;
     e.call.count = count;
     for (size_t other : flat.counts) {
@@ -72,7 +72,7 @@ inline WorkPtr TuttiBackend::allgather_coalesced(std::vector<Tensors> &outputs, 
 }
 
 inline void add_allgather_base(Calls &calls, const at::Tensor &output, const at::Tensor &input,
-                               int size)
+                               int size, int rank)
 {
     check_tensor(input, "all_gather_into_tensor");
     TORCH_CHECK_VALUE(output.numel() == input.numel() * size &&
@@ -82,8 +82,8 @@ inline void add_allgather_base(Calls &calls, const at::Tensor &output, const at:
                       input.scalar_type(), " needs ", input.numel() * size);
     Elem elem = elem_of(input);
     Entry &e = calls.add(TUTTI_CALL_ALLGATHER, elem.dtype);
-    e.call.sendbuf = calls.in(input);
     e.call.recvbuf = calls.out(output);
+    e.call.sendbuf = calls.in(input, { e.call.recvbuf, output.nbytes(), rank * input.nbytes() });
     e.call.count = input.numel() * elem.per;
 }
 
@@ -92,7 +92,7 @@ inline WorkPtr TuttiBackend::_allgather_base(at::Tensor &output, at::Tensor &inp
 {
     Calls calls("all_gather_into_tensor");
 
-    add_allgather_base(calls, output, input, size_);
+    add_allgather_base(calls, output, input, size_, rank_);
     return start(c10d::OpType::_ALLGATHER_BASE, "tutti:_all_gather_base", std::move(calls),
                  { output }, opts.timeout, is_async(opts, 0));
 }
@@ -106,18 +106,18 @@ inline WorkPtr TuttiBackend::allgather_into_tensor_coalesced(Tensors &outputs, T
                       "tutti: all_gather_into_tensor_coalesced: ", inputs.size(), " inputs for ",
                       outputs.size(), " outputs");
     for (size_t i = 0; i < outputs.size(); i++)
-        add_allgather_base(calls, outputs[i], inputs[i], size_);
+        add_allgather_base(calls, outputs[i], inputs[i], size_, rank_);
     return start(c10d::OpType::COALESCED, "tutti:all_gather_into_tensor_coalesced",
                  std::move(calls), outputs, opts.timeout, is_async(opts, 0));
 }
 
+/* Without the buffers. */
 inline Entry &add_gather(Calls &calls, const at::Tensor &input, int64_t root)
 {
     check_tensor(input, "gather");
     Elem elem = elem_of(input);
     Entry &e = calls.add(TUTTI_CALL_GATHERV, elem.dtype);
 
-    e.call.sendbuf = calls.in(input);
     e.call.count = input.numel() * elem.per;
     e.call.root = static_cast<int>(root);
     return e;
@@ -144,8 +144,11 @@ inline WorkPtr TuttiBackend::gather(std::vector<Tensors> &outputs, Tensors &inpu
         TORCH_CHECK_VALUE(flat.counts[rank_] == e.call.count, "tutti: gather: the input has ",
                           input.numel(), " elements, output ", rank_, " has ",
                           results[rank_].numel());
+        e.call.sendbuf = calls.in(input, other_of(flat.address, results, rank_));
         e.call.recvbuf = flat.address;
         e.recvcounts = flat.counts;
+    } else {
+        e.call.sendbuf = calls.in(input);
     }
     return start(c10d::OpType::GATHER, "tutti:gather", std::move(calls), std::move(results),
                  opts.timeout, is_async(opts, 0));
@@ -166,8 +169,12 @@ inline WorkPtr TuttiBackend::gather_into_tensor(at::Tensor &output, at::Tensor &
                           " elements of ", output.scalar_type(), ", the input of ",
                           input.scalar_type(), " needs ", input.numel() * size_);
         e.call.recvbuf = calls.out(output);
+        e.call.sendbuf =
+            calls.in(input, { e.call.recvbuf, output.nbytes(), rank_ * input.nbytes() });
         e.recvcounts.assign(size_, e.call.count);
         results = { output };
+    } else {
+        e.call.sendbuf = calls.in(input);
     }
     return start(c10d::OpType::GATHER, "tutti:gather_single", std::move(calls),
                  std::move(results), opts.timeout, is_async(opts, 0));

@@ -66,7 +66,7 @@ public:
             if (completed_ || !done_)
                 return completed_;
         }
-        return complete(-1);
+        return complete(0); /* torch calls this with Python's lock held: do not wait for a claim */
     }
 
     bool wait(milliseconds timeout) override
@@ -99,7 +99,7 @@ public:
         }
         settle(ended);
         if (finish)
-            complete(-1);
+            complete(0); /* a thread that has claimed the Work completes the future */
         return future;
     }
 
@@ -290,7 +290,7 @@ inline void TuttiWork::submit(const CallName &name, int timeout_ms)
     size_t count = calls_.size(), started = 0;
 
     sequence_ = name.sequence;
-    name_ = name.text;
+    name_ = name.text.empty() && count > 0 ? calls_.entries()[0].name : name.text;
     requests_.assign(count, nullptr);
     if (calls_.is_cuda()) {
         future_ = new_future(calls_.device());
