@@ -2,6 +2,8 @@
 /*
  * Data-parallel training on Fashion-MNIST: mpirun -np N ./example_train
  *
+ * examples/quickstart.sh builds and starts it, and docs/training.md describes it.
+ *
  * Every rank holds the whole model and reads all the data, but computes only its part of each
  * batch. The sum of all ranks' gradients is the gradient of the batch, so N ranks train the same
  * parameters as one rank, up to rounding, only faster. Read train_step in train_run.c first, then

@@ -3,6 +3,10 @@
  * The smallest program with Tutti: all ranks add up their numbers.
  *
  * Started with `mpirun -np 4 ./hello_allreduce`, every rank prints 1 + 2 + 3 + 4 = 10.
+ *
+ * To build it with an installed library:
+ *
+ *     cc hello_allreduce.c $(pkg-config --cflags --libs tutti) -o hello_allreduce
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -4,6 +4,10 @@
  *
  * A persistent request is made once, from a call as a structure, and started in each step. After
  * the wait it is inactive again, and can be started again.
+ *
+ * To build it with an installed library:
+ *
+ *     cc persistent.c $(pkg-config --cflags --libs tutti) -o persistent
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -5,6 +5,19 @@
  *     sum_both     two asynchronous allreduces at the same time, and one wait for both
  *     sum_group    a communicator of some ranks
  *     find_common  a user operation
+ *
+ * Three ranks print, in any order:
+ *
+ *     rank 0 of 3: weight 3, bias 30; a group of 2, sum 2; common divisor 6
+ *     rank 1 of 3: weight 3, bias 30; a group of 1, sum 1; common divisor 6
+ *     rank 2 of 3: weight 3, bias 30; a group of 2, sum 2; common divisor 6
+ *
+ * The weight is 0 + 1 + 2, and the bias 0 + 10 + 20. Ranks 0 and 2 are a group, whose sum is 0 + 2;
+ * rank 1 is a group alone. The divisor is that of 12, 18 and 24.
+ *
+ * To build it with an installed library:
+ *
+ *     cc tour.c $(pkg-config --cflags --libs tutti) -o tour
  */
 #include <stdint.h>
 #include <stdio.h>

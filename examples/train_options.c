@@ -148,6 +148,37 @@ static const train_option_t *find(const char *argument)
     return NULL;
 }
 
+/* The option that begins like the argument and is longer (--epoch) or shorter (--batch-size). NULL:
+   there is none. */
+static const train_option_t *nearest(const char *argument)
+{
+    const size_t length = strcspn(argument, "=");
+    const train_option_t *found = NULL;
+    size_t most = 2; /* more than "--" */
+
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const size_t own = strlen(table[i].name), common = own < length ? own : length;
+
+        if (common > most && strncmp(argument, table[i].name, common) == 0) {
+            most = common;
+            found = &table[i];
+        }
+    }
+    return found;
+}
+
+/* The error for an argument that is no option. */
+static bool refuse(const char *argument, train_error_t *error)
+{
+    const train_option_t *guess = nearest(argument);
+
+    if (guess != NULL)
+        return train_fail(error, "unknown option %s; did you mean %s? --help shows all options",
+                          argument, guess->name);
+    return train_fail(error, "%s %s; --help shows all options",
+                      argument[0] == '-' ? "unknown option" : "unexpected argument", argument);
+}
+
 /* Is `word` one of "one|two"? */
 static bool is_one_of(const char *word, const char *words)
 {
@@ -192,9 +223,7 @@ static bool parse_arguments(int argc, char **argv, train_options_t *options, tra
         const char *value = strchr(argv[i], '=');
 
         if (option == NULL)
-            return train_fail(error, "%s %s; --help shows all options",
-                              argv[i][0] == '-' ? "unknown option" : "unexpected argument",
-                              argv[i]);
+            return refuse(argv[i], error);
         if (option->kind == TRAIN_KIND_SWITCH && value != NULL)
             return train_fail(error, "%s takes no value", option->name);
         if (value != NULL)

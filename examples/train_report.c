@@ -214,7 +214,8 @@ void train_report_interrupted(train_report_t *report, const train_stop_t *stop)
     printf("example_train: interrupted in epoch %zu/%zu, after step %zu of %zu; ", stop->epoch,
            stop->epochs, stop->step, stop->steps);
     if (stop->checkpoint != NULL)
-        printf("%s has step %zu\n", stop->checkpoint, stop->saved_step);
+        printf("%s has step %zu; --resume goes on from there\n", stop->checkpoint,
+               stop->saved_step);
     else
         puts("nothing was saved");
     fflush(stdout);

@@ -66,7 +66,7 @@ typedef struct {
 bool train_report_open(const train_options_t *options, bool active, train_report_t *ret_report,
                        train_error_t *error);
 
-/* Print one line about the run before training begins. */
+/* Print one line about the run. The bar must not be on the screen. */
 void train_report_line(train_report_t *report, const char *format, ...) TRAIN_PRINTF(2, 3);
 
 /* Training begins now. */

@@ -399,6 +399,16 @@ static void report_nothing_left(trainer_t *trainer)
                           (size_t)options->epochs, options->epochs > 1 ? "s" : "");
 }
 
+/* If --steps ends the run before its last epoch does, say so. */
+static void report_stop(trainer_t *trainer)
+{
+    const size_t all = (size_t)trainer->options.epochs * trainer->epoch_steps;
+
+    if (trainer->total_steps < all && trainer->earlier_steps < trainer->total_steps)
+        train_report_line(&trainer->report, "stopped after step %zu of %zu (--steps)",
+                          trainer->total_steps, all);
+}
+
 bool train_run(trainer_t *trainer, train_error_t *error)
 {
     if (!share(trainer, error))
@@ -416,6 +426,7 @@ bool train_run(trainer_t *trainer, train_error_t *error)
             !save(trainer, epoch + 1, &progress, error))
             return false;
     }
+    report_stop(trainer);
     if (trainer->options.digest && !report_digests(trainer, error))
         return false;
 

@@ -9,6 +9,10 @@
  * The id contains the ranks' meeting point and a secret. Here it is sent through a pipe; a file or
  * a socket serves as well. This program starts all ranks on one machine. Ranks on several machines
  * can meet in the same way; between them Tutti then needs UCX (docs/hosts.md).
+ *
+ * To build it with an installed library:
+ *
+ *     cc unique_id.c $(pkg-config --cflags --libs tutti) -o unique_id
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -6,6 +6,10 @@
  *     collect   the lists of all ranks, on all ranks: allgatherv
  *     exchange  a part of different length from each rank to each rank: alltoallv
  *     share     a sum over all ranks, of which each rank keeps its part: reduce_scatterv
+ *
+ * To build it with an installed library:
+ *
+ *     cc vector.c $(pkg-config --cflags --libs tutti) -o vector
  */
 #include <stdint.h>
 #include <stdio.h>

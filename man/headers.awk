@@ -83,7 +83,9 @@ header !~ /\.h$/ {
 in_comment {
     line = $0
     sub(/ *\*\/ *$/, "", line)
-    sub(/^ \* ?/, "", line)
+    # Lines of a comment that has its first words behind "/*" begin with three blanks.
+    if (!sub(/^ \* ?/, "", line))
+        sub(/^   /, "", line)
     comment[++ncomment] = line
     if ($0 ~ /\*\//)
         end_comment()

@@ -23,8 +23,9 @@ MAN_DATE = if test -n "$$SOURCE_DATE_EPOCH"; \
 	    $(top_srcdir)/lib/conf/conf.c $(top_srcdir)/include/tutti/*.h && \
 	touch $@
 
-# A program that was built for another machine is not asked for its options.
-%reldir%/programs.stamp: $(man_programs) $(man_awk)
+# A program that was built for another machine is not asked for its options. The functions' pages
+# come first: the page of a program with a function's name refers to the function's page.
+%reldir%/programs.stamp: $(man_programs) $(man_awk) %reldir%/library.stamp
 	$(AM_V_GEN)rm -rf %D%/man1 && $(MKDIR_P) %D%/man1 && \
 	for program in $(man_programs); do \
 	    case $$program in bench/*) ;; *) continue ;; esac; \

@@ -6,7 +6,7 @@
 #
 # NAME is the head comment's first sentence. HELP has usage lines, paragraphs, and options, each
 # "  -x, --long VALUE  text". An empty HELP (the program does not run where it was built) leaves the
-# head comment as the description.
+# head comment as the description. If DIR has a page of a function of this name, the page names it.
 
 FNR == 1 { nfiles++ }
 
@@ -44,6 +44,11 @@ function synopsis(    i, line) {
     if (nhelp == 0)
         say("\\fB" name "\\fP [options]")
     return i
+}
+
+# Is there a page of a function of this name?
+function is_function(    line) {
+    return ((getline line < (out "/man3/" name ".3")) > 0)
 }
 
 function is_option(line) {
@@ -87,5 +92,7 @@ END {
     }
     body(0)
     say(".SH SEE ALSO")
+    if (is_function())
+        say("\\fB" name "\\fP(3),")
     say("\\fBtutti\\fP(7)")
 }

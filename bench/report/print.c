@@ -175,8 +175,8 @@ static void put_bucket(FILE *out, const judged_t *judged)
         return;
     }
     put_waiting(out, judged);
-    fprintf(out, "in bucket %" PRId64 " (%" PRId64 " tensors, the first is '%s')", lane->bucket,
-            lane->tensors, lane->name);
+    fprintf(out, "in bucket %" PRId64 " (%" PRId64 " %s '%s')", lane->bucket, lane->tensors,
+            lane->tensors == 1 ? "tensor," : "tensors, the first is", lane->name);
     if (lane->of > 0)
         fprintf(out, ", in step %" PRId64 " of %" PRId64 " of the schedule, %s", lane->step + 1,
                 lane->of, lane->doing);

@@ -422,18 +422,19 @@ TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
  * TUTTI_ERR_TIMEOUT, so no request stays incomplete. The waiting thread does the library's work
  * while it waits. Any thread; one thread per request.
  *
- * Returns the status with which the request ended, and frees the request. In these cases it frees
- * nothing:
- *
- * TUTTI_ERR_TIMEOUT, with timeout_ms >= 0: the request is not done yet. It stays valid and
- *     continues, and the wait may be repeated
- * TUTTI_ERR_INVALID_ARGUMENT: in a callback, a request that is not done; or a persistent request
- *     that is not active
- * TUTTI_ERR_SHUTDOWN: in a forked child, for a request of its parent
- *
  * If the request has ended because the deadline of another call has passed, a wait with
  * timeout_ms >= 0 frees it and returns TUTTI_ERR_SHUTDOWN, not TUTTI_ERR_TIMEOUT.
- * tutti_last_error() then names the cause. Since 0.1.
+ * tutti_last_error() then names the cause.
+ *
+ * Returns the status with which the request ended. The request is freed, except after the errors
+ * whose description says "not freed".
+ *
+ * TUTTI_ERR_TIMEOUT           with timeout_ms >= 0, the request is not done yet. It is not freed
+ *                             and continues; the wait may be repeated
+ * TUTTI_ERR_INVALID_ARGUMENT  in a callback, a request that is not done; or a persistent request
+ *                             that is not active. It is not freed
+ * TUTTI_ERR_SHUTDOWN          in a forked child, a request of its parent. It is not freed.
+ *                             Otherwise the status of the request: a rank has left. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
 

@@ -120,6 +120,43 @@ static void put_absent(const tutti__agree_t *a, char *text, size_t bytes, const 
                  many ? "have announced only their" : "has announced only its");
 }
 
+/* The tensor that this child announced first, among those that still wait. NULL: there is none, or
+   `rank` is no child without children of its own. */
+static const tutti__tensor_t *first_of(const tutti__agree_t *a, uint32_t rank)
+{
+    const tutti__tensor_t *first = NULL;
+    uint32_t link = 0;
+
+    while (link < a->env.nlinks &&
+           (a->env.links[link].nranks != 1 || a->env.links[link].ranks[0] != rank))
+        link++;
+    for (uint32_t i = 0; link < a->env.nlinks && i < TUTTI__TENSOR_BUCKETS; i++)
+        for (const tutti__tensor_t *t = a->tensors[i]; t != NULL; t = t->next)
+            if (t->from[link] && (first == NULL || t->since_ns < first->since_ns) &&
+                find_absent(a, t).n > 0)
+                first = t;
+    return first;
+}
+
+/* An absent rank may wait for another tensor: append which one, and the ranks that it waits for. */
+static void put_other(const tutti__agree_t *a, char *text, size_t bytes, const absent_t *absent)
+{
+    uint32_t n = TUTTI__MIN(absent->n, TUTTI__NAMED), i = 0;
+    const tutti__tensor_t *other = NULL;
+    char who[LIST_BYTES + 128];
+    size_t at = strlen(text);
+    absent_t missing;
+
+    while (i < n && (other = first_of(a, absent->rank[i])) == NULL)
+        i++;
+    if (other == NULL)
+        return;
+    missing = find_absent(a, other);
+    put_absent(a, who, sizeof(who), &missing, other);
+    snprintf(text + at, bytes - at, "; tensor '%.64s', which %s has submitted, waits as well: %s",
+             other->name, a->env.ops->rank_name(a->env.owner, absent->rank[i]), who);
+}
+
 /* Write an announced message, and the first rank that the message names and that has not announced
    its part. */
 static int put_message(const tutti__agree_t *a, const tutti__tensor_t *tensor, char *text,
@@ -189,12 +226,17 @@ int tutti__agree_missing(tutti__agree_t *a, const char *name, size_t name_bytes,
         absent = find_absent(a, tensor);
         if (absent.n > 0) {
             put_absent(a, text, bytes, &absent, tensor);
+            if (absent.certain)
+                put_other(a, text, bytes, &absent);
             return absent.certain;
         }
     }
     if (a->env.parent >= 0)
-        snprintf(text, bytes, "%s has not reported that all ranks submitted it",
-                 a->env.ops->rank_name(a->env.owner, a->env.links[a->env.parent].rank));
+        snprintf(text, bytes,
+                 "%s has not reported it as submitted by all ranks; if a rank is missing, a "
+                 "warning of %s names it",
+                 a->env.ops->rank_name(a->env.owner, a->env.links[a->env.parent].rank),
+                 a->env.ops->rank_name(a->env.owner, 0));
     else
         snprintf(text, bytes, "it was not put into a bucket");
     return 0;

@@ -468,8 +468,27 @@ static int is_known(const char *name)
            strncmp(name, test_prefix, strlen(test_prefix)) == 0;
 }
 
-/* The most similar known name. NULL if no known name is similar enough: a typing error changes at
-   most two letters, and less than a third of the letters after TUTTI_. */
+/* The setting of which `name` has only the first words, as TUTTI_FUSION, or which `name` continues,
+   as TUTTI_LOGLEVEL. NULL: there is none. */
+static const char *begins_alike(const char *name)
+{
+    size_t length = strlen(name), most = 0;
+    const char *found = NULL;
+
+    for (size_t i = 0; i < ROWS; i++) {
+        size_t own = strlen(rows[i].name), common = TUTTI__MIN(own, length);
+
+        if (common <= most || strncmp(name, rows[i].name, common) != 0 ||
+            (own > common && rows[i].name[common] != '_'))
+            continue;
+        most = common;
+        found = rows[i].name;
+    }
+    return found;
+}
+
+/* The most similar known name. A typing error changes at most two letters, and less than a third of
+   the letters after TUTTI_. NULL: no name is similar, and none begins alike. */
 static const char *nearest(const char *name)
 {
     size_t best = tutti__parse_distance(name, help_name);
@@ -485,7 +504,7 @@ static const char *nearest(const char *name)
             found = rows[i].name;
         }
     }
-    return best <= 2 && 3 * best < strlen(name) - strlen(prefix) ? found : NULL;
+    return best <= 2 && 3 * best < strlen(name) - strlen(prefix) ? found : begins_alike(name);
 }
 
 int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_guess)

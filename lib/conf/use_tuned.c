@@ -56,7 +56,8 @@ static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__
         return 0;
     if (ranks == 0)
         snprintf(note->text, sizeof(note->text),
-                 "no tuned settings: no launcher says how many ranks this host has");
+                 "no tuned settings: no launcher says how many ranks this host has; start the "
+                 "program under mpirun, or name the file in TUTTI_TUNED");
     return ranks > 0 && tutti__tuned_path(ranks, path);
 }
 

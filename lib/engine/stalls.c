@@ -98,7 +98,8 @@ static void check_tensors(tutti__agreement_t *a, check_t *check)
 
     tutti__agree_each(a->agree, visit_tensor, &visit);
     if (check->tensors > TUTTI__NAMED)
-        TUTTI__LOG(TUTTI__LOG_WARN, "%u more tensors wait", check->tensors - TUTTI__NAMED);
+        TUTTI__LOG(TUTTI__LOG_WARN, "%u more %s", check->tensors - TUTTI__NAMED,
+                   check->tensors - TUTTI__NAMED == 1 ? "tensor waits" : "tensors wait");
 }
 
 void tutti__stalls_message(const tutti__engine_env_t *env, const void *body, size_t bytes)
@@ -180,7 +181,8 @@ static void report_oldest(tutti__agreement_t *a, const check_t *check)
     self = tutti__boot_rank_name(a->env->boot, a->env->exec->rank);
     tutti__metadata_call_text(call, sizeof(call), &check->metadata);
     if (check->requests > 1)
-        snprintf(more, sizeof(more), "; %u more requests wait", check->requests - 1);
+        snprintf(more, sizeof(more), "; %u more %s", check->requests - 1,
+                 check->requests == 2 ? "request waits" : "requests wait");
     if (request->joins)
         TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %s in tutti_join: %s", self, time, who);
     else

@@ -77,6 +77,14 @@ fi
 grep -q 'tutti_odd: no comment says what oddity is' "$here/errors" ||
     fail "undocumented parameter: $(cat "$here/errors")"
 
+# No paragraph is cut in two, and no section ends where a list was announced.
+awk 'FNR == 1 { last = ""; cut = 0 }
+    /^\.SH/ && last ~ /:$/ { print FILENAME ": nothing follows: " last }
+    cut && /^[a-z]/ { print FILENAME ": cut in two: " last " | " $0 }
+    { cut = /^\.PP/ && last ~ /^[^.].*[a-z]$/ }
+    !/^\.PP/ { last = $0 }' man/man3/* man/man7/* >"$here/cut"
+[ ! -s "$here/cut" ] || fail "$(cat "$here/cut")"
+
 # ---- variables ----
 
 TUTTI_HELP=1 TUTTI_TUNED=none ./examples/hello_allreduce >/dev/null 2>"$here/help"
@@ -97,6 +105,9 @@ for program in bench/tutti_*; do
     fi
     page=man/man1/$name.1
     [ -s "$page" ] || { fail "$name has no page"; continue; }
+    if [ -s "man/man3/$name.3" ] && ! grep -qF "\\fB$name\\fP(3)" "$page"; then
+        fail "$page does not refer to $name(3)"
+    fi
     "./$program" --help | grep -o '^ *-.*' | grep -o -e '--[a-z-]*' >"$here/options"
     [ -s "$here/options" ] || fail "$name --help has no options"
     squeeze "$page" >"$here/page"

@@ -465,7 +465,7 @@ static const case_t cases[] = {
       "abcd",
       0,
       in_a_ring,
-      { "in bucket 0 (1 tensors, the first is 'stuck'), in step ",
+      { "in bucket 0 (1 tensor, 'stuck'), in step ",
         "Rank 0 has received 0 of 6 messages from rank 3, and waits for 8 bytes.",
         "Rank 1 has received 1 of 6 messages from rank 0, and waits for 8 bytes.",
         "Rank 2 has sent 0 of 6 messages to rank 3, and waits to send 4 bytes.",

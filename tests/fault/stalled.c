@@ -9,6 +9,7 @@
  */
 #include "fault/fault.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "engine/steps.h"
 
@@ -162,6 +163,26 @@ static void late(rank_t *self, int rank)
     to_stderr();
 }
 
+/* One rank is late with n tensors. The other rank counts those that it does not name. */
+static void late_with(rank_t *self, int rank, int n, const char *words)
+{
+    tutti_request_t *request[TUTTI__NAMED + 1];
+    float x[TUTTI__NAMED + 1][5] = { { 1 } };
+    char name[16];
+
+    CHECK(n <= TUTTI__NAMED + 1);
+    CHECK_OK(tutti_barrier(self->comm));
+    to_file(self->rank);
+    if (self->rank == rank)
+        await_said(1 - rank, words, 1);
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "late %d", i);
+        request[i] = submit(self, name, x[i]);
+    }
+    CHECK_OK(tutti_wait_all(request, (size_t)n, -1));
+    to_stderr();
+}
+
 /* Rank 1 announces a tensor, and then holds its engine's token: its lanes make no progress. */
 static void announce_and_stay(rank_t *self)
 {
@@ -252,6 +273,8 @@ static void asynchronous(rank_t *self)
 {
     late(self, 1);
     late(self, 0);
+    late_with(self, 0, 2, "; 1 more request waits");
+    late_with(self, 1, TUTTI__NAMED + 1, "1 more tensor waits");
     stopped(self, 1);
     stopped(self, 0);
     in_a_lane(self);

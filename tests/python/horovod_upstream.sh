@@ -30,7 +30,9 @@ skip() {
 }
 
 [ -n "${TUTTI_HOROVOD_TESTS:-}" ] || skip "TUTTI_HOROVOD_TESTS names no checkout of Horovod"
-file=$TUTTI_HOROVOD_TESTS/test/parallel/test_torch.py
+checkout=$TUTTI_HOROVOD_TESTS
+unset TUTTI_HOROVOD_TESTS # no setting of the library, which would warn about it
+file=$checkout/test/parallel/test_torch.py
 [ -f "$file" ] || skip "there is no $file"
 command -v mpirun >/dev/null || skip "there is no mpirun"
 PYTHONPATH=$here/../../python${PYTHONPATH:+:$PYTHONPATH}
@@ -48,7 +50,7 @@ trap 'rm -rf "$work"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
 export TUTTI_TIMEOUT="${TUTTI_TIMEOUT:-60}" TUTTI_TUNED="${TUTTI_TUNED:-none}"
 mpirun --oversubscribe --bind-to none -np "$ranks" "$python" "$here/horovod_upstream.py" \
-    "$TUTTI_HOROVOD_TESTS" "$work/log" "$file" \
+    "$checkout" "$work/log" "$file" \
     -k "test_broadcast_state_no_grad or not ($left_out)" >"$work/mpirun" 2>&1
 status=$?
 for log in "$work"/log.*; do

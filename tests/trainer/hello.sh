@@ -64,6 +64,14 @@ unique_id_of() {
     done
 }
 
+# the head comments: how to build each example, and what the tour prints
+for name in hello_allreduce tour persistent vector unique_id; do
+    grep -Fqx " *     cc $name.c \$(pkg-config --cflags --libs tutti) -o $name" \
+        "$srcdir/examples/$name.c" || wrong "$name.c does not say how to build it"
+done
+promised=$(sed -n 's/^ \*     \(rank [0-9] of 3: \)/\1/p' "$srcdir/examples/tour.c")
+[ "$promised" = "$(tour_of 3)" ] || wrong 'tour.c promises another output'
+
 [ "$("$hello")" = 'rank 0 of 1: the sum is 1' ] || wrong 'without a launcher'
 [ "$("$tour")" = "$(tour_of 1)" ] || wrong 'the tour without a launcher'
 [ "$("$persistent")" = "$(persistent_of 1)" ] || wrong 'persistent without a launcher'

@@ -59,10 +59,12 @@ press() {
 # one rank: the checkpoint and the log of steps are complete, and a run resumes from them
 press 'epoch 3/' "$trainer" $endless --checkpoint "$work/saved" --log-steps "$work/steps"
 [ "$(cat "$work/end")" = 'exit 130' ] || wrong 'one rank: its status' "$work/end"
-judge 'one rank' "[0-9]*/100000, after step [0-9]* of 500000; $work/saved has step [0-9]*[05]"
+resumes='; --resume goes on from there'
+judge 'one rank' \
+    "[0-9]*/100000, after step [0-9]* of 500000; $work/saved has step [0-9]*[05]$resumes"
 grep -q "^$(sed -n 's/.*after step \([0-9]*\) of.*/\1/p' "$work/screen") " "$work/steps" ||
     wrong 'the log of steps is not whole' "$work/screen"
-saved=$(sed -n 's/.* has step //p' "$work/screen")
+saved=$(sed -n 's/.* has step \([0-9]*\);.*/\1/p' "$work/screen")
 timeout 60 "$trainer" $endless --checkpoint "$work/saved" --resume --steps "$saved" >"$work/log" 2>&1 ||
     wrong 'not resumed' "$work/log"
 
@@ -141,7 +143,8 @@ esac
 varied "$work/data" 250
 slow="--data $work/data --batch 1 --hidden 1024,1024 --schedule constant --epochs 100000"
 press '^epoch 1/' $mpirun -np 2 "$trainer" $slow --progress lines --checkpoint "$work/saved.2"
-judge mpirun "[0-9]*/100000, after step [0-9]* of 25000000; $work/saved.2 has step [0-9]*[05]0"
+judge mpirun \
+    "[0-9]*/100000, after step [0-9]* of 25000000; $work/saved.2 has step [0-9]*[05]0$resumes"
 press '.epoch 1/' $mpirun -np 2 "$trainer" $slow
 judge 'mpirun with a bar' '[0-9]*/100000, after step [0-9]* of 25000000; nothing was saved'
 

@@ -27,7 +27,8 @@ train() {
 escape=$(printf '\033')
 
 train --epochs 3
-if grep -q "$escape" "$out" || [ "$(grep -c '^epoch [1-3]/3  loss ' "$out")" -ne 3 ]; then
+if grep -q "$escape" "$out" || [ "$(grep -c '^epoch [1-3]/3  loss ' "$out")" -ne 3 ] ||
+    grep -q '^stopped' "$out"; then
     wrong 'not one plain line per epoch' "$out"
 fi
 
@@ -40,6 +41,7 @@ if tr '\r' '\n' <"$out" | sed "s/$escape\[K//" | grep '[%]  loss' | grep -q '.\{
 fi
 
 train --epochs 3 --batch 7 --steps 7 --metrics "$work/metrics" --log-steps "$work/steps"
+grep -Fqx 'stopped after step 7 of 9 (--steps)' "$out" || wrong 'the end by --steps' "$out"
 if [ "$(grep -c '^{"epoch": [123], "train_loss": [0-9.]*, .*}$' "$work/metrics")" -ne 3 ]; then
     wrong 'not one line of JSON per epoch' "$work/metrics"
 fi

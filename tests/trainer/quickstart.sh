@@ -13,7 +13,7 @@ tools=$work/tools
 mkdir -p "$tree/examples" "$tree/lib/build" "$tools"
 cp "$srcdir/examples/quickstart.sh" "$tree/examples"
 cp "$srcdir/lib/build/setup.sh" "$tree/lib/build"
-for tool in sh cat dirname env flock mkdir nproc tail; do
+for tool in sh cat dirname env find flock grep head mkdir nproc sort tail touch wc; do
     ln -s "$(command -v $tool)" "$tools/$tool"
 done
 printf '#!/bin/sh\necho 0\n' >"$tools/id"
@@ -39,6 +39,24 @@ installs 1 --model cnn --epochs 8 --plot cnn.svg
 installs 1 --plot=cnn.png
 ln -s "$(command -v sh)" "$tools/gnuplot"
 installs 0 --plot cnn.svg
+
+# With TUTTI_PACKAGES=as-is nothing is installed, and the variable does not reach the trainer, where
+# the library would warn about it. The build and mpirun are pretended.
+mkdir "$tree/m4"
+printf '#!/bin/sh\n' >"$tree/configure"
+: >"$tree/m4/generated"
+cp "$tree/configure" "$tools/lscpu"
+cp "$tree/configure" "$tools/make"
+printf '#!/bin/sh\nenv >%s\n' "$work/environment" >"$tools/mpirun"
+chmod +x "$tree/configure" "$tools/lscpu" "$tools/make" "$tools/mpirun"
+: >"$work/asked"
+TUTTI_PACKAGES=as-is TUTTI_TIMEOUT=77 PATH=$tools "$tree/examples/quickstart.sh" \
+    >"$work/out" 2>&1 || wrong 'TUTTI_PACKAGES=as-is' "$work/out"
+[ ! -s "$work/asked" ] || wrong 'TUTTI_PACKAGES=as-is installs' "$work/asked"
+if ! grep -q '^TUTTI_TIMEOUT=77$' "$work/environment" ||
+    grep -q '^TUTTI_PACKAGES=' "$work/environment"; then
+    wrong 'the environment of mpirun' "$work/environment"
+fi
 
 # Programs of README.md after its own call of make are built by that call.
 sed '/^    make -C build\/quickstart/,/^$/d' "$srcdir/README.md" >"$work/readme"

@@ -227,6 +227,32 @@ static void knows_what_options_need(void **state)
     assert_true(parse(ARGUMENTS("-h")).help);
 }
 
+/* The error for an unknown option names the option that begins alike. */
+static void suggests_options(void **state)
+{
+    static const char *const cases[][2] = {
+        { "--epoch", "unknown option --epoch; did you mean --epochs? --help shows all options" },
+        { "--batch-size=8",
+          "unknown option --batch-size=8; did you mean --batch? --help shows all options" },
+        { "--lr-scale", "unknown option --lr-scale; did you mean --lr? --help shows all options" },
+        { "--lr-s", "unknown option --lr-s; did you mean --lr-scaling? --help shows all options" },
+        { "--bach", "unknown option --bach; --help shows all options" },
+        { "--", "unknown option --; --help shows all options" },
+        { "-e", "unknown option -e; --help shows all options" },
+        { "epochs", "unexpected argument epochs; --help shows all options" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *argv[] = { "example_train", (char *)cases[i][0] };
+        train_error_t error = { "" };
+        train_options_t options;
+
+        assert_false(train_options_parse(2, argv, &options, &error));
+        assert_string_equal(error.text, cases[i][1]);
+    }
+}
+
 static void fingerprints_what_matters(void **state)
 {
     const train_options_t options = parse(ARGUMENTS("--seed", "3"));
@@ -252,6 +278,7 @@ int main(void)
         cmocka_unit_test(describes_what_matters),
         cmocka_unit_test(leaves_nothing_on_failure),
         cmocka_unit_test(knows_what_options_need),
+        cmocka_unit_test(suggests_options),
         cmocka_unit_test(fingerprints_what_matters),
     };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The coordinator: the grace periods of conflicts in one slot of the table of tensors, and
- * impossible announcements. Two ranks in one process; a message arrives as soon as it is sent.
+ * The coordinator: the grace periods of conflicts in one slot of the table of tensors, impossible
+ * announcements, and the texts for ranks that wait for different tensors. Two ranks in one process;
+ * a message arrives as soon as it is sent.
  */
 #include "agree/tensors.h"
 
@@ -23,6 +24,9 @@ enum {
 };
 
 static const tutti__group_msg_t alone;
+static const tutti__metadata_t sum = {
+    .count = 8, .op = TUTTI_SUM, .kind = TUTTI_CALL_ALLREDUCE, .dtype = TUTTI_FLOAT32
+};
 static tutti__agree_t *agree[2];
 static uint32_t self[2] = { 0, 1 };
 static uint64_t now_ns;
@@ -77,11 +81,28 @@ static uint64_t get_time(void *owner)
     return now_ns;
 }
 
+static const char *name_of(void *owner, uint32_t rank)
+{
+    (void)owner;
+    return rank == 0 ? "rank 0" : "rank 1";
+}
+
+static uint32_t in_world(void *owner, uint32_t rank, int *ret_is_group)
+{
+    (void)owner;
+    *ret_is_group = 0;
+    return rank;
+}
+
 static int open_ranks(void **state)
 {
-    static const tutti__agree_ops_t ops = {
-        .send = pass, .serve = serve, .reject = reject, .fail = take_failure, .now_ns = get_time
-    };
+    static const tutti__agree_ops_t ops = { .send = pass,
+                                            .serve = serve,
+                                            .reject = reject,
+                                            .fail = take_failure,
+                                            .now_ns = get_time,
+                                            .rank_name = name_of,
+                                            .world_rank = in_world };
     static const uint32_t all[2] = { 0, 1 };
     static const tutti__agree_link_t down = { 1, 1, &all[1] }, up = { 0, 0, &all[0] };
 
@@ -114,11 +135,7 @@ static int close_ranks(void **state)
 
 static void submit(uint32_t rank, const char *name, const tutti__group_msg_t *group)
 {
-    const tutti__metadata_t m = {
-        .count = 8, .op = TUTTI_SUM, .kind = TUTTI_CALL_ALLREDUCE, .dtype = TUTTI_FLOAT32
-    };
-
-    tutti__agree_submit(agree[rank], name, strlen(name), &m, group);
+    tutti__agree_submit(agree[rank], name, strlen(name), &sum, group);
 }
 
 /* ---- conflicts in one slot of the table ---- */
@@ -212,6 +229,34 @@ static void test_two_groups(void **state)
     check_damage();
 }
 
+/* ---- texts ---- */
+
+static void check_missing(uint32_t rank, const char *name, int certain, const char *wanted)
+{
+    char text[256];
+
+    assert_int_equal(
+        tutti__agree_missing(agree[rank], name, strlen(name), &sum, text, sizeof(text)), certain);
+    assert_string_equal(text, wanted);
+}
+
+/* A rank that is only late, and a rank that waits for other tensors: the text names the first. */
+static void test_different_tensors(void **state)
+{
+    (void)state;
+    submit(0, "weight", &alone);
+    check_missing(0, "weight", 1, "rank 1 has not submitted it");
+    submit(1, "bias", &alone);
+    now_ns++;
+    submit(1, "scale", &alone);
+    check_missing(0, "weight", 1,
+                  "rank 1 has not submitted it; tensor 'bias', which rank 1 has submitted, waits "
+                  "as well: rank 0 has not submitted it");
+    check_missing(1, "bias", 0,
+                  "rank 0 has not reported it as submitted by all ranks; if a rank is missing, a "
+                  "warning of rank 0 names it");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +265,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_first_call, open_ranks, close_ranks),
         cmocka_unit_test_setup_teardown(test_first_call_twice, open_ranks, close_ranks),
         cmocka_unit_test_setup_teardown(test_two_groups, open_ranks, close_ranks),
+        cmocka_unit_test_setup_teardown(test_different_tensors, open_ranks, close_ranks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -434,22 +434,36 @@ static void test_unknown_names_warn(void **state)
     assert_string_equal(text, "");
 }
 
-/* A suggestion is printed only for small differences. */
+/* A suggestion is printed only for small differences, for the first words of a setting, and for a
+   setting with more letters behind it. */
 static void test_guesses_are_near(void **state)
 {
-    static const char *const near[] = { "TUTTI_TIMEOUTS", "TUTTI_TIEMOUT", "TUTTI_LOGS",
-                                        "TUTTI_RANKS", "TUTTI_FUSION_BITES" };
-    static const char *const far[] = { "TUTTI_FOO", "TUTTI_LO", "TUTTI_FAKE", "TUTTI_HOST",
-                                       "TUTTI_LOGGER" };
-    char text[4096];
+    static const struct {
+        const char *name, *guess;
+    } near[] = {
+        { "TUTTI_TIMEOUTS", "TUTTI_TIMEOUT" },
+        { "TUTTI_TIEMOUT", "TUTTI_TIMEOUT" },
+        { "TUTTI_LOGS", "TUTTI_LOG" },
+        { "TUTTI_RANKS", "TUTTI_RANK" },
+        { "TUTTI_FUSION_BITES", "TUTTI_FUSION_BYTES" },
+        { "TUTTI_FUSION", "TUTTI_FUSION_BYTES" },
+        { "TUTTI_HOST", "TUTTI_HOST_ID" },
+        { "TUTTI_LOGLEVEL", "TUTTI_LOG" },
+        { "TUTTI_DEVICE_ID_LIST", "TUTTI_DEVICE_ID" },
+        { "TUTTI_STATS_FOLDER", "TUTTI_STATS" },
+    };
+    static const char *const far[] = { "TUTTI_FOO", "TUTTI_LO", "TUTTI_FAKE", "TUTTI_FUS" };
+    char text[4096], wanted[128];
 
     (void)state;
     for (size_t i = 0; i < sizeof(near) / sizeof(*near); i++) {
         clearenv();
-        setenv(near[i], "1", 1);
+        setenv(near[i].name, "1", 1);
         said_by_child(text, sizeof(text));
-        if (count(text, "did you mean") != 1)
-            fail_msg("%s", text);
+        snprintf(wanted, sizeof(wanted), "%s is no setting; did you mean %s?\n", near[i].name,
+                 near[i].guess);
+        if (count(text, wanted) != 1)
+            fail_msg("%s: %s", near[i].guess, text);
     }
     for (size_t i = 0; i < sizeof(far) / sizeof(*far); i++) {
         clearenv();

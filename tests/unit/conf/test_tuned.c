@@ -331,7 +331,8 @@ static void test_own_file(void **state)
     conf = read_with(NULL, said, sizeof(said));
     assert_defaults(&conf);
     assert_string_equal(said, "tutti info: no tuned settings: no launcher says how many ranks this "
-                              "host has\n");
+                              "host has; start the program under mpirun, or name the file in "
+                              "TUTTI_TUNED\n");
 
     setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
