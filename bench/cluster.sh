@@ -78,6 +78,8 @@ case $program in
 esac
 [ -x "$program" ] || fail "--program: there is no $program here"
 "$here/../tests/hosts/cluster.sh" check $delay || exit
+range="-m $sizes"
+[ "${program##*/}" != tutti_barrier ] || range= # it has no sizes
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -108,7 +110,7 @@ run() {
     [ "$2" = none ] || rate="--rate $2"
     flags=$(flags_of "$3") || exit
     set -- --per-host "$1" $rate $delay $pin --mpirun "$flags" -- \
-        "$program" --peer mpi -m "$sizes" $few $(shift 4 && echo "$@")
+        "$program" --peer mpi $range $few $(shift 4 && echo "$@")
     echo "# cluster.sh run $*" >"$work/$name.command"
     "$here/../tests/hosts/cluster.sh" run "$@" --csv "$csv" >"$work/log" 2>&1 && return
     echo "# Left out: $name: $(why)"

@@ -33,6 +33,7 @@ bench_libbench_la_SOURCES = \
     %reldir%/harness/disturb.c \
     %reldir%/harness/facts.c \
     %reldir%/harness/figures.c \
+    %reldir%/harness/files.c \
     %reldir%/harness/flags.c \
     %reldir%/harness/flags.h \
     %reldir%/harness/json.c \

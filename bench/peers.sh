@@ -105,6 +105,10 @@ trap 'exit 1' INT TERM
 
 collective=$(echo "${program##*/}" | sed 's/^tutti_//')
 
+# A barrier has no sizes.
+range="-m $sizes"
+[ "$collective" != barrier ] || range=
+
 # Open MPI's parameter that chooses the algorithm of the measured collective.
 case $collective in
 allreduce_async) parameter=coll_libnbc_iallreduce_algorithm ;;
@@ -248,7 +252,7 @@ run() {
     setting=$1
     pass=$2
     shift 2
-    $(cat "$work/$setting.command") -m "$sizes" $few "$@" \
+    $(cat "$work/$setting.command") $range $few "$@" \
         --csv "$work/$setting.$pass" >"$work/log" 2>&1 </dev/null &&
         ! grep -q 'is not available' "$work/log"
 }
@@ -355,7 +359,7 @@ awk -F, -v home="$(echo $home)" '
         }
     }' $arguments
 for setting in $left; do
-    echo "# $setting: $(cat "$work/$setting.command") -m $sizes" $few "$@"
+    echo "# $setting: $(cat "$work/$setting.command")" $range $few "$@"
 done
 cat "$work/out" 2>/dev/null
 env | sort | sed -nE 's/^(OMPI_MCA_|MPIR_CVAR_|UCC_|UCX_|MALLOC_|TUTTI_)/# Environment: \1/p'

@@ -126,12 +126,9 @@ static int begin_output(main_t *run)
     const bench_options_t *common = &run->bench.options;
     int can = 1;
 
-    if (run->bench.world.rank == 0 && common->csv != NULL) {
-        run->csv = strcmp(common->csv, "-") == 0 ? stdout : fopen(common->csv, "w");
-        can = run->csv != NULL;
-        if (!can)
-            fprintf(stderr, "--csv %s: cannot be written\n", common->csv);
-    }
+    if (run->bench.world.rank == 0)
+        can = bench_can_write(&run->bench, "--json", common->json) &&
+              bench_csv_open(&run->bench, &run->csv);
     if (!bench_same(&run->bench.world, (uint64_t)can))
         return 0;
     run->table = run->bench.world.rank == 0 && run->csv != stdout &&
@@ -182,7 +179,7 @@ static void print_row(const main_t *run, const char *model, const bench_row_t *r
         if (!is_tutti(run, who) && (best == 0 || row->of[who].median_us < row->of[best].median_us))
             best = who;
     }
-    if (best > 0)
+    if (best > 0 && bench->world.size > 1) /* one rank alone exchanges nothing */
         printf("# %s: Tutti takes %.3f (%.3f to %.3f) of the time of %s, its better peer\n", model,
                1.0 / row->of[best].ratio.middle, 1.0 / row->of[best].ratio.high,
                1.0 / row->of[best].ratio.low, row->of[best].name);
@@ -228,10 +225,7 @@ static int end_output(main_t *run)
 
     if (run->bench.options.json != NULL && run->nrows > 0)
         ok = bench_json_write(&run->bench, run->rows, run->nrows) == 0;
-    if (run->csv != NULL && run->csv != stdout && fclose(run->csv) != 0) {
-        fprintf(stderr, "--csv %s: cannot be written\n", run->bench.options.csv);
-        ok = 0;
-    }
+    ok = bench_csv_close(&run->bench, run->csv) && ok;
     for (size_t i = 0; i < run->nrows; i++)
         bench_row_free(&run->bench, &run->rows[i]);
     return ok;

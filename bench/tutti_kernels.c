@@ -109,6 +109,18 @@ __attribute__((noreturn)) static void refuse(const char *flag, const char *text)
     exit(2);
 }
 
+/* The word is not in the list of names from 1 to `end` - 1. name: NULL: not on this machine. */
+__attribute__((noreturn)) static void refuse_word(const char *flag, const char *word, int end,
+                                                  const char *(*name)(int), const char *last)
+{
+    fprintf(stderr, "tutti_kernels: %s %s: not known; there are", flag, word);
+    for (int i = 1; i < end; i++)
+        if (name(i) != NULL)
+            fprintf(stderr, " %s", name(i));
+    fprintf(stderr, "%s\n", last);
+    exit(2);
+}
+
 static uint64_t number(const char *flag, const char *text, uint64_t least, uint64_t most)
 {
     static const char units[] = "KMG";
@@ -142,7 +154,7 @@ static void choose(const char *flag, char *list, char *marks, int end, const cha
             if (strcmp(word, "all") == 0 || strcmp(word, name(i)) == 0)
                 marks[i] = 1, found = 1;
         if (!found)
-            refuse(flag, word);
+            refuse_word(flag, word, end, name, " all");
     }
 }
 
@@ -156,12 +168,19 @@ static const char *op_name(int i)
     return tutti__op_name((tutti_op_t)i);
 }
 
+static const char *isa_name(int i)
+{
+    return tutti__reduce_force(all_isas[i - 1]) ? all_isas[i - 1] : NULL;
+}
+
 static void take_isas(options_t *options, char *list)
 {
     options->nisas = 0;
     for (char *rest, *word = strtok_r(list, ",", &rest); word != NULL;
          word = strtok_r(NULL, ",", &rest)) {
-        if (options->nisas == MAX_ISAS || !tutti__reduce_force(word))
+        if (!tutti__reduce_force(word))
+            refuse_word("--isa", word, MAX_ISAS + 1, isa_name, "");
+        if (options->nisas == MAX_ISAS)
             refuse("--isa", word);
         options->isas[options->nisas++] = tutti__reduce_isa();
     }

@@ -50,7 +50,8 @@ static const char usage[] =
     "link between them.\n\n"
     "      --gradients FILE    tune for a step that submits these tensors together: a line each,\n"
     "                          [NAME] COUNT [TYPE], float32 if there is no type; # comments\n"
-    "  -o, --output FILE       the file (default: the path that Tutti reads)\n"
+    "  -o, --output FILE       the file; its folder must exist (default: the path that Tutti\n"
+    "                          reads)\n"
     "  -n, --dry-run           write no file\n"
     "  -v, --verbose           print each candidate's time at each size as well\n"
     "      --rounds R          turns of each candidate, in random order (default 15)\n"
@@ -230,7 +231,8 @@ static void clear_settings(const options_t *options)
         unsetenv(tune_settings[i].name);
 }
 
-/* On rank 0, before the measurements: find the path of the output. */
+/* On rank 0, before the measurements: find the path of the output, and test it. Only the library's
+   own path may need new folders. */
 static int find_output(const bench_world_t *world, options_t *options)
 {
     static char path[4096];
@@ -239,9 +241,13 @@ static int find_output(const bench_world_t *world, options_t *options)
     if (world->rank == 0 && options->output == NULL && !options->dry_run) {
         can = tune_path(tutti_local_size(world->comm), path, sizeof(path));
         options->output = path;
-        if (!can)
+        if (can)
+            tune_make_folders(path);
+        else
             fprintf(stderr, "tutti_tune: neither HOME nor XDG_CONFIG_HOME is set; use -o FILE\n");
     }
+    if (world->rank == 0 && !options->dry_run)
+        can = can && tune_can_write(options->output);
     return (int)bench_same(world, (uint64_t)can);
 }
 

@@ -13,7 +13,7 @@ typedef struct {
     bench_row_t *rows; /* rank 0: the measurements so far */
     size_t nrows;
     FILE *csv;
-    int table;
+    int table, draws;
 } run_t;
 
 static void print_version(const bench_program_t *program)
@@ -43,11 +43,11 @@ static int answer_only(const bench_t *bench, const char *name)
     return 1;
 }
 
-/* Refuse options that this build or machine does not support. */
+/* Refuse options that this build does not support. */
 static void settle_options(bench_t *bench)
 {
     bench_options_t *options = &bench->options;
-    const char *missing = options->plot != NULL ? bench_plot_missing() : NULL;
+    const char *missing = NULL;
 
     if (options->seed == 0)
         options->seed = bench_now_ns() | 1;
@@ -117,33 +117,31 @@ static int mpi_cannot(const bench_t *bench)
     if (bench->world.device == NULL || !has_peer(bench, "mpi") ||
         bench_mpi_takes(bench->options.device))
         return 0;
-    fprintf(stderr, "--peer mpi: this MPI does not report that it takes %s memory; leave it out\n",
-            bench->options.device);
+    fprintf(stderr,
+            "%s: --peer mpi: this MPI does not report that it takes %s memory; leave it out\n",
+            bench->program->name, bench->options.device);
     return 1;
 }
 
-/* Open and read files, on rank 0 only. 0: failed. */
+/* Open, test and read files, on rank 0 only. 0: failed. */
 static int open_files(run_t *run)
 {
-    const bench_options_t *options = &run->bench.options;
-    const char *wrong = NULL;
+    const bench_t *bench = &run->bench;
+    const bench_options_t *options = &bench->options;
     char text[400];
 
-    run->table = 1;
-    if (options->csv != NULL && strcmp(options->csv, "-") == 0) {
-        run->csv = stdout;
-        run->table = 0;
-    } else if (options->csv != NULL && (run->csv = fopen(options->csv, "w")) == NULL) {
-        snprintf(text, sizeof(text), "--csv %s: cannot be written", options->csv);
-        wrong = text;
+    if (!bench_can_write(bench, "--json", options->json) ||
+        !bench_can_write(bench, "--plot", options->plot))
+        return 0;
+    if (options->compare != NULL && bench_compare_missing(bench, text, sizeof(text)) != NULL) {
+        fprintf(stderr, "%s: %s\n", bench->program->name, text);
+        return 0;
     }
-    if (options->json != NULL && strcmp(options->json, "-") == 0)
-        run->table = 0;
-    if (options->compare != NULL && wrong == NULL)
-        wrong = bench_compare_missing(&run->bench, text, sizeof(text));
-    if (wrong != NULL)
-        fprintf(stderr, "%s\n", wrong);
-    return wrong == NULL;
+    if (!bench_csv_open(bench, &run->csv))
+        return 0;
+    run->draws = bench_plot_begin(bench);
+    run->table = run->csv != stdout && (options->json == NULL || strcmp(options->json, "-") != 0);
+    return 1;
 }
 
 /* The result on all ranks: 0 if rank 0 has failed. */
@@ -181,15 +179,10 @@ static void put_row(run_t *run, bench_row_t row)
 /* On rank 0, after MPI has ended, because this function starts gnuplot. */
 static int end_output(run_t *run)
 {
-    const bench_options_t *options = &run->bench.options;
-    int ok = 1;
+    int ok = bench_csv_close(&run->bench, run->csv);
 
-    if (options->plot != NULL && run->nrows > 0)
-        ok = bench_plot_write(&run->bench, run->rows, run->nrows) == 0;
-    if (run->csv != NULL && run->csv != stdout && fclose(run->csv) != 0) {
-        fprintf(stderr, "--csv %s: cannot be written\n", options->csv);
-        ok = 0;
-    }
+    if (run->draws && run->nrows > 0)
+        ok = bench_plot_write(&run->bench, run->rows, run->nrows) == 0 && ok;
     for (size_t i = 0; i < run->nrows; i++)
         bench_row_free(&run->bench, &run->rows[i]);
     free(run->rows);
@@ -224,21 +217,40 @@ static int measure_size(run_t *run, size_t bytes)
     return ok;
 }
 
-/* Doubles the size from the smallest to the largest. A size is rounded down to whole elements. */
+static uint64_t least_bytes(const bench_options_t *options)
+{
+    size_t element = options->type->bytes;
+
+    return options->min_bytes > element ? options->min_bytes : element;
+}
+
+/* Doubles from the smallest to the largest. A size is rounded down to whole elements. */
+int bench_size(const bench_t *bench, size_t index, size_t *ret_bytes)
+{
+    const bench_options_t *options = &bench->options;
+    uint64_t least = least_bytes(options);
+
+    *ret_bytes = 0;
+    if (bench->program->collective->recv == BENCH_NOTHING)
+        return index == 0;
+    if (index >= 64 || least > options->max_bytes >> index)
+        return 0;
+    *ret_bytes = (size_t)(least << index) / options->type->bytes * options->type->bytes;
+    return 1;
+}
+
 static int sweep(run_t *run)
 {
-    const bench_options_t *options = &run->bench.options;
-    size_t element = options->type->bytes;
-    size_t first = options->min_bytes > element ? options->min_bytes : element;
-    int ok = first <= options->max_bytes;
+    const bench_t *bench = &run->bench;
+    size_t bytes;
+    int ok = bench_size(bench, 0, &bytes);
 
-    if (run->bench.program->collective->recv == BENCH_NOTHING)
-        return measure_size(run, 0);
-    if (!ok && run->bench.world.rank == 0)
-        fprintf(stderr, "-m: no size from %zu to %llu bytes\n", first,
-                (unsigned long long)options->max_bytes);
-    for (size_t bytes = first; bytes <= options->max_bytes && ok; bytes *= 2)
-        ok = measure_size(run, bytes / element * element);
+    if (!ok && bench->world.rank == 0)
+        fprintf(stderr, "%s: -m: no size from %llu to %llu bytes\n", bench->program->name,
+                (unsigned long long)least_bytes(&bench->options),
+                (unsigned long long)bench->options.max_bytes);
+    for (size_t i = 0; ok && bench_size(bench, i, &bytes); i++)
+        ok = measure_size(run, bytes);
     return ok;
 }
 

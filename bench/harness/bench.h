@@ -8,7 +8,7 @@
  *
  *      tutti_x.c --> bench.c --> measure.c --> figures.c --> table.c csv.c json.c plot.c compare.c
  *                       |            |
- *                  options.c    buffers.c check.c disturb.c limits.c world.c
+ *              options.c files.c  buffers.c check.c disturb.c limits.c world.c
  *                                    device.c nccl.c (-d)
  */
 #ifndef TUTTI_BENCH_H
@@ -173,8 +173,8 @@ void bench_complain(bench_options_t *options, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Parse a value of a flag: "64K"; "5%". 1 if it is valid. */
 int bench_number(const char *text, uint64_t *ret_number);
-/* "8:64K"; or "64K", which leaves *ret_first unchanged. */
-int bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last);
+/* "8:64K"; or "64K", which leaves *ret_first unchanged. NULL, or what is wrong with the text. */
+const char *bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last);
 /* Can the text be a module's name, such as "cuda"? */
 int bench_is_module(const char *text);
 /* Parse "50,99": up to BENCH_TAILS numbers from 1 to 100. Returns their number, or 0. */
@@ -240,6 +240,8 @@ typedef struct {
 
 /* bench.c. Add a contestant. align: its buffers' place; against: the index of its reference. */
 void bench_add(bench_t *bench, const bench_contestant_t *contestant, int align, int against);
+/* bench.c. The sweep's size number `index`, from 0. 0: there are fewer sizes. */
+int bench_size(const bench_t *bench, size_t index, size_t *ret_bytes);
 
 /* buffers.c */
 void bench_buffers_open(bench_t *bench);
@@ -332,18 +334,28 @@ double bench_of_limit(const bench_row_t *row, int who);
 int bench_is_long(const bench_t *bench);
 void bench_table_head(const bench_t *bench);
 void bench_table_row(const bench_t *bench, const bench_row_t *row);
+/* files.c. Print why a flag's file cannot be written: errno. */
+void bench_cannot(const bench_t *bench, const char *flag, const char *path);
+/* 1, or 0 and a message on stderr. _can_write leaves the file as it is; path: NULL: there is none.
+   *ret_csv: NULL: there is no --csv. */
+int bench_can_write(const bench_t *bench, const char *flag, const char *path);
+int bench_csv_open(const bench_t *bench, FILE **ret_csv);
+int bench_csv_close(const bench_t *bench, FILE *csv);
 /* csv.c */
 void bench_csv_head(const bench_t *bench, FILE *to);
 void bench_csv_row(const bench_t *bench, const bench_row_t *row, FILE *to);
 /* json.c. 0, or -1 and a message on stderr. */
 int bench_json_write(const bench_t *bench, const bench_row_t *rows, size_t count);
-/* plot.c. _missing: NULL, or the reason why --plot cannot work here. _write: as json.c. */
-const char *bench_plot_missing(void);
+/* plot.c. _known: can a drawing have this name? _begin: 1: there is --plot and gnuplot; a line on
+   stderr reports that gnuplot is missing. _write: as json.c. */
+int bench_plot_known(const char *path);
+int bench_plot_begin(const bench_t *bench);
 int bench_plot_write(const bench_t *bench, const bench_row_t *rows, size_t count);
 /* compare.c: the number of sizes that are slower than in the old file; -1 and a message on
    stderr. */
 int bench_compare(const bench_t *bench, const bench_row_t *rows, size_t count);
-/* NULL if the old file can be read and has the same setting; otherwise the error, in `text`. */
+/* NULL if the old file can be read, and has the same setting and one of this run's sizes; otherwise
+   the error, in `text`. */
 const char *bench_compare_missing(const bench_t *bench, char *text, size_t bytes);
 
 /* facts.c */

@@ -9,6 +9,7 @@
  */
 #include "harness/bench.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +20,18 @@
 
 static json_t *load(const char *path, char *text, size_t bytes)
 {
+    FILE *from = fopen(path, "r");
     json_error_t error;
-    json_t *all = json_load_file(path, 0, &error);
+    json_t *all;
 
+    if (from == NULL) {
+        snprintf(text, bytes, "--compare %s: %s", path, strerror(errno));
+        return NULL;
+    }
+    all = json_loadf(from, 0, &error);
     if (all == NULL)
-        snprintf(text, bytes, "--compare %s: %s, line %d", path, error.text, error.line);
+        snprintf(text, bytes, "--compare %s: line %d: %s", path, error.line, error.text);
+    fclose(from);
     return all;
 }
 
@@ -66,21 +74,6 @@ static int other_setting(const bench_t *bench, json_t *setting, char *text, size
            differs(setting, "load", json_integer(options->load), path, text, bytes);
 }
 
-const char *bench_compare_missing(const bench_t *bench, char *text, size_t bytes)
-{
-    json_t *all = load(bench->options.compare, text, bytes);
-    int wrong = all == NULL;
-
-    if (!wrong && json_integer_value(json_object_get(all, "format")) != 1) {
-        snprintf(text, bytes, "--compare %s: not written by --json of these programs",
-                 bench->options.compare);
-        wrong = 1;
-    }
-    wrong = wrong || other_setting(bench, json_object_get(all, "setting"), text, bytes);
-    json_decref(all);
-    return wrong ? text : NULL;
-}
-
 /* The round medians of a contestant at a size, freed by the caller; NULL: none. */
 static double *old_rounds(json_t *all, size_t bytes, const char *name, size_t *ret_count)
 {
@@ -109,6 +102,39 @@ static double *old_rounds(json_t *all, size_t bytes, const char *name, size_t *r
         }
     }
     return NULL;
+}
+
+static int no_common_size(const bench_t *bench, json_t *all, char *text, size_t bytes)
+{
+    size_t size;
+
+    for (size_t i = 0; bench_size(bench, i, &size); i++) {
+        size_t count;
+        double *rounds = old_rounds(all, size, bench->names[0], &count);
+        int found = rounds != NULL;
+
+        free(rounds);
+        if (found)
+            return 0;
+    }
+    snprintf(text, bytes, "--compare %s: no size in common", bench->options.compare);
+    return 1;
+}
+
+const char *bench_compare_missing(const bench_t *bench, char *text, size_t bytes)
+{
+    json_t *all = load(bench->options.compare, text, bytes);
+    int wrong = all == NULL;
+
+    if (!wrong && json_integer_value(json_object_get(all, "format")) != 1) {
+        snprintf(text, bytes, "--compare %s: not written by --json of these programs",
+                 bench->options.compare);
+        wrong = 1;
+    }
+    wrong = wrong || other_setting(bench, json_object_get(all, "setting"), text, bytes) ||
+            no_common_size(bench, all, text, bytes);
+    json_decref(all);
+    return wrong ? text : NULL;
 }
 
 /* The compared values of a size: times if `by` is NULL, otherwise quotients, where larger is
@@ -188,7 +214,7 @@ int bench_compare(const bench_t *bench, const bench_row_t *rows, size_t count)
     int slower = 0;
 
     if (all == NULL) {
-        fprintf(stderr, "%s\n", text);
+        fprintf(stderr, "%s: %s\n", bench->program->name, text);
         return -1;
     }
     fprintf(stderr, "# Slower than %s by more than %g%%:\n%-10s%16s%14s%14s%12s%10s%10s\n", path,
@@ -208,7 +234,7 @@ int bench_compare(const bench_t *bench, const bench_row_t *rows, size_t count)
     fprintf(stderr, "# %d of %d compared, %zu measured\n", slower, compared, count);
     if (compared > 0)
         return slower;
-    fprintf(stderr, "--compare %s: no size in common\n", path);
+    fprintf(stderr, "%s: --compare %s: no size in common\n", bench->program->name, path);
     return -1;
 }
 

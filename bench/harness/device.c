@@ -8,6 +8,7 @@
 #include "boot/module.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,12 +35,29 @@ static void log_line(tutti__log_level_t level, const char *text)
     fprintf(stderr, "%s\n", text);
 }
 
+/* The begin of a message: "tutti_pack: ", or with several ranks "tutti_allreduce: rank 1: ". */
+static const char *begin(const bench_world_t *world)
+{
+    static char text[96];
+
+    if (world->size > 1)
+        snprintf(text, sizeof(text), "%.64s: rank %d: ", program_invocation_short_name,
+                 world->rank);
+    else
+        snprintf(text, sizeof(text), "%.64s: ", program_invocation_short_name);
+    return text;
+}
+
+static const char *last_words(void)
+{
+    return words[0] != '\0' ? words : tutti_last_error();
+}
+
 void bench_device_check(const bench_world_t *world, tutti_status_t status, const char *what)
 {
     if (status == TUTTI_OK)
         return;
-    fprintf(stderr, "rank %d: device: %s: %s\n", world->rank, what,
-            words[0] != '\0' ? words : tutti_last_error());
+    fprintf(stderr, "%sdevice: %s: %s\n", begin(world), what, last_words());
     bench_stop(world);
 }
 
@@ -52,7 +70,7 @@ void bench_device_ask(const bench_world_t *world, const char *kind)
     if (given == NULL || given[0] == '\0')
         setenv("TUTTI_DEVICE", kind, 1);
     else if (strcmp(given, kind) != 0) {
-        fprintf(stderr, "-d %s: but TUTTI_DEVICE is %s\n", kind, given);
+        fprintf(stderr, "%s-d %s: but TUTTI_DEVICE is %s\n", begin(world), kind, given);
         bench_stop(world);
     }
 }
@@ -74,6 +92,18 @@ static void module_path(const char *kind, char *path, size_t bytes)
              slash == NULL ? "." : info.dli_fname, kind);
 }
 
+/* The module's words begin with its name, which the message has already. */
+static void refuse_device(const bench_world_t *world, const char *kind)
+{
+    const char *why = last_words();
+    size_t length = strlen(kind);
+
+    if (strncmp(why, kind, length) == 0 && strncmp(why + length, ": ", 2) == 0)
+        why += length + 2;
+    fprintf(stderr, "%s-d %s: %s\n", begin(world), kind, why);
+    bench_stop(world);
+}
+
 static void open_module(const bench_world_t *world, const char *kind, bench_device_t *device)
 {
     static const tutti__core_t core = {
@@ -88,13 +118,14 @@ static void open_module(const bench_world_t *world, const char *kind, bench_devi
     if (handle != NULL)
         module = dlsym(handle, "tutti_module");
     if (module == NULL) {
-        fprintf(stderr, "-d %s: %s\n", kind, dlerror());
+        fprintf(stderr, "%s-d %s: %s\n", begin(world), kind, dlerror());
         bench_stop(world);
     }
-    if (module->abi == TUTTI__MODULE_ABI)
-        bench_device_check(world, module->open(&core, &device->ops, &device->versions), kind);
+    if (module->abi == TUTTI__MODULE_ABI &&
+        module->open(&core, &device->ops, &device->versions) != TUTTI_OK)
+        refuse_device(world, kind);
     if (module->abi != TUTTI__MODULE_ABI || device->ops->abi != TUTTI__DEVICE_ABI) {
-        fprintf(stderr, "-d %s: %s is of another version\n", kind, path);
+        fprintf(stderr, "%s-d %s: %s is of another version\n", begin(world), kind, path);
         bench_stop(world);
     }
 }

@@ -67,9 +67,10 @@ static void take_text(bench_parse_t *parse, const bench_flag_t *flag, const char
 static void take_sizes(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     bench_options_t *options = parse->options;
+    const char *wrong = bench_range(text, &options->min_bytes, &options->max_bytes);
 
-    if (!bench_range(text, &options->min_bytes, &options->max_bytes))
-        bench_complain(parse->options, "%s %s: want [MIN:]MAX", bench_flag_shown(flag), text);
+    if (wrong != NULL)
+        bench_complain(options, "%s %s: %s", bench_flag_shown(flag), text, wrong);
 }
 
 static void take_type(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
@@ -239,7 +240,8 @@ const bench_flag_t bench_flags[BENCH_FLAGS + 1] = {
       "MPI's thread level: single, funneled (default), serialized or multiple" },
     { 267, "csv", "FILE", take_text, AT(csv), 0, "write the results; -: to stdout, without table" },
     { 268, "json", "FILE", take_text, AT(json), 0, "write the results, with all samples" },
-    { 269, "plot", "FILE.svg", take_text, AT(plot), 0, "draw latency and bandwidth with gnuplot" },
+    { 269, "plot", "FILE", take_text, AT(plot), 0,
+      "draw latency and bandwidth with gnuplot: .svg or .png" },
     { 270, "compare", "OLD.json", take_text, AT(compare), 0,
       "exit with status 1 if a size is slower than in this --json file" },
     { 271, "fail-above", "P%", take_percent, AT(fail_above), 0,

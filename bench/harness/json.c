@@ -4,6 +4,7 @@
  */
 #include "harness/device.h"
 
+#include <errno.h>
 #include <string.h>
 
 #ifdef HAVE_JANSSON
@@ -127,12 +128,13 @@ int bench_json_write(const bench_t *bench, const bench_row_t *rows, size_t count
                     (json_int_t)bench->options.rounds, "seed", (json_int_t)bench->options.seed,
                     "line_us", bench->line_us, "results", results);
     failed = all == NULL;
+    errno = failed ? ENOMEM : 0;
     if (failed)
-        fprintf(stderr, "--json %s: out of memory\n", path);
+        bench_cannot(bench, "--json", path);
     else if (strcmp(path, "-") == 0)
         failed = json_dumpf(all, stdout, flags) != 0 || printf("\n") < 0;
     else if (json_dump_file(all, path, flags) != 0) {
-        fprintf(stderr, "--json %s: cannot be written\n", path);
+        bench_cannot(bench, "--json", path);
         failed = 1;
     }
     json_decref(all);

@@ -42,6 +42,25 @@ static const bench_flag_t *find(int letter)
     return NULL;
 }
 
+static int has_data(const bench_program_t *program)
+{
+    return program->collective->recv != BENCH_NOTHING;
+}
+
+/* Does the flag mean nothing for a collective without data, such as a barrier? */
+static int is_for_data(const bench_flag_t *flag)
+{
+    static const char *const names[] = { "message-size", "validation", "in-place",
+                                         "type",         "mem-limit",  "buffers",
+                                         "align",        "plot",       "spoil" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(flag->name, names[i]) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 /* Report an option that getopt has rejected. */
 static void refuse(bench_parse_t *parse, int why, char **argv)
 {
@@ -83,7 +102,7 @@ static void judge_device(bench_parse_t *parse)
     if (options->shared)
         bench_complain(parse->options,
                        "--buffers shared: that is host memory; leave it out with -d");
-    if (collective->recv == BENCH_NOTHING && !has_nccl)
+    if (!has_data(parse->program) && !has_nccl)
         bench_complain(parse->options, "-d: %s has no buffers; it is for --peer nccl",
                        parse->program->title);
 }
@@ -92,8 +111,6 @@ static void judge_align(bench_parse_t *parse)
 {
     const bench_options_t *options = parse->options;
 
-    if (parse->program->collective->recv == BENCH_NOTHING)
-        bench_complain(parse->options, "--align: %s has no buffers", parse->program->title);
     for (int i = 0; i < options->naligns; i++) {
         if (options->rotate && options->aligns[i].bytes > 64)
             bench_complain(parse->options,
@@ -126,8 +143,6 @@ static void judge(bench_parse_t *parse)
         judge_align(parse);
     if (options->in_place && collective->in_place == BENCH_NO_IN_PLACE)
         bench_complain(parse->options, "-l: %s does not have two buffers", parse->program->title);
-    if (options->validate && collective->count_wrong == NULL)
-        bench_complain(parse->options, "-c: %s has no result to check", parse->program->title);
     if (options->spoil && !options->validate)
         bench_complain(parse->options, "--spoil: only with -c");
     if (options->skew_us > 0 && options->back_to_back)
@@ -135,8 +150,8 @@ static void judge(bench_parse_t *parse)
                        "--skew: not with --back-to-back, where iterations have no begin");
     if (options->fail_above >= 0.0 && options->compare == NULL)
         bench_complain(parse->options, "--fail-above: only with --compare");
-    if (options->plot != NULL && collective->recv == BENCH_NOTHING)
-        bench_complain(parse->options, "--plot: %s has no sizes", parse->program->title);
+    if (options->plot != NULL && !bench_plot_known(options->plot))
+        bench_complain(parse->options, "--plot %.120s: must end in .svg or .png", options->plot);
 }
 
 void bench_parse(int argc, char **argv, const bench_program_t *program,
@@ -166,6 +181,9 @@ void bench_parse(int argc, char **argv, const bench_program_t *program,
 
         if (flag == NULL)
             refuse(&parse, option, argv);
+        else if (!has_data(program) && is_for_data(flag))
+            bench_complain(ret_options, "%s: %s has no data", bench_flag_shown(flag),
+                           program->title);
         else
             flag->take(&parse, flag, optarg);
     }
@@ -196,6 +214,7 @@ void bench_usage(const char *name, const bench_program_t *program)
     for (int i = 0; i < BENCH_FLAGS; i++) {
         if (strcmp(bench_flags[i].name, "peer") == 0)
             printf("\nNot in OSU:\n");
-        print_flag(&bench_flags[i], program);
+        if (has_data(program) || !is_for_data(&bench_flags[i]))
+            print_flag(&bench_flags[i], program);
     }
 }

@@ -1,14 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * --plot: latency and bandwidth over size, both axes logarithmic, drawn by gnuplot.
+ *
+ * The end of the file's name chooses the format, by the rule of example_train's --plot.
  */
 #include "harness/bench.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
-const char *bench_plot_missing(void)
+/* gnuplot's terminals. A PNG has the resolution of a screen of twice the usual density. */
+static const struct {
+    const char *ending;
+    const char *terminal;
+} formats[] = {
+    { ".svg", "svg size 1200,520" },
+    { ".png", "pngcairo size 2400,1040 fontscale 1.5 linewidth 2 pointscale 2" },
+};
+
+static const char *terminal_for(const char *path)
+{
+    size_t length = strlen(path);
+
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+        size_t ending = strlen(formats[i].ending);
+
+        if (length > ending && strcasecmp(path + length - ending, formats[i].ending) == 0)
+            return formats[i].terminal;
+    }
+    return NULL;
+}
+
+int bench_plot_known(const char *path)
+{
+    return terminal_for(path) != NULL;
+}
+
+static int has_gnuplot(void)
 {
     const char *path = getenv("PATH");
 
@@ -18,10 +49,22 @@ const char *bench_plot_missing(void)
 
         snprintf(file, sizeof(file), "%.*s/gnuplot", (int)length, path);
         if (access(file, X_OK) == 0)
-            return NULL;
+            return 1;
         path += length + (path[length] == ':');
     }
-    return "--plot: there is no gnuplot in PATH";
+    return 0;
+}
+
+int bench_plot_begin(const bench_t *bench)
+{
+    if (bench->options.plot == NULL)
+        return 0;
+    if (has_gnuplot())
+        return 1;
+    fprintf(stderr,
+            "%s: --plot %s: will not be drawn, there is no gnuplot (Debian package gnuplot-nox)\n",
+            bench->program->name, bench->options.plot);
+    return 0;
 }
 
 /* Print in single quotes, where only a quote must be escaped. */
@@ -85,7 +128,8 @@ static void put_script(const bench_t *bench, const bench_row_t *rows, size_t cou
     snprintf(title, sizeof(title), "%s, %d ranks, %s, commit %s", bench->program->name,
              bench->world.size, host, bench_fact_commit());
     put_data(bench, rows, count, to);
-    fprintf(to, "set terminal svg size 1200,520 background rgb 'white'\nset output ");
+    fprintf(to, "set terminal %s background rgb 'white'\nset output ",
+            terminal_for(bench->options.plot));
     put_quoted(to, bench->options.plot);
     fprintf(to, "\nset multiplot layout 1,2 title ");
     put_quoted(to, title);
@@ -100,14 +144,19 @@ static void put_script(const bench_t *bench, const bench_row_t *rows, size_t cou
 
 int bench_plot_write(const bench_t *bench, const bench_row_t *rows, size_t count)
 {
-    FILE *to = count > 0 ? popen("gnuplot", "w") : NULL;
+    /* If gnuplot ends early, SIGPIPE would end this program. */
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN);
+    /* If gnuplot cannot open the file, it draws on its standard output. */
+    FILE *to = count > 0 ? popen("gnuplot >/dev/null", "w") : NULL;
     int status = -1;
 
     if (to != NULL) {
         put_script(bench, rows, count, to);
         status = pclose(to);
     }
+    signal(SIGPIPE, before);
     if (status != 0)
-        fprintf(stderr, "--plot %s: gnuplot failed\n", bench->options.plot);
+        fprintf(stderr, "%s: --plot %s: gnuplot failed\n", bench->program->name,
+                bench->options.plot);
     return status == 0 ? 0 : -1;
 }

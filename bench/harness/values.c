@@ -4,6 +4,7 @@
  */
 #include "harness/bench.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,24 +84,26 @@ int bench_aligns(const char *text, bench_align_t *ret_aligns)
     }
 }
 
-int bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last)
+const char *bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last)
 {
-    uint64_t first;
+    uint64_t first = 0;
     uint64_t last;
     const char *end = number(text, &first);
+    int has_first = end != NULL && *end == ':';
 
-    if (end != NULL && *end == '\0') {
-        *ret_last = first;
-        return 1;
-    }
-    if (end == NULL || *end != ':')
-        return 0;
-    end = number(end + 1, &last);
-    if (end == NULL || *end != '\0' || first > last)
-        return 0;
-    *ret_first = first;
+    last = first;
+    if (has_first)
+        end = number(end + 1, &last);
+    if (end != NULL && isalpha((unsigned char)*end))
+        return "unknown unit; there are K, M and G";
+    if (end == NULL || *end != '\0')
+        return "want [MIN:]MAX";
+    if (first > last)
+        return "MIN is larger than MAX";
+    if (has_first)
+        *ret_first = first;
     *ret_last = last;
-    return 1;
+    return NULL;
 }
 
 int bench_is_module(const char *text)

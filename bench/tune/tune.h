@@ -136,6 +136,10 @@ struct tune_search {
 int tune_path(int ranks, char *ret_path, size_t room);
 /* The file's text, allocated. command: the command line, for a comment in the file. */
 char *tune_text(const tune_search_t *found, const char *command);
+/* Make all folders above the file. An error is reported when the file is made. */
+void tune_make_folders(const char *path);
+/* Before the measurements: can the file be written? 1, or 0 and a message on stderr. */
+int tune_can_write(const char *path);
 /* Writes the whole file, or leaves the old one. 0, or -1 and a message on stderr. */
 int tune_write(const char *path, const char *text);
 

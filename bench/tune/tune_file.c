@@ -92,8 +92,7 @@ char *tune_text(const tune_search_t *found, const char *command)
     return text;
 }
 
-/* Make all folders above the file. An error here is reported when the file is made. */
-static void make_folders(const char *path)
+void tune_make_folders(const char *path)
 {
     char folder[TUTTI__TUNED_PATH];
 
@@ -103,6 +102,35 @@ static void make_folders(const char *path)
         mkdir(folder, 0777);
         *at = '/';
     }
+}
+
+/* Make a file beside `path`. other: its name. Returns a descriptor, or -1 and a message on
+   stderr. */
+static int open_other(const char *path, char *other, size_t room)
+{
+    struct stat file;
+    int fd = -1;
+
+    snprintf(other, room, "%s.XXXXXX", path);
+    if (stat(path, &file) == 0 && S_ISDIR(file.st_mode))
+        errno = EISDIR;
+    else
+        fd = mkstemp(other);
+    if (fd < 0)
+        fprintf(stderr, "tutti_tune: %s: %s\n", path, strerror(errno));
+    return fd;
+}
+
+int tune_can_write(const char *path)
+{
+    char other[TUTTI__TUNED_PATH + 8];
+    int fd = open_other(path, other, sizeof(other));
+
+    if (fd < 0)
+        return 0;
+    close(fd);
+    unlink(other);
+    return 1;
 }
 
 static int put_whole(int fd, const char *text)
@@ -127,18 +155,14 @@ int tune_write(const char *path, const char *text)
     char other[TUTTI__TUNED_PATH + 8];
     int fd, failed;
 
-    make_folders(path);
-    snprintf(other, sizeof(other), "%s.XXXXXX", path);
-    fd = mkstemp(other);
-    if (fd < 0) {
-        fprintf(stderr, "%s: %s\n", path, strerror(errno));
+    fd = open_other(path, other, sizeof(other));
+    if (fd < 0)
         return -1;
-    }
     failed = put_whole(fd, text) != 0;
     failed = close(fd) != 0 || failed;
     if (!failed && rename(other, path) == 0)
         return 0;
-    fprintf(stderr, "%s: %s\n", path, strerror(errno));
+    fprintf(stderr, "tutti_tune: %s: %s\n", path, strerror(errno));
     unlink(other);
     return -1;
 }

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Open the first file that the process has loaded; if none is, the first that can be opened. */
 static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
@@ -27,6 +28,17 @@ static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
     return lib;
 }
 
+/* The length of "FILE: " at the begin of dlerror's text, if `what` ends with FILE. */
+static size_t named_before(const char *what, const char *file, const char *why)
+{
+    size_t length = strlen(file), whole = strlen(what);
+
+    if (whole < length || strcmp(what + whole - length, file) != 0 ||
+        strncmp(why, file, length) != 0 || strncmp(why + length, ": ", 2) != 0)
+        return 0;
+    return length + 2;
+}
+
 void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nfiles,
                            const tutti__cuda_symbol_t *symbols, size_t nsymbols, char *ret_reason)
 {
@@ -34,7 +46,8 @@ void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nf
     void *lib = open_first(files, nfiles, why);
 
     if (lib == NULL) {
-        snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES, "%s: %.300s", what, why);
+        snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES, "%s: %.300s", what,
+                 why + named_before(what, files[0], why));
         return NULL;
     }
     for (size_t i = 0; i < nsymbols; i++) {

@@ -15,7 +15,8 @@ ran $bench -v
 grep -q '^# Tutti Allreduce Latency Test v' "$log" || wrong version
 ran $bench -h
 grep -q 'message-size' "$log" || wrong help
-refuses '-m 8:4' $bench -m 8:4
+refuses '-m 8:4: MIN is larger than MAX' $bench -m 8:4
+refuses '-m 4:1Q: unknown unit' $bench -m 4:1Q
 refuses '-i 0' $bench -i 0
 refuses '-T char' $bench -T char
 refuses "-d /cuda: want a module's name" $bench -d /cuda

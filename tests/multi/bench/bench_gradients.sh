@@ -110,7 +110,11 @@ refuses '--spoil: only with -c' $bench --spoil
 refuses '-q: unknown option' $bench -q
 refuses '--quick: unknown option' $bench --quick
 refuses 'more: unexpected argument' $bench more
-refuses '--csv /nowhere/a: cannot be written' $bench --scale 1000 --csv /nowhere/a
+for flag in csv json; do
+    refuses "tutti_gradients: --$flag.*\(No such file\|without jansson\)" \
+        $bench --scale 1000 --alone --$flag /nowhere/a
+    ! grep -q '^# Model' "$log" || wrong "--$flag: refused after measuring"
+done
 
 if [ -z "$mpirun" ]; then
     every_contestant 100x1K 100 --tensors 100x1K --random
@@ -119,6 +123,11 @@ if [ -z "$mpirun" ]; then
 fi
 refuses '--peer mpi-cycle: not with -d' $bench --peer mpi-cycle -d cuda
 refuses '--peer mpi-cycle: MPI does not have this type' $bench --peer mpi-cycle -T bfloat16
+# One rank alone exchanges nothing.
+ran $mpirun -np 1 $bench --tensors 3x24 --rounds 2 --orders 0
+[ $status -eq 0 ] && grep -q ' mpi-fused ' "$log" && ! grep -q 'Tutti takes' "$log" ||
+    wrong "a share of a peer's time with one rank: status $status"
+
 few="1 2 3"
 more="2 3"
 is_long "1 and 3 ranks of some jobs, 2 of others" || { few=2 more=3; }

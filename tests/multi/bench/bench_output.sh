@@ -17,10 +17,51 @@ if [ "$(grep -v '^#' "$files/a.csv" | awk -F, '{ print NF }' | sort -u)" -ne 20 
 fi
 $bench $few --csv - >"$log" 2>&1
 grep -q '^program,bytes,' "$log" && ! grep -q '^# Size' "$log" || wrong "--csv -"
-refuses '--csv /nowhere/a: cannot be written' $bench $few --csv /nowhere/a
 
-refuses 'no gnuplot in PATH' env PATH=/nowhere $bench $few --plot "$files/a.svg"
-refuses '--plot: Barrier has no sizes' bench/tutti_barrier --plot "$files/a.svg"
+# early WHAT FLAG...: refused with WHAT, before the table.
+early()
+{
+    what=$1
+    shift
+    refuses "^tutti_allreduce: $what" $bench $few "$@"
+    ! grep -q '^# Size' "$log" || wrong "$*: refused after measuring"
+}
+
+early '--csv /nowhere/a: No such file' --csv /nowhere/a
+early '--plot /nowhere/a.svg: No such file' --plot /nowhere/a.svg
+refuses '--plot .*/a.pdf: must end in .svg or .png' $bench --plot "$files/a.pdf"
+refuses '--plot svg: must end in .svg or .png' $bench --plot svg
+refuses '--plot: Barrier has no data' bench/tutti_barrier --plot "$files/a.svg"
+
+# Without gnuplot: a line, and no drawing.
+ran env PATH=/nowhere $bench $few --plot "$files/none.svg"
+rows 3 "^[0-9]+ $number" "without gnuplot"
+grep -q '^tutti_allreduce: --plot .*/none.svg: will not be drawn, .*gnuplot-nox' "$log" &&
+    [ ! -e "$files/none.svg" ] || wrong "without gnuplot"
+
+# fake_gnuplot COMMANDS: also writes its input into $files/script.
+fake_gnuplot()
+{
+    printf '#!/bin/sh\n%s\n' "$1" >"$files/bin/gnuplot"
+    chmod +x "$files/bin/gnuplot"
+}
+
+# The end of the name is the format; gnuplot's output is not the program's.
+mkdir "$files/bin"
+fake_gnuplot "echo noise; cat >'$files/script'"
+for kind in svg png PNG; do
+    ran env PATH="$files/bin:$PATH" $bench $few --plot "$files/a.$kind"
+    case $kind in
+    svg) terminal=svg ;;
+    *) terminal=pngcairo ;;
+    esac
+    [ "$status" -eq 0 ] && ! grep -q noise "$log" && [ ! -e "$files/a.$kind" ] &&
+        grep -q "^set terminal $terminal " "$files/script" &&
+        grep -q "^set output '$files/a.$kind'\$" "$files/script" || wrong "--plot a.$kind: $status"
+done
+fake_gnuplot 'exit 3'
+refuses '^tutti_allreduce: --plot .*/a.svg: gnuplot failed' \
+    env PATH="$files/bin:$PATH" $bench $few --plot "$files/a.svg"
 if command -v gnuplot >/dev/null 2>&1; then
     ran $bench $few --peer async --plot "$files/it's.svg"
     [ "$status" -eq 0 ] && grep -q '<svg' "$files/it's.svg" && grep -q Async "$files/it's.svg" &&
@@ -77,13 +118,13 @@ ran $bench $few --peer async --compare "$files/alike.json" --fail-above 100000%
 refuses '# 3 of 3 compared' $bench $few --compare "$files/alike.json" --fail-above 100000%
 
 refuses 'type was "float32" and is "int32"' $bench -T int32 $few --compare "$files/now.json"
-refuses 'no size in common' $bench -m 4 -i 20 --compare "$files/now.json"
-refuses '/nowhere' $bench $few --compare /nowhere
+early '--compare .*/now.json: no size in common' -m 1K:4K --compare "$files/now.json"
+early '--compare /nowhere: No such file or directory$' --compare /nowhere
 echo '{ "format": 2 }' >"$files/other.json"
 refuses 'not written by --json' $bench $few --compare "$files/other.json"
 echo '{ "format": ' >"$files/broken.json"
-refuses 'broken.json: .*line' $bench $few --compare "$files/broken.json"
-refuses '--json /nowhere/a: cannot be written' $bench $few --json /nowhere/a
+refuses 'broken.json: line [0-9]' $bench $few --compare "$files/broken.json"
+early '--json /nowhere/a: No such file' --json /nowhere/a
 
 if [ -n "$mpirun" ]; then
     refuses 'ranks was 1 and is 2' $mpirun -np 2 $bench $few --compare "$files/now.json"

@@ -105,6 +105,8 @@ made_up --settings ucx-posix
 [ "$status" -eq 2 ] && grep -q 'no setting ran' "$log" || wrong "no setting ran: status $status"
 made_up --settings default -n 3
 has "# Left out: default: MPI_ERR_NOT_NOW: not now"
+made_up --program tutti_barrier --settings default
+has "# default: $files/mpirun --oversubscribe -np 2 bench/tutti_barrier --peer mpi"
 made_up --program "$files/plain/tutti_allreduce" --list
 [ "$(cat "$log")" = "default other ucx-cma ucx-posix glibc yield" ] || wrong "--list"
 made_up --program "$files/ucc/tutti_allreduce" --list

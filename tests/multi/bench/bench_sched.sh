@@ -64,6 +64,10 @@ for tool in bench/tutti_exec bench/tutti_kernels bench/tutti_pack bench/tutti_re
     expect 2 "^$name: --dance: unknown option; see --help\$" --dance
     expect 2 "^$name: -q: unknown option; see --help\$" -q
 done
+tool=bench/tutti_kernels
+expect 2 '^tutti_kernels: -T foo: not known; there are int8 .*float32 .* all$' -T foo
+expect 2 '^tutti_kernels: --isa foo: not known; there are scalar' -I foo
+tool=bench/tutti_report
 expect 2 '^tutti_report: --trace: wants a value; see --help$' --trace
 expect 2 '^tutti_report: --json=3: takes no value; see --help$' --json=3
 tool=bench/tutti_sched

@@ -45,6 +45,11 @@ else
 fi
 uses 'tutti_tune makes it' 'before there is a file'
 
+# Refused before measuring, and no folder is made.
+refuses "^tutti_tune: $files/none/a: No such file" $launch $bench --quick -o "$files/none/a"
+refuses "^tutti_tune: $files: Is a directory" $launch $bench --quick -o "$files"
+[ ! -e "$files/none" ] && ! grep -q '^# TUTTI' "$log" || wrong '-o'
+
 # A dry run writes nothing, and nor does a run without a place to write to.
 if [ $rounds -gt 1 ]; then
     ran $launch $bench --quick -n

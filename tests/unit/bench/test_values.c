@@ -29,19 +29,22 @@ static void test_number(void **state)
 
 static void test_range(void **state)
 {
-    static const char *const bad[] = { "", ":", ":4", "4:", "8:4", "4:8:16", "4-8" };
+    static const char *const bad[] = { "", ":", ":4", "4:", "4:8:16", "4-8", "4:99999999999G" };
     uint64_t first = 1;
     uint64_t last = 2;
 
     (void)state;
-    assert_true(bench_range("64", &first, &last));
+    assert_null(bench_range("64", &first, &last));
     assert_int_equal(first, 1);
     assert_int_equal(last, 64);
-    assert_true(bench_range("8:1K", &first, &last));
+    assert_null(bench_range("8:1K", &first, &last));
     assert_int_equal(first, 8);
     assert_int_equal(last, 1024);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_false(bench_range(bad[i], &first, &last));
+        assert_string_equal(bench_range(bad[i], &first, &last), "want [MIN:]MAX");
+    assert_string_equal(bench_range("16:4", &first, &last), "MIN is larger than MAX");
+    assert_string_equal(bench_range("4:1Q", &first, &last), "unknown unit; there are K, M and G");
+    assert_string_equal(bench_range("4KB", &first, &last), "unknown unit; there are K, M and G");
     assert_int_equal(first, 8);
     assert_int_equal(last, 1024);
 }
