@@ -132,14 +132,17 @@ AM_TESTS_ENVIRONMENT = \
 
 check-long:
 	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
+# run.sh builds first, with fewer processes: CHECK_TESTS=build-tests.
+CHECK_TESTS = check-TESTS
+build-tests: $(check_PROGRAMS) $(check_LTLIBRARIES)
 check-asan: modules
 	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(asan_quick) $(asan_quick_programs)" \
-	    TESTS="$(asan_quick) $(asan_quick_scripts)" check-TESTS
+	    TESTS="$(asan_quick) $(asan_quick_scripts)" $(CHECK_TESTS)
 check-tsan:
-	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_quick)" TESTS="$(tsan_quick)" check-TESTS
+	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_quick)" TESTS="$(tsan_quick)" $(CHECK_TESTS)
 check-tsan-long:
 	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_tests)" \
 	    TESTS="$(tsan_tests)" check-TESTS
 all-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
-.PHONY: check-long check-asan check-tsan check-tsan-long all-programs
+.PHONY: build-tests check-long check-asan check-tsan check-tsan-long all-programs

@@ -23,7 +23,7 @@
  * SHUTDOWN          this rank or a peer called tutti_finalize or tutti_comm_free while the call was
  *                   pending
  * UNSUPPORTED       valid, but this build, machine or setting cannot do it
- * NO_MEMORY         memory, shared memory or its limit is exhausted
+ * NO_MEMORY         memory, shared memory or a limit, such as that of open files, is exhausted
  * SYSTEM            a system call failed
  * TRANSPORT         MPI or the network failed
  * ABI               the versions of caller and library, or of two ranks, are incompatible
@@ -37,7 +37,7 @@
     X(TUTTI_ERR_TIMEOUT, 4, "timed out")                                                           \
     X(TUTTI_ERR_SHUTDOWN, 5, "shut down")                                                          \
     X(TUTTI_ERR_UNSUPPORTED, 6, "not supported")                                                   \
-    X(TUTTI_ERR_NO_MEMORY, 7, "out of memory")                                                     \
+    X(TUTTI_ERR_NO_MEMORY, 7, "memory or a limit is exhausted")                                    \
     X(TUTTI_ERR_SYSTEM, 8, "system call failed")                                                   \
     X(TUTTI_ERR_TRANSPORT, 9, "transport failed")                                                  \
     X(TUTTI_ERR_ABI, 10, "incompatible versions")                                                  \

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "boot/meet.h"
+#include "boot/waiting.h"
 #include "reduce/reduce.h"
 
 #include <assert.h>
@@ -138,13 +139,17 @@ static tutti_status_t open_comm(const tutti_options_t *options, tutti__conf_t *c
                                 const tutti__comm_name_t *name, tutti__comm_t **ret_comm)
 {
     tutti__meet_t way;
-    tutti_status_t status = meet(options, conf, &way);
+    tutti_status_t status;
 
+    tutti__waiting_every(conf->shared.stall_ms);
+    status = meet(options, conf, &way);
     explicit_bzero(conf->job_secret, sizeof(conf->job_secret));
-    if (status != TUTTI_OK)
-        return status;
-    tutti__log_offer((tutti__log_level_t)conf->log_level, (int)way.rank);
-    return tutti__comm_open_connected(&way, conf, name, ret_comm);
+    if (status == TUTTI_OK) {
+        tutti__log_offer((tutti__log_level_t)conf->log_level, (int)way.rank);
+        status = tutti__comm_open_connected(&way, conf, name, ret_comm);
+    }
+    tutti__waiting_every(0);
+    return status;
 }
 
 static tutti_status_t make(const tutti_options_t *options, tutti_comm_t **ret_comm)

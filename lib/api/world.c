@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "boot/meet.h"
+#include "boot/waiting.h"
 #include "reduce/reduce.h"
 
 #include <string.h>
@@ -59,12 +60,15 @@ static tutti_status_t open_world(const tutti_options_t *options, tutti__comm_t *
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_TEST_ISA=%s is not on this machine",
                            conf.isa);
     tutti__options_apply(options, &conf);
+    tutti__waiting_every(conf.shared.stall_ms);
     status = meet_others(options, &conf, &meet, &module);
     explicit_bzero(conf.job_secret, sizeof(conf.job_secret)); /* a copy of conf lives on */
-    if (status != TUTTI_OK)
-        return status;
-    tutti__log_setup((tutti__log_level_t)conf.log_level, (int)meet.rank);
-    return tutti__comm_open(&meet, module, &conf, ret_comm);
+    if (status == TUTTI_OK) {
+        tutti__log_setup((tutti__log_level_t)conf.log_level, (int)meet.rank);
+        status = tutti__comm_open(&meet, module, &conf, ret_comm);
+    }
+    tutti__waiting_every(0);
+    return status;
 }
 
 tutti_status_t tutti_init(const tutti_options_t *user)

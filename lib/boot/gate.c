@@ -128,15 +128,29 @@ static tutti_status_t hear_all(tutti__gate_host_t *host)
     return status;
 }
 
+/* Warn of the ranks that have not come. Returns when to call this function again. Before the first
+   knock at a gate without a size, and after a failure, the gate waits for no rank. */
+static uint64_t warn_of_missing(tutti__gate_host_t *host)
+{
+    double waited_s;
+
+    if (host->size == 0 || host->failed != TUTTI_OK)
+        return UINT64_MAX;
+    if (tutti__waiting_now(&host->waiting, &waited_s))
+        tutti__gate_warn(host, waited_s);
+    return host->waiting.due;
+}
+
 static tutti_status_t serve(tutti__gate_host_t *host)
 {
     uint64_t begin_ns = tutti__now_ns();
 
     while (host->awaited > 0) {
         int late = tutti__net_left_ms(host->deadline) == 0, ready;
-        uint64_t until = host->deadline;
+        uint64_t until = warn_of_missing(host);
         tutti_status_t status;
 
+        until = TUTTI__MIN(until, host->deadline);
         if (host->suspect_due != 0)
             until = TUTTI__MIN(until, host->suspect_due);
         status = list_polls(host);

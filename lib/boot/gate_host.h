@@ -6,6 +6,7 @@
 
 #include "base/constants.h"
 #include "boot/gate_wire.h"
+#include "boot/waiting.h"
 #include "boot/pass.h"
 
 /* The message that a guest sends next. */
@@ -54,6 +55,7 @@ typedef struct {
                              knocked again by this time; 0: no such guest */
     uint32_t suspect;     /* the rank of that guest */
     uint64_t ask_due;     /* when to call the checks of net.h next */
+    tutti__waiting_t waiting;
 } tutti__gate_host_t;
 
 /* ---- gate_guests.c ---- */
@@ -92,5 +94,7 @@ tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_kno
 int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status);
 /* TUTTI_ERR_TIMEOUT, with the ranks that have not come. */
 tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host, uint64_t begin_ns);
+/* Log a warning with these ranks. */
+void tutti__gate_warn(const tutti__gate_host_t *host, double waited_s);
 
 #endif

@@ -4,6 +4,7 @@
 #include "boot/gate_host.h"
 
 #include "base/constants.h"
+#include "base/log.h"
 #include "base/time.h"
 
 #include <stdio.h>
@@ -135,17 +136,39 @@ int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status)
            (ssize_t)sizeof(answer);
 }
 
-tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host, uint64_t begin_ns)
+/* The ranks that have not come. */
+static void list_missing(const tutti__gate_host_t *host, char *ret_text, size_t text_bytes)
 {
-    double waited_s = (double)(tutti__now_ns() - begin_ns) * 1e-9;
     unsigned char *listed = calloc(host->size, 1);
-    char text[160] = "some ranks";
 
+    snprintf(ret_text, text_bytes, "some ranks");
     for (uint32_t r = 0; listed != NULL && r < host->size; r++)
         listed[r] = host->fds[r] == TUTTI__GATE_AWAITED;
     if (listed != NULL)
-        tutti__net_list_ranks(listed, host->size, text, sizeof(text));
+        tutti__net_list_ranks(listed, host->size, ret_text, text_bytes);
     free(listed);
+}
+
+void tutti__gate_warn(const tutti__gate_host_t *host, double waited_s)
+{
+    const char *have = host->awaited == 1 ? "has" : "have";
+    char text[160];
+
+    list_missing(host, text, sizeof(text));
+    if (host->ret_fds != NULL)
+        TUTTI__LOG(TUTTI__LOG_WARN, "the ranks of a unique id have waited %.1f s: %s %s not come",
+                   waited_s, text, have);
+    else
+        TUTTI__LOG(TUTTI__LOG_WARN, "rank %u has waited %.1f s: %s %s not connected to it",
+                   host->rank, waited_s, text, have);
+}
+
+tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host, uint64_t begin_ns)
+{
+    double waited_s = (double)(tutti__now_ns() - begin_ns) * 1e-9;
+    char text[160];
+
+    list_missing(host, text, sizeof(text));
     if (host->ret_fds != NULL)
         return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not come within %.1f s", text,
                            (double)host->timeout_ms * 1e-3);

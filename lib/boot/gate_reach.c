@@ -9,7 +9,9 @@
 #include "boot/gate.h"
 
 #include "base/constants.h"
+#include "base/log.h"
 #include "boot/gate_wire.h"
+#include "boot/waiting.h"
 #include "boot/pass.h"
 
 #include <stdio.h>
@@ -189,22 +191,43 @@ tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *r
     return status;
 }
 
-static tutti_status_t unreachable(tutti_status_t status, const tutti__gate_t *gate,
-                                  const tutti__net_addrs_t *addrs, uint32_t host)
+/* The gate that cannot be reached, and the thread's last error. */
+static void describe(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs, uint32_t host,
+                     char *ret_text, size_t text_bytes)
 {
-    char text[200] = "", where[64], who[40] = "the process that made the unique id";
+    char places[200] = "", where[64], who[40] = "the process that made the unique id";
     size_t used = 0;
 
-    for (uint32_t i = 0; i < addrs->count && used < sizeof(text); i++) {
+    for (uint32_t i = 0; i < addrs->count && used < sizeof(places); i++) {
         tutti__net_addr_text(&addrs->addr[i], where, sizeof(where));
-        used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", where);
+        used += (size_t)snprintf(places + used, sizeof(places) - used, " %s", where);
     }
     if (host != TUTTI__NET_MAKER)
         snprintf(who, sizeof(who), "rank %u", host);
-    return tutti__fail(status,
-                       "rank %u cannot reach %s at%s (last: %s); TUTTI_INTERFACE names the "
-                       "network interface to use",
-                       gate->rank, who, text, tutti_last_error());
+    snprintf(ret_text, text_bytes, "rank %u cannot reach %s at%s (last: %s)", gate->rank, who,
+             places, tutti_last_error());
+}
+
+static tutti_status_t unreachable(tutti_status_t status, const tutti__gate_t *gate,
+                                  const tutti__net_addrs_t *addrs, uint32_t host)
+{
+    char text[TUTTI__ERROR_BYTES];
+
+    describe(gate, addrs, host, text, sizeof(text));
+    return tutti__fail(status, "%s; TUTTI_INTERFACE names the network interface to use", text);
+}
+
+/* Between two rounds of attempts: warn if they have lasted for long. */
+static void warn_of_wait(tutti__waiting_t *waiting, const tutti__gate_t *gate,
+                         const tutti__net_addrs_t *addrs, uint32_t host)
+{
+    char text[TUTTI__ERROR_BYTES];
+    double waited_s;
+
+    if (!tutti__waiting_now(waiting, &waited_s))
+        return;
+    describe(gate, addrs, host, text, sizeof(text));
+    TUTTI__LOG(TUTTI__LOG_WARN, "%s; it has tried for %.1f s", text, waited_s);
 }
 
 tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs,
@@ -213,10 +236,12 @@ tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_add
     tutti__gate_round_t round = { .addrs = addrs->addr,
                                   .count = addrs->count,
                                   .try_ms = TUTTI__REACH_FIRST_MS };
+    tutti__waiting_t waiting = { 0, 0 };
     tutti_status_t status = TUTTI_OK;
     unsigned pause_ms = TUTTI__REACH_PAUSE_MS;
 
     for (;;) {
+        warn_of_wait(&waiting, gate, addrs, host);
         status = tutti__gate_try(gate, &round, host, deadline, ret_fd);
         if (round.is_final)
             return status;

@@ -31,6 +31,7 @@
 #include "base/log.h"
 #include "base/own_thread.h"
 #include "base/status.h"
+#include "boot/waiting.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -47,7 +48,7 @@ typedef struct server {
     struct server *next;
     tutti__gate_t gate;
     int door, stop;
-    uint64_t timeout_ms;
+    uint64_t timeout_ms, stall_ms;
     _Atomic uint32_t rank; /* of this process in the meeting; set by tutti__meet_id */
     /* The ranks' connections, used by the thread while ranks meet. Stored here, so that a leak
        checker in a forked child finds the memory. */
@@ -266,6 +267,7 @@ static void *server_main(void *arg)
     char text[400];
     tutti__id_word_t word;
 
+    tutti__waiting_every(server->stall_ms);
     introduce(server, &word);
     if (word.status == TUTTI_ERR_SHUTDOWN)
         return NULL;
@@ -323,6 +325,7 @@ static tutti_status_t open_server(server_t *server, const tutti__conf_t *conf, t
                                     .came_arg = server };
     server->rank = TUTTI__NO_RANK;
     server->timeout_ms = conf->shared.timeout_ms;
+    server->stall_ms = conf->shared.stall_ms;
     return start_thread(server);
 }
 

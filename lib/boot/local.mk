@@ -36,6 +36,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/net.c \
     %reldir%/net.h \
     %reldir%/net_tcp.c \
+    %reldir%/waiting.c \
+    %reldir%/waiting.h \
     %reldir%/pass.c \
     %reldir%/pass.h \
     %reldir%/peers.c \

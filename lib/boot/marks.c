@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "boot/boot_inside.h"
+#include "boot/waiting.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -28,8 +29,11 @@
 struct tutti__marks {
     uint64_t job;
     uint32_t rank, size; /* the launcher's */
-    int door;            /* the socket */
-    int pid[];           /* [size]; 0: the rank is not detected */
+    uint32_t local_size; /* the launcher's number of ranks on this host; 0: not known */
+    const char *launcher;
+    tutti__waiting_t waiting; /* for tutti__marks_still */
+    int door;                 /* the socket */
+    int pid[];                /* [size]; 0: the rank is not detected */
 };
 
 /* 0: the job has no name, and its ranks have no common parent process that identifies it. */
@@ -133,7 +137,7 @@ static int open_door(const tutti__marks_t *marks)
 
 tutti__marks_t *tutti__marks_open(void)
 {
-    const char *launcher;
+    const char *launcher = "";
     int size = tutti__conf_launcher_size(&launcher), rank = tutti__conf_launcher_own_rank();
     tutti__marks_t *marks = NULL;
     uint64_t job;
@@ -145,6 +149,8 @@ tutti__marks_t *tutti__marks_open(void)
     marks->job = job;
     marks->rank = (uint32_t)rank;
     marks->size = (uint32_t)size;
+    marks->local_size = (uint32_t)tutti__conf_launcher_local_size();
+    marks->launcher = launcher;
     marks->pid[rank] = HIDDEN;
     marks->door = open_door(marks);
     if (marks->door < 0) {
@@ -171,6 +177,46 @@ uint32_t tutti__marks_find(tutti__marks_t *marks, unsigned char *ret_here)
     return count;
 }
 
+int tutti__marks_describe(tutti__marks_t *marks, char *ret_text, size_t text_bytes)
+{
+    unsigned char *listed = calloc(marks->size, 1);
+    int missing = 0, ended = 0;
+    char ranks[256], host[] = " on this host";
+    uint32_t count, lowest = 0;
+
+    if (listed == NULL)
+        return 0;
+    count = tutti__marks_find(marks, listed);
+    while (!listed[lowest]) /* ends at this rank */
+        lowest++;
+    if (marks->local_size == marks->size && count < marks->size) {
+        missing = 1;
+        count = marks->size - count;
+        for (uint32_t r = 0; r < marks->size; r++) {
+            listed[r] = !listed[r];
+            ended |= listed[r] && marks->pid[r] != 0;
+        }
+    }
+    tutti__net_list_ranks(listed, marks->size, ranks, sizeof(ranks));
+    free(listed);
+    snprintf(ret_text, text_bytes, "of the %u ranks that %s started%s, %s %s%s called tutti_init%s",
+             marks->local_size > 0 ? marks->local_size : marks->size, marks->launcher,
+             marks->local_size > 0 ? host : "", ranks, count == 1 ? "has" : "have",
+             missing ? " not" : "", ended ? ", or ended in it" : "");
+    return lowest == marks->rank;
+}
+
+static void warn_of_missing(tutti__marks_t *marks)
+{
+    double waited_s;
+    char text[400];
+
+    if (tutti__waiting_now(&marks->waiting, &waited_s) &&
+        tutti__marks_describe(marks, text, sizeof(text)))
+        TUTTI__LOG(TUTTI__LOG_WARN, "rank %u has waited %.1f s in tutti_init: %s", marks->rank,
+                   waited_s, text);
+}
+
 tutti_status_t tutti__marks_still(void *arg)
 {
     tutti__marks_t *marks = arg;
@@ -184,6 +230,8 @@ tutti_status_t tutti__marks_still(void *arg)
     if (dead != NULL)
         status = tutti__boot_report_dead(dead, marks->size);
     free(dead);
+    if (status == TUTTI_OK)
+        warn_of_missing(marks);
     return status;
 }
 

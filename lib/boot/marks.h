@@ -26,8 +26,14 @@ int tutti__marks_fit(const tutti__marks_t *marks, uint32_t rank, uint32_t size);
 /* Find the ranks that have opened their mark and are alive, this rank included. ret_here: [size of
    the launcher's job], 1 for such a rank. Returns their number. */
 uint32_t tutti__marks_find(tutti__marks_t *marks, unsigned char *ret_here);
-/* TUTTI_ERR_PEER_LOST: a rank that had opened its mark has died. A check for
-   tutti__net_watch_meeting, so `marks`, a tutti__marks_t, is a void pointer. */
+/* For warnings: which ranks have not called tutti_init: "of the 3 ranks that mpirun started on this
+   host, rank 1 has not called tutti_init". If the launcher has ranks on other hosts as well, it is
+   not known which ranks are on this host: the text names the ranks that have called it. 0: a lower
+   rank of this machine has called tutti_init, and warns. */
+int tutti__marks_describe(tutti__marks_t *marks, char *ret_text, size_t text_bytes);
+/* TUTTI_ERR_PEER_LOST: a rank that had opened its mark has died. If all live, this function also
+   warns of the missing ranks, as waiting.h describes. A check for tutti__net_watch_meeting, so
+   `marks`, a tutti__marks_t, is a void pointer. */
 tutti_status_t tutti__marks_still(void *marks);
 /* Close the mark. A rank that opens its own mark later cannot detect this rank. So if the marks are
    in use, they are closed only after the first exchange: by then all ranks have opened theirs. NULL

@@ -77,20 +77,22 @@ static tutti_status_t incomplete(const tutti__conf_job_t *job)
 static tutti_status_t meet_by_env(const tutti__conf_t *conf, tutti__meet_t *ret_meet)
 {
     tutti__conf_job_t job;
+    char unset[64];
     tutti_status_t status = tutti__conf_job(conf, 1, &job);
 
     if (status != TUTTI_OK)
         return status;
     if (job.size > 0)
         return job.missing[0] != '\0' ? incomplete(&job) : tutti__meet_job(conf, &job, ret_meet);
-    if (tutti__conf_job_is_one())
+    if (tutti__conf_job_is_one()) {
         tutti__meet_self(ret_meet);
-    else
-        status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                             "TUTTI_BOOT=%s needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
-                             "or a launcher's variables",
-                             conf->boot);
-    return status;
+        return TUTTI_OK;
+    }
+    tutti__conf_env_unset(unset, sizeof(unset));
+    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                       "TUTTI_BOOT=%s needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or a "
+                       "launcher's variables; not set: %s",
+                       conf->boot, unset);
 }
 
 /* TUTTI_BOOT=pmix or pmi2. Without the launcher's variables these libraries may make a world of one
@@ -138,16 +140,16 @@ static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_co
 /* A world of one, unless the launchers' variables show that other ranks exist. */
 static tutti_status_t check_alone(void)
 {
-    char vars[96];
+    char vars[96], unset[64];
 
     switch (tutti__conf_company(vars, sizeof(vars))) {
     case TUTTI__CONF_IN_COMPANY:
+        tutti__conf_env_unset(unset, sizeof(unset));
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
                            "there are other ranks (%s), but no way to meet them: start the ranks "
-                           "with mpirun or torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and "
-                           "MASTER_PORT, options->unique_id or options->store; TUTTI_BOOT=self "
-                           "makes a world of one",
-                           vars);
+                           "with mpirun or torchrun, or set %s, options->unique_id or "
+                           "options->store; TUTTI_BOOT=self makes a world of one",
+                           vars, unset);
     case TUTTI__CONF_PERHAPS_ALONE:
         TUTTI__LOG(TUTTI__LOG_WARN,
                    "%s, but no launcher started this process: it is a world of one "

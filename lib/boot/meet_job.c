@@ -24,6 +24,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "boot/waiting.h"
 #include "boot/pass.h"
 #include "boot/star.h"
 
@@ -123,6 +124,19 @@ static tutti_status_t open_door(const way_t *way, tutti__net_addr_t *addr, int *
     }
 }
 
+/* The other ranks look up rank 0's name. On a host of its own, each rank may get another answer, so
+   a failure here is only a warning. */
+static void check_name(const way_t *way)
+{
+    tutti__net_addrs_t addrs;
+
+    if (!tutti__net_is_literal(way->job->addr) &&
+        tutti__net_resolve(way->job->addr, &addrs) != TUTTI_OK)
+        TUTTI__LOG(TUTTI__LOG_WARN,
+                   "rank 0's name: %s; a rank whose host finds no address either cannot connect",
+                   tutti_last_error());
+}
+
 static tutti_status_t host(const way_t *way, tutti__meet_t *ret_meet)
 {
     tutti__net_addr_t addr;
@@ -142,6 +156,7 @@ static tutti_status_t host(const way_t *way, tutti__meet_t *ret_meet)
                    "the job has no secret: any process that reaches port %u of this host can join "
                    "it; set TUTTI_JOB_SECRET or TUTTI_JOB_SECRET_FILE on all ranks",
                    addr.port);
+    check_name(way);
     return tutti__star_host(&way->gate, "tcp", door, way->deadline, ret_meet);
 }
 
@@ -170,6 +185,7 @@ static tutti_status_t list_addresses(const way_t *way, tutti__net_addr_t *ret_li
 typedef struct {
     tutti__net_addr_t list[TUTTI__NET_ADDRS * TUTTI__JOB_PORTS];
     tutti__gate_round_t round;
+    tutti__waiting_t waiting;
     uint64_t lookup_due;            /* when the name is looked up again */
     uint64_t other_due;             /* when another job's refusal becomes final; 0: none */
     uint64_t gone_due;              /* when rank 0 counts as ended; 0: not set */
@@ -212,6 +228,19 @@ static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t u
     return tutti__net_still();
 }
 
+/* Between two rounds: warn if they have lasted for long. */
+static void warn_of_wait(const way_t *way, search_t *search)
+{
+    double waited_s;
+
+    if (tutti__waiting_now(&search->waiting, &waited_s))
+        TUTTI__LOG(TUTTI__LOG_WARN,
+                   "rank %u has waited %.1f s for rank 0, which does not answer at %s port %s "
+                   "(%s): %s",
+                   way->gate.rank, waited_s, way->job->addr, way->ports, way->job->port_source,
+                   search->last);
+}
+
 /* Try until a gate of this job has answered. */
 static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, int *ret_fd)
 {
@@ -223,6 +252,7 @@ static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, 
     round->addrs = search->list;
     round->try_ms = way->nports == 1 ? TUTTI__REACH_FIRST_MS : TUTTI__JOB_SEARCH_MS;
     for (;;) {
+        warn_of_wait(way, search);
         status = TUTTI_OK;
         if (round->count == 0 || tutti__net_left_ms(search->lookup_due) == 0) {
             search->lookup_due = tutti__net_deadline(TUTTI__JOB_LOOKUP_MS);

@@ -4,6 +4,9 @@
  *
  * For tests, and for programs whose ranks are forked processes or threads. See star.h.
  */
+#include "base/compiler.h"
+#include "base/log.h"
+#include "boot/waiting.h"
 #include "boot/star.h"
 
 #include <string.h>
@@ -21,6 +24,25 @@ static tutti_status_t host(const tutti__gate_t *gate, const char *name, uint64_t
     return tutti__star_host(gate, "local", door, deadline, ret_meet);
 }
 
+/* Connect to rank 0, as soon as it listens. */
+static tutti_status_t reach(const tutti__gate_t *gate, const char *name, uint64_t until,
+                            int *ret_fd)
+{
+    tutti__waiting_t waiting = { 0, 0 };
+    tutti_status_t status;
+    double waited_s;
+
+    do {
+        if (tutti__waiting_now(&waiting, &waited_s))
+            TUTTI__LOG(TUTTI__LOG_WARN,
+                       "rank %u has waited %.1f s for rank 0, which has not called tutti_init",
+                       gate->rank, waited_s);
+        status =
+            tutti__net_unix_connect(name, strlen(name), 1, TUTTI__MIN(until, waiting.due), ret_fd);
+    } while (status == TUTTI_ERR_TIMEOUT && tutti__net_left_ms(until) > 0);
+    return status;
+}
+
 static tutti_status_t join(const tutti__gate_t *gate, const char *name, uint64_t deadline,
                            tutti__meet_t *ret_meet)
 {
@@ -28,7 +50,7 @@ static tutti_status_t join(const tutti__gate_t *gate, const char *name, uint64_t
     tutti_status_t status;
     int fd;
 
-    status = tutti__net_unix_connect(name, strlen(name), 1, until, &fd);
+    status = reach(gate, name, until, &fd);
     if (status != TUTTI_OK)
         return tutti__fail(status, "meeting %s: rank 0 is not there: %s", name, tutti_last_error());
     status = tutti__gate_knock(gate, fd, 0, until);

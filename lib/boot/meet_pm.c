@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/own_thread.h"
 #include "boot/meet.h"
+#include "boot/waiting.h"
 #include "boot/pm.h"
 
 #include <signal.h>
@@ -78,9 +79,16 @@ static void *thread_main(void *arg)
 
 static tutti_status_t await(exchange_t *exchange, uint64_t deadline)
 {
+    tutti__waiting_t waiting = { 0, 0 };
     tutti_status_t status = TUTTI_OK;
+    double waited_s;
 
     while (atomic_load(&exchange->state) == AT_WORK && status == TUTTI_OK) {
+        if (tutti__waiting_now(&waiting, &waited_s))
+            TUTTI__LOG(TUTTI__LOG_WARN,
+                       "rank %u has waited %.1f s: not all ranks have called tutti_init; the ranks "
+                       "meet by %s",
+                       exchange->rank, waited_s, exchange->pm->name);
         tutti__net_sleep_ms(TUTTI__PM_PAUSE_MS);
         if (tutti__net_left_ms(deadline) == 0)
             status = tutti__fail(TUTTI_ERR_TIMEOUT,

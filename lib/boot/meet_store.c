@@ -12,8 +12,9 @@
 
 #include "base/constants.h"
 #include "base/grown.h"
+#include "base/log.h"
+#include "boot/waiting.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,19 +112,46 @@ static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
     return TUTTI_OK;
 }
 
+/*
+ * Wait for rank 0's entry; returns the result of the store's last get. For warnings the wait is cut
+ * into several gets.
+ *
+ * A get that fails in the second half of its time counts as late: a store may measure time less
+ * precisely, or round it to seconds. If the store does not work, the next get fails early.
+ */
+static int await_entry(const tutti_store_t *store, const char *key, uint32_t rank,
+                       uint64_t deadline, entry_t *ret_entry, size_t *ret_bytes)
+{
+    tutti__waiting_t waiting = { 0, 0 };
+    int code, get_ms, is_late;
+    double waited_s;
+    uint64_t until;
+
+    do {
+        if (tutti__waiting_now(&waiting, &waited_s))
+            TUTTI__LOG(TUTTI__LOG_WARN,
+                       "rank %u has waited %.1f s for rank 0, which has not written the store's "
+                       "key %s",
+                       rank, waited_s, key);
+        until = TUTTI__MIN(deadline, waiting.due);
+        get_ms = tutti__net_left_ms(until);
+        code = store->get(store->context, key, ret_entry, sizeof(*ret_entry), ret_bytes, get_ms);
+        is_late = tutti__net_left_ms(until) <= get_ms / 2;
+    } while (code != 0 && is_late && tutti__net_left_ms(deadline) > 0);
+    return code;
+}
+
 static tutti_status_t join(const tutti_store_t *store, const char *key, const tutti__conf_t *conf,
                            uint32_t rank, uint32_t size, tutti__meet_t *ret_meet)
 {
-    uint64_t timeout_ms = conf->shared.timeout_ms;
-    uint64_t deadline = tutti__net_deadline(timeout_ms);
+    uint64_t deadline = tutti__net_deadline(conf->shared.timeout_ms);
     char text[TUTTI__ERROR_BYTES];
     tutti_status_t status, reason;
     size_t bytes = 0;
     entry_t entry;
     int code;
 
-    code = store->get(store->context, key, &entry, sizeof(entry), &bytes,
-                      (int)TUTTI__MIN(timeout_ms, (uint64_t)INT_MAX));
+    code = await_entry(store, key, rank, deadline, &entry, &bytes);
     if (code != 0)
         return tutti__fail(tutti__net_left_ms(deadline) == 0 ? TUTTI_ERR_TIMEOUT : TUTTI_ERR_SYSTEM,
                            "the store's get of key %s answered %d: rank 0 has not written it, or "

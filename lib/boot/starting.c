@@ -20,7 +20,6 @@
 #include "boot/net.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -30,40 +29,22 @@ struct tutti__starting {
     int end; /* an eventfd: MPI_Init has returned */
     tutti__marks_t *marks;
     uint64_t interval_ms;
-    const char *launcher;
-    int rank, size, local_size; /* the launcher's values; size 0: unknown */
+    const char *advice; /* the end of the warning, or "" */
 };
 
 /* ---- warning ---- */
 
 static void warn_of(const tutti__starting_t *starting, double s)
 {
-    unsigned char *here = calloc((size_t)starting->size + 1, 1);
-    char ranks[256], of[96];
-    uint32_t count, lowest = 0;
+    char text[400];
 
-    if (here == NULL)
-        return;
-    count = starting->marks == NULL ? 0 : tutti__marks_find(starting->marks, here);
-    while (lowest < (uint32_t)starting->size && !here[lowest])
-        lowest++;
-    if (count == 0) {
-        TUTTI__LOG(TUTTI__LOG_WARN, "MPI_Init has waited %.0f s, which TUTTI_TIMEOUT cannot end",
-                   s);
-    } else if (lowest == (uint32_t)starting->rank) {
-        tutti__net_list_ranks(here, (uint32_t)starting->size, ranks, sizeof(ranks));
-        if (starting->local_size > 0)
-            snprintf(of, sizeof(of), "of the %d ranks that %s started on this host",
-                     starting->local_size, starting->launcher);
-        else
-            snprintf(of, sizeof(of), "of the %d ranks that %s started", starting->size,
-                     starting->launcher);
+    if (starting->marks == NULL)
+        TUTTI__LOG(TUTTI__LOG_WARN, "MPI_Init has waited %.0f s, which TUTTI_TIMEOUT cannot end%s",
+                   s, starting->advice);
+    else if (tutti__marks_describe(starting->marks, text, sizeof(text)))
         TUTTI__LOG(TUTTI__LOG_WARN,
-                   "MPI_Init has waited %.0f s, which TUTTI_TIMEOUT cannot end: %s, %s %s called "
-                   "tutti_init",
-                   s, of, ranks, count == 1 ? "has" : "have");
-    }
-    free(here);
+                   "MPI_Init has waited %.0f s, which TUTTI_TIMEOUT cannot end: %s%s", s, text,
+                   starting->advice);
 }
 
 static void *thread_main(void *arg)
@@ -85,6 +66,16 @@ static void *thread_main(void *arg)
 
 /* ---- begin and end ---- */
 
+/* Do the launcher's variables suffice to meet without MPI? */
+static const char *advise(const tutti__conf_t *conf)
+{
+    tutti__conf_job_t job;
+
+    if (tutti__conf_job(conf, 1, &job) != TUTTI_OK || job.size == 0 || job.missing[0] != '\0')
+        return "";
+    return "; with TUTTI_BOOT=env the ranks meet without MPI, and TUTTI_TIMEOUT ends the wait";
+}
+
 tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf, tutti__marks_t *marks)
 {
     uint64_t stall_ms = conf->shared.stall_ms, timeout_ms = conf->shared.timeout_ms;
@@ -93,10 +84,7 @@ tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf, tutti__marks
     if (starting == NULL)
         return NULL;
     starting->interval_ms = TUTTI__MIN(stall_ms, timeout_ms);
-    starting->launcher = "";
-    starting->size = tutti__conf_launcher_size(&starting->launcher);
-    starting->rank = tutti__conf_launcher_own_rank();
-    starting->local_size = tutti__conf_launcher_local_size();
+    starting->advice = advise(conf);
     starting->marks = marks;
     starting->end = eventfd(0, EFD_CLOEXEC);
     if (starting->end >= 0 && tutti__thread_launch(thread_main, starting, &starting->thread) == 0)

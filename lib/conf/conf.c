@@ -91,7 +91,7 @@ static const row_t rows[] = {
       "Deadline of every wait for a peer. Decimals are allowed.",
       1, LONGEST_MS, NULL },
     { "TUTTI_STALL_WARNING", CONF_SECONDS, AT(shared.stall_ms), "60",
-      "Warn if a tensor, a direct call or MPI_Init has waited this long, and again after each\n"
+      "Warn if a tensor, a direct call or tutti_init has waited this long, and again after each\n"
       "    further interval. 0: no warning.",
       0, LONGEST_MS, NULL },
     { "TUTTI_DUMP", CONF_TEXT, AT(shared.dump), "",

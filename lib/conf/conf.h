@@ -184,6 +184,10 @@ typedef struct {
  */
 tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_job_t *ret_job);
 
+/* The variables of env:// that are not set: "MASTER_ADDR and MASTER_PORT"; all four if none is
+   missing. */
+void tutti__conf_env_unset(char *ret_text, size_t text_bytes);
+
 /* 1: env:// or the launcher has one rank. */
 int tutti__conf_job_is_one(void);
 

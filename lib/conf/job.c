@@ -275,6 +275,35 @@ tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_
     return status;
 }
 
+/* TUTTI_PORT replaces MASTER_PORT. */
+void tutti__conf_env_unset(char *ret_text, size_t text_bytes)
+{
+    static const char *const names[] = { "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT" };
+    enum {
+        NAMES = sizeof(names) / sizeof(*names)
+    };
+    int is_set[NAMES], left = 0, are_all_set;
+    size_t used = 0;
+
+    for (int i = 0; i < NAMES; i++) {
+        is_set[i] = tutti__conf_text(names[i]) != NULL ||
+                    (i == NAMES - 1 && tutti__conf_text("TUTTI_PORT") != NULL);
+        left += !is_set[i];
+    }
+    are_all_set = left == 0;
+    left = are_all_set ? NAMES : left;
+    ret_text[0] = '\0';
+    for (int i = 0; i < NAMES; i++) {
+        if (is_set[i] && !are_all_set)
+            continue;
+        left--;
+        put(ret_text + used, text_bytes - used, names[i]);
+        used += strlen(ret_text + used);
+        put(ret_text + used, text_bytes - used, left > 1 ? ", " : left == 1 ? " and " : "");
+        used += strlen(ret_text + used);
+    }
+}
+
 int tutti__conf_job_is_one(void)
 {
     const char *name;

@@ -385,8 +385,27 @@ static int make_path(const char *path, uint32_t rank, char *text, size_t room)
     return 1;
 }
 
-/* Write a dump, with these flags of open(). The caller has incremented `readers`. */
-static tutti_status_t dump_to(const char *path, const char *reason, int flags)
+int tutti__record_dump_check(const char *path, uint32_t rank)
+{
+    char text[4200], *slash;
+
+    if (!make_path(path, rank, text, sizeof(text)))
+        return ENAMETOOLONG;
+    if (access(text, W_OK) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return errno;
+    slash = strrchr(text, '/');
+    if (slash == text)
+        slash++;
+    if (slash != NULL)
+        *slash = '\0';
+    return access(slash != NULL ? text : ".", W_OK | X_OK) == 0 ? 0 : errno;
+}
+
+/* Write a dump, with these flags of open(). The caller has incremented `readers`. ret_error: the
+   errno of a file that cannot be written; otherwise not changed. */
+static tutti_status_t dump_to(const char *path, const char *reason, int flags, int *ret_error)
 {
     const tutti__record_t *first = find_first();
     tutti__put_t put = { .fd = STDERR_FILENO };
@@ -400,21 +419,26 @@ static tutti_status_t dump_to(const char *path, const char *reason, int flags)
         return TUTTI_ERR_INVALID_ARGUMENT;
     if (path != NULL)
         put.fd = open(text, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
-    if (put.fd < 0)
+    if (put.fd < 0) {
+        *ret_error = errno;
         return TUTTI_ERR_SYSTEM;
+    }
     dump_all(&put, reason);
     if (path != NULL && close(put.fd) < 0)
         put.error = errno;
-    return put.error == 0 ? TUTTI_OK : TUTTI_ERR_SYSTEM;
+    if (put.error == 0)
+        return TUTTI_OK;
+    *ret_error = put.error;
+    return TUTTI_ERR_SYSTEM;
 }
 
-static tutti_status_t dump(const char *path, const char *reason, int flags)
+static tutti_status_t dump(const char *path, const char *reason, int flags, int *ret_error)
 {
     int before = errno;
     tutti_status_t status;
 
     atomic_fetch_add(&tutti__recorders.readers, 1);
-    status = dump_to(path, reason, flags);
+    status = dump_to(path, reason, flags, ret_error);
     atomic_fetch_sub(&tutti__recorders.readers, 1);
     errno = before;
     return status;
@@ -422,24 +446,22 @@ static tutti_status_t dump(const char *path, const char *reason, int flags)
 
 tutti_status_t tutti__record_dump(const char *path)
 {
-    int keeps = path == NULL && atomic_load(&tutti__recorders.has_failed);
+    int keeps = path == NULL && atomic_load(&tutti__recorders.has_failed), error;
 
-    return dump(path, "asked", keeps ? O_APPEND : O_TRUNC);
+    return dump(path, "asked", keeps ? O_APPEND : O_TRUNC, &error);
 }
 
-tutti_status_t tutti__record_dump_asked(const char *path, const char *reason, int is_failure)
+int tutti__record_dump_asked(const char *path, const char *reason, int is_failure)
 {
-    tutti_status_t status;
-    int keeps;
+    int keeps, error = 0;
 
     while (atomic_exchange(&tutti__recorders.is_busy, 1))
         sched_yield();
     keeps = is_failure ? atomic_exchange(&tutti__recorders.has_failed, 1)
                        : atomic_load(&tutti__recorders.has_failed);
-
-    status = dump(path, reason, keeps ? O_APPEND : O_TRUNC);
+    (void)dump(path, reason, keeps ? O_APPEND : O_TRUNC, &error);
     atomic_store(&tutti__recorders.is_busy, 0);
-    return status;
+    return error;
 }
 
 /* ---- the trace ---- */

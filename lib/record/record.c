@@ -57,6 +57,13 @@ static void prepare(void)
     pthread_atfork(NULL, NULL, in_child);
 }
 
+static void warn_of_dump(const tutti__record_t *record, int error)
+{
+    if (error != 0)
+        TUTTI__LOG(TUTTI__LOG_WARN, "TUTTI_DUMP: no dump can be written: %s: %s.%u",
+                   strerror(error), record->dump_path, record->world_rank);
+}
+
 tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__record_t **ret_record)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -78,6 +85,8 @@ tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__rec
         atomic_store(&record->lane[i].peer, TUTTI__RECORD_NONE);
     record->number = atomic_fetch_add(&tutti__recorders.opened, 1);
     enter(record);
+    if (facts->is_leader && record->number == 0 && record->dump_path[0] != '\0')
+        warn_of_dump(record, tutti__record_dump_check(record->dump_path, record->world_rank));
     *ret_record = record;
     return TUTTI_OK;
 }
@@ -329,6 +338,13 @@ static int is_failure(tutti_status_t status)
     return status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN;
 }
 
+/* A dump could not be written, unless error is 0. Log the first such error. */
+static void note_error(tutti__record_t *record, int error)
+{
+    if (error != 0 && !atomic_exchange(&record->has_hinted, 1))
+        warn_of_dump(record, error);
+}
+
 /* Log once how to find the cause. */
 static void hint(tutti__record_t *record)
 {
@@ -344,11 +360,13 @@ void tutti__record_end(tutti__record_t *record, tutti_status_t status, const cha
     tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_END, tutti__now_ns(), 0,
                         TUTTI__RECORD_NONE, 0, (uint64_t)status);
     if (is_failure(status) && record->dump_path[0] != '\0')
-        (void)tutti__record_dump_asked(record->dump_path, "failure", 1);
+        atomic_store(&record->dump_error,
+                     tutti__record_dump_asked(record->dump_path, "failure", 1));
 }
 
 void tutti__record_advise(tutti__record_t *record, tutti_status_t status)
 {
+    note_error(record, atomic_load(&record->dump_error));
     if (status == TUTTI_ERR_TIMEOUT && record->rank == 0 && record->dump_path[0] == '\0')
         hint(record);
 }
@@ -361,7 +379,7 @@ static int dump_stall(tutti__record_t *record)
     if (now - last < TUTTI__STALL_DUMP_NS ||
         !atomic_compare_exchange_strong(&record->stalled_ns, &last, now))
         return 0;
-    (void)tutti__record_dump_asked(record->dump_path, "stall", 0);
+    note_error(record, tutti__record_dump_asked(record->dump_path, "stall", 0));
     return 1;
 }
 

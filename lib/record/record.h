@@ -139,7 +139,8 @@ typedef struct {
     tutti__record_lane_t lane[TUTTI__RECORD_LANES];
     tutti__record_direct_t direct;
     tutti__record_wait_t wait[TUTTI__RECORD_WAITS];
-    atomic_int has_hinted;
+    atomic_int has_hinted;       /* a warning of TUTTI_DUMP was logged */
+    atomic_int dump_error;       /* of the dump in tutti__record_end: an errno; 0: none */
     atomic_int has_stalled;      /* since the last tutti__record_wants_others */
     _Atomic uint64_t stalled_ns; /* the last dump for a stall */
     _Atomic uint32_t lost;   /* submissions without an entry: all entries of the set were pending */
@@ -165,8 +166,10 @@ typedef struct {
     int is_world;
     const char *host;
     const char *dump_path; /* TUTTI_DUMP */
+    int is_leader;         /* the lowest rank of its host, which warns for the host */
 } tutti__record_facts_t;
 
+/* The leader's first recorder warns if the dump cannot be written. */
 tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__record_t **ret_record);
 /* NULL is allowed. Waits for a dump of another thread. */
 void tutti__record_close(tutti__record_t *record);
@@ -174,7 +177,8 @@ void tutti__record_close(tutti__record_t *record);
 /* The communicator has ended: keep the reason, and write the dump that TUTTI_DUMP asks for. Once,
    any thread, before other threads see the end. */
 void tutti__record_end(tutti__record_t *record, tutti_status_t status, const char *text);
-/* Called after tutti__record_end, without a lock: log how to find the cause. */
+/* Called after tutti__record_end, without a lock: log how to find the cause, or why there is no
+   dump. */
 void tutti__record_advise(tutti__record_t *record, tutti_status_t status);
 /* A stall was reported: write the dump, if TUTTI_DUMP is set. Any thread. */
 void tutti__record_stall(tutti__record_t *record);

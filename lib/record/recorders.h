@@ -20,7 +20,9 @@ typedef struct {
 extern tutti__recorders_t tutti__recorders;
 
 /* Write the dump that TUTTI_DUMP asks for. The dump of the process's first failure replaces the
-   file; later dumps are appended. */
-tutti_status_t tutti__record_dump_asked(const char *path, const char *reason, int is_failure);
+   file; later dumps are appended. Returns 0, or the errno of a file that cannot be written. */
+int tutti__record_dump_asked(const char *path, const char *reason, int is_failure);
+/* Can PATH.RANK be written? Returns 0 or an errno; creates no file. */
+int tutti__record_dump_check(const char *path, uint32_t rank);
 
 #endif

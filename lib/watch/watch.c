@@ -25,6 +25,7 @@ static tutti_status_t open_record(tutti__watcher_t *w, const char *dump_path)
         .is_world = !w->is_part,
         .host = topo->host_name[topo->host_of[w->rank]],
         .dump_path = dump_path,
+        .is_leader = topo->by_host[topo->host_first[topo->host_of[w->rank]]] == w->rank,
     };
 
     return tutti__record_open(&facts, &w->base.record);

@@ -197,6 +197,36 @@ static void by_store(const char *prefix)
     CHECK_OK(tutti_finalize());
 }
 
+/* A rank comes when another one has warned that it waits for it. */
+static void note_warning(void *arg, tutti_log_level_t level, const char *text)
+{
+    if (level == TUTTI_LOG_WARN && strstr(text, arg) != NULL)
+        (void)put_file("warned", "1", 1);
+}
+
+static void late(int late_rank, int has_store, const char *words)
+{
+    tutti_store_t store = { sizeof(store), NULL, "late", set_key, get_key };
+    tutti_options_t o = options();
+    tutti_unique_id_t id;
+    char copy[100], byte;
+    size_t length;
+
+    snprintf(copy, sizeof(copy), "%s", words);
+    setenv("TUTTI_STALL_WARNING", "0.2", 1);
+    CHECK_OK(tutti_log_set_callback(note_warning, copy));
+    o.store = has_store ? &store : NULL;
+    if (!has_store) {
+        share_id("id", 0, &id);
+        o.unique_id = &id;
+    }
+    if (rank == late_rank)
+        CHECK_INT(get_file("warned", &byte, 1, &length, 25000), 0);
+    start(&o);
+    CHECK_OK(tutti_finalize());
+    CHECK_OK(tutti_log_set_callback(NULL, NULL));
+}
+
 /* Rank 1 is started, and ends before it calls init. */
 static void missing(void)
 {
@@ -281,6 +311,12 @@ static int be_rank(const char *what)
         again();
     else if (strcmp(what, "store") == 0)
         by_store("job/1");
+    else if (strcmp(what, "late by id") == 0)
+        late(1, 0, " s: rank 1 has not come");
+    else if (strcmp(what, "late by store") == 0)
+        late(1, 1, " s: rank 1 has not connected to it");
+    else if (strcmp(what, "late rank 0") == 0)
+        late(0, 1, " s for rank 0, which has not written the store's key late/tutti/place");
     else if (strcmp(what, "missing") == 0)
         missing();
     else if (strcmp(what, "mistakes") == 0)
@@ -378,6 +414,9 @@ int main(int argc, char **argv)
     failures += run("id1", 4, "aabb");
     failures += run("store", 3, "abc");
     failures += run("again", 3, NULL);
+    failures += run("late by id", 3, NULL);
+    failures += run("late by store", 3, NULL);
+    failures += run("late rank 0", 2, NULL);
     failures += run("mistakes", 2, NULL);
     failures += run("unused", 2, NULL);
     setenv("TUTTI_TIMEOUT", "1", 1);

@@ -35,7 +35,8 @@ typedef struct {
 } member_t;
 
 static int failures;
-static int port; /* MASTER_PORT of the present job */
+static int port;        /* MASTER_PORT of the present job */
+static int log_fd = -1; /* stderr of the processes to come; -1: this process's */
 static atomic_int *ready;
 static char folder[] = "/tmp/tutti-env-XXXXXX";
 
@@ -152,6 +153,8 @@ static pid_t start(const member_t *it, const char *common, int together)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(100);
+    if (log_fd >= 0)
+        CHECK_INT(dup2(log_fd, STDERR_FILENO), STDERR_FILENO);
     setenv("TUTTI_TIMEOUT", "40", 1);
     setenv("TUTTI_LOG", "none", 1);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
@@ -255,6 +258,62 @@ static void missing(void)
     run("rank 0 is missing", first, 1, "TUTTI_TIMEOUT=1");
 }
 
+/* Two ranks: the second one starts when the first one has logged `words`. */
+static void warned(const char *words, const member_t *first, const member_t *second,
+                   const char *common)
+{
+    char text[8192] = "";
+    size_t used = 0;
+    int fd, ends[2];
+    pid_t pid[2];
+
+    reserve(1, &fd);
+    atomic_store(ready, 0);
+    CHECK_INT(pipe(ends), 0);
+    log_fd = ends[1];
+    pid[0] = start(first, common, 0);
+    log_fd = -1;
+    close(ends[1]);
+    while (strstr(text, words) == NULL) {
+        ssize_t n = read(ends[0], text + used, sizeof(text) - 1 - used);
+
+        if (n <= 0)
+            break;
+        used += (size_t)n;
+        text[used] = '\0';
+    }
+    if (strstr(text, words) == NULL) {
+        fprintf(stderr, "FAILED: no '%s' in: %s\n", words, text);
+        failures++;
+    }
+    pid[1] = start(second, common, 0);
+    finish(words, pid[0]);
+    finish(words, pid[1]);
+    close(ends[0]);
+    close(fd);
+}
+
+static void overdue(void)
+{
+    static const char soon[] = "TUTTI_LOG=warn\nTUTTI_STALL_WARNING=0.2\nTUTTI_TIMEOUT=20";
+    static const member_t ranks[] = { { .rank = 0, .size = 2 }, { .rank = 1, .size = 2 } };
+    static const member_t nameless = { .rank = 0,
+                                       .size = 2,
+                                       .env = "MASTER_ADDR=no-such-host.invalid" };
+    static const member_t local[] = { { .rank = 0, .size = 2, .env = "TUTTI_RANK=0" },
+                                      { .rank = 1, .size = 2, .env = "TUTTI_RANK=1" } };
+    char common[200];
+
+    warned(" s: rank 1 has not connected to it\n", &ranks[0], &ranks[1], soon);
+    warned(" s for rank 0, which does not answer at 127.0.0.1 port ", &ranks[1], &ranks[0], soon);
+    snprintf(common, sizeof(common), "%s\nTUTTI_BOOT=local:tutti-env-%d\nTUTTI_SIZE=2", soon,
+             tag());
+    warned(" s for rank 0, which has not called tutti_init\n", &local[1], &local[0], common);
+    /* No stall: rank 0 warns when it has begun to listen. */
+    warned("rank 0's name: no-such-host.invalid has no address", &nameless, &ranks[1],
+           "TUTTI_LOG=warn");
+}
+
 static void misinformed(void)
 {
     static const member_t size[] = {
@@ -289,6 +348,12 @@ static void nonsense(void)
         { 0, 2, "MASTER_PORT=65536", TUTTI_ERR_INVALID_ARGUMENT, "is no port", 0 },
         { 0, 2, "MASTER_ADDR=-", TUTTI_ERR_UNSUPPORTED,
           "there are other ranks (RANK=0 and WORLD_SIZE=2)", 0 },
+        { 0, 2, "MASTER_ADDR=-", TUTTI_ERR_UNSUPPORTED, "or set MASTER_ADDR, options->unique_id",
+          0 },
+        { 0, 2, "MASTER_ADDR=-\nMASTER_PORT=-", TUTTI_ERR_UNSUPPORTED,
+          "or set MASTER_ADDR and MASTER_PORT, options->unique_id", 0 },
+        { 0, 2, "TUTTI_BOOT=env\nRANK=-\nMASTER_ADDR=-\nMASTER_PORT=-\nTUTTI_PORT=7000",
+          TUTTI_ERR_INVALID_ARGUMENT, "not set: RANK and MASTER_ADDR", 0 },
         { 0, 2, "TUTTI_JOB_SECRET=a\nTUTTI_JOB_SECRET_FILE=b", TUTTI_ERR_INVALID_ARGUMENT,
           "are both set", 0 },
         { 0, 2, "TUTTI_JOB_SECRET_FILE=/nonexistent", TUTTI_ERR_INVALID_ARGUMENT,
@@ -556,6 +621,7 @@ int main(int argc, char **argv)
     any_order();
     again();
     missing();
+    overdue();
     misinformed();
     nonsense();
     secrets();

@@ -96,6 +96,14 @@ static void world_of_one(int rank, int size)
     CHECK_OK(tutti_finalize());
 }
 
+static void aborts(int rank, int size)
+{
+    (void)rank, (void)size;
+    CHECK_OK(tutti_init(NULL));
+    CHECK_OK(tutti_abort(tutti_world(), "of this test"));
+    CHECK_OK(tutti_finalize());
+}
+
 /* ---- cases ---- */
 
 /* Several ranks meet under a name of their own. */
@@ -275,6 +283,23 @@ static void help_and_warnings(void)
     expect("TUTTI_ALGORITHM [", 1);
 }
 
+/* Dumps that cannot be written: tutti_init warns on one rank of a host, and each failed dump is
+   reported. */
+static void dumps(void)
+{
+    static const char no[] = "TUTTI_DUMP: no dump can be written: No such file or directory: "
+                             "/nonexistent/x.0\n";
+
+    together(3, "TUTTI_DUMP=/nonexistent/x", works);
+    expect(no, 1);
+    expect("/nonexistent", 1);
+    alone("TUTTI_DUMP=/nonexistent/x", aborts);
+    expect(no, 2);
+    alone("TUTTI_DUMP=tutti-dump-of-a-test", world_of_one);
+    expect("TUTTI_DUMP", 0);
+    CHECK(access("tutti-dump-of-a-test.0", F_OK) != 0);
+}
+
 int main(void)
 {
     clean_environment();
@@ -282,5 +307,6 @@ int main(void)
     wrong();
     company();
     help_and_warnings();
+    dumps();
     return failures != 0;
 }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # A rank that never calls tutti_init. MPI_Init waits for it without a deadline; a warning says that
-# it waits, and which ranks of the host have come. If that rank has called MPI_Init itself, the
-# others' tutti_init ends by its deadline.
+# it waits, which ranks have not come, and how to meet without MPI. If that rank has called MPI_Init
+# itself, the others' tutti_init warns, and ends by its deadline.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -29,22 +29,31 @@ for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30
     timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
         -np 1 env $settings $program data >"$log" 2>&1 &
     job=$!
-    await 2 'MPI_Init has waited .* the 3 ranks that mpirun started .* ranks 0 and 2 have called'
+    await 2 'MPI_Init has waited .* the 3 ranks that mpirun started .* rank 1 has not called'
+    await 2 'called tutti_init; with TUTTI_BOOT=env the ranks meet without MPI'
     kill $job
     wait $job
 done
+
+# The advice of the warning.
+what="one of three, without MPI"
+launch -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=3 $program refused : -np 1 sleep 5 : \
+    -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=3 $program refused
+passed 2 "^refused: .*rank 1 did not connect to rank 0"
 
 # When the rank comes, everything works.
 what="late, but not too late"
 export log program
 launch -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c \
-    'until grep -q "rank 0 has called tutti_init" "$log"; do sleep 0.1; done; exec $program data'
+    'until grep -q "rank 1 has not called" "$log"; do sleep 0.1; done; exec $program data'
 passed 2 "data passed"
 
 if test -x $other; then
     what="MPI_Init without tutti_init"
-    launch -np 1 env TUTTI_TIMEOUT=2 $program refused : -np 1 $other absent
+    launch -np 1 env TUTTI_STALL_WARNING=0.2 TUTTI_TIMEOUT=3 $program refused : -np 1 $other absent
     grep -q 'refused: .*not all ranks came within' "$log" || wrong "$what: status $status"
+    grep -q 'rank 0 has waited .* in tutti_init: .*rank 1 has not called tutti_init' "$log" ||
+        wrong "$what: no warning"
 fi
 
 test $errors -eq 0

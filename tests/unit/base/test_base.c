@@ -27,6 +27,8 @@ static void test_every_status_has_a_text(void **state)
     (void)state;
     assert_string_equal(tutti_strerror(TUTTI_OK), "success");
     assert_string_equal(tutti_strerror(TUTTI_ERR_PEER_LOST), "a peer was lost");
+    /* Also for too few open files, so the text must not speak of memory alone. */
+    assert_non_null(strstr(tutti_strerror(TUTTI_ERR_NO_MEMORY), "limit"));
     for (int i = 0; i <= (int)TUTTI_ERR_INTERNAL; i++)
         assert_string_not_equal(tutti_strerror((tutti_status_t)i), "unknown status");
     assert_string_equal(tutti_strerror((tutti_status_t)(TUTTI_ERR_INTERNAL + 1)), "unknown status");
