@@ -132,17 +132,14 @@ AM_TESTS_ENVIRONMENT = \
 
 check-long:
 	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
-# run.sh builds first, with fewer processes: CHECK_TESTS=build-tests.
-CHECK_TESTS = check-TESTS
-build-tests: $(check_PROGRAMS) $(check_LTLIBRARIES)
 check-asan: modules
 	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(asan_quick) $(asan_quick_programs)" \
-	    TESTS="$(asan_quick) $(asan_quick_scripts)" $(CHECK_TESTS)
+	    TESTS="$(asan_quick) $(asan_quick_scripts)" check-TESTS
 check-tsan:
-	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_quick)" TESTS="$(tsan_quick)" $(CHECK_TESTS)
+	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_quick)" TESTS="$(tsan_quick)" check-TESTS
 check-tsan-long:
 	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_tests)" \
 	    TESTS="$(tsan_tests)" check-TESTS
 all-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
-.PHONY: build-tests check-long check-asan check-tsan check-tsan-long all-programs
+.PHONY: check-long check-asan check-tsan check-tsan-long all-programs

@@ -117,11 +117,6 @@ part() {
 "
 }
 
-# run_make JOBS ARGUMENT...: in $dir
-run_make() {
-    env -u TUTTI_PACKAGES make -C "$dir" -j "$@" >>"$dir/make.log" 2>&1 </dev/null
-}
-
 # run_build NAME TARGET CONFIGURE-ARGUMENT...: a build counts as a failure if it breaks otherwise
 # than by its tests, and as a success if it has no tests to count.
 run_build() {
@@ -133,21 +128,10 @@ run_build() {
         failed=$((failed + 1))
         return
     fi
-    # Compilers that share a processor get in each other's way: 14 for 2 processors took 10 to 20 %
-    # more processor time than 3. Tests may be more: limit.sh lets those that sleep run beside those
-    # that compute. TUTTI_PACKAGES is no setting of the library, which would warn about it.
-    : >"$dir/make.log"
-    status=0
-    case $target in
-    check*)
-        run_make $((jobs + 1)) TESTS= CHECK_TESTS=build-tests "$target"
-        status=$?
-        ;;
-    esac
-    if [ $status -eq 0 ]; then
-        run_make $((4 * jobs + 6)) "$target"
-        status=$?
-    fi
+    # More than processors: limit.sh lets tests that sleep run beside those that compute.
+    # TUTTI_PACKAGES is no setting of the library, which would warn about it.
+    env -u TUTTI_PACKAGES make -C "$dir" -j $((2 * jobs + 4)) "$target" >"$dir/make.log" 2>&1 </dev/null
+    status=$?
     case $target in
     check*) count "$dir" ;;
     *) [ "$status" -ne 0 ] || passed=$((passed + 1)) ;;

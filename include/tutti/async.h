@@ -396,6 +396,21 @@ TUTTI_API tutti_status_t tutti_start(tutti_request_t *request);
  */
 TUTTI_API tutti_status_t tutti_start_all(tutti_request_t *const *requests, size_t nrequests);
 
+/*
+ * Give a persistent request that is not active other buffers for its next starts. With them a
+ * persistent request is a handle for a tensor whose memory changes from step to step: name, type,
+ * count and options are checked only once, when it is made.
+ *
+ * sendbuf, recvbuf  as in the call for which the request was made, with its counts; memory of the
+ *                   same kind as before (host or device)
+ *
+ * On an error the request keeps its buffers. TUTTI_ERR_INVALID_ARGUMENT: buffers that do not fit
+ * the call, or an active request. TUTTI_ERR_UNSUPPORTED: a request made with recvcounts NULL, which
+ * gets its receive buffer from tutti_request_receive. Local. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_request_set_buffers(tutti_request_t *request, const void *sendbuf,
+                                                   void *recvbuf);
+
 /* Free a persistent request that is not active. NULL does nothing; a request that was freed before
    is TUTTI_ERR_INVALID_ARGUMENT. Since 0.1. */
 TUTTI_API tutti_status_t tutti_request_free(tutti_request_t *request);

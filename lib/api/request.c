@@ -21,6 +21,12 @@ tutti_status_t tutti_start(tutti_request_t *request)
     return tutti__engine_start(request);
 }
 
+tutti_status_t tutti_request_set_buffers(tutti_request_t *request, const void *sendbuf,
+                                         void *recvbuf)
+{
+    return tutti__engine_set_buffers(request, sendbuf, recvbuf);
+}
+
 tutti_status_t tutti_request_free(tutti_request_t *request)
 {
     return request == NULL ? TUTTI_OK : tutti__engine_free(request);

@@ -38,8 +38,9 @@ typedef struct {
     tutti__watch_t *watch;  /* owned by the engine; lives as long as the last request */
     tutti__engine_t *world; /* a group: the engine of its world; NULL: this is a world */
     tutti__stats_t *stats;  /* or NULL */
-    /* An asynchronous call has got its receive buffer: check its counts and buffers as for a direct
-       call, and set call->on_device. comm: the communicator, which the engine passes on. */
+    /* An asynchronous call has got its receive buffer, or other buffers: check its counts and
+       buffers as for a direct call, and set call->on_device. comm: the communicator, which the
+       engine passes on. */
     tutti_status_t (*check_receive)(const void *comm, tutti__call_t *call);
     const void *comm;
 } tutti__engine_env_t;
@@ -101,6 +102,8 @@ tutti_status_t tutti__engine_create(tutti__engine_t *engine, const tutti__entry_
                                     tutti_request_t **ret_request);
 tutti_status_t tutti__engine_start(const tutti_request_t *request);
 tutti_status_t tutti__engine_start_all(tutti_request_t *const *requests, size_t nrequests);
+tutti_status_t tutti__engine_set_buffers(tutti_request_t *request, const void *sendbuf,
+                                         void *recvbuf);
 tutti_status_t tutti__engine_free(tutti_request_t *request);
 
 /* See the public functions of these names. */

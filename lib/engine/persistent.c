@@ -65,8 +65,7 @@ static tutti_status_t activate(const tutti_request_t *handle, tutti__request_t *
     if (status != TUTTI_OK)
         return status;
     if (!atomic_compare_exchange_strong(&request->active, &inactive, 1))
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "request '%s' is active: wait for it before starting it again",
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is active: wait for it first",
                            request->name);
     reset(request);
     *ret_request = request;
@@ -120,6 +119,46 @@ tutti_status_t tutti__engine_start_all(tutti_request_t *const *handles, size_t n
     status = start_list(handles, n, requests);
     if (requests != few)
         free(requests);
+    return status;
+}
+
+/* Set the buffers of a request that no other thread can start meanwhile. */
+static tutti_status_t set_buffers(tutti__request_t *request, const void *sendbuf, void *recvbuf)
+{
+    tutti__engine_t *e = request->engine;
+    tutti__call_t call = request->call;
+    tutti_status_t status;
+
+    if (request->counts_later)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "request '%s' was made with recvcounts NULL: pass its recvbuf to "
+                           "tutti_request_receive",
+                           request->name);
+    if (!tutti__engine_enter(e))
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->env.watch));
+    call.sendbuf = sendbuf;
+    call.recvbuf = recvbuf;
+    status = e->env.check_receive(e->env.comm, &call);
+    if (status == TUTTI_OK && call.on_device != request->call.on_device)
+        status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                             "request '%s' was made for buffers in %s memory", request->name,
+                             call.on_device ? "host" : "device");
+    if (status == TUTTI_OK)
+        request->call = call;
+    tutti__engine_leave(e);
+    return status;
+}
+
+tutti_status_t tutti__engine_set_buffers(tutti_request_t *handle, const void *sendbuf,
+                                         void *recvbuf)
+{
+    tutti__request_t *request;
+    tutti_status_t status = activate(handle, &request);
+
+    if (status != TUTTI_OK)
+        return status;
+    status = set_buffers(request, sendbuf, recvbuf);
+    atomic_store(&request->active, 0);
     return status;
 }
 

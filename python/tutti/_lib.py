@@ -328,6 +328,7 @@ _PROTOTYPES: Dict[str, Tuple[str, str]] = {
     "tutti_allreduce_scaled": ("i", "ppziiddp"),
     "tutti_submit": ("i", "pzpp"), "tutti_persistent_create": ("i", "ppp"),
     "tutti_start": ("i", "p"), "tutti_start_all": ("i", "pz"), "tutti_request_free": ("i", "p"),
+    "tutti_request_set_buffers": ("i", "ppp"),
     "tutti_test": ("i", "pp"),
     "tutti_wait": ("i", "pi"), "tutti_wait_all": ("i", "pzi"), "tutti_wait_any": ("i", "pzip"),
     "tutti_request_recvcounts": ("i", "pip"), "tutti_request_receive": ("i", "ppp"),

@@ -165,6 +165,7 @@ REQUEST(tutti_request_receive, tutti_request_receive(r, y, NULL))
 REQUEST(tutti_request_recvcounts, tutti_request_recvcounts(r, -1, counts))
 REQUEST(tutti_start, tutti_start(r))
 REQUEST(tutti_start_all, tutti_start_all(&r, 1))
+REQUEST(tutti_request_set_buffers, tutti_request_set_buffers(r, &x, &x))
 REQUEST(tutti_test, tutti_test(r, &done))
 REQUEST(tutti_wait, tutti_wait(r, -1))
 REQUEST(tutti_wait_all, in_list(r, 1))
@@ -220,9 +221,8 @@ static const function_t functions[] = {
     I(tutti_cuda_device), I(tutti_host_count), I(tutti_host_rank), I(tutti_local_rank),
     I(tutti_local_size), I(tutti_rank), I(tutti_size),
     R(tutti_cuda_wait), R(tutti_request_free), R(tutti_request_receive),
-    R(tutti_request_recvcounts), R(tutti_start), R(tutti_start_all), R(tutti_test), R(tutti_wait),
-    R(tutti_wait_all),
-    R(tutti_wait_any),
+    R(tutti_request_recvcounts), R(tutti_request_set_buffers), R(tutti_start), R(tutti_start_all),
+    R(tutti_test), R(tutti_wait), R(tutti_wait_all), R(tutti_wait_any),
     O(tutti_comm_connect), O(tutti_dtype_bytes), O(tutti_dtype_name), O(tutti_dump),
     O(tutti_finalize), O(tutti_init),
     O(tutti_last_error), O(tutti_log_set_callback), O(tutti_mem_free_local),

@@ -119,6 +119,48 @@ static void all_kinds(rank_t *self)
     }
 }
 
+/* Other buffers in each step, in place and not. */
+static void moves(rank_t *self)
+{
+    enum {
+        PLACES = 3
+    };
+    float memory[PLACES][COUNT], from[COUNT];
+    tutti_call_t call = ranks_sum("moves", memory[0], COUNT);
+    tutti_request_t *request;
+
+    CHECK_OK(tutti_persistent_create(&call, self->comm, &request));
+    for (int step = 0; step < 12; step++) {
+        float *to = memory[step % PLACES], *in = step % 2 ? from : to;
+
+        for (int p = 0; p < PLACES; p++)
+            for (int i = 0; i < COUNT; i++)
+                memory[p][i] = -1;
+        for (int i = 0; i < COUNT; i++)
+            in[i] = (float)(self->rank + step + i);
+        CHECK_OK(tutti_request_set_buffers(request, in, to));
+        CHECK_OK(tutti_start(request));
+        CHECK_OK(tutti_wait(request, -1));
+        for (int p = 0; p < PLACES; p++)
+            for (int i = 0; i < COUNT; i++)
+                CHECK_INT(memory[p][i], p == step % PLACES ? self->size * (step + i) +
+                                                                 self->size * (self->size - 1) / 2
+                                                           : -1);
+    }
+    /* Refused, and the buffers stay. */
+    CHECK_STATUS(tutti_request_set_buffers(request, from, NULL), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_STATUS(tutti_request_set_buffers(request, memory[0], memory[0] + 1),
+                 TUTTI_ERR_INVALID_ARGUMENT);
+    for (int i = 0; i < COUNT; i++)
+        from[i] = 1;
+    CHECK_OK(tutti_start(request));
+    if (self->rank != 0 || self->size == 1)
+        CHECK_STATUS(tutti_request_set_buffers(request, from, from), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_OK(tutti_wait(request, -1));
+    CHECK_INT(memory[2][COUNT - 1], self->size);
+    CHECK_OK(tutti_request_free(request));
+}
+
 /* ---- mistakes ---- */
 
 static void wrong_uses(rank_t *self)
@@ -481,6 +523,7 @@ static void everything(rank_t *self)
     many_starts(self);
     start_all(self);
     all_kinds(self);
+    moves(self);
     wrong_uses(self);
     each_start(self);
     chain(self);
