@@ -374,7 +374,7 @@ int main(int argc, char **argv)
     int ok;
 
     if (answer_only(&options, argv[0]))
-        return options.error[0] != '\0';
+        return options.error[0] != '\0' ? 2 : 0;
     clear_settings(&options);
     bench_world_open(&common, 0, &world);
     ok = tune_all(&world, &options, argv[0]);

@@ -43,24 +43,33 @@ static int answer_only(const bench_t *bench, const char *name)
     return 1;
 }
 
-/* Refuse options that this build does not support. */
+static uint64_t least_bytes(const bench_options_t *options)
+{
+    size_t element = options->type->bytes;
+
+    return options->min_bytes > element ? options->min_bytes : element;
+}
+
+/* Refuse options that leave no size, or that this build does not support. */
 static void settle_options(bench_t *bench)
 {
     bench_options_t *options = &bench->options;
-    const char *missing = NULL;
+    uint64_t most =
+        options->max_bytes < options->memory_bytes ? options->max_bytes : options->memory_bytes;
 
     if (options->seed == 0)
         options->seed = bench_now_ns() | 1;
     if (options->error[0] != '\0')
         return;
+    if (least_bytes(options) > most)
+        bench_complain(options, "-m: no size from %llu to %llu bytes",
+                       (unsigned long long)least_bytes(options), (unsigned long long)most);
 #ifndef HAVE_JANSSON
     if (options->json != NULL)
-        missing = "--json: built without jansson";
+        bench_complain(options, "--json: built without jansson");
     if (options->compare != NULL)
-        missing = "--compare: built without jansson";
+        bench_complain(options, "--compare: built without jansson");
 #endif
-    if (missing != NULL)
-        snprintf(options->error, sizeof(options->error), "%s", missing);
 }
 
 void bench_add(bench_t *bench, const bench_contestant_t *contestant, int align, int against)
@@ -217,14 +226,7 @@ static int measure_size(run_t *run, size_t bytes)
     return ok;
 }
 
-static uint64_t least_bytes(const bench_options_t *options)
-{
-    size_t element = options->type->bytes;
-
-    return options->min_bytes > element ? options->min_bytes : element;
-}
-
-/* Doubles from the smallest to the largest. A size is rounded down to whole elements. */
+/* The sizes are the smallest one times 1, 2, 4 and so on, each rounded down to whole elements. */
 int bench_size(const bench_t *bench, size_t index, size_t *ret_bytes)
 {
     const bench_options_t *options = &bench->options;
@@ -241,15 +243,10 @@ int bench_size(const bench_t *bench, size_t index, size_t *ret_bytes)
 
 static int sweep(run_t *run)
 {
-    const bench_t *bench = &run->bench;
     size_t bytes;
-    int ok = bench_size(bench, 0, &bytes);
+    int ok = 1;
 
-    if (!ok && bench->world.rank == 0)
-        fprintf(stderr, "%s: -m: no size from %llu to %llu bytes\n", bench->program->name,
-                (unsigned long long)least_bytes(&bench->options),
-                (unsigned long long)bench->options.max_bytes);
-    for (size_t i = 0; ok && bench_size(bench, i, &bytes); i++)
+    for (size_t i = 0; ok && bench_size(&run->bench, i, &bytes); i++)
         ok = measure_size(run, bytes);
     return ok;
 }
@@ -284,7 +281,7 @@ int bench_main(int argc, char **argv, const bench_program_t *program)
     bench_parse(argc, argv, program, &bench->options);
     settle_options(bench);
     if (answer_only(bench, argv[0]))
-        return bench->options.error[0] != '\0';
+        return bench->options.error[0] != '\0' ? 2 : 0;
     choose_contestants(bench);
     open_bench(bench);
     ok = begin_output(&run) && sweep(&run);

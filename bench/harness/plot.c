@@ -12,7 +12,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* gnuplot's terminals. A PNG has the resolution of a screen of twice the usual density. */
+/* gnuplot's terminals. A PNG has twice as many pixels in each direction as an SVG has units, for
+   screens with many pixels per inch. */
 static const struct {
     const char *ending;
     const char *terminal;

@@ -42,8 +42,9 @@
  * peers that the stage waits for.
  * Measured: 8 ranks on one processor and on two, 8 bytes after an MPI barrier, Zen 5.
  * Tried, on one processor: 100 yields for each word take 43 us instead of 25; no yields take 61 us.
- * On two processors both take 15 us; a time below one turn takes 25 us. One time for all stages of
- * a call together: 0.35 of MPI's time from 512 bytes to 4 MiB, instead of 0.25.
+ * On two processors, 100 yields for each word take 15 us, as does this time; a time below one turn
+ * takes 25 us. One time for all stages of a call together: 0.35 of MPI's time from 512 bytes to
+ * 4 MiB, instead of 0.25.
  */
 #define TUTTI__YIELD_NS 12000u
 

@@ -48,7 +48,8 @@ typedef struct {
 
 /* What a rank stores about another rank. */
 typedef struct {
-    int pid;                /* in this process's pid namespace; -1: not visible there */
+    int pid;                /* in this process's pid namespace; -1: not visible there. Valid only if
+                               the rank is on this machine: see side.c */
     unsigned char door[16]; /* the name of its Unix socket */
 } tutti__boot_peer_t;
 

@@ -128,8 +128,9 @@ static tutti_status_t hear_all(tutti__gate_host_t *host)
     return status;
 }
 
-/* Warn of the ranks that have not come. Returns when to call this function again. Before the first
-   knock at a gate without a size, and after a failure, the gate waits for no rank. */
+/* If a warning is due, log the ranks that have not come. Returns when to call this function again.
+   No warning is possible before the first knock at a gate without a size, because the ranks are not
+   known yet, and none is needed after a failure. */
 static uint64_t warn_of_missing(tutti__gate_host_t *host)
 {
     double waited_s;

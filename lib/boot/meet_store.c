@@ -13,6 +13,7 @@
 #include "base/constants.h"
 #include "base/grown.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "boot/waiting.h"
 
 #include <stdio.h>
@@ -118,6 +119,9 @@ static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
  *
  * A get that fails in the second half of its time counts as late: a store may measure time less
  * precisely, or round it to seconds. If the store does not work, the next get fails early.
+ *
+ * If a late get ends before its interval does, the next interval begins at once. A get for the rest
+ * of the interval might be too short for such a store, and would seem to fail early.
  */
 static int await_entry(const tutti_store_t *store, const char *key, uint32_t rank,
                        uint64_t deadline, entry_t *ret_entry, size_t *ret_bytes)
@@ -137,6 +141,8 @@ static int await_entry(const tutti_store_t *store, const char *key, uint32_t ran
         get_ms = tutti__net_left_ms(until);
         code = store->get(store->context, key, ret_entry, sizeof(*ret_entry), ret_bytes, get_ms);
         is_late = tutti__net_left_ms(until) <= get_ms / 2;
+        if (is_late && until == waiting.due)
+            waiting.due = tutti__now_ns();
     } while (code != 0 && is_late && tutti__net_left_ms(deadline) > 0);
     return code;
 }

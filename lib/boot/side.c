@@ -63,10 +63,13 @@ static tutti_status_t watch(tutti__boot_t *boot, uint32_t link)
 {
     tutti__side_t *side = &boot->side;
     tutti__side_watch_t *w = &side->watches[side->nwatches];
+    const uint32_t *machine_of = boot->topo->machine_of;
     uint32_t rank = side->links[link].rank;
     int pid = boot->peers[rank].pid;
 
-    if (pid <= 0 || pid == (int)boot->owner)
+    /* The first pid namespace has the same number on every machine, so `pid` may belong to another
+       machine. */
+    if (pid <= 0 || pid == (int)boot->owner || machine_of[rank] != machine_of[boot->topo->rank])
         return TUTTI_OK;
     w->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (w->pidfd < 0 && errno == ESRCH)

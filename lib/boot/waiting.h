@@ -2,25 +2,27 @@
 /*
  * When to warn while a thread waits for ranks that have not come, before they have met.
  *
- * Each wait has a tutti__waiting_t, and asks it from time to time. A warning is due after the
- * interval, TUTTI_STALL_WARNING, and again after each further interval. Each wait has its own text:
- * rank 0 knows which ranks have not come (gate.c), another rank only that it does not find rank 0.
- * Waits inside MPI_Init: see starting.c. Waits after the meeting: see engine/stalls.h.
+ * Each wait has a tutti__waiting_t, and the waiting thread calls tutti__waiting_now from time to
+ * time. A warning is due after the interval, TUTTI_STALL_WARNING, and again after each further
+ * interval. Each wait has its own text: rank 0 knows which ranks have not come (gate.c). Another
+ * rank knows only that it does not find rank 0. Waits inside MPI_Init: see starting.c. Waits after
+ * the meeting: see engine/stalls.h.
  */
 #ifndef TUTTI__BOOT_WAITING_H
 #define TUTTI__BOOT_WAITING_H
 
 #include <stdint.h>
 
-/* Of zeros at first: the wait begins with the first call of tutti__waiting_now. */
+/* Initialise it with zeros. The wait begins with the first call of tutti__waiting_now. */
 typedef struct {
     uint64_t begin_ns;
     uint64_t due; /* of the next warning, a time of tutti__now_ns(); UINT64_MAX: never */
 } tutti__waiting_t;
 
-/* Set the interval of this thread's waits. 0, as at the start of a thread: no warnings. */
+/* Set the interval of this thread's waits. 0: no warnings. When a thread starts, it has 0. */
 void tutti__waiting_every(uint64_t ms);
-/* 1: the caller logs a warning now. ret_waited_s: how long the wait has lasted; set if 1. */
+/* Returns 1 if a warning is due, which the caller then logs, and otherwise 0. ret_waited_s: how
+   long the wait has lasted; set only if the result is 1. */
 int tutti__waiting_now(tutti__waiting_t *waiting, double *ret_waited_s);
 
 #endif

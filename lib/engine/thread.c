@@ -124,7 +124,7 @@ static void *thread_main(void *arg)
 {
     tutti__engine_t *e = arg;
     pace_t pace = { .owns = 1 };
-    int busy = 0;
+    int busy = 0, missed = 0;
 
     tutti__thread_set_own();
     while (!atomic_load(&e->stop)) {
@@ -135,6 +135,8 @@ static void *thread_main(void *arg)
 
         nap = sooner(nap, tutti__queued_nap_us(&e->env));
         nap = sooner(nap, tutti__overdue_nap_us(&e->pending));
+        if (missed)
+            nap = sooner(nap, TUTTI__TAKEN_NAP_US);
         /* Do not spin on a socket that stays readable until the working thread reads it. */
         if (busy)
             usleep(TUTTI__BUSY_NAP_US);
@@ -149,9 +151,10 @@ static void *thread_main(void *arg)
             pace.moved_ns = 0;
         thread_work(e, &pace);
         busy = !pace.owns && wake == BELL;
-        /* The owner of the token may have left work, and set no timer because this one was set. */
-        if (!pace.owns && wake == ALARM)
-            tutti__engine_ring_later(e);
+        /* The owner of the token may leave work, and set no timer because this one was still set.
+           So try once more, soon; every later owner sets a timer again. A new alarm now would take
+           the processor from a thread that works in a long wait, once in ALARM_US. */
+        missed = !pace.owns && wake == ALARM;
     }
     return NULL;
 }

@@ -59,6 +59,31 @@ static int blocks_suit(tutti__check_run_t *run)
     return 1;
 }
 
+/* Is rank r's schedule for rank 0's memory and scope, and do its operations suit them? */
+static int places_agree(tutti__check_run_t *run, uint32_t r)
+{
+    const tutti__sched_t *first = run->check->scheds[0], *sched = run->check->scheds[r];
+    int is_all = sched->scope == TUTTI__SCOPE_ALL;
+
+    if (sched->on_device != first->on_device)
+        return tutti__check_blame(
+            run, NULL, "rank %u has a schedule for %s memory, but rank 0 has one for %s memory", r,
+            sched->on_device ? "device" : "host", first->on_device ? "device" : "host");
+    if (sched->on_device && !tutti__sched_suits_device(sched))
+        return tutti__check_blame(
+            run, NULL, "rank %u has a schedule for device memory, but operations for host memory",
+            r);
+    if (sched->scope != first->scope)
+        return tutti__check_blame(run, NULL,
+                                  "rank %u has node operations of scope %s, but rank 0 of scope %s",
+                                  r, is_all ? "all" : "host", is_all ? "host" : "all");
+    if (is_all && !sched->on_device)
+        return tutti__check_blame(
+            run, NULL, "rank %u has node operations of scope all, but a schedule for host memory",
+            r);
+    return 1;
+}
+
 /* Does each rank keep the rules, and have all ranks the same blocks? */
 static int heads_agree(tutti__check_run_t *run)
 {
@@ -85,15 +110,8 @@ static int heads_agree(tutti__check_run_t *run)
             return tutti__check_blame(
                 run, NULL, "rank %u has %u chunks of %u STAGE blocks, but rank 0 %u of %u", r,
                 sched->stage_trips, sched->stage_blocks, first->stage_trips, first->stage_blocks);
-        if (sched->on_device != first->on_device ||
-            (sched->on_device && !tutti__sched_suits_device(sched)))
-            return tutti__check_blame(
-                run, NULL, "the schedule of rank %u is not for the memory of rank 0's schedule", r);
-        if (sched->scope != first->scope || (sched->scope == TUTTI__SCOPE_ALL && !sched->on_device))
-            return tutti__check_blame(run, NULL,
-                                      "rank %u has node operations of scope %s, unlike rank 0, or "
-                                      "its schedule is not for device memory",
-                                      r, sched->scope == TUTTI__SCOPE_ALL ? "all" : "host");
+        if (!places_agree(run, r))
+            return 0;
         run->scratch_blocks = TUTTI__MAX(run->scratch_blocks, sched->scratch_blocks);
     }
     run->scope = first->scope;

@@ -265,9 +265,10 @@ def make_store(prefix: str, set_value: Callable[[str, bytes], None],
                                 timeout
 
     An exception of a function makes the call of the library fail. It is kept in the attribute
-    `error` of the store, for `raise ... from store.error`.
+    `error` of the store until the next call of a function, for `raise ... from store.error`.
     """
     def on_set(_context: Any, key: bytes, value: int, count: int) -> int:
+        store.error = None
         try:
             set_value(key.decode(), ctypes.string_at(value, count))
             return 0
@@ -277,6 +278,7 @@ def make_store(prefix: str, set_value: Callable[[str, bytes], None],
 
     def on_get(_context: Any, key: bytes, value: int, room: int, ret_bytes: Any,
                timeout_ms: int) -> int:
+        store.error = None
         try:
             data = get_value(key.decode(), timeout_ms)
             if data is None or len(data) > room:

@@ -36,7 +36,7 @@ def _name_of(op: Any) -> str:
 
 
 def _factor_of(op: Any, t: torch.Tensor) -> float:
-    """The factor of a PREMUL_SUM of `t`. Python can read it only in the state for pickle."""
+    """The factor of a PREMUL_SUM of `t`. Python can read it only from what pickle would store."""
     if not (t.is_floating_point() or t.is_complex()):
         raise ValueError("tutti: PREMUL_SUM needs a floating point type, not %s" % t.dtype)
     try:
@@ -154,12 +154,15 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         pass
 
     def shutdown(self) -> None:
-        """Free the communicator. Local."""
+        """Free the communicator. Waits for this rank's calls and for the other ranks, but only for
+        some seconds."""
         comm, self.comm = self.comm, None
         if comm is not None:
             self._drain()
-            self._say_goodbye(comm)
+            goodbye = self._say_goodbye(comm)
             _lib.lib.tutti_comm_free(comm)
+            if goodbye is not None:  # it has ended now
+                _lib.lib.tutti_wait(goodbye, -1)
             self._messages.close()
 
     def _drain(self) -> None:
@@ -170,15 +173,18 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         for work in works:
             work._take(max(0, int((end - time.monotonic()) * 1000)))
 
-    def _say_goodbye(self, comm: int) -> None:
-        """Wait for the other ranks to leave, for a short time: see csrc/work.hpp."""
+    def _say_goodbye(self, comm: int) -> Optional[int]:
+        """Wait for the other ranks to leave, for a short time: see csrc/work.hpp. The request, if
+        the time was too short."""
         if self._size == 1 or time.monotonic() - PythonGroup._in_vain < 10:
-            return
+            return None
         call, place = _lib.Call(kind=_lib.CALL_KINDS["barrier"], name=b"goodbye"), c_void_p()
         if _lib.lib.tutti_submit(byref(call), 1, comm, byref(place)):
-            return
-        if _lib.lib.tutti_wait(place.value, 2000) == _lib.TIMEOUT:
-            PythonGroup._in_vain = time.monotonic()
+            return None
+        if _lib.lib.tutti_wait(place.value, 2000) != _lib.TIMEOUT:
+            return None
+        PythonGroup._in_vain = time.monotonic()
+        return place.value
 
     def abort(self) -> None:
         """End the communicator on all ranks."""
@@ -236,7 +242,8 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
             except Exception as error:
                 if not requests:
                     raise
-                calls.refused = error  # the Work ends with it when the others have ended
+                # The Work waits for the requests of the earlier parts, and ends with this error.
+                calls.refused = error
                 break
         return requests
 
@@ -269,8 +276,8 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         return work
 
     def _complete_old(self, newest: PythonWork) -> None:
-        """Complete Work that has ended: the program may never wait for it. Two per call, in turn,
-        so that one Work that stays pending does not keep the others."""
+        """Complete Work that has ended: the program may never wait for it. Each call checks the
+        next two Works of the list, so a Work that stays pending does not hold up the others."""
         for _ in range(2):
             with self._lock:
                 if not self._works or self._works[0] is newest:

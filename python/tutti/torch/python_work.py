@@ -3,6 +3,7 @@
 
 import ctypes
 import threading
+import time
 import weakref
 from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -15,8 +16,8 @@ from . import origin
 
 Tensors = List[torch.Tensor]
 
-# The other buffer of a call: its address and its bytes, and the offsets at which the library takes
-# a tensor inside it, in place.
+# The other buffer of a call: its address, its bytes, and the offsets of a call in place. If a
+# tensor overlaps the other buffer, the library accepts it only at one of these offsets.
 Other = Tuple[Optional[int], int, Tuple[int, ...]]
 
 _ELEMENTS: Dict[torch.dtype, Tuple[int, int]] = {
@@ -34,8 +35,8 @@ for _name, _number in (("uint16", _lib.UINT16), ("uint32", _lib.UINT32), ("uint6
 
 
 def element_of(t: torch.Tensor) -> Tuple[int, int]:
-    """The library's type, and how many of its elements an element of the tensor is. A type that
-    the library does not have is bytes."""
+    """The library's type, and how many elements of this type make one element of the tensor. If
+    the library does not have the tensor's type, each element is passed as bytes."""
     return _ELEMENTS.get(t.dtype, (_lib.UINT8, t.element_size()))
 
 
@@ -61,7 +62,8 @@ def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
 
 
 def is_taken(t: torch.Tensor, other: Optional[Other]) -> bool:
-    """Whether the library takes the memory of `t`, while it uses `other`."""
+    """Whether the library accepts the memory of `t` itself, in a call that also uses `other`. If
+    not, the caller passes a copy."""
     if not is_plain(t):
         return False
     if other is None or not other[0] or not t.numel():
@@ -218,7 +220,8 @@ class PythonWork(dist.Work):
         self._outputs = outputs
         self._taking = threading.RLock()  # held by the thread that waits for the requests
         self._error: Optional[BaseException] = calls.refused
-        self._state = threading.RLock()  # protects the rest; no thread waits while it holds it
+        # Protects the fields below. No thread waits while it holds this lock.
+        self._state = threading.RLock()
         self._done = False
         self._future: Any = None
         self._given: Any = None  # the future that the program gets: always the same one
@@ -300,7 +303,7 @@ class PythonWork(dist.Work):
             if self._error is None:
                 try:
                     self._calls.finish()
-                except Exception as error:  # the caller's tensors
+                except Exception as error:  # a result cannot be copied to the caller's tensor
                     self._error = error
             self._calls.clear()
             with self._state:
@@ -316,11 +319,13 @@ class PythonWork(dist.Work):
         return True
 
     def _take_requests(self, limit: int) -> bool:
-        """Wait for each request, and keep the first error."""
+        """Wait for all requests, and keep the first error."""
+        end = time.monotonic() + limit / 1000
         for i, request in enumerate(self._requests):
             if request is None:
                 continue
-            status = wait_for(request, limit, self._calls.device)
+            left = limit if limit < 0 else max(0, int((end - time.monotonic()) * 1000))
+            status = wait_for(request, left, self._calls.device)
             if status == _lib.TIMEOUT and limit >= 0:
                 return False
             self._requests[i] = None
@@ -361,7 +366,7 @@ class PromiseWork(dist.Work):
         self._lock = threading.Lock()
 
     def complete(self, error: Optional[BaseException] = None, source: int = -1) -> None:
-        """The end."""
+        """End the Work, with an error or with success."""
         with self._lock:
             self._error, self._source = error, source
             self._event.set()

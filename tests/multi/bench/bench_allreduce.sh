@@ -15,27 +15,28 @@ ran $bench -v
 grep -q '^# Tutti Allreduce Latency Test v' "$log" || wrong version
 ran $bench -h
 grep -q 'message-size' "$log" || wrong help
-refuses '-m 8:4: MIN is larger than MAX' $bench -m 8:4
-refuses '-m 4:1Q: unknown unit' $bench -m 4:1Q
-refuses '-i 0' $bench -i 0
-refuses '-T char' $bench -T char
-refuses "-d /cuda: want a module's name" $bench -d /cuda
-refuses '--peer gloo' $bench --peer gloo
-refuses '--peer mp:' $bench --peer mp
-refuses '-q: unknown option' $bench -q
-refuses '--quick: unknown option' $bench --quick
-refuses '--rounds: wants a value' $bench --rounds
-refuses '--full=1: takes no value' $bench --full=1
-refuses '-z0:' $bench -z0
-refuses 'more: unexpected argument' $bench more
-refuses '--buffers big' $bench --buffers big
-refuses '--fail-above: only with' $bench --fail-above 5%
-refuses '--spoil: only with' $bench --spoil
-refuses '--skew: not with' $bench --skew 5 --back-to-back
+misuse '-m 8:4: MIN is larger than MAX' $bench -m 8:4
+misuse '-m: no size from 4 to 2 bytes' $bench -m 2:2
+misuse '-m 4:1Q: unknown unit' $bench -m 4:1Q
+misuse '-i 0' $bench -i 0
+misuse '-T char' $bench -T char
+misuse "-d /cuda: want a module's name" $bench -d /cuda
+misuse '--peer gloo' $bench --peer gloo
+misuse '--peer mp:' $bench --peer mp
+misuse '-q: unknown option' $bench -q
+misuse '--quick: unknown option' $bench --quick
+misuse '--rounds: wants a value' $bench --rounds
+misuse '--full=1: takes no value' $bench --full=1
+misuse '-z0:' $bench -z0
+misuse 'more: unexpected argument' $bench more
+misuse '--buffers big' $bench --buffers big
+misuse '--fail-above: only with' $bench --fail-above 5%
+misuse '--spoil: only with' $bench --spoil
+misuse '--skew: not with' $bench --skew 5 --back-to-back
 refuses '^DATA VALIDATION ERROR' $bench -c --spoil -m 8
 
 [ -n "$mpirun" ] || finish
-refuses 'MPI has no such type' $bench --peer mpi -T bfloat16
+misuse 'MPI has no such type' $bench --peer mpi -T bfloat16
 
 ran $mpirun -np 2 $bench -c -f -m 4:65536 -i 20
 rows 15 "^[0-9]+ $number $number $number +20 +Pass\$" "-c -f"

@@ -55,6 +55,13 @@ refuses()
     fi
 }
 
+# misuse WHAT COMMAND...: refuses, with the status of a wrong option.
+misuse()
+{
+    refuses "$@"
+    [ $status -eq 2 ] || wrong "$*: status $status instead of 2"
+}
+
 finish()
 {
     test $errors -eq 0

@@ -76,19 +76,19 @@ END
 fi
 
 bench=bench/tutti_allreduce
-refuses '--buffers shared: that is host memory' $bench -d $device --buffers shared
-refuses '--peer nccl: only with -d' $bench --peer nccl
-refuses '--peer nccl: has no alltoall in place' bench/tutti_alltoall -d $device --peer nccl -l
-refuses '-d: Barrier has no buffers' bench/tutti_barrier -d $device
-refuses '--peer nccl: only with -d' bench/tutti_barrier --peer nccl
+misuse '--buffers shared: that is host memory' $bench -d $device --buffers shared
+misuse '--peer nccl: only with -d' $bench --peer nccl
+misuse '--peer nccl: has no alltoall in place' bench/tutti_alltoall -d $device --peer nccl -l
+misuse '-d: Barrier has no buffers' bench/tutti_barrier -d $device
+misuse '--peer nccl: only with -d' bench/tutti_barrier --peer nccl
 ran bench/tutti_barrier --help
 grep -q -e '--peer .* nccl (NCCL has no barrier: an allreduce of one' "$log" ||
     wrong "barrier --help: does not say what NCCL's is"
 refuses "-d $device: but TUTTI_DEVICE is none" env TUTTI_DEVICE=none $bench -d $device
-refuses '--buffers shared: that is host memory' bench/tutti_gradients -d $device --buffers shared
-refuses "-d ../x: want a module's name" bench/tutti_gradients -d ../x
+misuse '--buffers shared: that is host memory' bench/tutti_gradients -d $device --buffers shared
+misuse "-d ../x: want a module's name" bench/tutti_gradients -d ../x
 if [ -n "$mpirun" ]; then
-    refuses '--peer naive: takes host memory only' $bench -d $device --peer naive
+    misuse '--peer naive: takes host memory only' $bench -d $device --peer naive
     [ "$device" != pretend ] ||
         refuses '--peer mpi: this MPI does not report that it takes pretend memory' \
             $launch $bench -d $device --peer mpi

@@ -51,12 +51,12 @@ ran bench/tutti_pack -d $device --scale 1000 --rounds 3 --model bert-large --csv
     wrong "pack --csv"
 refuses '1 elements are wrong when packed, 0 when unpacked' \
     bench/tutti_pack -d $device --scale 1000 --rounds 1 -c --spoil --model gpt2
-refuses 'vgg makes no sense' bench/tutti_pack --model vgg
+misuse 'vgg makes no sense' bench/tutti_pack --model vgg
 refuses '^[^ ]*tutti_pack: -d nowhere: ' bench/tutti_pack -d nowhere
 # Without a GPU, or without the module: each name once.
 ran bench/tutti_pack --scale 1000 --rounds 1 -i 1
 [ $status -eq 0 ] || { grep -q '^[^ ]*tutti_pack: -d cuda: ' "$log" &&
     ! grep -qE '(cuda: cuda|libcuda.so.1: libcuda.so.1): ' "$log"; } || wrong "without a GPU"
-refuses '--fusion below one element' bench/tutti_pack --fusion 2
-refuses '--spoil without -c' bench/tutti_pack --spoil
+misuse '--fusion below one element' bench/tutti_pack --fusion 2
+misuse '--spoil without -c' bench/tutti_pack --spoil
 finish

@@ -42,15 +42,15 @@ for ranks in $counts; do
     ran $launch bench/tutti_barrier -i 20 -x 1 $peers
     rows 1 "^ ( *[0-9.-]+)+\$" "barrier with peers, $ranks ranks"
 done
-refuses '-l: Broadcast' bench/tutti_broadcast -l
+misuse '-l: Broadcast' bench/tutti_broadcast -l
 for flag in '-m 4:16' -c -l '-T int32' '-M 1M' '--buffers shared' '--align 64'; do
-    refuses "^[^ ]*tutti_barrier: ${flag%% *}: Barrier has no data" bench/tutti_barrier $flag
+    misuse "^[^ ]*tutti_barrier: ${flag%% *}: Barrier has no data" bench/tutti_barrier $flag
 done
 ran bench/tutti_barrier --help
 [ $status -eq 0 ] && grep -q -e '--iterations' "$log" && ! grep -q -e '--message-size' "$log" ||
     wrong "barrier --help"
-refuses '--align 3: want' bench/tutti_allreduce --align 3
-refuses '--align 4096: rotating' bench/tutti_allreduce --align 4096 --buffers rotate
-refuses '--align 64,128: want N' bench/tutti_gradients --align 64,128
-refuses '--peer async: not known' bench/tutti_allreduce_async --peer async
+misuse '--align 3: want' bench/tutti_allreduce --align 3
+misuse '--align 4096: rotating' bench/tutti_allreduce --align 4096 --buffers rotate
+misuse '--align 64,128: want N' bench/tutti_gradients --align 64,128
+misuse '--peer async: not known' bench/tutti_allreduce_async --peer async
 finish

@@ -83,33 +83,33 @@ ran $bench -h
 [ $status -eq 0 ] && grep -q -e '--backward MS' "$log" || wrong help
 ran $bench $small --alone -T bfloat16 --csv -
 [ $status -eq 0 ] && [ "$(grep -c '^resnet50,51190,tutti,2,' "$log")" -eq 1 ] || wrong "--csv -"
-refuses '--model vgg: want resnet50' $bench --model vgg
+misuse '--model vgg: want resnet50' $bench --model vgg
 for tensors in 5 x4 0x4 5x 5x0 2Mx4 1x2G 3x4x5 -1x4; do
-    refuses "--tensors $tensors: want NxBYTES" $bench --tensors $tensors
+    misuse "--tensors $tensors: want NxBYTES" $bench --tensors $tensors
 done
 for cycle in -1 1001 x 1ms nan; do
-    refuses "--cycle $cycle: want milliseconds" $bench --cycle $cycle
+    misuse "--cycle $cycle: want milliseconds" $bench --cycle $cycle
 done
-refuses '--peer vgg: not known' $bench --peer vgg
-refuses '--peer mpi: not known' $bench --peer mpi
-refuses '--peer : not known' $bench --peer tutti-start,
-refuses '--peer tutti: not known' $bench --peer tutti
-refuses '--peer nccl-fused: only with -d' $bench --peer nccl-fused
-refuses '--alone: not with --peer' $bench --peer tutti-start --alone
-refuses '--random: not with --backward' $bench --random --backward 1
-refuses '--average: only with -T float32 or float64' $bench --average -T int32
-refuses '--average: not with -d' $bench --average -d cuda
-refuses '--type char: not known' $bench -T char
-refuses '--rounds 0: want a number from 1' $bench --rounds 0
-refuses '--scale 0: want' $bench --scale 0
-refuses '--fusion 4G: want' $bench --fusion 4G
-refuses '--backward -1: want' $bench --backward -1
-refuses '--backward: wants a value' $bench --backward
-refuses '--buffers rotate: want private or shared' $bench --buffers rotate
-refuses '--spoil: only with -c' $bench --spoil
-refuses '-q: unknown option' $bench -q
-refuses '--quick: unknown option' $bench --quick
-refuses 'more: unexpected argument' $bench more
+misuse '--peer vgg: not known' $bench --peer vgg
+misuse '--peer mpi: not known' $bench --peer mpi
+misuse '--peer : not known' $bench --peer tutti-start,
+misuse '--peer tutti: not known' $bench --peer tutti
+misuse '--peer nccl-fused: only with -d' $bench --peer nccl-fused
+misuse '--alone: not with --peer' $bench --peer tutti-start --alone
+misuse '--random: not with --backward' $bench --random --backward 1
+misuse '--average: only with -T float32 or float64' $bench --average -T int32
+misuse '--average: not with -d' $bench --average -d cuda
+misuse '--type char: not known' $bench -T char
+misuse '--rounds 0: want a number from 1' $bench --rounds 0
+misuse '--scale 0: want' $bench --scale 0
+misuse '--fusion 4G: want' $bench --fusion 4G
+misuse '--backward -1: want' $bench --backward -1
+misuse '--backward: wants a value' $bench --backward
+misuse '--buffers rotate: want private or shared' $bench --buffers rotate
+misuse '--spoil: only with -c' $bench --spoil
+misuse '-q: unknown option' $bench -q
+misuse '--quick: unknown option' $bench --quick
+misuse 'more: unexpected argument' $bench more
 for flag in csv json; do
     refuses "tutti_gradients: --$flag.*\(No such file\|without jansson\)" \
         $bench --scale 1000 --alone --$flag /nowhere/a
@@ -118,11 +118,11 @@ done
 
 if [ -z "$mpirun" ]; then
     every_contestant 100x1K 100 --tensors 100x1K --random
-    refuses '--peer mpi-cycle: built without MPI' $bench --peer mpi-cycle
+    misuse '--peer mpi-cycle: built without MPI' $bench --peer mpi-cycle
     finish
 fi
-refuses '--peer mpi-cycle: not with -d' $bench --peer mpi-cycle -d cuda
-refuses '--peer mpi-cycle: MPI does not have this type' $bench --peer mpi-cycle -T bfloat16
+misuse '--peer mpi-cycle: not with -d' $bench --peer mpi-cycle -d cuda
+misuse '--peer mpi-cycle: MPI does not have this type' $bench --peer mpi-cycle -T bfloat16
 # One rank alone exchanges nothing.
 ran $mpirun -np 1 $bench --tensors 3x24 --rounds 2 --orders 0
 [ $status -eq 0 ] && grep -q ' mpi-fused ' "$log" && ! grep -q 'Tutti takes' "$log" ||

@@ -21,14 +21,14 @@ ran $info --help
 [ $status -eq 0 ] && grep -q -e '--json' "$log" || wrong help
 ran $info --version
 has '^[0-9]+\.[0-9]+\.[0-9]+$'
-refuses '--slow: unknown option' $info --slow
-refuses 'more: unexpected argument' $info more
-refuses '--ranks: wants a number from 1' $info --ranks 0
-refuses '--ranks: wants a number from 1' $info -n 3x
-refuses '-n: wants a value' $info -n
-refuses '--hosts: wants the number of hosts' $info --ranks 2 --hosts 3
-refuses '--hosts: wants ranks host by host' $info --hosts 2,,2
-refuses '--hosts: does not make --ranks' $info --ranks 3 --hosts 2,2
+misuse '--slow: unknown option' $info --slow
+misuse 'more: unexpected argument' $info more
+misuse '--ranks: wants a number from 1' $info --ranks 0
+misuse '--ranks: wants a number from 1' $info -n 3x
+misuse '-n: wants a value' $info -n
+misuse '--hosts: wants the number of hosts' $info --ranks 2 --hosts 3
+misuse '--hosts: wants ranks host by host' $info --hosts 2,,2
+misuse '--hosts: does not make --ranks' $info --ranks 3 --hosts 2,2
 
 # ---- all sections, alone ----
 

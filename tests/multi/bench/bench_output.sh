@@ -29,9 +29,9 @@ early()
 
 early '--csv /nowhere/a: No such file' --csv /nowhere/a
 early '--plot /nowhere/a.svg: No such file' --plot /nowhere/a.svg
-refuses '--plot .*/a.pdf: must end in .svg or .png' $bench --plot "$files/a.pdf"
-refuses '--plot svg: must end in .svg or .png' $bench --plot svg
-refuses '--plot: Barrier has no data' bench/tutti_barrier --plot "$files/a.svg"
+misuse '--plot .*/a.pdf: must end in .svg or .png' $bench --plot "$files/a.pdf"
+misuse '--plot svg: must end in .svg or .png' $bench --plot svg
+misuse '--plot: Barrier has no data' bench/tutti_barrier --plot "$files/a.svg"
 
 # Without gnuplot: a line, and no drawing.
 ran env PATH=/nowhere $bench $few --plot "$files/none.svg"
@@ -69,7 +69,7 @@ if command -v gnuplot >/dev/null 2>&1; then
 fi
 
 if $bench -m 4 -i 1 --json - 2>&1 | grep -q 'built without jansson'; then
-    refuses '--compare: built without jansson' $bench --compare "$files/a.json"
+    misuse '--compare: built without jansson' $bench --compare "$files/a.json"
     finish
 fi
 

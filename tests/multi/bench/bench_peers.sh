@@ -182,7 +182,7 @@ case $mpirun in
 esac
 
 if ! bench/tutti_allreduce --peer ucc --version >"$log" 2>&1; then
-    refuses '--peer ucc: built without UCC' bench/tutti_allreduce --peer ucc
+    misuse '--peer ucc: built without UCC' bench/tutti_allreduce --peer ucc
 elif [ -n "$mpirun" ]; then
     # Few calls: on busy processors each of UCC's takes milliseconds. One element cannot be divided
     # evenly: reduce_scatter has another call for that.

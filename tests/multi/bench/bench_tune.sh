@@ -29,12 +29,12 @@ launch=
 ran $bench -h
 [ $status -eq 0 ] && grep -q -e '--dry-run' "$log" || wrong help
 refuses 'wants two ranks or more' $bench
-refuses '--rounds 0: want a number from 1' $bench --rounds 0
-refuses '-o: want the name' $bench -o ''
-refuses '-o: wants a value' $bench -o
-refuses '-q: unknown option' $bench -q
-refuses '--slow: unknown option' $bench --slow
-refuses 'more: unexpected argument' $bench more
+misuse '--rounds 0: want a number from 1' $bench --rounds 0
+misuse '-o: want the name' $bench -o ''
+misuse '-o: wants a value' $bench -o
+misuse '-q: unknown option' $bench -q
+misuse '--slow: unknown option' $bench --slow
+misuse 'more: unexpected argument' $bench more
 
 [ -n "$mpirun" ] || finish
 launch="$mpirun -np 2"

@@ -23,7 +23,7 @@ END
 launch=
 ran $bench -h
 [ $status -eq 0 ] && grep -q -e '--gradients FILE' "$log" || wrong help
-refuses '--gradients: want the name' $bench --gradients ''
+misuse '--gradients: want the name' $bench --gradients ''
 refuses 'wants two ranks or more: mpirun' $bench --gradients "$list"
 
 [ -n "$mpirun" ] || finish

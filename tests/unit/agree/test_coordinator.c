@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The coordinator: the grace periods of conflicts in one slot of the table of tensors, impossible
- * announcements, and the texts for ranks that wait for different tensors. Two ranks in one process;
- * a message arrives as soon as it is sent.
+ * announcements, and the texts for ranks that wait for different tensors.
  */
 #include "agree/tensors.h"
 
 #include "base/constants.h"
 #include "base/hash.h"
+#include "unit/agree/pair.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,30 +27,11 @@ static const tutti__group_msg_t alone;
 static const tutti__metadata_t sum = {
     .count = 8, .op = TUTTI_SUM, .kind = TUTTI_CALL_ALLREDUCE, .dtype = TUTTI_FLOAT32
 };
-static tutti__agree_t *agree[2];
-static uint32_t self[2] = { 0, 1 };
 static uint64_t now_ns;
 /* The names that each rank was told to reject, each with a space behind it. */
 static char rejected[2][128];
 static tutti_status_t failed;
 static char failed_text[64];
-
-static uint32_t rank_of(void *owner)
-{
-    return *(uint32_t *)owner;
-}
-
-static void pass(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes,
-                 int urgent)
-{
-    _Alignas(8) char copy[TUTTI__BODY_BYTES];
-
-    (void)urgent;
-    assert_int_equal(link, 0);
-    assert_true(bytes <= sizeof(copy));
-    memcpy(copy, body, bytes);
-    tutti__agree_message(agree[1 - rank_of(owner)], 0, kind, copy, bytes);
-}
 
 static int serve(void *owner, const tutti__agreed_t *tensor)
 {
@@ -61,7 +42,7 @@ static int serve(void *owner, const tutti__agreed_t *tensor)
 
 static void reject(void *owner, const tutti__rejected_t *tensor)
 {
-    char *list = rejected[rank_of(owner)];
+    char *list = rejected[pair_rank(owner)];
     size_t at = strlen(list);
 
     assert_int_equal(tensor->status, TUTTI_ERR_MISMATCH);
@@ -96,46 +77,26 @@ static uint32_t in_world(void *owner, uint32_t rank, int *ret_is_group)
 
 static int open_ranks(void **state)
 {
-    static const tutti__agree_ops_t ops = { .send = pass,
+    static const tutti__agree_ops_t ops = { .send = pair_send,
                                             .serve = serve,
                                             .reject = reject,
                                             .fail = take_failure,
                                             .now_ns = get_time,
                                             .rank_name = name_of,
                                             .world_rank = in_world };
-    static const uint32_t all[2] = { 0, 1 };
-    static const tutti__agree_link_t down = { 1, 1, &all[1] }, up = { 0, 0, &all[0] };
 
     (void)state;
     now_ns = BEGIN_NS;
     memset(rejected, 0, sizeof(rejected));
     failed = TUTTI_OK;
     failed_text[0] = '\0';
-    for (uint32_t r = 0; r < 2; r++) {
-        tutti__agree_env_t env = { .rank = r,
-                                   .size = 2,
-                                   .parent = r == 0 ? -1 : 0,
-                                   .nlinks = 1,
-                                   .links = r == 0 ? &down : &up,
-                                   .ops = &ops,
-                                   .owner = &self[r] };
-
-        assert_int_equal(tutti__agree_open(&env, &agree[r]), TUTTI_OK);
-    }
-    return 0;
-}
-
-static int close_ranks(void **state)
-{
-    (void)state;
-    tutti__agree_close(agree[0]);
-    tutti__agree_close(agree[1]);
+    pair_open(&ops, 0);
     return 0;
 }
 
 static void submit(uint32_t rank, const char *name, const tutti__group_msg_t *group)
 {
-    tutti__agree_submit(agree[rank], name, strlen(name), &sum, group);
+    tutti__agree_submit(pair[rank], name, strlen(name), &sum, group);
 }
 
 /* ---- conflicts in one slot of the table ---- */
@@ -169,14 +130,14 @@ static void test_one_slot(void **state)
     submit(1, "first", &alone);
 
     now_ns = BEGIN_NS + TUTTI__CONFLICT_NS;
-    tutti__agree_late(agree[0]);
+    tutti__agree_late(pair[0]);
     snprintf(wanted, sizeof(wanted), "%s fourth ", other);
     assert_string_equal(rejected[0], wanted);
     snprintf(wanted, sizeof(wanted), "%s ", other);
     assert_string_equal(rejected[1], wanted);
 
     now_ns = BEGIN_NS + 2 * (uint64_t)TUTTI__CONFLICT_NS;
-    tutti__agree_late(agree[0]);
+    tutti__agree_late(pair[0]);
     snprintf(wanted, sizeof(wanted), "%s fourth first second ", other);
     assert_string_equal(rejected[0], wanted);
     snprintf(wanted, sizeof(wanted), "%s first ", other);
@@ -199,9 +160,9 @@ static void test_announced_twice(void **state)
     };
 
     (void)state;
-    tutti__agree_submit(agree[1], "message", 7, &m, &alone);
+    tutti__agree_submit(pair[1], "message", 7, &m, &alone);
     assert_int_equal(failed, TUTTI_OK);
-    tutti__agree_submit(agree[1], "message", 7, &m, &alone);
+    tutti__agree_submit(pair[1], "message", 7, &m, &alone);
     check_damage();
 }
 
@@ -235,8 +196,8 @@ static void check_missing(uint32_t rank, const char *name, int certain, const ch
 {
     char text[256];
 
-    assert_int_equal(
-        tutti__agree_missing(agree[rank], name, strlen(name), &sum, text, sizeof(text)), certain);
+    assert_int_equal(tutti__agree_missing(pair[rank], name, strlen(name), &sum, text, sizeof(text)),
+                     certain);
     assert_string_equal(text, wanted);
 }
 
@@ -260,12 +221,12 @@ static void test_different_tensors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_one_slot, open_ranks, close_ranks),
-        cmocka_unit_test_setup_teardown(test_announced_twice, open_ranks, close_ranks),
-        cmocka_unit_test_setup_teardown(test_no_first_call, open_ranks, close_ranks),
-        cmocka_unit_test_setup_teardown(test_first_call_twice, open_ranks, close_ranks),
-        cmocka_unit_test_setup_teardown(test_two_groups, open_ranks, close_ranks),
-        cmocka_unit_test_setup_teardown(test_different_tensors, open_ranks, close_ranks),
+        cmocka_unit_test_setup_teardown(test_one_slot, open_ranks, pair_close),
+        cmocka_unit_test_setup_teardown(test_announced_twice, open_ranks, pair_close),
+        cmocka_unit_test_setup_teardown(test_no_first_call, open_ranks, pair_close),
+        cmocka_unit_test_setup_teardown(test_first_call_twice, open_ranks, pair_close),
+        cmocka_unit_test_setup_teardown(test_two_groups, open_ranks, pair_close),
+        cmocka_unit_test_setup_teardown(test_different_tensors, open_ranks, pair_close),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Agreed tensors with the highest priority form the next bucket. Two ranks in one process, whose
-   messages arrive at once. */
-#include "agree/agree.h"
+/* Agreed tensors with the highest priority form the next bucket. */
+#include "unit/agree/pair.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,32 +16,13 @@ enum {
     BYTES = COUNT * 4
 };
 
-static tutti__agree_t *agree[2];
 /* The names that each rank was told to serve; a space ends a bucket. */
 static char served[2][64];
-static uint32_t self[2] = { 0, 1 };
-
-static uint32_t rank_of(void *owner)
-{
-    return *(uint32_t *)owner;
-}
-
-static void pass(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes,
-                 int urgent)
-{
-    _Alignas(8) char copy[1024];
-
-    (void)urgent;
-    assert_int_equal(link, 0);
-    assert_true(bytes <= sizeof(copy));
-    memcpy(copy, body, bytes);
-    tutti__agree_message(agree[1 - rank_of(owner)], 0, kind, copy, bytes);
-}
 
 static int serve(void *owner, const tutti__agreed_t *tensor)
 {
-    strncat(served[rank_of(owner)], tensor->name, tensor->name_bytes);
-    strcat(served[rank_of(owner)], tensor->last ? " " : "");
+    strncat(served[pair_rank(owner)], tensor->name, tensor->name_bytes);
+    strcat(served[pair_rank(owner)], tensor->last ? " " : "");
     return 1;
 }
 
@@ -68,33 +48,12 @@ static uint64_t no_time(void *owner)
 static int open_ranks(void **state)
 {
     static const tutti__agree_ops_t ops = {
-        .send = pass, .serve = serve, .reject = reject, .fail = fail_now, .now_ns = no_time
+        .send = pair_send, .serve = serve, .reject = reject, .fail = fail_now, .now_ns = no_time
     };
-    static const uint32_t all[2] = { 0, 1 };
-    static const tutti__agree_link_t down = { 1, 1, &all[1] }, up = { 0, 0, &all[0] };
 
     (void)state;
     memset(served, 0, sizeof(served));
-    for (uint32_t r = 0; r < 2; r++) {
-        tutti__agree_env_t env = { .rank = r,
-                                   .size = 2,
-                                   .parent = r == 0 ? -1 : 0,
-                                   .nlinks = 1,
-                                   .links = r == 0 ? &down : &up,
-                                   .bucket_bytes = 2 * BYTES,
-                                   .ops = &ops,
-                                   .owner = &self[r] };
-
-        assert_int_equal(tutti__agree_open(&env, &agree[r]), TUTTI_OK);
-    }
-    return 0;
-}
-
-static int close_ranks(void **state)
-{
-    (void)state;
-    tutti__agree_close(agree[0]);
-    tutti__agree_close(agree[1]);
+    pair_open(&ops, 2 * BYTES);
     return 0;
 }
 
@@ -107,12 +66,12 @@ static void submit(uint32_t rank, char name, uint8_t priority)
                             .dtype = TUTTI_FLOAT32,
                             .priority = priority };
 
-    tutti__agree_submit(agree[rank], &name, 1, &m, &alone);
+    tutti__agree_submit(pair[rank], &name, 1, &m, &alone);
 }
 
 static void check_buckets(const char *want)
 {
-    while (tutti__agree_bucket(agree[0])) {
+    while (tutti__agree_bucket(pair[0])) {
     }
     assert_string_equal(served[0], want);
     assert_string_equal(served[1], want);
@@ -153,7 +112,7 @@ static void test_late(void **state)
     for (char name = 'a'; name < 'g'; name++)
         for (uint32_t rank = 0; rank < 2; rank++)
             submit(rank, name, 0);
-    assert_int_equal(tutti__agree_bucket(agree[0]), 1);
+    assert_int_equal(tutti__agree_bucket(pair[0]), 1);
     for (uint32_t rank = 0; rank < 2; rank++)
         submit(rank, 'g', 1);
     check_buckets("ab g cd ef ");
@@ -162,9 +121,9 @@ static void test_late(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_order, open_ranks, close_ranks),
-        cmocka_unit_test_setup_teardown(test_one_rank, open_ranks, close_ranks),
-        cmocka_unit_test_setup_teardown(test_late, open_ranks, close_ranks),
+        cmocka_unit_test_setup_teardown(test_order, open_ranks, pair_close),
+        cmocka_unit_test_setup_teardown(test_one_rank, open_ranks, pair_close),
+        cmocka_unit_test_setup_teardown(test_late, open_ranks, pair_close),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 
 #include "boot/gate_wire.h"
 #include "boot/star.h"
+#include "boot/waiting.h"
 #include "crowd.h"
 
 #include <errno.h>
@@ -512,6 +513,41 @@ static void test_store(void **state)
     with_shelf(3, cannot_listen, 0, 0, 0);
 }
 
+/* Ends after three quarters of its time. If the time is below 0.2 s, the store rounds it to 0. Only
+   the third get finds the key, with a value that is not the library's. */
+static int get_early(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
+                     int timeout_ms)
+{
+    int *gets = context;
+
+    (void)key, (void)value, (void)room;
+    *ret_bytes = 0;
+    if (++*gets == 3)
+        return 0;
+    if (timeout_ms >= 200)
+        crowd_sleep_ms((unsigned)timeout_ms * 3 / 4);
+    return -110;
+}
+
+/* For warnings the wait for rank 0 has several gets. A store of coarse time works as well. */
+static void test_coarse_store(void **state)
+{
+    int gets = 0;
+    tutti_store_t store = { sizeof(store), &gets, "job 7", set, get_early };
+    tutti_status_t status;
+    tutti__meet_t meet;
+    tutti__conf_t conf;
+
+    (void)state;
+    tutti__conf_defaults(&conf);
+    conf.shared.timeout_ms = 60000;
+    tutti__waiting_every(600);
+    status = tutti__meet_store(&store, &conf, 1, 2, &meet);
+    tutti__waiting_every(0);
+    assert_int_equal(status, TUTTI_ERR_ABI);
+    assert_int_equal(gets, 3);
+}
+
 static void test_store_arguments(void **state)
 {
     struct {
@@ -588,7 +624,7 @@ int main(void)
         cmocka_unit_test(test_missing),   cmocka_unit_test(test_other_mind),
         cmocka_unit_test(test_strangers), cmocka_unit_test(test_watch),
         cmocka_unit_test(test_store),     cmocka_unit_test(test_store_arguments),
-        cmocka_unit_test(test_nobody),
+        cmocka_unit_test(test_nobody),    cmocka_unit_test(test_coarse_store),
     };
 
     return cmocka_run_group_tests_name("boot/place", tests, NULL, NULL);

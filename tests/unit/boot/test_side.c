@@ -510,6 +510,33 @@ static void test_stop(void **state)
     }
 }
 
+/* The neighbour is on another machine, and its process id is that of an ended process here. This
+   rank must not take the neighbour for dead. */
+static void test_other_machine(void **state)
+{
+    uint32_t machine_of[2] = { 0, 1 };
+    tutti__topo_t topo = { .size = 2, .machine_of = machine_of };
+    tutti__boot_peer_t peers[2] = { { .pid = (int)getpid() } };
+    tutti__boot_t boot = { .topo = &topo, .peers = peers, .owner = getpid() };
+    pid_t pid = fork();
+    int ends[2];
+
+    (void)state;
+    if (pid == 0)
+        _exit(0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    peers[1].pid = (int)pid;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    assert_int_equal(tutti__side_begin(&boot), TUTTI_OK);
+    boot.side.links[0].fd = ends[0];
+    boot.side.links[0].rank = 1;
+    boot.side.nlinks = 1;
+    assert_int_equal(tutti__side_start(&boot), TUTTI_OK);
+    assert_int_equal(boot.side.nwatches, 0);
+    tutti__side_end(&boot);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_death_with_heir),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_other_machine),
     };
 
     return cmocka_run_group_tests_name("boot/side", tests, NULL, NULL);

@@ -134,7 +134,8 @@ static void test_short_stage(void **state)
         find(shape_split(2, splits[i]), shorten, "STAGE[");
         find(shape_split(2, splits[i]), odd_stage, "that makes no sense");
         find(shape_split(2, splits[i]), one_block_less, "STAGE has blocks");
-        find(shape_split(2, splits[i]), one_is_for_hosts, "is not for the memory");
+        find(shape_split(2, splits[i]), one_is_for_hosts,
+             "rank 1 has a schedule for host memory, but rank 0 has one for device memory");
     }
     find(shape_even(3, 1), forget_waits, "STAGE[");
 }

@@ -91,11 +91,11 @@ static void test_bugs(void **state)
     refused(&set, "rank 0");
     for (uint32_t r = 0; r < shape->shape.size; r++)
         set.scheds[r]->scope = r != 3 ? TUTTI__SCOPE_ALL : TUTTI__SCOPE_HOST;
-    refused(&set, "rank 3 has node operations of scope host");
+    refused(&set, "rank 3 has node operations of scope host, but rank 0 of scope all");
     set.scheds[3]->scope = TUTTI__SCOPE_ALL;
     for (uint32_t r = 0; r < shape->shape.size; r++)
         set.scheds[r]->on_device = 0;
-    refused(&set, "device memory");
+    refused(&set, "rank 0 has node operations of scope all, but a schedule for host memory");
     for (uint32_t r = 0; r < shape->shape.size; r++)
         set.scheds[r]->on_device = 1;
     /* A launch has one turn. */

@@ -2,8 +2,6 @@
 /* The definition of each collective. See model.h. */
 #include "unit/exec/model.h"
 
-#include "unit/coll/shapes.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -287,4 +285,27 @@ const char *model_check(const model_t *m)
             wrong = "ranks have different bits";
     }
     return wrong;
+}
+
+/* ---- variants of an algorithm ---- */
+
+void model_each_set(const tutti__algorithm_t *algorithm, const shape_t *shape, uint32_t *seed,
+                    void (*each)(void *arg, set_t *set), void *arg)
+{
+    static const char *const no_subs[] = { NULL };
+    const char *const *sub = algorithm->subs != NULL ? algorithm->subs : no_subs;
+    set_t set = { .algorithm = algorithm, .shape = shape };
+
+    if (algorithm->refuses != NULL && algorithm->refuses(&shape->shape) != NULL)
+        return;
+    do {
+        set.sub = *sub;
+        for (set.in_place = 0; set.in_place < 2; set.in_place++) {
+            set.radix = algorithm->radix != 0 ? 2 + random_next(seed) % 4 : 0;
+            set.root = 0;
+            if (model_has_root(algorithm->collective))
+                set.root = random_next(seed) % shape->shape.size;
+            each(arg, &set);
+        }
+    } while (*sub != NULL && *++sub != NULL);
 }

@@ -11,6 +11,7 @@
 
 #include "coll/coll.h"
 #include "exec/exec.h"
+#include "unit/coll/shapes.h"
 #include "unit/exec/data.h"
 #include "unit/node/world.h"
 
@@ -51,5 +52,11 @@ void model_fill(model_t *model, char *const *in, char *const *out, tutti__exec_c
 const char *model_check(const model_t *model);
 
 void model_free(model_t *model);
+
+/* Call `each` for all variants of an algorithm on a shape: for every `sub`, out of place and in
+   place; radix and root are drawn. There are none if the algorithm refuses the shape. `each` builds
+   the schedules, and frees them. */
+void model_each_set(const tutti__algorithm_t *algorithm, const shape_t *shape, uint32_t *seed,
+                    void (*each)(void *arg, set_t *set), void *arg);
 
 #endif

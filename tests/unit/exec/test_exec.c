@@ -124,8 +124,9 @@ static void one_barrier(court_t *court, crew_t *crew, const set_t *set)
 /* ---- all calls ---- */
 
 /* One schedule set with some of the counts. */
-static void one_set(court_t *court, set_t *set)
+static void one_set(void *arg, set_t *set)
 {
+    court_t *court = arg;
     uint32_t n = set->shape->shape.size;
     size_t counts[] = { 1, 2, n - 1, n, n + 1, 63, 700, 1000, 5003 };
     size_t ncounts = sizeof(counts) / sizeof(*counts), each = ncounts / COUNTS;
@@ -139,26 +140,6 @@ static void one_set(court_t *court, set_t *set)
         one_call(court, &crew, set, counts[i * each + random_next(&court->seed) % each]);
     crew_close(&crew);
     set_free(set);
-}
-
-static void one_algorithm(court_t *court, const tutti__algorithm_t *algorithm)
-{
-    static const char *const no_subs[] = { NULL };
-    const char *const *sub = algorithm->subs != NULL ? algorithm->subs : no_subs;
-    set_t set = { .algorithm = algorithm, .shape = court->shape };
-
-    if (algorithm->refuses != NULL && algorithm->refuses(&court->shape->shape) != NULL)
-        return;
-    do {
-        set.sub = *sub;
-        for (set.in_place = 0; set.in_place < 2; set.in_place++) {
-            set.radix = algorithm->radix != 0 ? 2 + random_next(&court->seed) % 4 : 0;
-            set.root = 0;
-            if (model_has_root(algorithm->collective))
-                set.root = random_next(&court->seed) % court->shape->shape.size;
-            one_set(court, &set);
-        }
-    } while (*sub != NULL && *++sub != NULL);
 }
 
 static void one_team(const shape_t *shape, size_t slot_bytes, uint32_t credits, int is_lagging)
@@ -179,7 +160,7 @@ static void one_team(const shape_t *shape, size_t slot_bytes, uint32_t credits, 
         }
     }
     for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++)
-        one_algorithm(&court, a);
+        model_each_set(a, shape, &court.seed, one_set, &court);
     for (uint32_t r = 0; r < n; r++)
         for (int i = 0; i < 2; i++)
             free(court.buffers[0][r][i]);

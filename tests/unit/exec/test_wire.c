@@ -186,8 +186,9 @@ static void one_call(court_t *court, crew_t *crew, const set_t *set, size_t coun
     model_free(&model);
 }
 
-static void one_set(court_t *court, set_t *set)
+static void one_set(void *arg, set_t *set)
 {
+    court_t *court = arg;
     uint32_t n = set->shape->shape.size;
     /* The last one is longer than a tile of the conversions. */
     size_t counts[] = { 1, n + 1, court->slot_bytes > 4096 ? 5003 : 700 };
@@ -201,26 +202,10 @@ static void one_set(court_t *court, set_t *set)
     set_free(set);
 }
 
-static void one_algorithm(court_t *court, const tutti__algorithm_t *algorithm)
+static int is_reduction(tutti__collective_t collective)
 {
-    static const char *const no_subs[] = { NULL };
-    const char *const *sub = algorithm->subs != NULL ? algorithm->subs : no_subs;
-    set_t set = { .algorithm = algorithm, .shape = court->shape };
-
-    if ((algorithm->collective != TUTTI__ALLREDUCE && algorithm->collective != TUTTI__ROOT_REDUCE &&
-         algorithm->collective != TUTTI__REDUCE_SCATTER) ||
-        (algorithm->refuses != NULL && algorithm->refuses(&court->shape->shape) != NULL))
-        return;
-    do {
-        set.sub = *sub;
-        for (set.in_place = 0; set.in_place < 2; set.in_place++) {
-            set.radix = algorithm->radix != 0 ? 2 + random_next(&court->seed) % 4 : 0;
-            set.root = 0;
-            if (model_has_root(algorithm->collective))
-                set.root = random_next(&court->seed) % court->shape->shape.size;
-            one_set(court, &set);
-        }
-    } while (*sub != NULL && *++sub != NULL);
+    return collective == TUTTI__ALLREDUCE || collective == TUTTI__ROOT_REDUCE ||
+           collective == TUTTI__REDUCE_SCATTER;
 }
 
 static void one_team(const shape_t *shape, size_t slot_bytes, uint32_t credits, int is_lagging)
@@ -239,7 +224,8 @@ static void one_team(const shape_t *shape, size_t slot_bytes, uint32_t credits, 
             assert_non_null(court.buffers[r][i]);
         }
     for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++)
-        one_algorithm(&court, a);
+        if (is_reduction(a->collective))
+            model_each_set(a, shape, &court.seed, one_set, &court);
     for (uint32_t r = 0; r < n; r++)
         for (int i = 0; i < 2; i++)
             free(court.buffers[r][i]);

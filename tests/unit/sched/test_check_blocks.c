@@ -241,6 +241,25 @@ static void test_heads(void **state)
     small_free(&small, scheds);
 }
 
+/* put_through_scratch copies between SCRATCH and IN and OUT, so these must be host memory. */
+static void test_memory(void **state)
+{
+    static const small_t small = { TUTTI__EXPECT_ALLREDUCE, 2, put_through_scratch };
+    tutti__sched_t *scheds[MOST_RANKS];
+
+    (void)state;
+    small_build(&small, scheds);
+    scheds[1]->on_device = 1;
+    assert_int_equal(small_check(&small, scheds, 1, 1), TUTTI_ERR_INTERNAL);
+    assert_string_equal(why, "rank 1 has a schedule for device memory, but rank 0 has one for host "
+                             "memory");
+    scheds[0]->on_device = 1;
+    assert_int_equal(small_check(&small, scheds, 1, 1), TUTTI_ERR_INTERNAL);
+    assert_string_equal(why,
+                        "rank 0 has a schedule for device memory, but operations for host memory");
+    small_free(&small, scheds);
+}
+
 /* The placement must be valid. */
 static void test_hosts(void **state)
 {
@@ -271,7 +290,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scratch), cmocka_unit_test(test_stage),
         cmocka_unit_test(test_streams), cmocka_unit_test(test_write_behind_read),
-        cmocka_unit_test(test_heads),   cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_heads),   cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_hosts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,8 +18,8 @@ namespace tutti_torch {
 
 /* ---- connecting ---- */
 
-/* torch's store as a tutti_store_t. If the store throws, its functions return 1 and keep the
-   text. */
+/* torch's store as a tutti_store_t. If the store throws, its functions return 1 and keep the text
+   until their next call. */
 struct StoreAdapter {
     StorePtr store;
     std::string prefix, error;
@@ -36,6 +36,7 @@ struct StoreAdapter {
 
     template <typename Function> int guarded(Function function)
     {
+        error.clear();
         try {
             function();
             return 0;

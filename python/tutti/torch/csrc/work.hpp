@@ -200,14 +200,22 @@ inline bool TuttiWork::claim(int limit_ms)
     return true;
 }
 
-/* The first error of the requests. ret_left: a request has not ended within limit_ms. */
+/* The first error of the requests. ret_left: not all requests have ended within limit_ms. */
 inline tutti_status_t TuttiWork::take_requests(int limit_ms, std::string &ret_text, bool &ret_left)
 {
+    const auto end = std::chrono::steady_clock::now() + milliseconds(limit_ms);
+    int left_ms = limit_ms;
+
     for (tutti_request_t *&request : requests_) {
         if (request == nullptr)
             continue;
-        tutti_status_t status = stream_ ? lib.cuda_wait(request, limit_ms, raw_stream(*stream_))
-                                        : lib.wait(request, limit_ms);
+        if (limit_ms > 0 && &request != &requests_.front()) {
+            auto left = std::chrono::duration_cast<milliseconds>(
+                end - std::chrono::steady_clock::now());
+            left_ms = std::max<int>(0, static_cast<int>(left.count()));
+        }
+        tutti_status_t status = stream_ ? lib.cuda_wait(request, left_ms, raw_stream(*stream_))
+                                        : lib.wait(request, left_ms);
         if (status == TUTTI_ERR_TIMEOUT && limit_ms >= 0) {
             ret_left = true;
             return refused_;
