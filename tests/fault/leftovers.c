@@ -300,6 +300,9 @@ static void often(rank_t *self)
             before = usage();
         once_more(self, i);
     }
+    /* pthread_join returns a little before the kernel removes the thread from /proc. */
+    for (int i = 0; i < 10000 && count_entries("/proc/self/task") > before.threads; i++)
+        usleep(1000);
     after = usage();
     /* The first rank that leaves closes its sockets. */
     CHECK_OK(tutti_barrier(self->comm));
