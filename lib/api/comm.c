@@ -299,7 +299,7 @@ static tutti_status_t open_made(tutti__comm_t *comm, tutti__comm_t **ret_comm)
     status = open_all(comm);
     if (status != TUTTI_OK) {
         if (comm->stats != NULL)
-            comm->stats->prints = 0; /* no table of a communicator that nobody has got */
+            comm->stats->prints = 0; /* the program never gets this communicator */
         tutti__comm_close(comm);
         return status;
     }

@@ -257,8 +257,8 @@ static tutti_status_t finish_connect(int fd, const char *where, uint64_t deadlin
     return error == 0 ? TUTTI_OK : no_connection(where);
 }
 
-/* Two ends of one socket? If nobody listens at a port, and the kernel chooses this port for the
-   connecting end, TCP connects the socket to itself. */
+/* Is the socket connected to itself? This happens if no process listens at the port, and the kernel
+   gives the connecting socket the same port. */
 static int is_own_peer(int fd)
 {
     struct sockaddr_storage here = { 0 }, there = { 0 };

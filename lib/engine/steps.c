@@ -180,7 +180,7 @@ void tutti__engine_yield(tutti__engine_t *e, tutti__who_t who)
 
 void tutti__engine_help(tutti__engine_t *e)
 {
-    /* A helper calls no callbacks. Without a thread, nobody else would call them. */
+    /* A helper calls no callbacks: the engine's thread does. Without a thread, do not help. */
     if (!e->has_thread || atomic_load(&e->pending.count) == 0 || !tutti__token_take(&e->token))
         return;
     tutti__engine_step(e, TUTTI__STEP_WAITER);
