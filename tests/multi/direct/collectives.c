@@ -101,7 +101,7 @@ static void user_ops(rank_t *self)
 /* Powers of two, so the products are exact. */
 static void scaled_one(rank_t *self, size_t count, int in_place, double prescale, double postscale)
 {
-    float *x = malloc(2 * (count + 1) * sizeof(*x)), *y = in_place ? x : x + count;
+    float *x = calloc(2 * (count + 1), sizeof(*x)), *y = in_place ? x : x + count;
     uint16_t half = 0;
 
     for (size_t i = 0; i < count; i++)

@@ -34,7 +34,7 @@ typedef struct {
 
 /* A tensor of a step, the same on all ranks. */
 typedef struct {
-    char name[16];
+    char name[20];
     size_t count;
     int is_out;  /* not in this step */
     int late;    /* the rank that submits it after it has waited for the others; or -1 */
