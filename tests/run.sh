@@ -133,7 +133,8 @@ run_build() {
     make="env -u TUTTI_PACKAGES make -C $dir -j $((2 * jobs + 4))"
     case $target in
     # The test programs with -O1: with -O2 the compiler takes 67 s of a processor for them, not 46.
-    check) $make all && $make TUTTI_OPT_CFLAGS=-O1 check ;;
+    # The last make has no such argument, since tests would see it as a setting of the library.
+    check) $make all && $make TUTTI_OPT_CFLAGS=-O1 TESTS= check && $make check ;;
     *) $make "$target" ;;
     esac >"$dir/make.log" 2>&1 </dev/null
     status=$?
