@@ -112,7 +112,8 @@ run() {
     set -- --per-host "$1" $rate $delay $pin --mpirun "$flags" -- \
         "$program" --peer mpi $range $few $(shift 4 && echo "$@")
     echo "# cluster.sh run $*" >"$work/$name.command"
-    "$here/../tests/hosts/cluster.sh" run "$@" --csv "$csv" >"$work/log" 2>&1 && return
+    "$here/../tests/hosts/cluster.sh" run "$@" --csv "$csv" >"$work/log" 2>&1 &&
+        : >"$work/ran" && return
     echo "# Left out: $name: $(why)"
     rm -f "$csv"
 }
@@ -152,6 +153,7 @@ table() {
             return n == 0 ? 0 : (sorted[int((n + 1) / 2)] + sorted[int(n / 2) + 1]) / 2
         }
         function least(a, b) { return a == 0 || b > 0 && b < a ? b : a }
+        function shown(x) { return x > 0 ? sprintf("%.2f", x) : "-" }
         /^program,/ { for (i = 1; i <= NF; i++) column[$i] = i; next }
         /^#/ { next }
         $column["contestant"] == "Tutti" || $column["contestant"] == "MPI" {
@@ -174,11 +176,11 @@ table() {
                 for (i = 1; i <= n; i++) {
                     tutti = median(size[s] SUBSEP name[i] SUBSEP 1)
                     mpi = median(size[s] SUBSEP name[i] SUBSEP 0)
-                    printf " %12.2f %12.2f", tutti, mpi
+                    printf " %12s %12s", shown(tutti), shown(mpi)
                     ours = least(ours, tutti)
                     theirs = least(theirs, mpi)
                 }
-                printf " %10.2f\n", ours / (theirs == 0 ? 1 : theirs)
+                printf " %10s\n", shown(theirs == 0 ? 0 : ours / theirs)
             }
         }' $names
     cat "$work/$1"_*.command
@@ -192,3 +194,7 @@ for place in $(echo "$places" | tr / ' '); do
         echo
     done
 done
+if [ ! -e "$work/ran" ]; then
+    echo "cluster.sh: nothing ran" >&2
+    exit 1
+fi

@@ -17,8 +17,8 @@
 #     --list            the settings' names, and nothing is run
 #     -h                this
 #
-# FLAGs go to the program. MPIRUN is the mpirun to use, with options of its own; MPICHRUN the one
-# of --mpich, mpiexec.hydra.
+# FLAGs go to the program. MPIRUN is the launcher, perhaps with options (default mpirun). MPICHRUN
+# is the launcher for --mpich (default mpiexec.hydra).
 set -u
 
 ranks=2
@@ -290,7 +290,8 @@ for setting in $left; do
 done
 if [ -z "$first" ]; then
     cat "$work/out" >&2
-    fail "no setting ran"
+    echo "peers.sh: no setting ran" >&2
+    exit 1
 fi
 
 echo "# Peer/Tutti by the peer's setting: median of $passes; above 1, Tutti is faster"

@@ -216,9 +216,8 @@ int main(int argc, char **argv)
         return fail("connecting");
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if (is_first)
-        printf(
-            "# Two-way stream over one TCP connection, so many bytes each way\n%-10s %12s %12s\n",
-            "# Size", "Min(us)", "Median(us)");
+        printf("# Two-way stream over one TCP connection, Size bytes each way\n%-10s %12s %12s\n",
+               "# Size", "Min(us)", "Median(us)");
     for (size_t bytes = min; bytes <= max; bytes *= 2)
         if (measure(fd, bytes, iterations, is_first))
             return fail("moving data");

@@ -55,7 +55,7 @@ static const char usage[] =
     "Cost of the executor per operation: all ranks' schedules, run by one thread.\n\n"
     "  -a, --algorithms LIST  COLLECTIVE:ALGORITHM[/SUB][(RADIX)],... or all (default: some).\n"
     "                         Algorithms with node operations are built, but not run.\n"
-    "                         COLLECTIVE:@FILE: schedules in a file, which must be proved\n"
+    "                         COLLECTIVE:@FILE: schedules in a file; they are proved first\n"
     "  -p, --ranks LIST       (default 2,8,32; with --build 2,4,...,1024; a file: its own)\n"
     "  -t, --transport NAME   null, shm or both (default both; shm up to 64 ranks)\n"
     "  -k, --elements N       float32 elements of each block (default 1)\n"
@@ -321,7 +321,7 @@ static void run_one(const item_t *item, uint32_t n, const options_t *options)
 
 /* ---- building ---- */
 
-/* The time to build a schedule: of the slowest of a few ranks. */
+/* The time to build a schedule, on the slowest of a few ranks. */
 static double build_ns(const source_t *source, const host_t *host, uint32_t *ret_ops)
 {
     const tutti__algorithm_t *algorithm = source->algorithm;

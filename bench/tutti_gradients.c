@@ -50,14 +50,11 @@ static const char *next_model(const gradients_options_t *options, size_t index)
 static int answer_only(const main_t *run, const char *name)
 {
     const bench_options_t *common = &run->bench.options;
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     const char *model;
 
     if (!common->help && !run->options.list && common->error[0] == '\0')
         return 0;
-    if (rank == NULL)
-        rank = getenv("PMI_RANK");
-    if (rank != NULL && strcmp(rank, "0") != 0)
+    if (!bench_speaks())
         return 1;
     if (common->error[0] != '\0')
         fprintf(stderr, "%s: %s\n", name, common->error);
@@ -187,6 +184,16 @@ static void print_row(const main_t *run, const char *model, const bench_row_t *r
     gradients_free(&gradients);
 }
 
+/* Does a contestant run that uses MPI or, on a device, NCCL? */
+static int has_peer(const main_t *run)
+{
+    for (int who = 0; who < run->bench.count; who++) {
+        if (!is_tutti(run, who))
+            return 1;
+    }
+    return 0;
+}
+
 /* 0: results are wrong. Only Tutti must give the same bits in every order of submission. */
 static int measure_model(main_t *run, const char *model)
 {
@@ -248,9 +255,9 @@ int main(int argc, char **argv)
         return bench->options.error[0] != '\0' ? 2 : 0;
     choose_contestants(&run);
     /* On a device the peers use NCCL, not MPI. */
-    bench_world_open(&bench->options, bench->count > 1 && bench->options.device == NULL,
+    bench_world_open(&bench->options, has_peer(&run) && bench->options.device == NULL,
                      &bench->world);
-    if (bench->world.device != NULL && bench->count > 1)
+    if (bench->world.device != NULL && has_peer(&run))
         bench_nccl_open(&bench->world);
     if (bench->options.seed == 0)
         bench->options.seed = bench_now_ns() | 1;

@@ -109,7 +109,8 @@ __attribute__((noreturn)) static void refuse(const char *flag, const char *text)
     exit(2);
 }
 
-/* The word is not in the list of names from 1 to `end` - 1. name: NULL: not on this machine. */
+/* The word is not in the list of names from 1 to `end` - 1. `name` returns NULL for a name that
+   this machine does not have. */
 __attribute__((noreturn)) static void refuse_word(const char *flag, const char *word, int end,
                                                   const char *(*name)(int), const char *last)
 {
@@ -516,6 +517,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < argc; i++)
         snprintf(command + strlen(command), sizeof(command) - strlen(command), " %s", argv[i]);
     parse(argc, argv, &options);
+    if (options.in_place && options.sources == 1)
+        refuse("-l", "with -k 1"); /* memcpy would copy an array to itself */
     for (int i = 0; i < options.nsizes; i++)
         largest = options.sizes[i] > largest ? options.sizes[i] : largest;
     for (int i = 0; i < options.nplaces; i++) {

@@ -29,7 +29,7 @@ static const char usage[] =
     "       tutti_sched list\n"
     "\n"
     "print: prints the schedules of all ranks as text. check: proves such a text; FILE may be -.\n"
-    "It prints \"proved\", or the reason why not, and exits with 1. To run the schedules:\n"
+    "It prints \"proved\"; otherwise it prints the reason and exits with 1. To run the schedules:\n"
     "tutti_exec -a COLLECTIVE:@FILE in one process, or TUTTI_ALGORITHM=COLLECTIVE:@FILE in any\n"
     "program that uses Tutti.\n"
     "\n"

@@ -59,7 +59,8 @@ static const char usage[] =
     "      --quick             a short test run: 3 rounds of the least length\n"
     "      --seed N            seed of the orders (default: the clock)\n"
     "      --spoil             divide the candidates' times by a million, so that some win\n"
-    "      --spoil-end         with --gradients and --spoil: the winners together count as slow\n"
+    "      --spoil-end         the winners together (with --gradients) and the link's figures\n"
+    "                          count as slow\n"
     "  -h, --help              this\n";
 
 /* ---- flags ---- */
@@ -140,13 +141,9 @@ static options_t parse(int argc, char **argv)
 /* --help and invalid flags: only rank 0 prints. */
 static int answer_only(const options_t *options, const char *name)
 {
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-
     if (!options->help && options->error[0] == '\0')
         return 0;
-    if (rank == NULL)
-        rank = getenv("PMI_RANK");
-    if (rank != NULL && strcmp(rank, "0") != 0)
+    if (!bench_speaks())
         return 1;
     if (options->error[0] != '\0')
         fprintf(stderr, "%s: %s\n", name, options->error);
@@ -286,7 +283,7 @@ static void tune_settings_all(bench_world_t *world, const tune_effort_t *effort,
     }
 }
 
-/* What is not measured, and where it would be. */
+/* Print which settings are not measured on this number of hosts. */
 static void print_left_out(int hosts, int has_list)
 {
     if (hosts == 1)
@@ -296,7 +293,7 @@ static void print_left_out(int hosts, int has_list)
                hosts);
 }
 
-/* All measurements. The settings of the old file that are not measured are in use. */
+/* All measurements. Settings of the old file that are not measured are in use during them. */
 static void measure_all(bench_world_t *world, const options_t *options, const tune_list_t *list,
                         tune_search_t *found)
 {

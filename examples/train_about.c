@@ -75,7 +75,7 @@ static bool is_one(const line_t *line)
     return value_bytes(line) == 1 && *value(line) == '1';
 }
 
-/* Report the difference of a line that is no option, but a property of the run. False: the line is
+/* If the line is a property of the run (ranks, data), report the difference. False: the line is
    another one, or has no value. */
 static bool fail_property(const char *name, const line_t *theirs, const line_t *ours,
                           train_error_t *ret_reason)

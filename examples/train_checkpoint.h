@@ -39,8 +39,8 @@ typedef struct {
 bool train_checkpoint_probe(const char *path, train_error_t *error);
 
 /*
- * May this run, which is not resumed, write its checkpoint there? If the file is a checkpoint, only
- * with `overwrite`; if it has other content, never.
+ * May this run, which is not resumed, write its checkpoint to this file? If the file is missing or
+ * empty: yes. If it has a checkpoint: only with `overwrite`. If it has other content: no.
  */
 bool train_checkpoint_replaceable(const char *path, bool overwrite, train_error_t *error);
 

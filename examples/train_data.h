@@ -34,7 +34,7 @@ typedef struct {
 /*
  * Read {train,t10k}-{images-idx3,labels-idx1}-ubyte from a folder, each with .gz or without.
  *
- * train_data_free frees the data. On failure *ret_data is empty, which it accepts as well.
+ * train_data_free frees the data. On failure *ret_data is empty; train_data_free accepts this.
  */
 bool train_data_load(const char *folder, train_data_t *ret_data, train_error_t *error);
 void train_data_free(train_data_t *data);

@@ -64,7 +64,8 @@ typedef struct {
     uint64_t kind;
 } train_add_bias_args_t;
 
-/* Sums of columns, each in `parts` parts, one part per row. element: of to, parts x width */
+/* Sums of columns, each in `parts` parts. A row of `to` has one part of each column's sum. element:
+   of `to`, parts x width */
 typedef struct {
     const void *from;
     void *to; /* floats; in double_sum, from and to are doubles for any `kind` */

@@ -65,7 +65,7 @@ struct train_layer {
 /*
  * Make a layer for up to `max_rows` rows, and allocate its arrays.
  *
- * weight, bias  this sets their sizes; the caller sets name and memory
+ * weight, bias  the function sets their sizes; the caller sets name and memory
  *
  * False: no memory. `layer` must be zeroed; train_layer_free frees it, also after a failure.
  */

@@ -258,7 +258,7 @@ static bool check_needs(const train_options_t *options, train_error_t *error)
         return train_fail(error, "--%s needs --checkpoint FILE",
                           options->resume ? "resume" : "overwrite");
     if (options->resume && options->overwrite)
-        return train_fail(error, "--resume goes on from what --overwrite would replace");
+        return train_fail(error, "--resume and --overwrite exclude each other");
     return true;
 }
 

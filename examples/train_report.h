@@ -54,8 +54,8 @@ typedef struct {
     train_result_t result;
     double images_per_second; /* of training, without the evaluation */
     double wait_share;        /* share of the steps' time in tutti_wait; mean of all ranks */
-    double hidden_seconds;    /* of communication in steps, of all ranks together; see */
-    double exposed_seconds;   /* train_overlap_t. Both 0: there was none, or it is not measured */
+    double hidden_seconds;    /* of communication in steps, of all ranks: see train_overlap_t */
+    double exposed_seconds;   /* the same; both are 0 without communication or measurement */
     size_t reductions;        /* asynchronous allreduces of each rank */
 } train_epoch_t;
 

@@ -20,7 +20,7 @@
 #include "train_scale.h"
 #include "train_schedule.h"
 
-#define TRAIN_SCALE_FLOATS 4      /* in saved_state: the loss's scale, its age, hysteresis; skips */
+#define TRAIN_SCALE_FLOATS 4      /* in saved_state: the fields of train_scale_t; skipped steps */
 #define TRAIN_EVALUATION_ROWS 256 /* images of one forward pass of the test */
 
 /* In an array of the backend. */

@@ -17,13 +17,13 @@
 
 #define TRAIN_SCALE_START 65536.0f
 #define TRAIN_SCALE_INTERVAL 1000 /* steps without overflow until the scale is doubled */
-#define TRAIN_SCALE_HYSTERESIS 2  /* the number of the first overflow that halves the scale */
+#define TRAIN_SCALE_HYSTERESIS 2  /* the second overflow halves the scale */
 #define TRAIN_SCALE_MOST 16777216.0f
 
 typedef struct {
     float value;          /* a power of two, at least 1 */
     uint32_t clean_steps; /* since the last doubling or overflow */
-    uint32_t hysteresis;  /* if 1, the next overflow halves the value; otherwise decrements this */
+    uint32_t hysteresis;  /* 1: the next overflow halves the value; above 1: it decrements this */
 } train_scale_t;
 
 train_scale_t train_scale_start(void);

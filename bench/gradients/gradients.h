@@ -100,8 +100,9 @@ typedef struct {
 } gradients_run_t;
 
 /*
- * Reduces all gradients once, in run->order, each not before it is ready. start_ns: begin of the
- * backward pass; 0: all gradients are ready. Returns 0, or -1 and a message on stderr.
+ * Reduces all gradients once, in run->order, but no gradient before it is ready. start_ns: the time
+ * at which the backward pass begins; 0: all gradients are ready. Returns 0, or -1 and a message on
+ * stderr.
  */
 typedef int (*gradients_step_t)(const gradients_run_t *run, uint64_t start_ns);
 

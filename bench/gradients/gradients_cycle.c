@@ -45,7 +45,7 @@ struct gradients_cycle {
 
     pthread_mutex_t lock; /* protects the next five fields */
     pthread_cond_t wake, done;
-    uint64_t next_ns; /* begin of the next cycle; the thread's own while it is armed */
+    uint64_t next_ns; /* when the next cycle begins; the thread reads it in park() */
     int is_armed;     /* the thread's cycles run */
     int must_end;
 
@@ -175,8 +175,8 @@ static size_t one_cycle(gradients_cycle_t *c, size_t left)
 
 /* ---- the thread: its cycles ---- */
 
-/* Returns at the begin of the next cycle, which is --cycle after the begin of the last; at once if
-   the last one took longer. */
+/* Waits until the next cycle begins: at `next_ns`, or at once if the last cycle took longer.
+   Returns the present time. */
 static uint64_t sleep_until(uint64_t next_ns)
 {
     struct timespec until = { (time_t)(next_ns / 1000000000u), (long)(next_ns % 1000000000u) };
@@ -190,8 +190,8 @@ static uint64_t sleep_until(uint64_t next_ns)
     return bench_now_ns();
 }
 
-/* Waits until an iteration is about to begin. Returns the begin of the next cycle; 0: the thread
-   must end. */
+/* Waits until an iteration is about to begin. Returns the time at which the next cycle begins; 0:
+   the thread must end. */
 static uint64_t park(gradients_cycle_t *c)
 {
     uint64_t next_ns;

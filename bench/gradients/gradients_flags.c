@@ -83,7 +83,7 @@ static const char usage[] =
     "  -T, --type TYPE         float32 (default), float64, int32, int64, int8, uint8, bfloat16\n"
     "  -d, --accelerator KIND  gradients in device memory: cuda\n"
     "      --backward MS       length of the backward pass, in which the gradients become ready\n"
-    "                          (default 0: all are ready at the begin)\n"
+    "                          (default 0: all are ready at the beginning)\n"
     "      --fusion BYTES      buffer of mpi-fused, mpi-cycle and nccl-fused (default 64M)\n"
     "      --cycle MS          of mpi-cycle: from one cycle to the next (default 1)\n"
     "      --spin              of mpi-cycle: the program's thread spins while it waits\n"
@@ -104,7 +104,7 @@ static const char usage[] =
     "  -c, --validation        check results exactly, before and after timing\n"
     "      --spoil             damage one element of each result, to test -c\n"
     "      --csv FILE          write the results; -: to stdout, without table\n"
-    "      --json FILE         write the results, with all samples\n"
+    "      --json FILE         write the results, with each round's median\n"
     "  -h, --help              this\n";
 
 void gradients_usage(const char *name)
@@ -199,7 +199,7 @@ static void take_align(bench_options_t *common)
     common->naligns = bench_aligns(optarg, common->aligns);
     if (common->naligns != 1 || common->aligns[0].bytes > 4096)
         bench_complain(
-            common, "--align %s: want N or N+OFFSET, N a power of two up to 4096, and OFFSET less",
+            common, "--align %s: want N or N+OFFSET, N a power of two to 4096, OFFSET less than N",
             optarg);
 }
 
@@ -323,9 +323,7 @@ static void judge(const gradients_options_t *options, bench_options_t *common)
         bench_complain(common, "--buffers shared: that is host memory; leave it out with -d");
     if (common->spoil && !common->validate)
         bench_complain(common, "--spoil: only with -c");
-    if (common->csv != NULL && common->json != NULL && strcmp(common->csv, "-") == 0 &&
-        strcmp(common->json, "-") == 0)
-        bench_complain(common, "--json -: stdout is --csv's");
+    bench_judge_files(common);
 #ifndef HAVE_JANSSON
     if (common->json != NULL)
         bench_complain(common, "--json: built without jansson");

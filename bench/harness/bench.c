@@ -26,13 +26,10 @@ static void print_version(const bench_program_t *program)
 static int answer_only(const bench_t *bench, const char *name)
 {
     const bench_options_t *options = &bench->options;
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
 
     if (!options->help && !options->version && options->error[0] == '\0')
         return 0;
-    if (rank == NULL)
-        rank = getenv("PMI_RANK");
-    if (rank != NULL && strcmp(rank, "0") != 0)
+    if (!bench_speaks())
         return 1;
     if (options->error[0] != '\0')
         fprintf(stderr, "%s: %s\n", name, options->error);
@@ -90,8 +87,8 @@ void bench_add(bench_t *bench, const bench_contestant_t *contestant, int align, 
     bench->against[bench->count++] = against;
 }
 
-/* A ratio compares a contestant with Tutti: with Tutti at the first place of --align if the
-   contestant is Tutti itself, with Tutti at the peer's place if it is a peer. */
+/* A ratio compares a contestant with Tutti. A peer is compared with Tutti at the peer's own place
+   of --align. Tutti at a further place is compared with Tutti at the first place. */
 static void choose_contestants(bench_t *bench)
 {
     const bench_contestant_t *all = bench->program->contestants;

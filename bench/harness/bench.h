@@ -168,6 +168,9 @@ typedef struct {
 void bench_parse(int argc, char **argv, const bench_program_t *program,
                  bench_options_t *ret_options);
 void bench_usage(const char *name, const bench_program_t *program);
+/* Does this process print usage and errors of the command line, before the ranks have met? Yes if
+   it is rank 0 or, as far as the launcher's variables tell, alone. */
+int bench_speaks(void);
 /* Sets the error text, unless it is set already. */
 void bench_complain(bench_options_t *options, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -201,7 +204,7 @@ void bench_stop(const bench_world_t *world) __attribute__((noreturn));
 void bench_die(const bench_world_t *world, const char *what) __attribute__((noreturn));
 /* 0 for TUTTI_OK; otherwise -1, and the cause on stderr. */
 int bench_check(const bench_world_t *world, tutti_status_t status, const char *what);
-/* The same for an asynchronous call: after TUTTI_OK, also waits for the request, and checks the
+/* The same for an asynchronous call. After TUTTI_OK it also waits for the request, and checks the
    status of the wait. */
 int bench_check_wait(const bench_world_t *world, tutti_status_t status, tutti_request_t *request,
                      const char *what);
@@ -271,11 +274,11 @@ void bench_load_stop(void);
 /* Spins until this time of bench_now_ns. */
 void bench_spin_until(uint64_t ns);
 
-/* limits.c: one-way time of a cache line between ranks, us; below 0 on several hosts and for device
-   memory, where there is no such limit. */
+/* limits.c: one-way time of a cache line between ranks, us. Below 0: not known, because there are
+   several hosts, or buffers are in device memory, or the ranks cannot share a page. */
 double bench_line_us(const bench_t *bench);
-/* The time, us, of the least traffic of a call with `bytes` in the size column, while all ranks
-   copy. */
+/* The time of the least traffic of a call, in us per byte of the size column, while all ranks copy.
+   `bytes`: the size at which it is measured. */
 double bench_copy_us(bench_t *bench, size_t bytes);
 
 /* ---- measurements ---- */
@@ -291,9 +294,9 @@ typedef struct {
 
 typedef struct {
     size_t bytes;
-    long block; /* iterations */
-    long skip;  /* before each block */
-    double *copy_us;
+    long block;      /* iterations */
+    long skip;       /* before each block */
+    double *copy_us; /* [rounds] of bench_copy_us; NULL: not measured */
     bench_samples_t samples[BENCH_ENTRIES];
 } bench_trip_t;
 
@@ -334,11 +337,13 @@ double bench_of_limit(const bench_row_t *row, int who);
 int bench_is_long(const bench_t *bench);
 void bench_table_head(const bench_t *bench);
 void bench_table_row(const bench_t *bench, const bench_row_t *row);
-/* files.c. Print why a flag's file cannot be written: errno. */
+/* files.c. Print why a flag's file cannot be written. The reason is in errno. */
 void bench_cannot(const bench_t *bench, const char *flag, const char *path);
-/* 1, or 0 and a message on stderr. _can_write leaves the file as it is; path: NULL: there is none.
-   *ret_csv: NULL: there is no --csv. */
+/* Return 1, or 0 after a message on stderr. _can_write does not change the file; its result is 1 if
+   `path` is NULL. Without --csv, *ret_csv becomes NULL. */
 int bench_can_write(const bench_t *bench, const char *flag, const char *path);
+/* Check --csv and --json together. */
+void bench_judge_files(bench_options_t *options);
 int bench_csv_open(const bench_t *bench, FILE **ret_csv);
 int bench_csv_close(const bench_t *bench, FILE *csv);
 /* csv.c */
@@ -346,8 +351,9 @@ void bench_csv_head(const bench_t *bench, FILE *to);
 void bench_csv_row(const bench_t *bench, const bench_row_t *row, FILE *to);
 /* json.c. 0, or -1 and a message on stderr. */
 int bench_json_write(const bench_t *bench, const bench_row_t *rows, size_t count);
-/* plot.c. _known: can a drawing have this name? _begin: 1: there is --plot and gnuplot; a line on
-   stderr reports that gnuplot is missing. _write: as json.c. */
+/* plot.c. _known: can a drawing have this name? _begin: 1 if --plot is given and there is a
+   gnuplot, otherwise 0; if only gnuplot is missing, a line on stderr reports it. _write: as
+   json.c. */
 int bench_plot_known(const char *path);
 int bench_plot_begin(const bench_t *bench);
 int bench_plot_write(const bench_t *bench, const bench_row_t *rows, size_t count);

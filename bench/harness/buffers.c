@@ -78,7 +78,8 @@ static void extents(const bench_t *bench, size_t bytes, size_t *ret_both)
     }
 }
 
-/* The begin of the present call's buffers; the next pair is a stride further. */
+/* The first address of a buffer at the present place of --align. Each further pair begins a stride
+   behind the previous pair. */
 static char *begin(const bench_t *bench, int which)
 {
     const bench_align_t *align = &bench->options.aligns[bench->buffers.align];
@@ -152,7 +153,8 @@ void bench_buffers_open(bench_t *bench)
 
     extents(bench, bench->options.max_bytes, largest);
     for (int i = SEND; i <= RECV; i++) {
-        /* A share differs between ranks, and may be empty; tutti_mem_alloc is collective. */
+        /* A share may be empty on some ranks. But all ranks must allocate, because tutti_mem_alloc
+           is collective: one element more. */
         if (i == RECV && bench->program->collective->recv == BENCH_SHARE)
             largest[i] += bench->options.type->bytes;
         if (largest[i] == 0)

@@ -3,9 +3,11 @@
  * --compare: is this run slower than an old run?
  *
  * If both runs have a peer in common, the quotient of the peer's time and Tutti's time is compared,
- * since it does not depend on the machine's load; otherwise Tutti's median. The slowdown is a
- * quotient of two medians over rounds. Its 95 % interval comes from bootstrap resampling of both
- * runs' rounds. A size is slower if its whole interval is above the threshold.
+ * because it depends less on the machine's load than a time. Otherwise Tutti's medians are
+ * compared.
+ *
+ * The slowdown is a quotient of two medians over rounds. Its 95 % interval comes from bootstrap
+ * resampling of both runs' rounds. A size is slower if its whole interval is above the threshold.
  */
 #include "harness/bench.h"
 
@@ -137,8 +139,8 @@ const char *bench_compare_missing(const bench_t *bench, char *text, size_t bytes
     return wrong ? text : NULL;
 }
 
-/* The compared values of a size: times if `by` is NULL, otherwise quotients, where larger is
-   faster. */
+/* The compared values of a size, one for each round. `by` NULL: Tutti's times. Otherwise: the
+   peer's time divided by Tutti's, so a larger value means that Tutti is faster. */
 typedef struct {
     const char *by; /* the peer, or NULL: medians */
     double *old, *now;
@@ -151,7 +153,8 @@ static void divide(double *values, const double *by, size_t count)
         values[i] = by[i] > 0.0 ? values[i] / by[i] : 0.0;
 }
 
-/* Take the first common peer; without one, Tutti alone. 0: the old file does not have this size. */
+/* Compare with the first peer that both runs have; if there is none, Tutti's times. 0: the old file
+   does not have this size. */
 static int find_pair(const bench_t *bench, json_t *all, const bench_row_t *row, pair_t *ret_pair)
 {
     size_t rounds = (size_t)bench->options.rounds;

@@ -15,7 +15,8 @@
 
 /* ---- functions that a module needs from its opener ---- */
 
-/* The module's last error. If the library has opened the module before, the library stores it. */
+/* The module's last error. Empty if the library has opened the module before: then the library
+   stores the module's errors. */
 static char words[256];
 
 static tutti_status_t keep_words(tutti_status_t status, const char *text)
@@ -35,7 +36,7 @@ static void log_line(tutti__log_level_t level, const char *text)
     fprintf(stderr, "%s\n", text);
 }
 
-/* The begin of a message: "tutti_pack: ", or with several ranks "tutti_allreduce: rank 1: ". */
+/* A message begins with "tutti_pack: ", or with several ranks "tutti_allreduce: rank 1: ". */
 static const char *begin(const bench_world_t *world)
 {
     static char text[96];

@@ -2,9 +2,9 @@
 /*
  * -d: the device whose memory a bench program sends and receives.
  *
- * It is used through the same module as in the library (mem/device.h), so that both use the same
- * device. If a device function fails, all functions here print its error and end the job. Only the
- * main thread calls them.
+ * The harness uses the same module as the library (mem/device.h), so that harness and library use
+ * the same device. If a device function fails, all functions here print its error and end the job.
+ * Only the main thread calls them.
  */
 #ifndef TUTTI_BENCH_DEVICE_H
 #define TUTTI_BENCH_DEVICE_H

@@ -39,6 +39,13 @@ int bench_can_write(const bench_t *bench, const char *flag, const char *path)
     return 1;
 }
 
+void bench_judge_files(bench_options_t *options)
+{
+    if (options->csv != NULL && options->json != NULL && strcmp(options->csv, "-") == 0 &&
+        strcmp(options->json, "-") == 0)
+        bench_complain(options, "--json -: stdout is --csv's");
+}
+
 int bench_csv_open(const bench_t *bench, FILE **ret_csv)
 {
     const char *path = bench->options.csv;
@@ -54,8 +61,15 @@ int bench_csv_open(const bench_t *bench, FILE **ret_csv)
 
 int bench_csv_close(const bench_t *bench, FILE *csv)
 {
-    if (csv == NULL || csv == stdout || fclose(csv) == 0)
+    int failed;
+
+    if (csv == NULL)
         return 1;
-    bench_cannot(bench, "--csv", bench->options.csv);
-    return 0;
+    errno = 0;
+    failed = fflush(csv) != 0 || ferror(csv);
+    if (csv != stdout)
+        failed = fclose(csv) != 0 || failed;
+    if (failed)
+        bench_cannot(bench, "--csv", bench->options.csv);
+    return !failed;
 }

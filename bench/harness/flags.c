@@ -159,7 +159,7 @@ static void take_align(bench_parse_t *parse, const bench_flag_t *flag, const cha
     if (options->naligns == 0)
         bench_complain(parse->options,
                        "%s %s: want up to %d of N or N+OFFSET, with commas; N a power of two, and "
-                       "OFFSET less",
+                       "OFFSET less than N",
                        bench_flag_shown(flag), text, BENCH_ALIGNS);
 }
 
@@ -239,7 +239,7 @@ const bench_flag_t bench_flags[BENCH_FLAGS + 1] = {
     { 266, "mpi-level", "LEVEL", take_level, 0, 0,
       "MPI's thread level: single, funneled (default), serialized or multiple" },
     { 267, "csv", "FILE", take_text, AT(csv), 0, "write the results; -: to stdout, without table" },
-    { 268, "json", "FILE", take_text, AT(json), 0, "write the results, with all samples" },
+    { 268, "json", "FILE", take_text, AT(json), 0, "write the results, with each round's median" },
     { 269, "plot", "FILE", take_text, AT(plot), 0,
       "draw latency and bandwidth with gnuplot: .svg or .png" },
     { 270, "compare", "OLD.json", take_text, AT(compare), 0,

@@ -127,16 +127,15 @@ int bench_json_write(const bench_t *bench, const bench_row_t *rows, size_t count
                     conditions(bench), "setting", setting(bench), "rounds",
                     (json_int_t)bench->options.rounds, "seed", (json_int_t)bench->options.seed,
                     "line_us", bench->line_us, "results", results);
-    failed = all == NULL;
-    errno = failed ? ENOMEM : 0;
+    errno = all != NULL ? 0 : ENOMEM;
+    if (all == NULL)
+        failed = 1;
+    else if (strcmp(path, "-") == 0)
+        failed = json_dumpf(all, stdout, flags) != 0 || printf("\n") < 0 || fflush(stdout) != 0;
+    else
+        failed = json_dump_file(all, path, flags) != 0;
     if (failed)
         bench_cannot(bench, "--json", path);
-    else if (strcmp(path, "-") == 0)
-        failed = json_dumpf(all, stdout, flags) != 0 || printf("\n") < 0;
-    else if (json_dump_file(all, path, flags) != 0) {
-        bench_cannot(bench, "--json", path);
-        failed = 1;
-    }
     json_decref(all);
     return failed ? -1 : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lower limits of a collective's time on this machine, for any implementation.
+ * Limits of a collective's time on this machine, as measures of its speed. README.md tells which
+ * calls can beat them.
  *
  * A short collective cannot end before a cache line has moved from one rank to another. A long one
  * must read each byte of input and write each byte of output at least once; the speed of that is
@@ -147,7 +148,7 @@ double bench_line_us(const bench_t *bench)
     }
     munmap(court, sizeof(*court));
     least = -least;
-    bench_max(world, &least, 1); /* distributes rank 0's value; the other ranks have 1e9 */
+    bench_max(world, &least, 1); /* distributes rank 0's value; the other ranks have -1e9 */
     return -least;
 }
 

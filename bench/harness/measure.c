@@ -97,8 +97,9 @@ static void time_stream(bench_t *bench, int who, const bench_trip_t *trip, doubl
         ret_us[i] = mean_us;
 }
 
-/* With --skew, one rank starts late. All ranks draw the number of the same rank, and measure from
-   its start. A rank that need not wait for the late rank may be done earlier; its time is 0. */
+/* With --skew, one rank starts late. All ranks draw the same rank. Each rank measures, by its own
+   clock, from the moment at which the late rank starts: the delay after the last barrier. A rank
+   that need not wait for the late rank may be done before that moment; its time is 0. */
 static double time_once(bench_t *bench, int who, const bench_call_t *call)
 {
     uint64_t skew_ns = (uint64_t)bench->options.skew_us * 1000;

@@ -150,6 +150,7 @@ static void judge(bench_parse_t *parse)
                        "--skew: not with --back-to-back, where iterations have no begin");
     if (options->fail_above >= 0.0 && options->compare == NULL)
         bench_complain(parse->options, "--fail-above: only with --compare");
+    bench_judge_files(parse->options);
     if (options->plot != NULL && !bench_plot_known(options->plot))
         bench_complain(parse->options, "--plot %.120s: must end in .svg or .png", options->plot);
 }

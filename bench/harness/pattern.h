@@ -26,8 +26,8 @@ void bench_fill(void *data, const bench_type_t *type, size_t first, size_t count
 /* The same with floating point numbers whose sums are rounded, differently for each order. */
 void bench_fill_rough(void *data, const bench_type_t *type, size_t first, size_t count, int rank);
 
-/* The number of elements that differ from the pattern of rank `rank`; from the sum of the patterns
-   of ranks 0 to size-1. */
+/* The number of wrong elements. bench_wrong compares with the pattern of rank `rank`, and
+   bench_wrong_sum with the sum of the patterns of ranks 0 to size-1. */
 size_t bench_wrong(const void *data, const bench_type_t *type, size_t first, size_t count,
                    int rank);
 size_t bench_wrong_sum(const void *data, const bench_type_t *type, size_t first, size_t count,

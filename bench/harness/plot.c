@@ -98,7 +98,7 @@ static void put_data(const bench_t *bench, const bench_row_t *rows, size_t count
 
 static void put_latency(const bench_t *bench, FILE *to)
 {
-    fprintf(to, "set ylabel 'median latency [us], p10 to p90'\nset key top left\nplot");
+    fprintf(to, "set ylabel 'median latency [us], p10 to p90'\nset key top left noenhanced\nplot");
     for (int who = 0; who < bench->count; who++) {
         int column = 3 + 4 * who;
 

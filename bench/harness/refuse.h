@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ends of programs without ranks whose command line is wrong: one line, and status 2. */
+/* For programs without ranks: if the command line is wrong, print one line, and exit with status
+   2. */
 #ifndef TUTTI_BENCH_REFUSE_H
 #define TUTTI_BENCH_REFUSE_H
 

@@ -32,9 +32,9 @@ double bench_least(const double *values, size_t count);
 double bench_percentile(const double *sorted, size_t count, int percent);
 
 /*
- * The median, and its bootstrap interval: the middle 95 % of the medians of 2000 samples drawn with
- * replacement. Deterministic. _quotient: the same for median(above) / median(below), each list
- * resampled on its own.
+ * The median, and its bootstrap interval: the middle 95 % of the medians of 2000 samples that are
+ * drawn with replacement. The same values always give the same interval. _quotient: the same for
+ * median(above) / median(below); each list is resampled on its own.
  */
 bench_interval_t bench_bootstrap(const double *values, size_t count);
 bench_interval_t bench_bootstrap_quotient(const double *above, size_t nabove, const double *below,

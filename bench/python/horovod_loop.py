@@ -6,7 +6,8 @@
 
 Each case submits named tensors in place and synchronizes them in order, as DistributedOptimizer
 does. Rank 0 prints a line for each case: its name, and the time of every repetition in us. Where
-ranks differ, the slowest counts.
+ranks differ, the slowest counts. With --optimizer each case also runs as a step of
+DistributedOptimizer.
 """
 
 import importlib

@@ -3,11 +3,11 @@
 
     torchrun --nproc-per-node 2 torch_allreduce.py
 
-Prints the median time and the median CPU time of this process (rank 0, all its threads). First of
-dist.all_reduce, for some sizes, in ordinary memory and in memory that tutti shares between ranks.
-Then of a step of DistributedDataParallel over gradients of the sizes of ResNet-18, without any
-model: the backward pass only makes gradients. DDP's buckets are in shared memory, unless
-DDP_DISABLE_COMM_MEM=1.
+Prints the median time and the median CPU time of rank 0's process, with all its threads. First it
+measures dist.all_reduce, for some sizes, in ordinary memory and in memory that tutti shares between
+ranks. Then it measures a step of DistributedDataParallel over gradients of the sizes of ResNet-18,
+without any model: the backward pass only makes gradients. DDP's buckets are in shared memory,
+unless DDP_DISABLE_COMM_MEM=1.
 """
 
 import statistics

@@ -214,7 +214,8 @@ static int64_t count_absent(const judged_t *judged)
     return n;
 }
 
-/* What the others wait for: the oldest tensor, if there is one. */
+/* The ranks without a dump are the culprits. The other ranks wait for the oldest pending tensor, if
+   there is one. */
 static void judge_absent(judged_t *judged)
 {
     judged->verdict = VERDICT_NO_DUMP;

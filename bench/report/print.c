@@ -139,7 +139,7 @@ static void put_lacking(FILE *out, const judged_t *judged)
     put_doings(out, judged);
 }
 
-/* The messages that have come from the rank that a rank waits for, or have gone to it. */
+/* How many messages a waiting rank has received from its peer, or sent to it. */
 static void put_messages(FILE *out, int64_t rank, const lane_t *lane)
 {
     int receives = lane->received >= 0;
@@ -182,9 +182,7 @@ static void put_bucket(FILE *out, const judged_t *judged)
                 lane->of, lane->doing);
     fprintf(out, ". ");
     put_arrived(out, judged);
-    fprintf(out, "What ");
-    put_ranks(out, judged, judged->waiting);
-    fprintf(out, " %s for leads to ", many(judged, judged->waiting, "waits", "wait"));
+    fprintf(out, "The chain of waits leads to ");
     put_ranks(out, judged, judged->culprit);
     fprintf(out, ". ");
     put_doings(out, judged);

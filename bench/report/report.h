@@ -54,8 +54,8 @@ typedef struct {
     size_t nparts;
 } dumps_t;
 
-/* read.c: add a file's dump: that of a failure, if it has one, otherwise the last one. 0: it was
-   not read, and an error was printed. */
+/* read.c: add a file's dump. If the file has the dump of a failure, this one is added,
+   otherwise the last dump. 0: the file was not read, and an error was printed. */
 int read_dump(const char *path, dumps_t *dumps);
 void free_dumps(dumps_t *dumps);
 

@@ -62,7 +62,7 @@ int join_parts(const char *path, char **parts, int nparts)
 {
     FILE *out = fopen(path, "w");
     uint64_t nlines = 0;
-    int ok = out != NULL;
+    int ok = out != NULL, failed;
 
     if (ok)
         fputs("{\"traceEvents\":[\n", out);
@@ -70,16 +70,22 @@ int join_parts(const char *path, char **parts, int nparts)
         uint64_t before = nlines;
         part_file_t part;
 
-        if (read_part(parts[i], &part))
+        if (read_part(parts[i], &part)) {
             nlines = tutti__trace_json(out, &part.head, at, &part, part.n, nlines);
+            if (nlines == before)
+                fprintf(stderr, "tutti_report: no memory\n");
+        }
         if (nlines == before)
             ok = 0;
         free((void *)part.entries);
     }
     if (out != NULL) {
         fputs("\n]}\n", out);
-        ok = !ferror(out) && ok;
-        ok = fclose(out) == 0 && ok;
+        failed = ferror(out);
+        if (fclose(out) != 0 || failed) {
+            fprintf(stderr, "tutti_report: %s: cannot be written\n", path);
+            ok = 0;
+        }
     } else {
         fprintf(stderr, "tutti_report: %s: %s\n", path, strerror(errno));
     }

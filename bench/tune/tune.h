@@ -59,7 +59,7 @@ struct tune_setting {
     /* --gradients */
     long warm;               /* least number of untimed calls in a turn */
     const tune_list_t *list; /* the tensors of `run` */
-    /* Uses a value, instead of the variable `name`; NULL: the default. */
+    /* Puts a value in use; value NULL: the default. `set` NULL: the variable `name` is set. */
     void (*set)(const tune_setting_t *setting, const char *value);
     const tune_search_t *search; /* for `set` */
 };
@@ -78,7 +78,7 @@ typedef struct {
     /* For tests. 1: divide the candidates' times by a million; -1: multiply them */
     int spoil;
     int quick;     /* --gradients tries two candidates of each setting */
-    int spoil_end; /* spoil is -1 for the last turns of --gradients */
+    int spoil_end; /* spoil is -1 for the last turns of --gradients, and for the link */
 } tune_effort_t;
 
 /* One candidate. */
@@ -143,8 +143,8 @@ int tune_can_write(const char *path);
 /* Writes the whole file, or leaves the old one. 0, or -1 and a message on stderr. */
 int tune_write(const char *path, const char *text);
 
-/* Keep the settings of an older file that this run does not measure: they are in use in all turns.
-   path: NULL: there is no file. has_link: the link will be measured. */
+/* Keep the settings of an older file that this run does not measure. They are in use in all turns.
+   If `path` is NULL, there is no file. has_link: the link will be measured. */
 void tune_keep(const char *path, int has_link, tune_search_t *search);
 
 /* ---- the link between hosts: tune_link.c ---- */
@@ -186,7 +186,7 @@ int tune_list_run(const bench_world_t *world, const tune_setting_t *setting,
 void tune_search_clear(void);
 /* Fill in the names of the results that tune_search will have. */
 void tune_search_names(const bench_world_t *world, tune_search_t *search);
-/* A setting is measured with these tensors. */
+/* Let the setting be measured with these tensors. */
 void tune_use_list(tune_setting_t *setting, const tune_list_t *list);
 /* Collective, after tune_search_names. */
 void tune_search(bench_world_t *world, const tune_list_t *list, const tune_effort_t *effort,

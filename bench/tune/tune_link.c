@@ -7,9 +7,9 @@
  * than 8 bytes; this additional time gives the speed. The shortest trips count, as in
  * lib/xport/faster.c, because other work on the hosts only makes trips longer.
  *
- * The figures are measured facts, which also serve collectives and sizes that are not timed here.
- * So they need not be faster than the defaults, unlike the candidates of another setting. But calls
- * must not be slower with them: their time must be at most 1 + TUNE_MARGIN times the default's.
+ * The cost model also uses the figures for collectives and sizes that are not timed here. So they
+ * are used even if calls are not faster with them, unlike the candidates of another setting. But
+ * calls must not be slower: their time must be at most 1 + TUNE_MARGIN times the default's.
  */
 #include "tune/tune.h"
 

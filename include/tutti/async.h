@@ -89,9 +89,9 @@
  * the submitting call returns. *ret_request (of tutti_submit: each entry) is set before it runs.
  *
  * A callback may submit, start and test requests, give them buffers, and wait for requests that are
- * done. Calls that would wait for other ranks, or would end the communicator, return
- * TUTTI_ERR_INVALID_ARGUMENT. These are a wait for a request that is not done, tutti_join,
- * tutti_init, tutti_comm_connect, tutti_comm_free of any communicator, and tutti_finalize.
+ * done. These calls return TUTTI_ERR_INVALID_ARGUMENT, because they would wait for other ranks or
+ * free a communicator: a wait for a request that is not done, tutti_join, tutti_init,
+ * tutti_comm_connect, tutti_comm_free of any communicator, and tutti_finalize.
  *
  * Avoid direct calls in a callback. They are allowed, but while a direct call blocks, requests may
  * stop making progress. On the library's thread, a direct call that needs MPI returns

@@ -267,7 +267,8 @@ TUTTI_API tutti_status_t tutti_recv(void *buffer, size_t count, tutti_dtype_t dt
 /*
  * Send to `dest` and receive from `source` at the same time, so that rings and exchanges do not
  * deadlock. The buffers must not overlap. dest and source may be equal, but must not be this rank.
- * Neither direction waits for the other, so a peer may use tutti_send and tutti_recv for them.
+ * Neither direction waits for the other, so a peer may instead call tutti_send and tutti_recv, in
+ * either order.
  *
  * TUTTI_ERR_MISMATCH: as in tutti_send, for each direction alone: a matching direction has moved
  * its data, the other has moved nothing. Since 0.1.

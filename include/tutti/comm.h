@@ -46,9 +46,10 @@ TUTTI_API tutti_status_t tutti_unique_id_create(tutti_unique_id_t *ret_id);
  *
  * It may be etcd, Redis, a shared folder or a launcher's store. Initialise the structure with zero,
  * and set all fields. Only tutti_init and tutti_comm_connect call the functions, on their thread:
- * rank 0 sets one key, and the others get it. If threads connect at the same time with one store,
- * its functions are called at the same time. Every process that can read the store can join the
- * job.
+ * rank 0 sets one key, and the others get it. If the ranks do not all connect, rank 0 sets this key
+ * once more, to the reason; `set` may refuse this. If threads connect at the same time with one
+ * store, its functions are called at the same time. Every process that can read the store can join
+ * the job.
  *
  * set  store `bytes` bytes, fewer than 1024, under `key` in one atomic step; returns 0 on success
  * get  wait at most timeout_ms until `key` exists; copy its value to `value`, which has room for
@@ -131,8 +132,8 @@ TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
  * tutti_mem_alloc and the communicators are freed, the unique ids of this process become invalid,
  * and tutti_world() becomes NULL. If there is no world, the call only makes the ids invalid. No
  * other thread may be inside a Tutti call, except calls that take requests and no communicator:
- * tutti_test, tutti_wait, tutti_wait_all, tutti_wait_any, tutti_start, tutti_request_recvcounts,
- * tutti_request_receive.
+ * tutti_test, tutti_wait, tutti_wait_all, tutti_wait_any, tutti_start, tutti_start_all,
+ * tutti_request_recvcounts, tutti_request_receive, tutti_request_set_buffers, tutti_request_free.
  *
  * Communicators from tutti_comm_connect and their groups are not affected: they live until
  * tutti_comm_free, and other threads may use them meanwhile. While there are any, the unique ids

@@ -14,15 +14,17 @@
  *                 before tutti_init; with cuda always; with none never
  * Memory          All buffers of a call are in memory of that device, or none is. Pinned and
  *                 managed memory counts as host memory. All ranks pass device memory, or none does:
- *                 otherwise TUTTI_ERR_MISMATCH
+ *                 otherwise TUTTI_ERR_MISMATCH. Only gatherv, scatterv, alltoallv, direct messages
+ *                 and tutti_allgatherv_async accept different kinds of memory on different ranks
  * Path            Inside a host, NCCL. An allreduce of several hosts is pipelined: while NCCL works
  *                 on the next pieces, earlier ones travel between the hosts, through pinned memory
  *                 or directly from device memory (TUTTI_GPU_DIRECT). With the algorithm nccl-flat
  *                 (TUTTI_ALGORITHM), NCCL does the whole allreduce. Small allreduces and all other
  *                 calls of several hosts, and calls that NCCL does not support, are copied to host
  *                 memory and run there
- * Streams         NULL is the legacy default stream, as in CUDA. A stream that is being captured
- *                 into a graph is TUTTI_ERR_UNSUPPORTED: ranks could not agree when it is replayed
+ * Streams         NULL is the legacy default stream, as in CUDA. A call in a stream that is being
+ *                 captured into a graph returns TUTTI_ERR_UNSUPPORTED, because the ranks could not
+ *                 agree on the call when the graph is replayed
  * End             tutti_finalize and tutti_comm_free wait for queued work, for at most
  *                 TUTTI_TIMEOUT, unless the communicator dies
  * Deadlines       A call's deadline applies until the call returns. From the time when this rank's
@@ -43,8 +45,8 @@
  *                 yours, make such a deadlock more likely. It ends after TUTTI_TIMEOUT, if the
  *                 blocked call of the driver returns. The default, host, has no such waits
  *
- * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not
- * include cuda.h.
+ * This header includes no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st.
+ * tutti.h does not include tutti/cuda.h.
  */
 #ifndef TUTTI_CUDA_H
 #define TUTTI_CUDA_H
@@ -66,7 +68,8 @@ TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
 /*
  * Make a direct call in a stream.
  *
- * call    as for tutti_submit, of any kind; its name and options are NULL
+ * call    as for tutti_submit, of any kind except TUTTI_CALL_BARRIER; its name and options are
+ *         NULL
  * stream  of this rank's device
  *
  * Later work in the stream sees the result. Blocks until the other ranks have made the same call.
@@ -77,8 +80,13 @@ TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
  * "tutti_cuda_run", followed by a tutti_cuda_wait. Then all ranks must make the call in a stream,
  * or none, and a callback cannot make it.
  *
- * Errors as in the direct call of that kind; and TUTTI_ERR_INVALID_ARGUMENT if buffers are in host
- * memory. Since 0.1.
+ * The call also returns the errors of the direct call of that kind.
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT  buffers are in host memory; the call is a barrier; or its name or
+ *                             options are not NULL
+ * TUTTI_ERR_UNSUPPORTED       the communicator has no device; the stream is being captured into a
+ *                             graph; or, with TUTTI_STREAM_WAIT=device on several hosts, the caller
+ *                             is a callback. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_cuda_run(const tutti_call_t *call, tutti_comm_t *comm,
                                         struct CUstream_st *stream);
@@ -98,8 +106,11 @@ TUTTI_API tutti_status_t tutti_cuda_allreduce(const void *sendbuf, void *recvbuf
  * stream  of this rank's device
  *
  * As tutti_submit; does not wait for the work. When a request is done, its result is complete for
- * all streams. Errors as in tutti_submit; TUTTI_ERR_INVALID_ARGUMENT if buffers are in host memory.
- * Since 0.1.
+ * all streams. The call also returns the errors of tutti_submit.
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT  buffers are in host memory, or a call is a barrier
+ * TUTTI_ERR_UNSUPPORTED       the communicator has no device, or the stream is being captured into
+ *                             a graph. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t ncalls,
                                            tutti_comm_t *comm, struct CUstream_st *stream,

@@ -59,6 +59,7 @@ typedef void (*tutti_log_callback_t)(void *arg, tutti_log_level_t level, const c
  * until it sets a callback of its own. Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  called inside the callback
+ * TUTTI_ERR_NO_MEMORY         there is no memory for the callback; nothing has changed
  * TUTTI_ERR_SYSTEM            the callback's thread could not be made; nothing has changed.
  *                             Since 0.1.
  */

@@ -21,7 +21,7 @@
  * for both, the reduction reads and writes the buffers directly.
  *
  * TUTTI_ERR_NO_MEMORY: on all ranks, if one machine has too little memory, or a limit is too low.
- * The call itself reserves the memory. Since 0.1.
+ * The call reserves the pages, so a later access does not fail for lack of memory. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr);
 

@@ -44,15 +44,16 @@
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
  *     direct call, or TUTTI_ERR_TRANSPORT, the communicator is dead: every further call returns an
- *     error at once, and tutti_finalize works. If Tutti has initialised MPI, it then finalizes MPI
- *     only if all peers are alive. Otherwise the process exits without MPI_Finalize, and mpirun
- *     reports a failed job.
+ *     error at once, and tutti_finalize works. After TUTTI_ERR_NO_MEMORY, TUTTI_ERR_SYSTEM or
+ *     TUTTI_ERR_INTERNAL it may be dead: tutti_comm_state reports whether it is. If Tutti has
+ *     initialised MPI, it finalizes MPI only if all peers are alive. Otherwise the process exits
+ *     without MPI_Finalize, and mpirun reports a failed job.
  *
- *     If a peer leaves (tutti_finalize, tutti_comm_free), the communicator may continue. A request
- *     is still completed if all ranks have agreed on it before; all other requests end with
- *     TUTTI_ERR_SHUTDOWN, and new submissions return this error at once. Direct calls that do not
- *     need the peer, such as messages between two other ranks, still work; the first direct call
- *     that needs the peer ends the communicator.
+ *     If a peer leaves (tutti_finalize, tutti_comm_free), the communicator may continue. Requests
+ *     on which all ranks agreed before the peer left are still completed. All other requests end
+ *     with TUTTI_ERR_SHUTDOWN, and new submissions return this error at once. Direct calls that do
+ *     not need the peer, such as messages between two other ranks, still work; the first direct
+ *     call that needs the peer ends the communicator.
  *
  *     After TUTTI_ERR_MISMATCH the communicator stays usable: all ranks have found the mismatch
  *     before any data moved. With TUTTI_COMPARE=0, direct calls between hosts and messages between
@@ -76,16 +77,17 @@
  *     invalid, also after another tutti_init. (A freed handle becomes valid again only after 2^24
  *     requests, or communicators, in its slot.)
  *
- *     These checks protect calls that follow each other. A program must not free a communicator or
- *     request while another thread is inside a call on it; the library does not detect this error.
+ *     These checks detect a handle that an earlier call has freed. A program must not free a
+ *     communicator or request while another thread is inside a call on it; the library does not
+ *     detect this error.
  *
  * Threads
  *     Any thread may call any function. A communicator takes one direct call at a time. While a
  *     thread is in tutti_init or tutti_finalize, other threads may only make the calls listed at
  *     tutti_finalize, and calls on communicators from tutti_comm_connect. Each communicator, except
  *     one of a single rank without a device, has a thread of the library's own, which sleeps when
- *     nothing is pending. While a log callback is set, the library has another thread, and another
- *     one while statistics go to a file or a port.
+ *     nothing is pending. The library has one more thread while a log callback is set, and one
+ *     more while statistics go to a file or a port.
  *
  *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
  *     TUTTI_ERR_SHUTDOWN and free nothing. If the child calls tutti_finalize, it forgets the

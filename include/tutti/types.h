@@ -55,9 +55,9 @@ typedef enum {
  *
  * FLOAT16 is IEEE binary16. BFLOAT16 is the upper half of a FLOAT32. FLOAT8_E4M3 (no infinity,
  * largest value 448) and FLOAT8_E5M2 follow the OCP 8-bit floating point specification. Operands of
- * these four types are combined in float32. Each pass over the data of several ranks rounds its
- * results once, to nearest even. A result above the type's largest value becomes infinity, or NaN
- * if the type has no infinity.
+ * these four types are combined in float32. A step of a reduction combines the operands of two or
+ * more ranks, and rounds the result once, to nearest even. A result above the type's largest value
+ * becomes infinity, or NaN if the type has no infinity.
  *
  * BOOL is one byte: 0 is false, all other values are true. Results are 0 or 1.
  *
@@ -88,7 +88,7 @@ typedef enum {
 } tutti_dtype_t;
 
 /*
- * Reduction operations and their element types. Other pairs return TUTTI_ERR_UNSUPPORTED.
+ * Reduction operations and their element types. Other combinations return TUTTI_ERR_UNSUPPORTED.
  *
  *   SUM, PROD        all numbers; integers wrap around. For BOOL, SUM is LOR, PROD is LAND
  *   AVG              all numbers, not BOOL: the sum divided by the number of ranks. For integers

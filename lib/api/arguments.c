@@ -35,8 +35,8 @@ static tutti_status_t check_op(tutti_dtype_t dtype, tutti_op_t op, tutti_call_ki
         return TUTTI_OK;
     if (op < TUTTI_SUM || op > TUTTI_MAXLOC)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "op %d is no operation", (int)op);
-    return tutti__fail(TUTTI_ERR_UNSUPPORTED, "%s with %s is not served", tutti__dtype_name(dtype),
-                       tutti__op_name(op));
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED, "%s with %s is not supported",
+                       tutti__dtype_name(dtype), tutti__op_name(op));
 }
 
 static tutti_status_t check_types(const tutti__call_t *call)
@@ -136,9 +136,8 @@ static tutti_status_t check_side(tutti__side_t *side, uint32_t size)
     tutti__side_measure(side, size);
     if (side->count > 0 && side->ptr == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "%s is NULL, but there are %zu elements by "
-                           "%s",
-                           side->name, side->count, side->count_name);
+                           "%s is NULL, but must have %zu elements: see %s", side->name,
+                           side->count, side->count_name);
     return status;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finds out in whose memory a call's buffers are. Errors name the buffer and both places. See
-   arguments.h. */
+/* Finds out whether a call's buffers are in host memory or on a device. Errors name the buffer and
+   its memory. See arguments.h. */
 #include "api/arguments.h"
 
 #include "base/status.h"
@@ -109,7 +109,7 @@ tutti_status_t tutti__device_check_stream(const tutti__comm_t *comm, const tutti
     tutti__call_sends(call, comm->topo->rank, comm->topo->size, &side[0]);
     tutti__call_receives(call, comm->topo->rank, comm->topo->size, &side[1]);
     for (int i = 0; i < 2 && !call->on_device; i++) {
-        if (side[i].count == SIZE_MAX) /* an array of counts that the call still has to fill in */
+        if (side[i].count == SIZE_MAX) /* recvcounts is NULL: the counts are not known yet */
             continue;
         tutti__side_measure(&side[i], comm->topo->size);
         if (side[i].count > 0)

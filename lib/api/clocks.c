@@ -2,8 +2,8 @@
 /*
  * The clock of this rank's host and that of rank 0's host, for dumps and traces.
  *
- * An exchange of all ranks ends on each rank after it has begun on rank 0, and on rank 0 after it
- * has begun on each rank. So each round bounds the offset of the clocks from both sides. The middle
+ * In an exchange of all ranks, each rank ends after rank 0 has begun, and rank 0 ends after each
+ * rank has begun. So each round bounds the offset of the clocks from both sides. The middle
  * of the narrowest bounds differs from the true offset by at most half a round trip.
  */
 #include "api/clocks.h"

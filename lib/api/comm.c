@@ -136,7 +136,7 @@ static void open_stats(tutti__comm_t *comm)
     tutti__comm_state(comm)->is_timed = comm->stats != NULL && want.is_timed;
 }
 
-/* The recorder of the watch: its clock, and the trace that TUTTI_TRACE asks for. */
+/* Set the clock of the watch's recorder, and start the trace that TUTTI_TRACE requests. */
 static tutti_status_t open_record(tutti__comm_t *comm)
 {
     tutti__record_t *record = comm->watch->record;

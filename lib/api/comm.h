@@ -16,7 +16,7 @@
 typedef struct tutti__comm tutti__comm_t;
 
 /* The name of a communicator from tutti_comm_connect in messages. */
-#define TUTTI__COMM_PREFIX 40 /* the name has at most so many characters of the store's prefix */
+#define TUTTI__COMM_PREFIX 40 /* most bytes of the store's prefix in the name */
 typedef struct {
     char text[TUTTI__COMM_PREFIX + 24]; /* "communicator 'PREFIX'"; "": no such communicator */
 } tutti__comm_name_t;
@@ -94,7 +94,7 @@ static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__c
     return tutti__fork_check((*ret_comm)->generation);
 }
 
-/* blocking.c: run a direct call that was checked; count at least 1. Blocks. */
+/* blocking.c: run a direct call of the library's own; exec->count is at least 1. Blocks. */
 tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t collective,
                                   const tutti__exec_call_t *exec, uint32_t root);
 

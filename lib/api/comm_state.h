@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A whole communicator: what does not change, and the state of direct calls and of groups. */
+/* A whole communicator: its constant part (comm.h), the state of direct calls, and its groups. */
 #ifndef TUTTI__API_COMM_STATE_H
 #define TUTTI__API_COMM_STATE_H
 

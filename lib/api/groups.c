@@ -14,7 +14,7 @@
  * So an invalid argument, or a rank that cannot take part, is an error on all ranks concerned
  * before any rank waits for another. In step 3 the ranks of a group wait for each other, and watch
  * the parent: it detects a rank that dies, and its side channel reports a rank that gives up (for
- * example without file descriptors). Step 4 brings the cause.
+ * example without file descriptors). In step 4 all ranks receive the cause.
  *
  * Runs on the calling thread.
  */
@@ -30,7 +30,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* File descriptors that a rank of a group opens, at most: FILES, and FILES_EACH for each rank. */
+/* A rank of a group opens at most FILES file descriptors, and FILES_EACH more for each rank. */
 #define FILES 8u
 #define FILES_EACH 6u
 
@@ -132,7 +132,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts, so that finding groups of more than one rank takes n log n, not n^2. */
+/* The colors are sorted, so that finding groups of more than one rank takes n log n, not n^2. */
 static void group_by_color(making_t *m)
 {
     uint32_t size = m->parent->topo->size, rank = m->parent->topo->rank;

@@ -92,7 +92,7 @@ static tutti_status_t check_later(const tutti__call_t *call, int *ret_later)
     return TUTTI_OK;
 }
 
-/* Without a name, calls are matched by their order. */
+/* May the call have this name, or none? Calls without a name are matched by their order. */
 static tutti_status_t check_name(const tutti__entry_t *entry)
 {
     if (entry->name == NULL && entry->call.kind == TUTTI_CALL_SENDRECV)

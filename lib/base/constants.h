@@ -166,8 +166,8 @@
    nothing. */
 #define TUTTI__FASTER_REACH_NS 1000000000u
 
-/* After this message: the number of round trips over UCX and over MPI, and the limit of their total
-   time. Chosen: the shortest of eight varies little. */
+/* The measurement that follows this first message: the number of round trips over UCX and over MPI,
+   and the limit of their total time. Chosen: the shortest of eight varies little. */
 #define TUTTI__FASTER_TRIPS 8u
 #define TUTTI__FASTER_NS 10000000u
 

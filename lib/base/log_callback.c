@@ -229,7 +229,8 @@ static void stop_thread(queue_t *queue)
 
 /* ---- changing ---- */
 
-/* The new callback gets all later lines; wait until the old one has got all lines in the list. */
+/* The new callback receives all later lines. Wait until the old callback has received all lines in
+   the list. */
 static void change(queue_t *queue, tutti_log_callback_t callback, void *arg)
 {
     uint64_t put;

@@ -121,9 +121,10 @@ static tutti_status_t share(const tutti__pm_t *pm, uint32_t rank, uint64_t deadl
     }
     status = await(exchange, deadline);
     if (status != TUTTI_OK) {
-        used.is_stuck = 1;
         if (atomic_exchange(&exchange->state, ALONE) == DONE)
             free(exchange);
+        else
+            used.is_stuck = 1;
         return status;
     }
     status = exchange->status;

@@ -65,8 +65,10 @@ static tutti_status_t open_pmi2(uint32_t *ret_rank, uint32_t *ret_size)
         code = pmi2.init(&spawned, &size, &pmi2.rank, &app);
         if (code != SUCCESS)
             return failed(TUTTI_ERR_UNSUPPORTED, "PMI2_Init", code);
-        if (size < 1 || pmi2.rank < 0 || pmi2.rank >= size)
+        if (size < 1 || pmi2.rank < 0 || pmi2.rank >= size) {
+            close_pmi2();
             return tutti__fail(TUTTI_ERR_UNSUPPORTED, "PMI2_Init: rank %d of %d", pmi2.rank, size);
+        }
         pmi2.size = size;
     }
     if (status != TUTTI_OK)

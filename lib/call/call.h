@@ -90,7 +90,7 @@ size_t tutti__call_bytes(const tutti__call_t *call, uint32_t rank, uint32_t size
 
 /* The bit added to the tag of a call on device memory, so that ranks with different kinds of memory
    find a mismatch. 0 for messages, and for calls whose ranks know only their own counts: in such a
-   call each rank may use another kind of memory. */
+   call each rank may use either kind of memory. */
 unsigned tutti__call_device_tag(const tutti__call_t *call);
 
 static inline tutti__collective_t tutti__call_collective(tutti_call_kind_t kind)

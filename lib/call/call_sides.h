@@ -7,8 +7,8 @@
 
 /* One side: the data that leave a buffer, or enter it. */
 typedef struct {
-    const char *name, *count_name, *displs_name; /* names of the arguments */
-    const char *ptr;                             /* NULL name: this rank has no such side */
+    const char *name, *count_name, *displs_name; /* of the arguments; name NULL: no such side */
+    const char *ptr;                             /* the buffer */
     size_t count;                                /* elements of all parts */
     const size_t *counts, *displs;               /* [size], or NULL: one part */
     size_t end; /* elements from the buffer's beginning to the last part's end */

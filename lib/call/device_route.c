@@ -302,6 +302,8 @@ static tutti_status_t choose(tutti__operation_t *op)
         return tutti__fail(TUTTI_ERR_INTERNAL, "device memory without a device");
     if (op->with->awaits_input)
         (void)find_in_host(op, &in_host); /* needed if NCCL does not serve the call */
+    /* find_in_host has set it if it failed. */
+    op->is_common = 0;
     status = need_pieces(op);
     if (status == TUTTI_OK)
         status = find_on_device(op, &empty);
@@ -359,13 +361,21 @@ static tutti_status_t enter(tutti__operation_t *op)
 
 static tutti_status_t begin_staged(tutti__operation_t *op, tutti__devent_t *ready)
 {
+    const tutti__call_t *call = op->asked;
+
+    /* If the run on the device could not start, recvbuf already has the scaled data. */
+    if (op->sched != NULL && op->with->packing == NULL && scale_of(op, 0) != 1) {
+        op->own.postscale = call->postscale;
+        call = &op->own;
+    }
+    op->is_common = 0; /* other ranks do not find an error of these copies */
     op->is_staged = 1;
     op->at = TUTTI__AT_STAGED_IN;
     op->sched = NULL;
     op->call = op->asked;
     op->moved.own = NULL;
     op->unpacks = 0; /* the call in host memory scales the result */
-    return tutti__staged_begin(device_of(op), op->lane, op->asked, op->env->exec->rank,
+    return tutti__staged_begin(device_of(op), op->lane, call, op->env->exec->rank,
                                op->env->exec->size, ready, &op->staged);
 }
 

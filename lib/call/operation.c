@@ -127,7 +127,8 @@ tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t
 {
     tutti_status_t status;
 
-    /* For a schedule from a file it is not known where its sums are complete. */
+    /* One host needs no wire format. A schedule from a file does not show where its sums are
+       complete, so it cannot have one. */
     if (op->env->shape->nhosts == 1 || sched->is_read)
         op->exec.wire = (tutti_dtype_t)0;
     if (op->with->tag != 0) {

@@ -154,7 +154,7 @@ int tutti__operation_is_barred(const tutti__operation_t *op);
 /* A number that changes when the operation advances. If progress changes a word of shared memory,
    this number may stay the same. */
 uint32_t tutti__operation_moves(const tutti__operation_t *op);
-/* For messages: a tag of base/names.h. */
+/* For warnings and error texts: a tag of base/names.h. */
 unsigned tutti__operation_tag(const tutti__operation_t *op);
 /* Does the operation wait for its data, which this rank's device still computes? */
 int tutti__operation_awaits_data(const tutti__operation_t *op);

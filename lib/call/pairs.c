@@ -116,7 +116,7 @@ static tutti_status_t go_on(tutti__pairs_t *pairs, int i)
         return TUTTI_OK;
     }
     if ((side->its.type & ~0xffu) != MARK)
-        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u has another call", side->peer);
+        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u is in another call", side->peer);
     if (memcmp(&side->mine, &side->its, sizeof(side->mine)) != 0)
         side->stage = TUTTI__SIDE_WRONG;
     else if (count_of(&side->mine) == 0)

@@ -468,8 +468,8 @@ static int is_known(const char *name)
            strncmp(name, test_prefix, strlen(test_prefix)) == 0;
 }
 
-/* The setting of which `name` has only the first words, as TUTTI_FUSION, or which `name` continues,
-   as TUTTI_LOGLEVEL. NULL: there is none. */
+/* A setting whose name begins with the words of `name` (TUTTI_FUSION), or with whose name `name`
+   begins (TUTTI_LOGLEVEL). The longest common beginning wins. NULL: there is none. */
 static const char *begins_alike(const char *name)
 {
     size_t length = strlen(name), most = 0;

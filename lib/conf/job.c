@@ -2,7 +2,7 @@
 /*
  * This process's place in a job, from the environment, for ranks that meet without MPI.
  *
- * The rank and the number of ranks, the first that is set:
+ * The rank and the number of ranks come from the first of these sources that is set:
  *
  *   env://       RANK, WORLD_SIZE, with MASTER_ADDR (PyTorch's names; torchrun sets them)
  *   a launcher   OMPI_COMM_WORLD_RANK and _SIZE, MV2_COMM_WORLD_..., PMI_RANK and PMI_SIZE, or
@@ -10,7 +10,7 @@
  *   Slurm        SLURM_PROCID and SLURM_NTASKS, with TUTTI_BOOT=env only, because a batch script,
  *                which runs once, has these variables as well
  *
- * The place where rank 0 listens, the first that is set:
+ * The place where rank 0 listens. Address and port each come from the first source that is set:
  *
  *   address   MASTER_ADDR; AZ_BATCH_MASTER_NODE; the first host of srun's list of nodes
  *   port      TUTTI_PORT; MASTER_PORT; for AZ_BATCH_MASTER_NODE, whose port belongs to the Azure

@@ -48,7 +48,7 @@ static int is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Is it printable ASCII? Words of the file are quoted in the log. */
+/* Is the character printable ASCII, without the space? The log quotes words of the file. */
 static int is_plain(char c)
 {
     return c > ' ' && c < 0x7f;
@@ -140,7 +140,8 @@ enum {
     NOT_READ = -2
 };
 
-/* Read up to `room` bytes. Returns their number; or a constant above, and sets errno. */
+/* Read up to `room` bytes. Returns the number of bytes. After an error: returns a constant above,
+   and sets errno. */
 static ssize_t read_file(const char *path, char *ret_text, size_t room)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), saved_errno;

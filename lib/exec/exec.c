@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor: operations and streams. See exec.h, and sched.h for the meaning of the operations.
- * start.c and ends.c have the steps before the first operation, place.c receives without a slot,
- * sends.c SENDs that are not complete, framed.c messages with the identity of the call, wire.c
- * messages in a wire format, on_device.c operations on device memory, progress.c reports.
+ * The other files of this room:
+ *
+ *      start.c, ends.c       the steps before the first operation
+ *      place.c               receives without a slot
+ *      sends.c               SENDs that are not complete
+ *      framed.c              messages with the identity of the call
+ *      wire.c                messages in a wire format
+ *      on_device.c, direct.c operations on device memory
+ *      progress.c            reports
  *
  * The start of a run has looked up the place of each block, in bytes, and this rank's end of each
- * channel. So an operation is a table look-up, a clamp, and the work of the
- * transport or the kernel. Divisions, comparisons of names and allocations belong in start.c.
+ * channel. So an operation is a table look-up, a clamp, and the work of the transport or the
+ * kernel. Divisions, comparisons of names and allocations belong in start.c.
  */
 #include "exec/exec_inside.h"
 

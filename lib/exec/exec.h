@@ -67,7 +67,7 @@ typedef struct {
        record the event again before the run has ended. */
     int on_device;
     tutti__devent_t *ready;
-    /* 1, for a schedule with node operations only: the run ends when they are queued, and later
+    /* 1, for a schedule that has only node operations: the run ends when they are queued, and later
        work in `then` waits for them. With other schedules `queued` has no effect: the run ends when
        the result is complete. */
     int queued;
@@ -228,10 +228,11 @@ typedef struct {
     size_t complete, messages; /* of the channel: complete ones, and all of this run */
 } tutti__run_wait_t;
 
-/* A run that has returned AGAIN: the message from or to `peer` that it waits for. 0: it waits for
-   no message from or to `peer`. */
+/* For a run that has returned AGAIN: find the message from or to `peer` that the run waits for.
+   Returns 0 if there is no such message. */
 int tutti__run_awaits(const tutti__run_t *run, int32_t peer, tutti__run_wait_t *ret_wait);
-/* The same as text, to be appended to words about `peer`; "": no message. */
+/* Describe this message in a text that follows a text about `peer`. If there is no message, the
+   text is empty. */
 void tutti__run_awaits_text(const tutti__run_t *run, int32_t peer, char *text, size_t bytes);
 /* The index of an operation at which the run is blocked, preferably of one that waits for `peer`.
    If all operations are complete: the number of operations. */

@@ -22,12 +22,13 @@
 typedef struct {
     tutti__dstream_t *down;                        /* copies to the host */
     tutti__dstream_t *up;                          /* copies to the device, and kernels */
-    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* behind copies of a stream or half of STAGE */
+    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* behind queued work: an event for each stream
+                                                      of a schedule, or for each half of STAGE */
     tutti__devent_t *ready;                        /* behind earlier work in the caller's stream */
     tutti__devent_t *done;                         /* for the lane's user, outside of a run */
     char *stage;                                   /* [stage_bytes] pinned host memory */
     char *fuse;                                    /* [fuse_bytes] device memory; lane 0: NULL */
-    int is_nccls; /* nccl_alloc made `fuse`, which may be registered with `node` */
+    int is_nccls; /* 1: `fuse` is from nccl_alloc, and may be registered with `node` */
     /* Only if direct_bytes is not 0: */
     char *direct; /* device memory: [stage_bytes] STAGE, [direct_slots x direct_bytes] slots */
     tutti__dstream_t *between; /* for the device's work on messages */

@@ -60,8 +60,8 @@ tutti_status_t tutti__run_post(const tutti__run_t *run, const tutti__stream_t *s
 
 /* ---- sends.c: SENDs that are started and not complete ---- */
 
-/* The stream's SEND to this end has started. pending 1: the SEND still reads `from`; at most one
-   SEND per end. OK: the stream goes on. AGAIN: the caller polls end_sends_of. */
+/* A SEND of the stream has started in this end. pending 1: the SEND still reads `from`. An end has
+   at most one such SEND. OK: the stream goes on. AGAIN: the caller polls end_sends_of. */
 tutti_status_t tutti__run_sent(tutti__run_t *run, tutti__stream_t *st, uint32_t chan,
                                tutti__span_t from, int pending, tutti__hint_t *hint);
 int tutti__run_is_sent(const tutti__run_t *run, tutti__span_t place);

@@ -13,9 +13,10 @@
  * Memory is compared by address, so it does not matter how blocks and buffers overlap.
  *
  * Receives of a channel are posted in order: at the beginning, and after each receive that has
- * completed, up to the first one whose place is not free. If none would be posted, the next one
- * gets a slot instead of its place. So a channel always has a posted receive for its next message.
- * It accepts at least as much as with one slot, so the proofs with one credit hold.
+ * completed, up to the first receive whose place is not free. If the channel would then have no
+ * posted receive, its next receive gets a slot instead of its place. So a channel always has a
+ * posted receive for its next message. The channel accepts at least as many messages as with one
+ * slot, so the proofs with one credit hold.
  */
 #include "exec/exec_inside.h"
 

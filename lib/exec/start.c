@@ -152,7 +152,8 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
         size_t longest =
             put_blocks(in, call->in_table, call->in_begins, call->in_count, sched->nblocks, esize);
 
-        /* Chunks must be equal on all ranks, but only this rank knows these sizes. */
+        /* The length of a chunk must be equal on all ranks, but only this rank knows these sizes.
+           So `largest` does not limit the chunk. */
         largest = TUTTI__MAX(largest, longest);
     } else {
         /* A scratch block takes a chunk of memory, so no chunk is longer than the largest block. */

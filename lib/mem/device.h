@@ -159,8 +159,9 @@ typedef struct {
        other ranks. */
     tutti_status_t (*nccl_open)(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
                                 int is_blocking, tutti__nccl_t **ret_nccl);
-    /* 1, for NCCL before 2.27: after an open or call the same thread must poll, before any other
-       NCCL function, until the result is not TUTTI__AGAIN, or the communicator is to be aborted. */
+    /* 1, for NCCL before 2.27: after nccl_open or nccl_call, the same thread must call nccl_poll
+       until the result is not TUTTI__AGAIN. Before that it calls no other NCCL function. It may
+       stop if the communicator is to be aborted. */
     int (*nccl_binds)(void);
     /* TUTTI_OK: the last call is queued; TUTTI__AGAIN: not yet; otherwise the first error since
        that call. It must return OK before the next call on this communicator, and before anything
@@ -176,12 +177,12 @@ typedef struct {
     void (*nccl_free)(void *ptr);
     /*
      * Let a ready communicator use memory of nccl_alloc without copies: for set-up, between calls.
-     * After that the buffers of each call are registered either on no rank or on all ranks. In the
-     * second case all ranks pass the same registration, at the same offset. A call that breaks
-     * these rules may hang. The ranks register their buffers in the same order, and the n-th
-     * registrations of all ranks count as the same one. In a call in place, a rank's own part of a
-     * buffer counts as the whole buffer. UNSUPPORTED: this NCCL cannot register, or registration is
-     * disabled.
+     * After that the buffers of each call must be registered either on no rank or on all ranks. In
+     * the second case all ranks must pass the same registration, at the same offset. A call that
+     * breaks these rules may hang. The ranks must register their buffers in the same order: the
+     * n-th registrations of all ranks count as the same registration. In a call in place, a rank's
+     * own part of a buffer counts as the whole buffer. UNSUPPORTED: this NCCL cannot register, or
+     * registration is disabled.
      */
     tutti_status_t (*nccl_register)(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                     tutti__nccl_reg_t **ret_reg);

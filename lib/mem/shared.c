@@ -9,8 +9,8 @@
  * Ranges of 2 MiB or more begin where huge pages are possible, and use them if the kernel allows
  * it: see make_huge. The other ranges are together at the beginning, on small pages.
  *
- * Any thread. The lock covers the list and the file's length, not the slow parts: reserving pages
- * takes 0.25 ms per MiB; huge ones, 0.07.
+ * Any thread. The lock covers the list and the file's length. It is not held while pages are
+ * reserved, which takes 0.25 ms per MiB, or 0.07 ms per MiB with huge pages.
  */
 #include "mem/shared.h"
 
@@ -84,9 +84,9 @@ static size_t span_wanted(uint32_t nranks)
     return span;
 }
 
-/* Where ranges with huge pages begin. If the length of files is limited, the file must stay short,
-   so its ranges are not kept apart. The limit is read each time, because it may change at any
-   time. */
+/* The offset from which large ranges are taken. If the length of files is limited, the file must
+   stay short, so large ranges may be anywhere. The limit is read each time, because it may change
+   at any time. */
 static uint64_t huge_from(uint64_t span)
 {
     struct rlimit limit;
@@ -249,7 +249,8 @@ static tutti_status_t lengthen(tutti__arena_t *arena, uint64_t end)
     return rc == 0 ? TUTTI_OK : tutti__fail_errno("cannot lengthen the file");
 }
 
-/* One further piece must stay free: other ranks of this machine reserve theirs at the same time. */
+/* Besides these bytes, memory for one further piece must be available, because other ranks of this
+   machine reserve memory at the same time. */
 static tutti_status_t check_available(uint64_t bytes)
 {
     const char *who;

@@ -28,7 +28,8 @@ typedef struct {
     const tutti__reducer_t *reducer; /* for dtype and op, if the operation reduces */
     uint8_t tag;                     /* below 128; part of the compared metadata */
     uint32_t divisor;                /* 0: none; see reduce.h */
-    uint32_t root;   /* NODE_BCAST, NODE_REDUCE: local rank. Otherwise the call's, for comparison */
+    uint32_t root;   /* NODE_BCAST, NODE_REDUCE: a local rank. Other kinds: the root of the call,
+                        which is only compared */
     const void *src; /* element 0 of the block map; with src_step: block sblk */
     void *dst;       /* NODE_REDUCE: used by the root only */
     tutti__blockmap_t map;

@@ -5,9 +5,9 @@
  *      class/infiniband/CARD/ports/N/rate   "100 Gb/sec (4X EDR)"
  *      class/net/NAME/speed                 Mbit/s; fails, or -1, where it is not known
  *
- * A card for RDMA counts before a network interface, because UCX takes it first. Of several, the
- * fastest counts. Interfaces without a `device`, such as bridges and ends of virtual cables, count
- * only if there is no other.
+ * A card for RDMA is preferred to a network interface, because UCX also prefers the card. If there
+ * are several, the fastest is used. Interfaces without a `device`, such as bridges and ends of
+ * virtual cables, are used only if no other interface has a known speed.
  */
 #include "topo/topo.h"
 
@@ -18,7 +18,8 @@
 
 #define PATH 512
 
-/* The number at the beginning of a file; 0: there is none, or it is negative. */
+/* The number at the beginning of a file; 0: the file cannot be read, does not begin with a number,
+   or the number is negative. */
 static double number_in(const char *path)
 {
     FILE *file = fopen(path, "re");

@@ -7,7 +7,7 @@
  *      2. measure   leader 0 <-> leader 1     eight round trips over each, alternating
  *      3. exchange  all ranks receive leader 0's figures, and decide alike
  *
- * 1. If a host does not receive its message within TUTTI__FASTER_REACH_NS, MPI is taken: UCX may
+ * 1. If a host cannot send or receive its message in TUTTI__FASTER_REACH_NS, MPI is taken: UCX may
  *    not know the network between these hosts, or a firewall may block it. The first message makes
  *    a connection, which later calls use.
  * 2. UCX is taken unless MPI's shortest round trip is clearly shorter. If only MPI knows the fast
@@ -241,15 +241,13 @@ static int decide(const tutti__topo_t *topo, const result_t *all)
     int takes_ucx = tutti__faster_takes_ucx(first->trips, first->ucx_ns, first->mpi_ns);
 
     for (uint32_t h = 0; h < topo->nhosts; h++) {
-        uint32_t before = (h + topo->nhosts - 1) % topo->nhosts;
-
         if (all[leader_of(topo, h)].reached)
             continue;
         if (topo->rank == 0)
             TUTTI__LOG(TUTTI__LOG_INFO,
-                       "transport auto: mpi, because a message over ucx did not pass between host "
-                       "%s and host %s",
-                       topo->host_name[before], topo->host_name[h]);
+                       "transport auto: mpi, because a message over ucx did not pass in time to or "
+                       "from host %s",
+                       topo->host_name[h]);
         return 0;
     }
     if (topo->rank == 0)

@@ -84,7 +84,7 @@ reject '--beta1 1: must be from 0' --beta1 1
 reject '--decay 2: must be from 0 to 1' --decay 2
 reject '--resume needs --checkpoint FILE' --resume
 reject '--overwrite needs --checkpoint FILE' --overwrite
-reject '--resume goes on from what --overwrite would replace' --overwrite --resume --checkpoint x
+reject '--resume and --overwrite exclude each other' --overwrite --resume --checkpoint x
 reject '--plot x.jpg: must end in .svg or .png' --data "$good" --batch 20 --plot x.jpg
 reject '--seed  *1: not a whole number' --seed ' 1'
 reject '--batch needs a value' --batch

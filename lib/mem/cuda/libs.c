@@ -28,7 +28,7 @@ static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
     return lib;
 }
 
-/* The length of "FILE: " at the begin of dlerror's text, if `what` ends with FILE. */
+/* The length of "FILE: " at the beginning of dlerror's text, if `what` ends with FILE. */
 static size_t named_before(const char *what, const char *file, const char *why)
 {
     size_t length = strlen(file), whole = strlen(what);

@@ -2,7 +2,7 @@
 /*
  * Cuts a node operation into NCCL's calls. Arithmetic only; the same result on all ranks.
  *
- * NCCL needs equal, contiguous parts, but the parts of a block map seldom are:
+ * NCCL needs parts that are equal and contiguous. The parts of a block map seldom are, so:
  *
  *   allreduce, reduce, broadcast
  *      One call for each run of contiguous blocks.

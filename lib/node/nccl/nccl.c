@@ -15,8 +15,8 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     assert(lane->phase == NCCL_IDLE);
     lane->call = call;
     lane->phase = NCCL_MEET;
-    /* A dead node may have left `host` inside a meeting, so start no other. step reports the
-       error. */
+    /* A dead node may have left `host` inside a meeting, so start no other meeting. step reports
+       the error. */
     if (tutti__nccl_alive(self) != TUTTI_OK)
         return;
     if (call->kind != TUTTI__NODE_MEET) {

@@ -55,12 +55,12 @@
  *   cycle. Inside a host, tickets increase. A cycle over several hosts would pass through flat
  *   launches. From each flat launch to the next one it would stay inside a host, where numbers
  *   follow the turns. So turns would increase all around the cycle, which is impossible. Hence
- *   among all launches that have a ticket or a turn and are not
- *   complete everywhere, one is preceded by no other. If this launch is not flat, it waits for
- *   nothing, as above. If it is flat, smaller turns are complete, and all ranks have reached the
- *   call. Each rank keeps stepping its lane, receives the turn, starts the operation and ends the
- *   meeting of its host. Leaders that have given the call no number yet give it one now, all ranks
- *   launch the call, and NCCL completes it.
+ *   among all launches that have a ticket or a turn and are not complete everywhere, there is a
+ *   launch that no other precedes. If this launch is not flat, it waits for nothing, as above. If
+ *   it is flat, smaller turns are complete, and all ranks have reached the call. Each rank keeps
+ *   stepping its lane, receives the turn, starts the operation and ends the meeting of its host.
+ *   Leaders that have given the call no number yet give it a number now, all ranks launch the call,
+ *   and NCCL completes it.
  *
  *   If a leader took a ticket before all ranks have reached the call, the later work of its host
  *   would follow a launch that waits for some rank, and that rank might wait for this later work.
@@ -169,9 +169,10 @@ uint64_t tutti__nccl_node_next_turn(tutti__node_t *node);
 /* A flat node: the lane's next launch has this turn. Call between operations. */
 void tutti__nccl_node_turn(tutti__node_t *node, uint32_t lane, uint64_t turn);
 /* Check queued operations, for which no call waits. TUTTI_ERR_TIMEOUT: the device has been
-   executing one for longer than limit_ns, counted from the first check that finds it executing; no
-   text is set. Other errors are NCCL's, and end the node. *ret_tag: after an error, the tag of the
-   operation's call. Call this regularly, on a thread that uses the device. */
+   executing an operation for longer than limit_ns. This time counts from the first check that finds
+   the operation executing. No text is set. Other errors are the device's or NCCL's, and end the
+   node. *ret_tag: after an error, the tag of the operation's call. Call this regularly, on a thread
+   that uses the device. */
 tutti_status_t tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
                                         unsigned *ret_tag);
 
@@ -237,7 +238,7 @@ typedef struct {
     size_t scale;        /* elements of NCCL's type in an element of the call */
     uint32_t divisor;    /* a division that follows NCCL's work; 0: none */
     uint32_t next;       /* next block to cut; alltoall: in each part */
-    size_t skip;         /* alltoall: elements that are already sent of the run at `next` */
+    size_t skip;         /* alltoall: elements of the run at `next` that are already cut */
 } tutti__nccl_cut_t;
 
 typedef struct tutti__nccl_node tutti__nccl_node_t;
@@ -269,7 +270,7 @@ struct tutti__nccl_node {
 
     tutti__word_t gate; /* enter.c; protects all following fields */
     tutti__nccl_t *nccl;
-    /* From begin_abort to end_abort; only for the thread that calls both. */
+    /* Valid from begin_abort to end_abort. Only the thread that calls both uses these two. */
     tutti__nccl_abort_t *abort;
     int abort_begun;
     tutti__nccl_reg_t *reg[TUTTI__DEVICE_LANES];
@@ -299,7 +300,8 @@ void tutti__nccl_turns_leave(tutti__nccl_node_t *self);
    to the lane. *hint gets the rank that this lane waits for, if known. */
 int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__hint_t *hint);
 
-/* overdue.c. Call begin before, and end after, the calls of an operation are queued. */
+/* overdue.c. Call begin before the calls of an operation are queued, and end when all of them are
+   queued. */
 tutti_status_t tutti__nccl_overdue_open(tutti__nccl_node_t *self);
 void tutti__nccl_overdue_close(tutti__nccl_node_t *self);
 tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call);

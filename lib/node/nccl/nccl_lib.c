@@ -193,23 +193,32 @@ static int let_go(tutti__nccl_t *nccl)
     return 1;
 }
 
-/* Free communicators whose closing is over; none if NCCL binds calls to their threads. */
+/* Put a communicator that is still closing into the list. */
+static void keep(tutti__nccl_t *nccl)
+{
+    pthread_mutex_lock(&lock);
+    nccl->next = closing;
+    closing = nccl;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Free communicators whose closing is over; none if NCCL binds calls to their threads. The lock is
+   not held meanwhile, because an abort may never return. */
 static void sweep(void)
 {
-    tutti__nccl_t **at = &closing;
+    tutti__nccl_t *list, *next;
 
     if (tutti__cuda_nccl_binds())
         return;
     pthread_mutex_lock(&lock);
-    while (*at != NULL) {
-        tutti__nccl_t *next = (*at)->next;
-
-        if (let_go(*at))
-            *at = next;
-        else
-            at = &(*at)->next;
-    }
+    list = closing;
+    closing = NULL;
     pthread_mutex_unlock(&lock);
+    for (; list != NULL; list = next) {
+        next = list->next;
+        if (!let_go(list))
+            keep(list);
+    }
 }
 
 tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id)
@@ -307,10 +316,7 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
             return;
         nap();
     }
-    pthread_mutex_lock(&lock);
-    nccl->next = closing;
-    closing = nccl;
-    pthread_mutex_unlock(&lock);
+    keep(nccl);
 }
 
 /* Wait for the end of NCCL's call. If another rank has ended and never connects, this waits for

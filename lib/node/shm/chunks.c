@@ -119,8 +119,8 @@ static uint32_t shows_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
     return goes_back(shm, lane) ? !owner : owner;
 }
 
-/* Are all data of a chunk in the slots? With two levels: those of this rank's group. For chunk 0
-   the announcement may have reported it already. */
+/* Are all ranks' data of a chunk in the slots? With two levels: are the data of this rank's group
+   there? For chunk 0 a rank's announcement may have reported it already. */
 static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk,
                              tutti__hint_t *hint)
 {
@@ -178,11 +178,13 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
 
 /*
  * reduce_to for results that go back (shm.h), block by block. Meanwhile the lines of the next block
- * in the slot are fetched for writing; also by the root of a reduce, which only reads them. There
- * is only one block for a user's operation, because its function takes longer than the memory
- * accesses, and for data that outgrows the caches, where only memory limits the time.
+ * in the slot are fetched for writing. The root of a reduce does so as well, although it only reads
+ * them. In two cases there is only one block: for a user's operation, because its function takes
+ * longer than the memory accesses, and for data that outgrows the caches, because then only memory
+ * limits the time.
  *
- * Float32 sums; time relative to results in the owner's slot, or to a reduce by the root alone:
+ * The time of float32 sums. For allreduce it is relative to writing results into the owner's slot,
+ * for reduce it is relative to a reduction by the root alone:
  *
  *                                             near        far processors
  *      allreduce of 64 KiB to 4 MiB           0.8 to 0.9  0.65 to 0.75
@@ -256,8 +258,8 @@ static int takes_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
     return lane->call->kind != TUTTI__NODE_REDUCE_SCATTER && tutti__shm_gets(shm, lane);
 }
 
-/* Copy the blocks that other ranks own. Operations that only move data: this rank's block as well,
-   unless it is in place. */
+/* Copy the blocks that other ranks own. In an operation that only moves data, also copy this rank's
+   own blocks, unless they are in place. */
 static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk)
 {
     const tutti__node_call_t *call = lane->call;

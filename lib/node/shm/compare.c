@@ -41,9 +41,9 @@ uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
 
 /*
  * Elements in the call's whole map, not only in this operation, so that different counts of two
- * ranks are found at the first chunk. The upper bits have the root: below 65536 the root itself,
- * from there on a hash, so one pair of roots in 65536 looks equal. A meeting announces its root in
- * full.
+ * ranks are found at the first chunk. The upper bits contain the root if it is below 65536, and a
+ * hash of larger roots. So one pair in 65536 of different roots looks equal if one of them is that
+ * large. A meeting announces its root in full.
  */
 uint64_t tutti__shm_count(const tutti__node_call_t *call)
 {

@@ -5,7 +5,8 @@
  * Piece (j, k) is chunk k of block j. For NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST, block j is
  * rank j's share of the elements; but in a reduce of three ranks, block 0 has all elements. For
  * other operations the blocks are those of the call, nblk for each part. Chunk k has the elements
- * [k * piece, (k + 1) * piece) of every block. Those of block j are at j * piece in the slot.
+ * [k * piece, (k + 1) * piece) of every block. In the slot, the elements of block j begin at
+ * element j * piece.
  */
 #include "node/shm/shm.h"
 

@@ -2,7 +2,8 @@
 /*
  * Node operations among several groups of ranks. The ranks of a group share a cache or a NUMA node.
  *
- * A meeting of p ranks in G groups of g: each rank reads G lines instead of p, a leader G + g.
+ * A meeting of p ranks in G groups of m ranks: each rank reads G lines instead of p, and a leader
+ * reads G + m.
  *
  *      announcement of each rank --> leader: all equal?  --> announcement of the group --> all
  *                                    one-shot: their sum
@@ -13,13 +14,15 @@
  *   enough, as in shm.h, and the rank may now read the announcements of other ranks: data that
  *   are moved, descriptions of large operations, calls for the text of a mismatch.
  *
- * Chunks: RED has two halves. Member j % g of a group sums up block j of the group. If all groups
- * are contiguous ranges of ranks of one size, one of these members is the final owner of the block.
+ * Chunks: RED is preceded by a further stage, SUM. Member j % m of a group sums up block j of the
+ * group. If all groups are contiguous ranges of ranks of one size, one of these members is the
+ * final owner of the block. g is the number of the chunk, as in shm.h.
  *      IN   copy to own slot the blocks that other members sum  needs: all OUT, own RED >= g - 1
  *      SUM  sum up own blocks over the group, into own slot     needs: the group's IN >= g + 1
  *      RED  reduce own block over the groups' sums              needs: SUM of their owners >= g + 1
  *      OUT  as in shm.h
- *   In RED a rank reads (G - 1) n / p bytes of other groups, instead of (p - g) n / p.
+ *   With n bytes of data, a rank in RED reads (G - 1) n / p bytes of other groups, instead of
+ *   (p - m) n / p.
  *
  * Zero-copy reads all data in place, but folds in the same order.
  *

@@ -17,16 +17,23 @@
  * barrier is needed. Ranks with different calls are detected here, before any data is touched.
  *
  *   With two ranks the slots change hands at each use: the rank that has read a slot writes it
- *   next, while the slot's lines are in its caches. Allreduces of 1 to 8 KiB take 0.8 to 0.94 of
- *   the time, 0.55 to 0.8 if the cores are far apart; broadcasts, which go one way, take 1.03.
- *   Tried: fetch lines for writing when they are read: up to 512 bytes 1.02 of the time, far 1.06;
- *   1 to 16 KiB 1.04, far 0.92. Tried: fetch the next slot's first line at the end of an operation:
- *   1.02 to 1.05, far 0.88 or 1.12. Tried: exchange the slots of chunks as well, for allgathers and
- *   alltoalls of 64 KiB to 16 MiB: 1.01, far 1.00 and 1.07.
+ *   next, while the slot's lines are in its caches. Compared with slots that do not change hands,
+ *   allreduces of 1 to 8 KiB take 0.8 to 0.94 of the time, or 0.55 to 0.8 if the cores are far
+ *   apart. Broadcasts, which go one way, take 1.03 of the time.
  *
- *   A rank reads its own announcement only after a mismatch (a group's leader always does): a
- *   peer's read has moved those lines to the peer's core. With 2 ranks far apart 8 to 512 bytes
- *   take 0.2 us. Tried: each rank reads all heads, its own included: 0.42 us.
+ *   Tried, with the time on near cores and on far cores, relative to the present code:
+ *      fetch lines for writing when they are read
+ *          up to 512 bytes                               1.02          1.06
+ *          1 to 16 KiB                                   1.04          0.92
+ *      fetch the next slot's first line at the end of
+ *      an operation                                      1.02 to 1.05  0.88 or 1.12
+ *      exchange the slots of chunks as well: allgathers
+ *      and alltoalls of 64 KiB to 16 MiB                 1.01          1.00 and 1.07
+ *
+ *   A rank reads its own announcement only after a mismatch (a group's leader always reads it),
+ *   because a peer's read has moved these cache lines to the peer's core. With 2 ranks on far
+ *   cores, operations of 8 to 512 bytes take 0.2 us. Tried: each rank reads all heads, its own
+ *   included: 0.42 us.
  *
  * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks. Chunk g, counted over
  * all operations of the lane, uses slot g & 1. Each rank passes three stages per chunk and counts
@@ -49,8 +56,8 @@
  *   ISCA 1993.) Because OUT reads the rank's own slot, IN also needs the rank's own OUT >= g - 1.
  *
  * Levels. Ranks near each other form a group (topo/core_groups.c). With several groups, meetings
- * and reductions work in two levels: levels.c. All kernels fold the groups' folds, so the bits of a
- * result depend neither on sizes nor on the places of buffers.
+ * and reductions work in two levels: levels.c. All kernels first reduce the data of each group, and
+ * then these results. So the bits of a result depend neither on sizes nor on the places of buffers.
  *
  * Zero-copy. If all buffers that others would read or write are in arenas, each rank reduces its
  * part directly from the buffers and writes the result to all of them, or to the root's. In an
@@ -257,7 +264,8 @@ static inline int tutti__shm_gets(const tutti__shm_t *shm, const tutti__shm_lane
     return lane->call->kind != TUTTI__NODE_REDUCE || shm->me == lane->call->root;
 }
 
-/* Alltoall: the index that this rank's block j has on the rank from which it comes. */
+/* Alltoall: block j of this rank's result is a block of another rank's data. Returns the index of
+   that block on the other rank. */
 static inline uint32_t tutti__shm_mine(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                        uint32_t j)
 {
@@ -280,7 +288,7 @@ static inline void tutti__shm_wake(tutti__shm_t *shm, uint32_t lane, tutti__word
 }
 
 /* Begin the lane's next operation, and return this rank's announcement slot. With two ranks this is
-   the slot that this rank read when it last used this parity. */
+   the slot that this rank has read in the last operation of the same parity. */
 static inline tutti__announce_t *tutti__shm_next(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
     uint32_t parity = ++lane->seq & 1;
@@ -298,7 +306,7 @@ static inline tutti__announce_t *tutti__shm_next(const tutti__shm_t *shm, tutti_
     return *own;
 }
 
-/* Publish this rank's announcement. All but count and head is written already. */
+/* Publish this rank's announcement. The caller has written all of it except count and head. */
 static inline void tutti__shm_announce(tutti__shm_t *shm, uint32_t lane_index,
                                        tutti__announce_t *own)
 {

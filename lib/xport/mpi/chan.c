@@ -295,8 +295,10 @@ void tutti__mpi_chan_release(tutti__chan_t *chan)
 
 void tutti__mpi_chan_cancel(tutti__chan_t *chan)
 {
+    int may_call = tutti__mpi_may_call(0);
+
     chan->expected = 0;
-    for (uint32_t i = 0; i < chan->posted; i++) {
+    for (uint32_t i = 0; i < chan->posted && may_call; i++) {
         uint32_t index = (chan->head + i) % chan->credits;
 
         if (chan->posted_request[index] != MPI_REQUEST_NULL)
@@ -304,20 +306,24 @@ void tutti__mpi_chan_cancel(tutti__chan_t *chan)
     }
 }
 
-/* Requests in flight. MPI sets a request that fails to MPI_REQUEST_NULL, so it is not counted. */
+/* Requests in flight. MPI sets a request that fails to MPI_REQUEST_NULL, so it is not counted. A
+   communicator may be closed by a thread that may not call MPI. Such a thread does not test, and
+   counts all requests. */
 uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan)
 {
+    int done, may_call = tutti__mpi_may_call(0);
     uint32_t pending = 0;
-    int done;
 
-    test_send(chan, &done);
+    if (may_call)
+        test_send(chan, &done);
     pending += chan->sending != MPI_REQUEST_NULL;
     for (uint32_t i = 0; i < chan->posted; i++) {
         uint32_t index = (chan->head + i) % chan->credits;
 
         if (chan->posted_request[index] == MPI_REQUEST_NULL)
             continue;
-        PMPI_Test(&chan->posted_request[index], &done, MPI_STATUS_IGNORE);
+        if (may_call)
+            PMPI_Test(&chan->posted_request[index], &done, MPI_STATUS_IGNORE);
         pending += chan->posted_request[index] != MPI_REQUEST_NULL;
     }
     if (pending == 0)
@@ -325,18 +331,26 @@ uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan)
     return pending;
 }
 
+/* Forget a request. A thread that may not call MPI leaves MPI's memory of the request allocated. */
+static void forget(MPI_Request *request)
+{
+    if (tutti__mpi_may_call(0))
+        PMPI_Request_free(request);
+    *request = MPI_REQUEST_NULL;
+}
+
 void tutti__mpi_chan_abandon(tutti__chan_t *chan)
 {
     int sending = chan->sending != MPI_REQUEST_NULL, receiving = 0;
 
     if (sending)
-        PMPI_Request_free(&chan->sending);
+        forget(&chan->sending);
     for (uint32_t i = 0; i < chan->posted; i++) {
         uint32_t index = (chan->head + i) % chan->credits;
 
         if (chan->posted_request[index] == MPI_REQUEST_NULL)
             continue;
-        PMPI_Request_free(&chan->posted_request[index]);
+        forget(&chan->posted_request[index]);
         receiving = 1;
     }
     chan->posted = 0;

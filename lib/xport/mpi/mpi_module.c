@@ -225,7 +225,8 @@ void tutti__mpi_keep(void *memory)
     mpi.kept = kept;
 }
 
-/* MPI_Finalize calls this function. It waits until no other thread is inside MPI. */
+/* MPI_Finalize calls this function. The function waits until no other thread calls MPI through this
+   module. */
 static int self_deleted(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     (void)comm;

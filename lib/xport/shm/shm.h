@@ -6,8 +6,8 @@
 #include "boot/machine.h"
 #include "xport/xport.h"
 
-/* Collective over all ranks of boot. slot_bytes, credits: of every channel;
-   if there are several hosts, its slots are longer (xport.h). */
+/* Collective over all ranks of boot. slot_bytes, credits: of every channel. If there are several
+   hosts, the slots are longer than slot_bytes: tutti__xport_long in xport.h. */
 tutti_status_t tutti__xport_shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                      size_t slot_bytes, uint32_t credits,
                                      tutti__xport_t **ret_xport);

@@ -23,7 +23,7 @@ typedef struct {
     const void *address;
     size_t bytes;  /* length of this rank's address */
     size_t stride; /* length of the longest address */
-    int optional;  /* if UCX fails, the set-up does not */
+    int optional;  /* 1: the set-up continues if UCX fails */
     int is_broken; /* the meeting has failed */
 } opening_t;
 
@@ -32,7 +32,7 @@ typedef struct {
     char text[252];
 } report_t;
 
-/* tutti__boot_agree for a failure of UCX that is no failure of the set-up. */
+/* As tutti__boot_agree, but the set-up continues after a failure of UCX. */
 static tutti_status_t agree_apart(opening_t *o, tutti_status_t mine)
 {
     uint32_t size = tutti__boot_topo(o->boot)->size;

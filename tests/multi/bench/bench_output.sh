@@ -17,6 +17,16 @@ if [ "$(grep -v '^#' "$files/a.csv" | awk -F, '{ print NF }' | sort -u)" -ne 20 
 fi
 $bench $few --csv - >"$log" 2>&1
 grep -q '^program,bytes,' "$log" && ! grep -q '^# Size' "$log" || wrong "--csv -"
+misuse "--json -: stdout is --csv's" $bench $few --csv - --json -
+# full FLAG: results that cannot be written are an error.
+full()
+{
+    status=0
+    $bench $few "$1" - 2>"$log" >/dev/full || status=$?
+    [ "$status" -eq 1 ] && grep -q "^tutti_allreduce: $1 -: " "$log" ||
+        wrong "$1 - on a full disk: status $status"
+}
+full --csv
 
 # early WHAT FLAG...: refused with WHAT, before the table.
 early()
@@ -72,6 +82,8 @@ if $bench -m 4 -i 1 --json - 2>&1 | grep -q 'built without jansson'; then
     misuse '--compare: built without jansson' $bench --compare "$files/a.json"
     finish
 fi
+
+full --json
 
 # scale WHO FACTOR OLD NEW: multiplies round medians of WHO, or of all contestants if WHO is "".
 # jansson writes each of them on a line of its own.
