@@ -47,7 +47,7 @@ void tutti__joins_add(tutti__agree_t *a, uint32_t rank)
 {
     if (a->env.parent >= 0)
         a->env.ops->send(a->env.owner, (uint32_t)a->env.parent, TUTTI__MSG_JOIN, &rank,
-                         sizeof(rank), 0);
+                         sizeof(rank), 1);
     if (a->joined[rank])
         return;
     a->joined[rank] = 1;

@@ -120,8 +120,8 @@ static void put_absent(const tutti__agree_t *a, char *text, size_t bytes, const 
                  many ? "have announced only their" : "has announced only its");
 }
 
-/* The tensor that this child announced first, among those that still wait. NULL: there is none, or
-   `rank` is no child without children of its own. */
+/* Of the tensors that still wait: the tensor that the child `rank` announced first. NULL: there is
+   no such tensor; or `rank` is not a child; or `rank` has children of its own. */
 static const tutti__tensor_t *first_of(const tutti__agree_t *a, uint32_t rank)
 {
     const tutti__tensor_t *first = NULL;

@@ -20,8 +20,8 @@ typedef struct {
 
 /* PLAN_STOP, PLAN_STOPPED, PLAN_END */
 typedef struct {
-    uint64_t buckets; /* the most buckets that a rank has started: STOPPED: a rank of the subtree;
-                         END: any rank */
+    uint64_t buckets; /* the largest number of buckets that a rank has started. STOPPED: of the
+                         ranks of the subtree; END: of all ranks */
     uint32_t number;  /* of the plan */
     uint32_t is_deviation;
 } tutti__plan_note_t;
@@ -46,7 +46,7 @@ typedef struct {
     int has_asked;         /* this rank has sent PLAN_STOP up; rank 0: it has stopped the plan */
     uint32_t awaited;      /* links to children whose subtrees have not stopped */
     unsigned char *awaits; /* [nlinks] 1: `awaited` counts this link */
-    uint64_t started;      /* the most buckets that a rank of the subtree has started */
+    uint64_t started;      /* the largest number of buckets started by a rank of the subtree */
 } tutti__plan_t;
 
 /* A tensor that rank 0's program submits. */
@@ -78,8 +78,8 @@ typedef struct {
 /* plan.c */
 tutti_status_t tutti__plan_open(tutti__plan_t *plan, uint32_t nlinks);
 void tutti__plan_close(tutti__plan_t *plan);
-/* Is this name in the plan? Then its announcement is void, unless it is for a message or a
-   submission group. */
+/* Is this name in the plan? If it is, an announcement of the name is void, except an announcement
+   of a message or of a call in a submission group. */
 int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes);
 void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const void *body,
                          size_t bytes);

@@ -27,8 +27,8 @@ static uint64_t place_of(const tutti__request_t *request)
 
 /*
  * Rank 0 learns its steps from this submission, and may begin a plan. It does not learn again from
- * a request that a stopped plan gave back. Otherwise the same plan would begin again at once, and
- * if a rank submits nothing, it would stop and begin without end.
+ * a request that a stopped plan gave back. Otherwise the same plan would begin again at once. If a
+ * rank submits nothing, this plan would stop and begin again without end.
  */
 static void learn(tutti__agreement_t *a, tutti__request_t *request,
                   const tutti__metadata_t *metadata)
@@ -124,12 +124,6 @@ void tutti__agreed_clear(tutti__agreement_t *a)
     tutti__agree_clear(a->agree);
     tutti__bucket_free(a->filling);
     a->filling = NULL;
-    while (a->lanes->zeros != NULL) {
-        tutti__request_t *zero = a->lanes->zeros;
-
-        a->lanes->zeros = zero->next;
-        tutti__request_free(zero);
-    }
 }
 
 /* ---- out ---- */
@@ -273,8 +267,8 @@ static uint32_t world_rank(void *owner, uint32_t rank, int *ret_is_group)
 
 /* ---- opening and closing ---- */
 
-/* The ranks behind each link. The link to another host's leader has all ranks of that host behind
-   it, the link to the parent none, any other link the neighbour. */
+/* Set the ranks behind each link. Behind the link to another host's leader are all ranks of that
+   host. Behind the link to the parent are no ranks. Behind any other link is only the neighbour. */
 static void lay_links(const tutti__agreement_t *a, tutti__agree_link_t *links)
 {
     const tutti__shape_t *shape = a->env->shape;

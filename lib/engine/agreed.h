@@ -25,7 +25,7 @@ void tutti__agreed_close(tutti__agreement_t *a);
 void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first, int only_ordered);
 /* Stop the plan if this rank must. Rank 0: send agreed tensors as buckets. 1: it sent some. */
 int tutti__agreed_step(tutti__agreement_t *a);
-/* Forget all tensors, plans and zero contributions that are not in a lane. */
+/* Forget all tensors that are not in a lane, and the plan. */
 void tutti__agreed_clear(tutti__agreement_t *a);
 /* Write which rank or device a request waits for; 1 if that is certain. */
 int tutti__agreed_culprit(tutti__agreement_t *a, const tutti__request_t *request, char *text,

@@ -226,13 +226,13 @@ static void end_all(tutti__engine_t *e)
     else
         tutti__watch_leave(e->env.watch);
     tutti__lanes_clear(&own->lanes);
-    /* Before the requests end: their owners free them, and these lists must not name them then. */
+    /* Clear these lists before the requests end, because the program may free an ended request. */
     tutti__agreed_clear(&own->agreed);
     tutti__pending_finish_all(&e->pending, NULL, TUTTI_ERR_SHUTDOWN,
                               tutti__watch_closed_text(e->env.watch));
     tutti__engine_sleeping(e, 0);
     tutti__token_leave(&e->token);
-    tutti__pending_callbacks(&e->pending);
+    (void)tutti__pending_callbacks(&e->pending); /* no callback may close a communicator */
 }
 
 void tutti__engine_stop(tutti__engine_t *e)

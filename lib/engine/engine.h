@@ -6,8 +6,8 @@
  * Threads. All work is done in steps by the owner of the token: a thread that submits, a thread
  * that waits (it helps), or the engine's own thread. The engine's thread sleeps on the doorbell and
  * the sockets, and makes progress while no thread waits. A step follows a submission, a peer's
- * doorbell, or a message. Besides, the thread wakes soon after a submission for which no thread
- * waits, and at intervals while requests are pending.
+ * doorbell, or a message. The engine's thread also wakes soon after a submission for which no
+ * thread waits, and at intervals while requests are pending.
  *
  *      submit ---> queue ---> announce ---> merge at the host's leader ---> merge at rank 0
  *                                                                              |
@@ -38,9 +38,9 @@ typedef struct {
     tutti__watch_t *watch;  /* owned by the engine; lives as long as the last request */
     tutti__engine_t *world; /* a group: the engine of its world; NULL: this is a world */
     tutti__stats_t *stats;  /* or NULL */
-    /* An asynchronous call has got its receive buffer, or other buffers: check its counts and
-       buffers as for a direct call, and set call->on_device. comm: the communicator, which the
-       engine passes on. */
+    /* Called when the program has given an asynchronous call its receive buffer, or other buffers.
+       Checks the call's counts and buffers as for a direct call, and sets call->on_device. The
+       engine passes the next field as `comm`. */
     tutti_status_t (*check_receive)(const void *comm, tutti__call_t *call);
     const void *comm;
 } tutti__engine_env_t;
@@ -64,7 +64,8 @@ void tutti__semaphore_resume(void);
 void tutti__engine_stop(tutti__engine_t *engine);
 
 /* Local. Stop the engine, if it was not stopped, and free it; NULL is allowed. Requests stay valid
-   for wait. After the return, the engine does not use `env`, and no callback may use the engine. */
+   for wait. After the return, the engine does not use `env`, and callbacks must not use the
+   engine. */
 void tutti__engine_close(tutti__engine_t *engine);
 
 /* ---- asynchronous calls: async.h has their guarantees ---- */
@@ -141,9 +142,9 @@ void tutti__engine_help_others(tutti__engine_t *engine);
 int tutti__engine_spins(const tutti__engine_t *engine);
 
 /*
- * Ranks of this communicator make a group, and this rank cannot take part: tell the ranks that wait
- * for it. first: the group's first rank; number: the number of the group call, from 1, equal on
- * all ranks. Any thread.
+ * Ranks of this communicator are making a group, and this rank cannot take part. Tell the ranks
+ * that wait for this rank. first: the group's first rank; number: the number of the group call,
+ * from 1, equal on all ranks. Any thread.
  */
 void tutti__engine_cancel(tutti__engine_t *engine, uint32_t first, uint32_t number);
 /* After the end: tell the neighbours, end all requests, and abort the device's work. Any thread. */

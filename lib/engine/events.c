@@ -8,8 +8,8 @@
  * (completion.c).
  *
  * A thread that steps a lane with device memory switches to the engine's device, and afterwards
- * back to its own device. A thread that had none keeps the engine's device: to choose another would
- * initialise that device as well.
+ * back to its own device. A thread that had no device keeps the engine's device, because choosing
+ * another device would initialise that device as well.
  */
 #include "engine/events.h"
 

@@ -33,6 +33,8 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
     tutti__record_stop(lanes->env->watch->record, lane->op.lane);
     --*count_of(lanes, lane);
     lanes->on_device -= bucket->on_device;
+    if (tutti__agree_has_joined(lanes->agree))
+        atomic_store_explicit(&lanes->signals->moved_ns, tutti__now_ns(), memory_order_relaxed);
     return bucket;
 }
 
@@ -51,8 +53,6 @@ static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t st
         next = r->next;
         tutti__pending_finish(lanes->pending, r, status, text);
     }
-    if (tutti__agree_has_joined(lanes->agree))
-        atomic_store_explicit(&lanes->signals->moved_ns, tutti__now_ns(), memory_order_relaxed);
     free(bucket);
 }
 
@@ -94,7 +94,8 @@ void tutti__lane_refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status
 
 /* ---- the exchange of counts ---- */
 
-/* Store the counts that the ranks send to this rank in the third of the request's four arrays. */
+/* Store how many elements each rank sends to this rank, in the third of the request's four
+   arrays. */
 static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_t size)
 {
     size_t *counts = r->arrays + 2 * (size_t)size;

@@ -101,6 +101,16 @@ static void free_buckets(tutti__lane_t *lane)
     lane->running = 0;
 }
 
+static void free_zeros(tutti__lanes_t *lanes)
+{
+    while (lanes->zeros != NULL) {
+        tutti__request_t *zero = lanes->zeros;
+
+        lanes->zeros = zero->next;
+        tutti__request_free(zero);
+    }
+}
+
 void tutti__lanes_clear(tutti__lanes_t *lanes)
 {
     int uses = tutti__lanes_use_device(lanes);
@@ -114,6 +124,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
         tutti__record_stop(lanes->env->watch->record, i);
     }
     tutti__completion_clear(&lanes->completions);
+    free_zeros(lanes);
     if (before >= 0)
         tutti__device_leave(lanes->env->exec->device, before);
     lanes->in_flight = lanes->on_device = lanes->ordered = lanes->planned = 0;

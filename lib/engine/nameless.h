@@ -11,7 +11,8 @@
  * on each message, under a name made of the two ranks and n. If messages ran in an ordered lane,
  * two ranks that both send first would wait for each other.
  *
- * Requests are numbered under the lock of pending.h, so in the order of the queue.
+ * Requests get their numbers under the lock of pending.h, so the numbers follow the order of the
+ * queue.
  */
 #ifndef TUTTI__ENGINE_NAMELESS_H
 #define TUTTI__ENGINE_NAMELESS_H

@@ -445,11 +445,12 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
 
 /* ---- callbacks ---- */
 
-static _Thread_local int in_callback;
+/* The communicator's requests whose callback this thread is inside; NULL: inside none. */
+static _Thread_local const tutti__pending_t *calling;
 
 int tutti__engine_in_callback(void)
 {
-    return in_callback;
+    return calling != NULL;
 }
 
 static tutti__request_t *next_ended(tutti__pending_t *pending)
@@ -468,29 +469,33 @@ static tutti__request_t *next_ended(tutti__pending_t *pending)
     return r;
 }
 
-static void call_back(const tutti__request_t *r)
+static void call_back(const tutti__pending_t *pending, const tutti__request_t *r)
 {
     tutti_callback_info_t info = { sizeof(info), r->handle, r->nameless ? NULL : r->name,
                                    r->callback_arg };
 
-    in_callback = 1;
+    calling = pending;
     r->callback(r->callback_info ? &info : r->callback_arg, r->status);
-    in_callback = 0;
+    calling = NULL;
 }
 
-void tutti__pending_callbacks(tutti__pending_t *pending)
+int tutti__pending_callbacks(tutti__pending_t *pending)
 {
     tutti__request_t *r;
 
-    /* If a request ends inside a callback, its own callback is called after this callback has
-       returned, or by another thread. */
-    if (!atomic_load(&pending->callbacks) || in_callback)
-        return;
+    if (!atomic_load(&pending->callbacks))
+        return 0;
+    /* Callbacks are not nested. If this thread is inside a callback of the same communicator, the
+       loop that called it calls the due callbacks next. If this thread is inside a callback of
+       another communicator, no such loop follows. */
+    if (calling != NULL)
+        return calling != pending;
     while ((r = next_ended(pending)) != NULL) {
         assert(tutti__load_relaxed(&r->done) == TUTTI__ENDED &&
                tutti__lock_allowed(TUTTI__LOCK_WORLD));
-        call_back(r);
+        call_back(pending, r);
         tutti__store_release(&r->done, TUTTI__DONE);
         tutti__pending_wake(pending);
     }
+    return 0;
 }

@@ -33,8 +33,8 @@ struct tutti__pending {
     atomic_uint waits;    /* how many waits all threads have begun */
     tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
     atomic_int sleepers;  /* threads that sleep on epoch */
-    /* Has any request had a deadline of its own? due_ns: the earliest deadline of the pending
-       requests, or an earlier time; UINT64_MAX: none. */
+    /* has_deadlines: has any request had a deadline of its own? due_ns: the earliest deadline of
+       the pending requests, or an earlier time; UINT64_MAX: none. */
     atomic_int has_deadlines;
     _Atomic uint64_t due_ns; /* written under the lock */
 
@@ -70,8 +70,9 @@ void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
 void tutti__pending_refuse(tutti__pending_t *pending);
 /* Wake sleeping waiters: a request may be done, or there is work. */
 void tutti__pending_wake(tutti__pending_t *pending);
-/* Call the callbacks of ended requests. Without the token, without a lock. */
-void tutti__pending_callbacks(tutti__pending_t *pending);
+/* Call the callbacks of ended requests. Without the token, without a lock. 1: another thread must
+   call them, because this thread is inside a callback of another communicator. */
+int tutti__pending_callbacks(tutti__pending_t *pending);
 
 /* ---- the token's owner ---- */
 

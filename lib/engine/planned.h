@@ -58,7 +58,7 @@ void tutti__planned_taken(tutti__plan_requests_t *p);
    stop the plan. */
 void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request,
                          uint64_t patience_ns);
-/* Stop a plan that makes no progress. Call it now and then. */
+/* Stop a plan that makes no progress. Call it at intervals. */
 void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now);
 /* Write what a request that is held here waits for; 1 if that is certain. */
 int tutti__planned_culprit(const tutti__plan_requests_t *p, char *text, size_t bytes);

@@ -84,7 +84,7 @@ int tutti__queued_check(const tutti__engine_env_t *env, uint64_t *checked_ns)
     snprintf(text, sizeof(text), "%s: device %d has been at %s, queued in a stream, for %.3g s: %s",
              tutti__boot_rank_name(env->boot, env->exec->rank), device->device,
              tutti__tag_name(tag), (double)limit_ns / 1e9,
-             is_halted ? halted : "another rank has not come to it on its device");
+             is_halted ? halted : "another rank has not reached it on its device");
     tutti__watch_end(env->watch, TUTTI_ERR_TIMEOUT, text);
     return 0;
 }

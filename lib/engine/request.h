@@ -62,7 +62,7 @@ struct tutti__request {
     tutti__word_t begun;   /* 1: may be handed over, see semaphore.c. Memory order: see `queued` */
     uint8_t semaphore;     /* 1 + index of its semaphore; 0: not handed over */
     uint32_t semaphore_value;
-    uint64_t given_ns;           /* handover, or when its data were last found incomplete */
+    uint64_t given_ns;           /* handover, or the last check that found its data incomplete */
     tutti__word_t waits_in_plan; /* 1: planned.c holds the request; any thread may read it */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */

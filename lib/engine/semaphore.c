@@ -7,10 +7,11 @@
  *      caller   takes a semaphore; makes the stream wait until it has a new value; returns
  *      engine   continues; when the request ends, with success or an error, writes the value
  *
- * A semaphore is a word of pinned memory. Values only increase, and streams wait for "at least". So
- * the word may serve another request as soon as it is written, even if streams reach their waits
- * much later. The words belong to the process and are never freed (mem/device.h): all communicators
- * share them. If no semaphore is free, or the stream cannot wait, the caller waits on the host.
+ * A semaphore is a word of pinned memory. Values only increase, and a stream waits until the word
+ * has the stream's value or a higher one. So the word may serve another request as soon as it is
+ * written, even if streams reach their waits much later. The words belong to the process and are
+ * never freed (mem/device.h): all communicators share them. If no semaphore is free, or the stream
+ * cannot wait, the caller waits on the host.
  *
  * A request can be handed over when only the communicator's death can fail it: all ranks have
  * announced it, its schedules are known, and the engine's own thread may run it. After the
@@ -214,8 +215,11 @@ void tutti__semaphore_end_all(tutti__semaphores_t *s, const char *text)
         TUTTI__LOG(TUTTI__LOG_WARN,
                    "%s, tensor '%s' is not done, but the stream that waits for it goes on: %s",
                    tutti__boot_rank_name(s->env->boot, s->env->exec->rank), s->given->name, text);
-    while (s->given != NULL)
+    while (s->given != NULL) {
+        /* Any status but OK counts as failed. */
+        tutti__request_count(s->pending->stats, s->given, TUTTI_ERR_SHUTDOWN, tutti__now_ns());
         let_go(s, &s->given);
+    }
 }
 
 /* ---- the deadline ---- */

@@ -33,7 +33,8 @@ struct tutti__engine {
     atomic_int refs;    /* one of the communicator, and one per request */
     atomic_int news;    /* the doorbell or a socket has woken a thread: poll everything */
     atomic_int alarmed; /* the alarm is set, or has gone off and the thread has not seen it yet */
-    _Atomic uint64_t crowded_ns; /* until then waiters do not spin, see wait_loop.c; 0: they do */
+    _Atomic uint64_t crowded_ns; /* before this time waiters do not spin, see wait_loop.c; 0: they
+                                    may spin */
     atomic_int closed;           /* tutti__engine_close has begun */
     atomic_int inside;           /* threads that may still use env */
 

@@ -175,7 +175,8 @@ static void give_back(tutti__engine_t *e, tutti__who_t who)
 void tutti__engine_yield(tutti__engine_t *e, tutti__who_t who)
 {
     give_back(e, who);
-    tutti__pending_callbacks(&e->pending);
+    if (TUTTI__UNLIKELY(tutti__pending_callbacks(&e->pending)))
+        tutti__engine_ring_self(e);
 }
 
 void tutti__engine_help(tutti__engine_t *e)

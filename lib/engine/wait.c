@@ -114,8 +114,9 @@ static void what(void *waiter, char *text, size_t bytes)
 
 /* If the caller's timeout has passed: TIMEOUT. If the library's own timeout has passed, the request
    will never be complete, so the communicator ends. Rank 0 waits half as long as other ranks for a
-   report of the culprit, because it can name at least the culprit's host. A rank in tutti_join
-   waits for ranks that still work: each bucket that is served extends its deadline. */
+   report of the culprit, because rank 0 can name at least the culprit's host. A rank in tutti_join
+   waits for ranks that still work, so each bucket that is served extends the deadline of this
+   wait. */
 static tutti_status_t check(tutti__engine_t *e, tutti__waiter_t *w)
 {
     const tutti__request_t *request;

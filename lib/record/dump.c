@@ -87,8 +87,8 @@ static int read_name(const tutti__record_tensor_t *tensor, char name[TUTTI__RECO
     return hash != 0 && atomic_load_explicit(&tensor->hash, memory_order_relaxed) == hash;
 }
 
-/* Put the name and the hash of the tensor with this number. hash: the low 16 bits of the hash in an
-   event. If the tensor's hash has other low bits, put nothing. -1: do not compare. */
+/* Put the name and the hash of the tensor with this number. hash: the low 16 bits of the hash that
+   an event has; if the tensor's hash has other low bits, put nothing. hash -1: do not compare. */
 static void put_tensor(tutti__put_t *put, const tutti__record_t *record, uint32_t number, int hash)
 {
     char name[TUTTI__RECORD_NAME];

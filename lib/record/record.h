@@ -12,8 +12,8 @@
  *
  * The recorder is always on, so an event may cost only some nanoseconds: it is a few stores, and
  * the caller passes a time that it has read anyway. All words are atomic, so the dump (dump.c)
- * reads them at any time, also in a signal handler. By the sequence number of an event, the dump
- * detects that the event is being written, and skips it.
+ * reads them at any time, also in a signal handler. The sequence number of an event shows the dump
+ * whether the event is being written; the dump skips such an event.
  *
  * Tried: one ring, with an atomic addition for each event: 17 ns more for a call. Tried: an event
  * with a clock reading when a bucket starts: 23 ns more. So only a bucket that waits for long has
@@ -101,7 +101,7 @@ typedef struct {
 /* The bucket in flight in a lane. */
 typedef struct {
     _Atomic uint64_t
-        since_ns; /* since when it is known to wait; 0: it has just begun, or none runs */
+        since_ns; /* when it was first found waiting; 0: it has just begun, or none runs */
     _Atomic uint32_t ntensors; /* 0: none runs */
     _Atomic uint32_t bucket, tensor;
     _Atomic uint32_t polls;      /* polls without progress; only the owner of the token writes */
@@ -257,7 +257,7 @@ static inline void tutti__record_set_state(tutti__record_tensor_t *tensor, uint3
     atomic_store_explicit(&tensor->call, state << 24 | call | lane, memory_order_relaxed);
 }
 
-/* A tensor's bucket was queued in a lane. */
+/* A tensor's bucket was appended to a lane. */
 static inline void tutti__record_agreed(tutti__record_t *record, uint32_t number, uint32_t bucket,
                                         uint32_t lane)
 {

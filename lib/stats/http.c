@@ -4,7 +4,7 @@
  *
  * An answer closes its connection, so there is one request per connection, and no state between
  * requests. The parser reads method, path and version on the first line, and finds the empty line
- * behind the head. It reads no header, and is pure, for its test.
+ * behind the head. It reads no header. It is a pure function, so that a test can call it.
  */
 #include "stats/stats_inside.h"
 

@@ -128,7 +128,7 @@ static const struct {
     COUNTER("tutti_other_messages_sent_total", "Other messages of the agreement sent.",
             other_messages_sent),
     COUNTER("tutti_plan_steps_total", "Steps of learned plans.", plan_steps),
-    COUNTER("tutti_plan_hits_total", "Buckets begun by a learned plan.", plan_hits),
+    COUNTER("tutti_plan_hits_total", "Buckets of learned plans served.", plan_hits),
     COUNTER("tutti_plan_in_place_total",
             "Buckets of a learned plan whose tensors were reduced where they are.", plan_in_place),
     COUNTER("tutti_plan_breaks_total", "Learned plans given up.", plan_breaks),

@@ -11,8 +11,8 @@
  * the next write of the file, or until a client connects. Tried: the engine's thread. With one rank
  * there is none, and a file system that hangs would stop the job's progress.
  *
- * No descriptor here blocks, so a slow client delays no other, and one that does not finish in time
- * is closed. After a failure there is one warning: statistics never end a job.
+ * No descriptor here blocks, so a slow client delays no other client. A client that does not finish
+ * in time is disconnected. After a failure there is one warning: statistics never end a job.
  *
  * A forked child has no such thread. It closes the sockets, which belong to its parent, and forgets
  * its parent's communicators. The child's own communicators start a new output.
@@ -38,8 +38,10 @@
 
 /* Held while a communicator enters or leaves, while the thread is joined, and across a fork. */
 static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER;
-/* Protects all variables below. Taken after `change`; only the locks of counters are taken under
-   it. Held across a fork. */
+/* Protects the variables below, with exceptions: `change` protects is_started, has_thread and
+   `thread`; `file` changes only while the thread does not run; while the thread runs, only the
+   thread uses has_warned. Taken after `change`; only the locks of counters are taken under it. Held
+   across a fork. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tutti__stats_t *list;      /* all communicators, oldest first */
 static tutti__stats_t *inherited; /* in a child: its parent's list, for leak checkers */
@@ -169,8 +171,8 @@ static void close_client(tutti__http_client_t *client)
     close_fd(&client->fd);
 }
 
-/* If the process has no descriptor left, for example, the client stays in the socket's backlog, and
-   the thread must not spin meanwhile. */
+/* If accept4 fails, for example because the process has no descriptor left, the client stays in the
+   socket's backlog. The thread must not spin meanwhile. */
 static void accept_clients(void)
 {
     int fd;
@@ -273,9 +275,9 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return TUTTI__MIN(a, b);
 }
 
-/* List the descriptors on which the thread sleeps. If a client must be closed or may be accepted
-   before *ret_until, set it to that time. If all places are taken, new clients wait in the socket's
-   backlog. */
+/* List the descriptors on which the thread sleeps. If a client must be disconnected, or may be
+   accepted, before *ret_until, set *ret_until to that time. If all places are taken, new clients
+   wait in the socket's backlog. */
 static void look(struct pollfd polls[POLLS], uint64_t *ret_until)
 {
     int is_free = 0, is_early;

@@ -7,7 +7,7 @@
  *      in flight      ..##########.....########.............
  *      hidden         ..###............########.............
  *
- * When a thread begins or ends to wait, or `in flight` changes, the time since the last change is
+ * When a thread begins or stops waiting, or `in flight` changes, the time since the last change is
  * added. Several threads do this, under a lock, and only if times are measured. Any thread.
  */
 #include "stats/stats_inside.h"

@@ -76,8 +76,8 @@ struct tutti__stats {
     uint64_t opened_ns;
     /* The list of the classes of direct and asynchronous calls, which have a writer each. */
     tutti__stats_class_t *_Atomic first;
-    tutti__stats_class_t spare[2]; /* direct, asynchronous: for all classes for which there was no
-                                      memory */
+    tutti__stats_class_t spare[2]; /* direct, asynchronous: used in place of all classes that could
+                                      not be made for lack of memory */
     tutti__stats_histogram_t direct_ns, async_ns;
     tutti__word64_t requests, failed, ordered;
     tutti__stats_entry_t async[TUTTI_STATS_CALLS]; /* [kind] requests; ns is unused */
@@ -124,7 +124,7 @@ uint64_t tutti__stats_now(const tutti__stats_t *stats);
 uint64_t tutti__stats_direct_begin(tutti__stats_t *stats);
 void tutti__stats_direct_end(tutti__stats_t *stats, tutti__stats_entry_t *entry, uint64_t since_ns);
 
-/* A thread of the program begins and ends to wait for requests. Any thread. */
+/* A thread of the program begins, and stops, waiting for requests. Any thread. */
 void tutti__stats_wait_begin(tutti__stats_t *stats);
 void tutti__stats_wait_end(tutti__stats_t *stats);
 

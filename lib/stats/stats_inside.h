@@ -11,7 +11,7 @@ void tutti__stats_free(tutti__stats_t *stats);
 
 /* ---- phase.c ---- */
 
-/* by 1: one thread more waits; -1: one less. Returns the time now. */
+/* by 1: one more thread waits; -1: one fewer. Returns the time now. */
 uint64_t tutti__phase_wait(tutti__stats_phases_t *phases, int by);
 /* Read the times of the phases, until now. */
 void tutti__phase_read(tutti__stats_phases_t *phases, tutti_stats_t *ret_stats);

@@ -51,7 +51,8 @@ int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank)
 {
     const tutti__watcher_t *w = tutti__watcher_read(watch);
 
-    /* The status page is there even if the ranks that should pass on the goodbye have left. */
+    /* The status page shows a departure even if the ranks that should pass on the goodbye have left
+       before. */
     return atomic_load(&w->left[rank]) || page_of(w, rank) >= TUTTI__PAGE_ENDED;
 }
 

@@ -77,7 +77,8 @@ void tutti__watch_fail(tutti__watch_t *watch, tutti_status_t status, const char 
 /* Is a failure of NCCL without a reported cause pending? */
 int tutti__watch_has_failed(const tutti__watch_t *watch);
 
-/* While has_failed: end the communicator if no report has come in time. Call it often. */
+/* Call this often while tutti__watch_has_failed: it ends the communicator if no report of the cause
+   has arrived in time. */
 void tutti__watch_await_news(tutti__watch_t *watch);
 
 /* Owner: if the communicator has ended, tell the neighbours, once. 1: this call has told them. */
@@ -132,7 +133,7 @@ int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes);
 
 #define TUTTI__LATE_NOT (-1)
 
-/* Describes a wait for messages. */
+/* Describes a wait, for the texts of errors. */
 typedef struct {
     /* Write how long this rank has waited, and where: "waited 2 s in allreduce (direct)". */
     void (*what)(void *subject, char *text, size_t bytes);

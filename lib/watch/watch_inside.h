@@ -102,7 +102,7 @@ void tutti__watch_lost(tutti__watcher_t *w, uint32_t link);
 void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes);
 
-/* depart.c: a goodbye, and a cancelled group, have arrived. */
+/* depart.c: a goodbye has arrived; the news of a cancelled group has arrived. */
 void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank);
 void tutti__watch_receive_cancel(tutti__watcher_t *w, int link, const tutti__cancel_msg_t *msg);
 /* depart.c: write `end` into this rank's status page, if it is greater than the present state, and

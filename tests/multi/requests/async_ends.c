@@ -308,6 +308,69 @@ static void ends_in_callbacks(rank_t *self)
     CHECK_OK(tutti_comm_free(f.other));
 }
 
+enum {
+    OTHERS = 200
+};
+
+static void counts(void *arg, tutti_status_t status)
+{
+    CHECK_OK(status);
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+/* Ends another communicator's requests, whose callbacks this thread cannot call. */
+static void ends_others(void *arg, tutti_status_t status)
+{
+    freeing_t *f = arg;
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+
+    CHECK_OK(status);
+    options.callback = counts;
+    options.callback_arg = &f->calls;
+    for (int i = 0; i < OTHERS; i++) {
+        tutti_request_t *r;
+        float y = 1;
+        int done = 0;
+
+        CHECK_OK(reduce("y", &y, f->other, &options, &r));
+        while (tutti_test(r, &done) == TUTTI_OK && !done)
+            ;
+        CHECK_INT(y, 2);
+        while (atomic_load(&f->calls) == i)
+            usleep(1000);
+    }
+}
+
+/* No warnings, so no thread wakes by itself. */
+static void callbacks_of_others(rank_t *self)
+{
+    float x = 1, y;
+    freeing_t f = { 0 };
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    tutti_request_t *r = NULL, *other = NULL;
+
+    options.callback = ends_others;
+    options.callback_arg = &f;
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &f.part));
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &f.other));
+    CHECK_OK(reduce("x", &x, f.part, self->rank == 0 ? &options : NULL, &r));
+    for (int i = 0; i < OTHERS && self->rank == 1; i++) {
+        y = 1;
+        CHECK_OK(reduce("y", &y, f.other, NULL, &other));
+        CHECK_OK(tutti_wait(other, -1));
+    }
+    CHECK_OK(tutti_wait(r, -1));
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_comm_free(f.part));
+    CHECK_OK(tutti_comm_free(f.other));
+}
+
+static void no_warnings(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.stall_ms = 0;
+}
+
 /* ---- after a rank has left ---- */
 
 /* New requests are refused. Pending messages between two ranks continue, until a call needs the
@@ -367,6 +430,13 @@ int main(void)
 
         RUN_JOB(failures, &job);
         job.hosts = "ab";
+        RUN_JOB(failures, &job);
+    }
+    for (int of_hosts = 0; of_hosts < 2; of_hosts++) {
+        job_t job = { .size = 2, .threads = threads, .fn = callbacks_of_others };
+
+        job.hosts = of_hosts ? "ab" : NULL;
+        job.settings = no_warnings;
         RUN_JOB(failures, &job);
     }
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]) && !threads; i++) {
