@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Elastic training: a rank dies, torchrun starts all ranks again, and they go on from the
+"""Elastic training: a rank dies, torchrun starts all ranks again, and they continue from the
 checkpoint.
 
     torchrun --nproc-per-node 2 --max-restarts 1 elastic.py [tutti|gloo]

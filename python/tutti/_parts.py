@@ -112,7 +112,7 @@ def gathered(call: str, comm: Communicator, source: Buffer, counts: Any, displs:
 
 def receiving(call: str, source: Buffer, out: Any, needed: int, row: Shape, gaps: bool) -> \
         Tuple[Buffer, Any]:
-    """The buffer for `needed` rows at least. Rows that no part fills are 0 in a new array."""
+    """The buffer for at least `needed` rows. In a new array, rows that no part fills are 0."""
     if out is None:
         made = new_like(call, source, (needed,) + row)
         if gaps:

@@ -24,7 +24,7 @@ def milliseconds(timeout: Optional[float]) -> int:
     if not timeout >= 0:
         raise ValueError("timeout is %r; it must be a number of seconds, 0 or more, or None"
                          % (timeout,))
-    return min(int(timeout * 1000 + 0.999), 0x7fffffff)
+    return int(min(timeout * 1000 + 0.999, 0x7fffffff))  # of infinity as well
 
 
 def option_ms(timeout: Optional[float]) -> int:
@@ -52,7 +52,8 @@ class Communicator:
     def __init__(self, handle: int, root: int = 0) -> None:
         """For the package's own use."""
         self.handle = handle  # the library's tutti_comm_t *, as a number
-        self.root = root or handle  # of the world or connected communicator it is a group of
+        # The handle of the world, or of the connected communicator, that this one is a group of.
+        self.root = root or handle
         self.rank: int = lib.tutti_rank(handle)
         """This process's rank, from 0 on."""
         self.size: int = lib.tutti_size(handle)
@@ -156,7 +157,7 @@ def _reason(error: BaseException) -> str:
 
 
 _world: Optional[Communicator] = None
-_started_by = 0  # the process that init() has started the world in
+_started_by = 0  # the process in which init() has started the world
 _connected: Dict[int, Tuple[int, Communicator]] = {}  # by handle: the process, and the communicator
 
 

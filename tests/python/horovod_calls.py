@@ -4,6 +4,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import unittest
 import warnings
@@ -58,8 +60,9 @@ class Job(unittest.TestCase):
             hvd.init()
             self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum)[0].item(), hvd.size())
         if hvd.size() > 1:
-            self.assertIsNone(hvd.synchronize(pending))
-            self.assertIsNone(hvd.synchronize(gather))
+            for handle in (pending, gather):
+                self.assertRaises(hvd.HorovodInternalError, hvd.synchronize, handle)
+                self.assertIsNone(hvd.synchronize(handle))
 
     def test_forked(self) -> None:
         """A forked child, such as a DataLoader's worker, knows rank and size; calls are errors
@@ -139,6 +142,22 @@ class Job(unittest.TestCase):
                 os.environ.pop(name, None)
                 if value is not None:
                     os.environ[name] = value
+
+
+    def test_horovodrun(self) -> None:
+        """Without MPI, horovodrun's processes cannot meet: no job of one rank each."""
+        if hvd.rank() == 0:
+            env = horovod_jobs.environment(HOROVOD_SIZE="2", HOROVOD_RANK="0")
+            for name in list(env):
+                if name.startswith(("OMPI_COMM_", "PMIX_", "MASTER_")) or name in (
+                        "RANK", "WORLD_SIZE", horovod_jobs.IS_RANK):
+                    del env[name]
+            run = subprocess.run([sys.executable, "-c",
+                                  "import tutti.horovod.torch as hvd; hvd.init()"],
+                                 env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 text=True, timeout=horovod_jobs.SECONDS)
+            self.assertNotEqual(run.returncode, 0)
+            self.assertIn("horovodrun has started 2 processes", run.stdout)
 
 
 class ProcessSets(unittest.TestCase):

@@ -106,6 +106,21 @@ class Fit(unittest.TestCase):
                 hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
             self.equal_on_ranks(embedding)
 
+    def test_local_variables(self) -> None:
+        """Variables that each rank keeps for itself are not copied."""
+        rank = hvd.rank()
+        model = model_of(1 + rank, keras.optimizers.SGD(0.05))
+        first, *_, local, last = model.weights
+        local.assign(local * 0 + rank)
+        last.assign(last * 0 + rank)
+        callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=last)
+        callback.register_local_var(local)
+        callback.set_model(model)
+        callback.on_train_begin()
+        self.assertTrue((local.numpy() == rank).all() and (last.numpy() == rank).all())
+        for theirs in hvd.allgather_object(first.numpy()):
+            np.testing.assert_array_equal(theirs, first.numpy())
+
     def test_passes(self) -> None:
         """Gradients of two batches make one step: as one process with batches twice as large."""
         model = model_of(1, hvd.DistributedOptimizer(

@@ -158,6 +158,12 @@ def test_moves(rank: int, size: int) -> None:
         for got, want in zip(outputs, parts):
             same(got, want, what)
         uneven(rank, size, dtype, dice, seed, root)
+        if rank == root:  # the root's tensor is only read
+            dist.broadcast(torch.full((1,), seed).expand(3), root)
+        else:
+            t = torch.zeros(3, dtype=torch.int64)
+            dist.broadcast(t, root)
+            assert t.tolist() == [seed] * 3
         if shape:
             whole = torch.zeros([shape[0] * size] + shape[1:], dtype=dtype)
             dist.all_gather_into_tensor(whole, parts[rank])

@@ -137,6 +137,14 @@ def test_self(rank: int, size: int) -> None:
     receive = dist.irecv(torch.zeros(3), rank, tag=2)
     dist.isend(torch.ones(4), rank, tag=2).wait()
     words(receive.wait)  # of another length
+    receive = dist.irecv(torch.zeros(3, dtype=torch.int32), rank, tag=3)
+    dist.isend(torch.ones(3), rank, tag=3).wait()
+    words(receive.wait)  # of another type
+    got = torch.zeros(6)
+    receive = dist.irecv(got, rank, tag=4)
+    dist.isend(torch.arange(6.0).reshape(2, 3).t(), rank, tag=4).wait()
+    receive.wait()  # of another shape
+    assert got.tolist() == [0, 3, 1, 4, 2, 5]
     dist.destroy_process_group()
 
 

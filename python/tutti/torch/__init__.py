@@ -71,8 +71,8 @@ def register() -> None:
 
 
 def autoload() -> None:
-    """The hook of torch's own import before 2.14, too early to look for GPUs. An error here would
-    break `import torch`."""
+    """The hook that torch before 2.14 calls during its own import, when it is too early to look for
+    GPUs. An error here would break `import torch`."""
     try:
         if _version() < (2, 14):
             _register(["cpu", "cuda"])

@@ -2,7 +2,8 @@
 """Compile the C++ backend for the torch that is installed, once, and keep it in a cache.
 
 torch has no stable C++ interface, so the module is built on the user's machine, for each version
-of torch, Python and compiler. The name of its folder is a hash of all that decides the result.
+of torch, Python and compiler. The name of its folder contains a hash of everything that the result
+depends on.
 When several ranks start at once, one compiles and the others wait for its file lock, which the
 kernel drops if that rank dies.
 """
@@ -45,8 +46,9 @@ def cache_folder() -> str:
 
 
 def _include_folder() -> str:
-    """The folder with tutti/tutti.h: of the compiler's variables, of the package, beside the
-    library, by pkg-config, or of the system."""
+    """The folder that contains tutti/tutti.h. These places are searched, in this order: the folders
+    in CPLUS_INCLUDE_PATH and CPATH, the package, the folder beside the library's, the folder that
+    pkg-config returns, and the folders of the system."""
     package = os.path.dirname(SOURCES)
     _lib.lib.load()
     places = [folder for name in ("CPLUS_INCLUDE_PATH", "CPATH")
@@ -68,7 +70,7 @@ def _include_folder() -> str:
 
 
 def _compiler() -> str:
-    """The C++ compiler: $CXX, c++ or g++."""
+    """The C++ compiler: the first of $CXX, c++, g++ and clang++ that exists."""
     for name in [os.environ.get("CXX", ""), "c++", "g++", "clang++"]:
         path = shutil.which(name) if name else None
         if path:
@@ -82,8 +84,9 @@ def _version() -> List[int]:
 
 
 def _cxx_library() -> List[str]:
-    """The C++ library of this process, to be linked by its path: a compiler that finds no shared
-    one links a static one, and two in a process crash."""
+    """The path of the C++ library that this process has loaded; the module is linked with it. A
+    compiler that finds no shared C++ library links a static one, and a process with two C++
+    libraries crashes."""
     try:
         with open("/proc/self/maps") as maps:
             paths = [line.split(None, 5)[5].strip() for line in maps if "/libstdc++.so" in line]
@@ -104,7 +107,8 @@ def command(output: str) -> List[str]:
              "-std=c++20" if _version() >= [2, 14] else "-std=c++17",
              "-DTORCH_EXTENSION_NAME=" + MODULE, "-DTORCH_API_INCLUDE_EXTENSION_H",
              "-D_GLIBCXX_USE_CXX11_ABI=%d" % bool(torch.compiled_with_cxx11_abi())]
-    for name in ("COMPILER_TYPE", "STDLIB", "BUILD_ABI"):  # so that its types are torch's
+    # With torch's values the module and torch share pybind11's types.
+    for name in ("COMPILER_TYPE", "STDLIB", "BUILD_ABI"):
         value = getattr(torch._C, "_PYBIND11_" + name, None)
         if value is not None:
             flags.append('-DPYBIND11_%s="%s"' % (name, value))

@@ -4,9 +4,9 @@
 c10d matches collectives by their order. But a callback may run between two calls of the program on
 one rank, and after both on another rank. With several buckets in flight there is no order that all
 ranks share. So a collective in a callback is matched by a name, which states its origin:
-"tutti #17/1/2" is the second collective in the first callback of the future of call 17. For that,
-the futures that Python gets store the name of their call, and their callbacks set the origin of the
-thread that runs them.
+"tutti #17/1/2" is the second collective in the first callback of the future of call 17. So the
+futures of this module store the name of their call. While a thread runs a callback of such a
+future, the origin of the thread is this name with the number of the callback.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def next_name() -> str:
 
 
 class Future(torch.futures.Future):
-    """A future of a call, or of a callback of one."""
+    """The future of a call, or of a callback: see then()."""
 
     def __init__(self, name: str, swap: Swap) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Future(torch.futures.Future):
 
 
 def follow(future: Any, name: str, swap: Swap) -> Future:
-    """A Future that ends as another one does."""
+    """A Future that ends with the result or the error of `future`."""
     mine = Future(name, swap)
 
     def end(ended: Any) -> None:
@@ -92,10 +92,11 @@ def follow(future: Any, name: str, swap: Swap) -> Future:
 
 
 def install(module: Any) -> None:
-    """Let the C++ backend's Work hand out such futures. Those of device tensors stay torch's: they
-    are complete at once, and so their callbacks run in the program's order.
+    """Let get_future() of the C++ backend's Work return a Future. For device tensors it returns
+    torch's own future, which is complete at once, so its callbacks run in the program's order.
 
-    A Work hands out one future, because the callbacks of two would have the same names."""
+    All calls of get_future() of a Work return the same future: callbacks of two futures of one call
+    would have the same names."""
     plain = dist.Work.get_future
     given: "weakref.WeakKeyDictionary[Any, Future]" = weakref.WeakKeyDictionary()
 

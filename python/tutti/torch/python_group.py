@@ -36,7 +36,8 @@ def _name_of(op: Any) -> str:
 
 
 def _factor_of(op: Any, t: torch.Tensor) -> float:
-    """The factor of a PREMUL_SUM of `t`. Python can read it only from what pickle would store."""
+    """The factor of a PREMUL_SUM of `t`. Python code can read the factor only in the state that
+    pickle would store."""
     if not (t.is_floating_point() or t.is_complex()):
         raise ValueError("tutti: PREMUL_SUM needs a floating point type, not %s" % t.dtype)
     try:
@@ -60,7 +61,7 @@ def _store_of(store: Any, prefix: str) -> _lib.Store:
 class PythonGroup(Exchanges, dist.ProcessGroup):
     """The communicator of one group; its methods are those that torch calls."""
 
-    _in_vain = -1000.0  # the time at which a wait for the other ranks' end was in vain
+    _in_vain = -1000.0  # when _say_goodbye() has last timed out, on the monotonic clock
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
         super().__init__(rank, size)
@@ -86,7 +87,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         if status:
             error = error_of(status, self.label)
             if store.error is not None:
-                error.args = ("%s. The store says: %s" % (error, store.error),)
+                error.args = ("%s. The store's error: %s" % (error, store.error),)
             raise error from store.error
         return place.value or 0
 
@@ -174,8 +175,8 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
             work._take(max(0, int((end - time.monotonic()) * 1000)))
 
     def _say_goodbye(self, comm: int) -> Optional[int]:
-        """Wait for the other ranks to leave, for a short time: see csrc/work.hpp. The request, if
-        the time was too short."""
+        """Wait for the other ranks to leave, for a short time: see csrc/work.hpp. If this time was
+        too short, returns the request."""
         if self._size == 1 or time.monotonic() - PythonGroup._in_vain < 10:
             return None
         call, place = _lib.Call(kind=_lib.CALL_KINDS["barrier"], name=b"goodbye"), c_void_p()
@@ -260,7 +261,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         return list(places)
 
     def start(self, calls: Calls, outputs: Sequence[torch.Tensor], opts: Any = None) -> Any:
-        """Submit the calls. Returns the Work; without async_op it has ended."""
+        """Submit the calls. Returns the Work. If async_op is False, the Work has ended."""
         if self._batch is not None:
             self._batch.absorb(calls)
             self._batch_outputs += outputs
@@ -320,7 +321,10 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         calls, t = Calls("broadcast"), self._only(tensors, "broadcast")
         dtype, per = element_of(t)
         root = self._check_root(opts.rootRank, "broadcast")
-        calls.add("broadcast", dtype, recvbuf=calls.out(t, True), count=t.numel() * per, root=root)
+        # The root's tensor is only read: it may be one that cannot be written, such as an expanded
+        # tensor.
+        address = calls.in_(t) if root == self._rank else calls.out(t)
+        calls.add("broadcast", dtype, recvbuf=address, count=t.numel() * per, root=root)
         return self.start(calls, tensors, opts)
 
     def _add_allreduce(self, calls: Calls, t: torch.Tensor, op: Any) -> None:

@@ -24,7 +24,7 @@ class _Posted:
     def __init__(self, memory: torch.Tensor) -> None:
         self.memory = memory
         self.error: Optional[BaseException] = None
-        self.taker: Optional[Taker] = None  # a receive from this rank only
+        self.taker: Optional[Taker] = None  # a receive from this source alone
 
 
 class Messages:
@@ -33,8 +33,8 @@ class Messages:
     def __init__(self, group: Any) -> None:
         self._group = weakref.proxy(group)  # torch 2.5 ends a group by dropping it
         self._label = group.label
-        # Protects all below. Taken again by close(), if the last reference to the group was that of
-        # a call that is made here.
+        # Protects all below. Re-entrant: a method that holds this lock may drop the last reference
+        # to the group, and then close() runs on the same thread.
         self._lock = threading.RLock()
         self._counts: Dict[Tuple[int, int, int], int] = defaultdict(int)
         self._posted: Dict[Tuple[int, int], _Posted] = {}
@@ -91,6 +91,9 @@ class Messages:
 
     def receive_any(self, t: torch.Tensor, tag: int) -> Any:
         """Receive from the first rank that sends."""
+        Calls("recv").check(t)
+        if t.device.type != "cpu":
+            raise NotImplementedError("tutti: a receive from any source needs host memory")
         if self._group.size() < 2:
             raise ValueError("tutti: no other rank can send to this one")
         promise = PromiseWork([t], self._group.timeout_ms)
@@ -105,10 +108,10 @@ class Messages:
     def _check_shape(posted: _Posted, t: torch.Tensor, source: int, tag: int) -> None:
         memory = posted.memory
         if memory.numel() != t.numel() or memory.dtype != t.dtype:
-            raise ValueError("tutti: a receive of %d elements of %s from rank %d with tag %d is "
-                             "waiting since a receive from any source; this one is of %d elements "
-                             "of %s. Use another tag" % (memory.numel(), memory.dtype, source, tag,
-                                                         t.numel(), t.dtype))
+            raise ValueError("tutti: a receive of %d elements of %s from rank %d with tag %d was "
+                             "posted by an earlier receive from any source; this receive is of %d "
+                             "elements of %s. Use another tag"
+                             % (memory.numel(), memory.dtype, source, tag, t.numel(), t.dtype))
 
     def _post_all(self, like: torch.Tensor, tag: int) -> None:
         others = [rank for rank in range(self._group.size()) if rank != self._group.rank()]
@@ -148,8 +151,8 @@ class Messages:
         if waiting:
             try:
                 self._post_all(waiting[0][1], tag)
-            except Exception as error:  # such as that the group has ended: see csrc/messages.hpp
-                if isinstance(error, ReferenceError):  # it was dropped
+            except Exception as error:  # the group may have ended: see csrc/messages.hpp
+                if isinstance(error, ReferenceError):  # the group was dropped
                     error = self._ended()
                 left = sum(key[1] == tag and posted.taker is None
                            for key, posted in self._posted.items())
@@ -165,7 +168,10 @@ class Messages:
             error = posted.error
             try:
                 if error is None:
-                    copy_into(t, posted.memory.view(t.shape))
+                    if posted.memory.dtype != t.dtype:
+                        raise ValueError("tutti: a message of %s from rank %d was received into a "
+                                         "tensor of %s" % (posted.memory.dtype, source, t.dtype))
+                    copy_into(t, posted.memory.reshape(t.shape))
             except Exception as failure:
                 error = failure
             promise.complete(error, source)

@@ -335,7 +335,8 @@ class PythonWork(dist.Work):
 
 
 def wait_for(request: int, limit: int, device: Optional[torch.device]) -> int:
-    """tutti_wait; for device tensors in the order of the current stream."""
+    """tutti_wait. For device tensors tutti_cuda_wait, which orders the current stream behind the
+    request."""
     if device is not None and device.type == "cuda":
         stream = torch.cuda.current_stream(device).cuda_stream
         return _lib.lib.tutti_cuda_wait(request, limit, stream)

@@ -7,7 +7,7 @@ committed state, connect again, agree on the state and call func again.
 Tutti has no driver that discovers hosts: the number of ranks stays the same. If a process dies,
 something must start another one with the same rank: python -m tutti.horovod does so for the ranks
 of one host, with --restarts. Meanwhile the other ranks wait in init(), at most TUTTI_TIMEOUT. With
-a TorchState, the new process gets the state of the rank that has committed most.
+a TorchState, the new process gets the state of the rank with the most commits.
 """
 
 import functools

@@ -69,6 +69,7 @@ class Job:
         self._pid = os.getpid()
         self.mpi_comm = mpi_comm
         try:
+            _check_launcher(lib.tutti_size(world))
             self._choose(ranks)
             self._look_around()
         except BaseException:
@@ -143,6 +144,16 @@ class Job:
 
 job = Job()
 atexit.register(job.shutdown)
+
+
+def _check_launcher(size: int) -> None:
+    """Raise InitializationError if horovodrun has started several processes, but this process is
+    alone. Without MPI, only Horovod can connect the processes of horovodrun."""
+    count = os.environ.get("HOROVOD_SIZE", "")  # horovodrun sets it when it does not use mpirun
+    if size == 1 and count.isdigit() and int(count) > 1:
+        raise InitializationError("horovodrun has started %s processes, but Tutti cannot connect "
+                                  "them: use mpirun, torchrun or python -m tutti.horovod -np %s"
+                                  % (count, count))
 
 
 def _read_comm(comm: Any) -> Any:

@@ -7,7 +7,7 @@ import torch
 
 
 class Compressor:
-    """What a compression does. Programs may derive their own."""
+    """The interface of a compression. Programs may derive classes of their own."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:

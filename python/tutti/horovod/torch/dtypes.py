@@ -7,7 +7,7 @@ import torch
 
 from ... import _lib
 
-# What this torch has of the library's element types.
+# The library's element types that this version of torch has.
 CODES: Dict[torch.dtype, int] = {
     getattr(torch, name): code
     for name, code in (("int8", _lib.INT8), ("uint8", _lib.UINT8), ("int16", _lib.INT16),

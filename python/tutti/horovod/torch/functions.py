@@ -23,11 +23,11 @@ def _load(data: torch.Tensor) -> Any:
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> Any:
-    """The object of a rank, on all ranks: pickled, as two broadcasts.
+    """The object of a rank, on all ranks: pickled, by two broadcasts.
 
     obj        used on root_rank only
     root_rank  a rank of the job
-    name       if several threads broadcast objects at a time
+    name       needed if several threads broadcast objects at the same time: one for each
     """
     name = "object" if name is None else name
     data = _dump(obj) if job.rank == root_rank else None
@@ -41,7 +41,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
 
 def allgather_object(obj: Any, name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> List[Any]:
-    """The objects of all ranks, in their order."""
+    """The objects of all ranks, in the order of the ranks."""
     name = "object" if name is None else name
     gathered, rows = mpi_ops.allgather_rows(_dump(obj), name + ".t", process_set)
     return [_load(part) for part in gathered.split(rows)]

@@ -5,7 +5,7 @@ A handle is a number. `_pending` maps it to one of
 
     (request, result, kept)   the plain case: a request of the library; the result that
                               synchronize() returns; the tensors that must live until then
-    a Pending                 everything that does more than wait: see below
+    a Pending                 a call whose end is more than a wait: see below
 
 The plain case is a tuple because it is on the path of every gradient.
 """
@@ -13,6 +13,8 @@ The plain case is a tuple because it is on the path of every gradient.
 from ctypes import byref, c_int
 from itertools import count
 from typing import Any, Callable, Dict, Optional
+
+import torch
 
 from ... import _lib
 from ..._lib import lib
@@ -27,7 +29,7 @@ _test: Callable[..., int]
 
 
 def bind() -> None:
-    """Look the library's functions up; after that a call costs no attribute search."""
+    """Look the library's functions up once, so that a call needs no attribute search."""
     global _wait, _test
     _wait, _test = lib.tutti_wait, lib.tutti_test
 
@@ -88,14 +90,15 @@ class Requests(Pending):
 
     requests  a ctypes array; entries become NULL when they are done
     finish    makes the result of the tensors that the requests have filled
-    stream    of CUDA: results are in its order; None: host memory
-    shapes    what this rank has, for the error if shapes differ
+    stream    the torch.cuda.Stream in which the call was made; None: host memory. After result(),
+              the current stream is ordered behind it
+    shapes    the shapes of this rank's tensors, for the error text if the ranks' shapes differ
     """
 
     __slots__ = ("requests", "finish", "kept", "stream", "shapes", "ended")
 
     def __init__(self, requests: Any, finish: Callable[[], Any], kept: Any,
-                 stream: Optional[int] = None, shapes: str = "") -> None:
+                 stream: Any = None, shapes: str = "") -> None:
         self.requests, self.finish, self.kept = requests, finish, kept
         self.stream, self.shapes = stream, shapes
         self.ended: Optional[Settled] = None
@@ -115,12 +118,16 @@ class Requests(Pending):
         error = None
         for index, request in enumerate(self.requests):
             if request:
-                status = lib.tutti_cuda_wait(request, -1, self.stream)
+                status = lib.tutti_cuda_wait(request, -1, self.stream.cuda_stream)
                 if status and error is None:
                     error = failed(status)
                 self.requests[index] = None
         if error is not None:
             raise error
+        present = torch.cuda.current_stream(self.stream.device)
+        # The call may be that of a hook, in another stream than the present one.
+        if present.cuda_stream != self.stream.cuda_stream:
+            present.wait_stream(self.stream)
 
     def result(self) -> Any:
         if self.ended is not None:
@@ -192,13 +199,17 @@ def settle_all() -> None:
 
 
 def discard_all() -> None:
-    """The library has ended, and with it all pending calls: free their requests."""
+    """The library has ended, and with it all pending calls: free their requests. synchronize() of
+    such a call raises HorovodInternalError, as in Horovod."""
     for handle, entry in list(_pending.items()):
         if type(entry) is tuple:
             _wait(entry[0], 0)
+        elif isinstance(entry, Settled):
+            continue
         else:
             entry.discard()
-    _pending.clear()
+        _pending[handle] = Settled(None, HorovodInternalError(
+            "hvd.shutdown() has ended the call", status=_lib.SHUTDOWN))
 
 
 __all__ = ["HorovodInternalError", "Pending", "Requests", "Settled", "add", "bind", "poll",

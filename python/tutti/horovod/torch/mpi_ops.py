@@ -33,7 +33,8 @@ from .handles import poll, synchronize
 
 _allreduce = submit.allreduce
 
-# Indices that come from sparse tensors are right; torch >= 2.0 would warn that it trusts them.
+# The indices come from valid sparse tensors, so they need no check. Without this argument,
+# torch >= 2.0 warns that it makes none.
 _UNCHECKED = ({"check_invariants": False}
               if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {})
 
@@ -443,8 +444,9 @@ def _reducescatter(tensors: Sequence[torch.Tensor], name: Optional[str], op: int
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str] = None, op: int = Average,
                         process_set: ProcessSet = global_process_set,
                         prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:
-    """Start to reduce a tensor over the ranks; each rank gets its part of the rows, the first
-    ranks one row more. Returns a handle. See allreduce_async for the factors.
+    """Start to reduce a tensor over the ranks. Each rank gets its part of the rows. If the number
+    of rows is not a multiple of the number of ranks, the first ranks get one row more. Returns a
+    handle. See allreduce_async for the factors.
 
     op  Average or Sum
     """

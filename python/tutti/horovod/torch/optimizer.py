@@ -5,7 +5,8 @@ A hook on each parameter starts an allreduce as soon as the gradient is complete
 reduced while backward() computes the others. step() waits for all of them.
 
 The distributed optimizer is a view of the given one: it has its class (so isinstance works), its
-parameter groups and its state, and adds what is below. The given optimizer is not used any more.
+parameter groups and its state, and adds the methods of _Distributed. The given optimizer is not
+used any more.
 
 A gradient that no backward pass has made on this rank is submitted as zeros in synchronize(),
 because other ranks may have made it.
@@ -33,7 +34,7 @@ Groups = Union[None, int, Sequence[Sequence[torch.Tensor]]]
 class _Gradient:
     """One parameter, and the state of its gradient.
 
-    passes   backward passes until it is submitted
+    passes   backward passes until the gradient is submitted
     handle   of the pending call, or a function that waits (sparse); None: not submitted
     sent     the tensor that the call reduces in place
     context  of the compression
@@ -253,7 +254,7 @@ class _Distributed:
                                                   self.op, prescale, postscale, self.process_set)
         group.ready = 0
 
-    # ---- at the end of it ----
+    # ---- after backward() ----
 
     def synchronize(self) -> None:
         """Wait for all gradients; submit those that no backward pass has made as zeros."""
@@ -403,7 +404,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Any
                          process_set: ProcessSet = global_process_set) -> Any:
     """An optimizer that reduces gradients over the ranks before its step.
 
-    optimizer                  of any class of torch.optim, or like one
+    optimizer                  of a class of torch.optim, or of any subclass of its Optimizer
     named_parameters           model.named_parameters(); names must be equal on all ranks. None:
                                the order of the parameters names them
     compression                of gradients on their way: Compression.none, .fp16 or .bf16
@@ -411,7 +412,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Any
     op                         Average (default), Sum, Min, Max, Product
     gradient_predivide_factor  f, with op=Average: gradients are multiplied by 1/f before the sum
                                and by f/size after it
-    num_groups                 older form of groups
+    num_groups                 deprecated: see groups
     groups                     a number: so many groups of gradients are each submitted together.
                                A list of lists of parameters: these groups
     sparse_as_dense            reduce sparse gradients as dense ones

@@ -76,7 +76,7 @@ class Sized(Pending):
                     self.second = self.start()
                 except Exception as error:
                     self.second = Settled(None, error)
-                self.start = None  # it refers to this call: no cycle once it has begun
+                self.start = None  # `start` refers to this call: break the cycle
         finally:
             self.lock.release()
         return True

@@ -8,7 +8,7 @@
  * have names of their own (messages.hpp).
  *
  * Method names and signatures are those of torch 2.5. Newer versions forward their new names to
- * them. Methods that a version does not have are ordinary members there, so they are not marked
+ * them. A method that c10d::Backend does not have in every version of torch is not marked
  * `override`.
  */
 #pragma once
@@ -102,7 +102,7 @@ public:
     c10d::ErrorType getError();
 #endif
 
-    /* torch asks with the index of the tensors' device; without an index they are in host memory. */
+    /* torch passes the index of the tensors' device. A negative index means host memory. */
     bool supportsTensorAlloc(c10::DeviceIndex device)
     {
         return device < 0 && group_->comm != nullptr && lib.mem_free_local != nullptr;
@@ -137,7 +137,8 @@ private:
                               bool wait_all_ranks);
 
     StorePtr store_;
-    std::string name_, prefix_; /* of the keys in the store */
+    std::string name_;   /* torch's name of the group; "": the world */
+    std::string prefix_; /* of the keys in the store */
     std::shared_ptr<Group> group_;
     std::shared_ptr<Messages> messages_;
     std::atomic<uint64_t> sequence_{ 0 }; /* of the collectives */
@@ -151,7 +152,8 @@ private:
 
 /* ---- how every call is made ---- */
 
-/* A call's own timeout in milliseconds; 0: the one that the communicator was made with. */
+/* A call's own timeout in milliseconds. 0: the call has the timeout with which the communicator was
+   made. */
 inline int TuttiBackend::timeout_of(milliseconds timeout) const
 {
     int64_t ms = timeout.count() > 0 ? timeout.count() : group_->timeout_ms.load();
@@ -160,7 +162,8 @@ inline int TuttiBackend::timeout_of(milliseconds timeout) const
     return static_cast<int>(std::min<int64_t>(ms, INT32_MAX));
 }
 
-/* Messages do not count: the ranks have different numbers of them. */
+/* The name of the next call. Messages do not advance the sequence number, because the ranks have
+   different numbers of them. */
 inline CallName TuttiBackend::next_name(const Calls &calls)
 {
     if (!calls.has_collective())

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The common part of all Work of this backend: outputs, a future, the end. And PromiseWork, which
- * other code completes.
+ * BaseWork, the common part of all Work of this backend: outputs, a future, completion. And
+ * PromiseWork, a Work that other code completes.
  */
 #pragma once
 
@@ -54,8 +54,8 @@ public:
         return sequence_;
     }
 
-    /* torch calls this with Python's lock held. The call may end only after another thread of
-       Python has run, for example the sender of a message to oneself. */
+    /* torch calls this with Python's lock held. The call may end only after another Python thread
+       has run, for example the sender of a message to oneself. So release the lock. */
     void synchronize() override
     {
         std::optional<pybind11::gil_scoped_release> unlocked;
@@ -145,7 +145,10 @@ public:
     {
         std::unique_lock<std::mutex> lock(mutex_);
         if (!future_) {
-            future_ = new_future(std::nullopt);
+            std::optional<at::Device> device;
+            if (!outputs_.empty())
+                device = outputs_[0].device();
+            future_ = new_future(device);
             if (completed_) {
                 lock.unlock();
                 settle(future_);

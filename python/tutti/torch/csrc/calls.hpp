@@ -3,9 +3,9 @@
  * One call of c10d as calls of the library: a list of tutti_call_t, with the buffers, copies and
  * arrays that they need.
  *
- * A tensor that is not contiguous is copied to a plain one, and the result is copied back in
- * finish(), on the thread that completes the call. Complex tensors are passed as twice as many
- * reals; types that the library does not have, as bytes.
+ * A tensor that is not contiguous is copied to a contiguous one, and the result is copied back in
+ * finish(), on the thread that completes the call. A complex tensor is passed as twice as many real
+ * numbers. A tensor of a type that the library does not have is passed as bytes.
  */
 #pragma once
 
@@ -33,8 +33,8 @@ struct Entry {
     }
 };
 
-/* The other buffer of a call. The library takes a tensor inside it only at `own`, the offset of
-   this rank's part: in place. */
+/* The other buffer of a call. If a tensor of the call overlaps this buffer, the library accepts the
+   tensor only at the offset `own`, where this rank's part is (in place). */
 struct Other {
     const void *begin;
     size_t bytes, own;
@@ -86,7 +86,7 @@ public:
         return entries_;
     }
 
-    /* The device of the tensors; nothing before the first one. */
+    /* The device of the tensors; nothing before the first tensor was added. */
     const std::optional<at::Device> &device() const
     {
         return device_;
@@ -145,7 +145,7 @@ public:
         return keep(plain_copy(t));
     }
 
-    /* The address of a tensor that is written, whole. */
+    /* The address of a tensor whose elements are all written. */
     void *out(const at::Tensor &t)
     {
         use(t);
@@ -154,8 +154,8 @@ public:
         return keep(back_to(t, new_plain(t, t.sizes())));
     }
 
-    /* The same for the output of a reduce_scatter, while `other` is read. It may also be at the
-       beginning of `other`. */
+    /* The same for the output of a reduce_scatter, while `other` is read. The output may also be at
+       the beginning of `other`. */
     void *out(const at::Tensor &t, const Other &other)
     {
         use(t);
@@ -165,7 +165,7 @@ public:
         return keep(back_to(t, new_plain(t, t.sizes())));
     }
 
-    /* The address of a tensor that is read, written, or left as it is. */
+    /* The address of a tensor that is read, and may be written. */
     void *in_out(const at::Tensor &t)
     {
         use(t);

@@ -23,7 +23,9 @@ inline WorkPtr TuttiBackend::broadcast(Tensors &tensors, const c10d::BroadcastOp
 
     check_root(opts.rootRank, "broadcast");
     Entry &e = calls.add(TUTTI_CALL_BROADCAST, elem.dtype);
-    e.call.recvbuf = calls.in_out(t);
+    /* The root's tensor is only read: it may be one that cannot be written, such as an expanded
+       tensor. */
+    e.call.recvbuf = opts.rootRank == rank_ ? const_cast<void *>(calls.in(t)) : calls.out(t);
     e.call.count = t.numel() * elem.per;
     e.call.root = static_cast<int>(opts.rootRank);
     return start(c10d::OpType::BROADCAST, "tutti:broadcast", std::move(calls), tensors,

@@ -111,7 +111,7 @@ inline WorkPtr TuttiBackend::allgather_into_tensor_coalesced(Tensors &outputs, T
                  std::move(calls), outputs, opts.timeout, is_async(opts, 0));
 }
 
-/* Without the buffers. */
+/* Append a gather. The caller sets its buffers. */
 inline Entry &add_gather(Calls &calls, const at::Tensor &input, int64_t root)
 {
     check_tensor(input, "gather");
@@ -209,7 +209,7 @@ inline WorkPtr TuttiBackend::scatter(Tensors &outputs, std::vector<Tensors> &inp
                  is_async(opts, 0));
 }
 
-/* The counts of the parts of `t`; without sizes, equal parts. */
+/* The number of elements of each part of `t`. If `sizes` is empty, the parts are equal. */
 inline Counts split_counts(const at::Tensor &t, const std::vector<int64_t> &sizes, int size,
                            const char *what)
 {

@@ -27,11 +27,11 @@ struct Group {
     std::string label;     /* in front of each error */
     int rank = 0, size = 1;
     std::atomic<int> timeout_ms{ 0 };
-    tutti_request_t *goodbye = nullptr; /* a last barrier that has not ended */
+    tutti_request_t *goodbye = nullptr; /* the barrier of say_goodbye(), if it has not ended */
 
     std::mutex mutex; /* protects all below */
     std::condition_variable ended;
-    size_t pending = 0; /* Work for which peers may need this rank */
+    size_t pending = 0; /* number of Works for which peers may need this rank */
     std::vector<c10::intrusive_ptr<TuttiWork>> finished; /* see work.hpp */
 
     void drain();
@@ -87,13 +87,13 @@ struct CallName {
 
 /*
  * Submit the calls: collectives as one submission group, each message alone, because the ranks of a
- * coalesced block do not all have the same messages. A collective alone has no name: the library
- * then matches it by order, and starts it without agreement. Coalesced ones have names, because
+ * coalesced block do not all have the same messages. A single collective has no name: the library
+ * matches it by order, and starts it without agreement. Coalesced collectives have names, because
  * only calls with names are fused.
  *
  * callback     of each request, or NULL
  * ret_request  [calls.size()] in the order of the calls, NULL for those that were not submitted
- * ret_started  the number of requests; 0 if already the first call was refused
+ * ret_started  the number of requests; 0 if the first call was refused
  */
 inline tutti_status_t submit_calls(Group &group, Calls &calls, const CallName &call_name,
                                    int timeout_ms,

@@ -28,7 +28,8 @@ namespace tutti_torch {
     X(strerror) X(last_error) X(init) X(finalize) X(world) X(abort) X(comm_free) X(comm_state)     \
     X(submit) X(wait) X(cuda_submit) X(cuda_wait)
 
-/* The functions, without their prefix. Those after the list are NULL in a library that is too old. */
+/* The library's functions, without their prefix. A function after the list is NULL if the library
+   is too old to have it. */
 struct Library {
 #define TUTTI_TORCH_MEMBER(name) decltype(::tutti_##name) *name = nullptr;
     TUTTI_TORCH_FUNCTIONS(TUTTI_TORCH_MEMBER)
@@ -60,8 +61,8 @@ struct Library {
 
 inline Library lib;
 
-/* The exception of a status. A wrong argument is a ValueError in Python, what the library cannot do
-   a NotImplementedError, all others torch's DistBackendError. */
+/* The exception of a status. In Python, TUTTI_ERR_INVALID_ARGUMENT is a ValueError,
+   TUTTI_ERR_UNSUPPORTED a NotImplementedError, and every other status torch's DistBackendError. */
 inline std::exception_ptr error_of(tutti_status_t status, const std::string &text)
 {
     const c10::SourceLocation here = { __func__, __FILE__, static_cast<uint32_t>(__LINE__) };
@@ -86,7 +87,7 @@ inline void check(tutti_status_t status, const std::string &label)
         std::rethrow_exception(error_of(status, text_of(status, label)));
 }
 
-/* Sets a field that only newer headers have. */
+/* Set the field timeout_ms. Without effect if Tutti's headers are too old to have this field. */
 template <typename T>
 auto set_timeout(T &options, int timeout_ms) -> decltype(options.timeout_ms = 0, void())
 {

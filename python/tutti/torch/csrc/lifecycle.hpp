@@ -18,8 +18,8 @@ namespace tutti_torch {
 
 /* ---- connecting ---- */
 
-/* torch's store as a tutti_store_t. If the store throws, its functions return 1 and keep the text
-   until their next call. */
+/* torch's store as a tutti_store_t. If the store throws, the functions of the table return 1, and
+   `error` keeps the text until the next call of one of them. */
 struct StoreAdapter {
     StorePtr store;
     std::string prefix, error;
@@ -73,8 +73,8 @@ struct StoreAdapter {
 
 /*
  * A name that no earlier group has used in this store: torch repeats its prefixes after
- * destroy_process_group. Each rank counts the groups that it makes in the store, so the n-th groups
- * of all ranks meet.
+ * destroy_process_group. Each rank keeps, in the store, a count of the groups that it has made, so
+ * the n-th groups of all ranks meet.
  */
 inline std::string unique_prefix(c10d::Store &store, int rank, const std::string &name)
 {
@@ -105,7 +105,7 @@ inline void connect(Group &group, StoreAdapter &adapter)
     if (status != TUTTI_OK) {
         std::string text = text_of(status, group.label);
         if (!adapter.error.empty())
-            text += ". The store says: " + adapter.error;
+            text += ". The store's error: " + adapter.error;
         std::rethrow_exception(error_of(status, text));
     }
 }
@@ -301,9 +301,9 @@ inline WorkPtr TuttiBackend::endCoalescing()
 /* ---- memory ---- */
 
 /*
- * A tensor that the group's collectives need not copy: torch asks for the buckets of
- * DistributedDataParallel, and for buffers of FSDP2 if the program wants that. The tensor may
- * outlive the group. Without shared memory left it is an ordinary tensor.
+ * A tensor that the group's collectives need not copy. torch calls this for the buckets of
+ * DistributedDataParallel, and for buffers of FSDP2 if the program has requested that. The tensor
+ * may outlive the group. If no shared memory is left, the tensor is in ordinary memory.
  */
 inline at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options)
 {

@@ -5,11 +5,11 @@
  * The library matches messages by name. A name is sender, receiver, tag and a number; both ends
  * count the messages of a tag, so the n-th send meets the n-th receive.
  *
- * The library has no receive from any source. So a rank that calls it posts a receive from each
- * other rank, into memory of this file; the first to arrive is copied to the caller's tensor. The
- * other receives stay posted: the next receive of that tag, from any rank or from this one, takes
- * them. Hence the limit: on such a tag, all messages to this rank must have the shape of the
- * receives that are posted.
+ * The library has no receive from any source. So for recvAnysource() a rank posts a receive from
+ * each other rank, into memory of this file. The first message to arrive is copied to the caller's
+ * tensor. The other receives stay posted for the next receives with this tag, either from any
+ * source or from the rank that they name. Hence the limit: with such a tag, all messages to this
+ * rank must have the type and number of elements of the posted receives.
  */
 #pragma once
 
@@ -36,8 +36,8 @@ public:
         return name_locked(from, to, tag);
     }
 
-    /* Take over a receive from `source` that a receive from any source has posted. NULL: there is
-       none. */
+    /* Take over a receive from `source` that an earlier receive from any source has posted. NULL:
+       there is none. */
     Promise take_posted(const at::Tensor &tensor, int source, int tag, int timeout_ms)
     {
         std::unique_lock<std::mutex> lock(mutex_);
@@ -112,14 +112,15 @@ private:
         at::Tensor memory;
         bool arrived = false;
         std::exception_ptr error;
-        Taker taker; /* a receive from this rank only, which has taken it over */
+        Taker taker; /* a receive from this source alone, which has taken over the posted one */
     };
 
     struct Self {
         std::deque<Taker> sends, receives;
     };
 
-    /* Receives that end, with the message or the error of each, and its source. */
+    /* Receives to complete: the caller's receive, the posted one with its message or error, and the
+       source. */
     using Ready = std::vector<std::tuple<Taker, Posted, int>>;
 
     std::string name_locked(int from, int to, int tag)
@@ -142,7 +143,8 @@ private:
                 posted.memory.scalar_type() == tensor.scalar_type(),
             "tutti: a receive of ", posted.memory.numel(), " elements of ",
             posted.memory.scalar_type(), " from rank ", source, " with tag ", tag,
-            " is waiting since a receive from any source; this one is of ", tensor.numel(),
+            " was posted by an earlier receive from any source; this receive is of ",
+            tensor.numel(),
             " elements of ", tensor.scalar_type(), ". Use another tag");
     }
 
@@ -224,9 +226,9 @@ private:
             deliver(taker, posted.memory, posted.error, source);
     }
 
-    /* If receives still wait for any source, post a receive from each rank again. After an error,
-       for example because the group has ended, each receive that is still posted ends one of them;
-       the others end with this error. */
+    /* If receives from any source still wait, post a receive from each rank again. If this fails,
+       for example because the group has ended, each receive that is still posted will complete one
+       of them. The waiting receives beyond that number end with this error. */
     void repost(std::deque<Taker> &waiting, int tag, Ready &ready)
     {
         if (waiting.empty())
@@ -251,8 +253,12 @@ private:
                         int source)
     {
         try {
-            if (!error)
-                copy_into(taker.tensor, from.view(taker.tensor.sizes()));
+            if (!error) {
+                TORCH_CHECK_VALUE(from.scalar_type() == taker.tensor.scalar_type(),
+                                  "tutti: a message of ", from.scalar_type(), " from rank ", source,
+                                  " was received into a tensor of ", taker.tensor.scalar_type());
+                copy_into(taker.tensor, from.reshape(taker.tensor.sizes()));
+            }
         } catch (...) {
             error = std::current_exception();
         }

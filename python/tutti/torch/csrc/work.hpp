@@ -3,7 +3,7 @@
  * The Work of an asynchronous call.
  *
  * A Work is completed by one of
- *   - a thread in wait() or isCompleted(), which takes the requests with tutti_wait and so does the
+ *   - a thread in wait() or isCompleted(). It takes the requests with tutti_wait, and so does the
  *     library's work while it waits;
  *   - a thread of the pool, if the future was requested; the requests' callback submits the Work to
  *     the pool.
@@ -11,9 +11,10 @@
  * state, and completes the future, whose callbacks may run on this thread.
  *
  * From the submission to the callback the Work holds a reference to itself, because the program may
- * drop it at once. The callback must not drop that reference: a tensor's destructor may wait for
- * Python's lock, and the callback runs on the library's thread. So the callback passes the
- * reference to the pool or to the group's list `finished`, which later calls empty.
+ * drop its own reference at once. The callback must not drop the self reference: a tensor's
+ * destructor may wait for Python's lock, and the callback runs on the library's thread. So the
+ * callback passes the reference to the pool, or to the group's list `finished`. Later calls on the
+ * group empty this list.
  */
 #pragma once
 
@@ -42,13 +43,15 @@ public:
        Work ends with the error. */
     void submit(const CallName &name, int timeout_ms);
 
-    /* The name of the call, and its group: the origin of calls in the future's callbacks. */
+    /* The group's label and the name of the call. The future's callbacks name their calls after
+       it: see origin.py. */
     std::string call_name() const
     {
         return group_->label + " " + name_;
     }
 
-    /* Set a function that the completing thread calls after the end. Call it before submit(). */
+    /* Set a function that the completing thread calls when the Work is completed. Call then()
+       before submit(). */
     void then(std::function<void(std::exception_ptr)> function)
     {
         then_ = std::move(function);
@@ -121,7 +124,8 @@ private:
             work->all_done();
     }
 
-    /* In the last callback: the self reference goes to the thread that completes the Work. */
+    /* Called in the last callback. Passes the self reference to the thread that completes the
+       Work. */
     void all_done()
     {
         bool pool;
@@ -177,7 +181,7 @@ private:
     std::vector<tutti_request_t *> requests_;
     std::atomic<size_t> left_{ 0 }; /* requests whose callback has not run */
     std::function<void(std::exception_ptr)> then_;
-    std::optional<c10::Stream> stream_; /* device tensors: ordered behind the calls */
+    std::optional<c10::Stream> stream_; /* device tensors: a stream ordered behind the calls */
     tutti_status_t refused_ = TUTTI_OK; /* of a call that could not be submitted */
     std::string refusal_;
     /* Protected by mutex_. */
@@ -248,7 +252,7 @@ inline bool TuttiWork::complete(int limit_ms)
         {
             std::lock_guard<std::mutex> lock(mutex_);
             claimed_ = false;
-            done = done_; /* then the callback has left the completion to this thread */
+            done = done_; /* true: the callback has left the completion to this thread */
             cv_.notify_all();
         }
         return done && complete(-1);
@@ -277,8 +281,8 @@ inline bool TuttiWork::complete(int limit_ms)
 
 /*
  * Device tensors: a thread of the pool waits until the calls are queued on the device, and orders a
- * stream of torch's behind them. The future records that stream. The requests have no callback,
- * with which tutti_cuda_wait would wait for the result itself.
+ * stream of torch's behind them. The future records that stream. The requests have no callback: for
+ * a request with a callback, tutti_cuda_wait waits until the result is complete.
  */
 inline void TuttiWork::complete_in_pool()
 {
@@ -335,9 +339,9 @@ inline Group::~Group()
 }
 
 /*
- * Wait for the calls that this rank has submitted: a peer's call needs this rank until both have
- * ended, and a later barrier may have overtaken it. At most 5 s, because a peer may never make its
- * call.
+ * Wait until the calls that this rank has submitted have ended: the peers need this rank until
+ * then. The barrier of say_goodbye() does not ensure this, because it may overtake other calls. The
+ * limit is 5 s, because a peer may never make its call.
  */
 inline void Group::drain()
 {
@@ -346,10 +350,10 @@ inline void Group::drain()
 }
 
 /*
- * Wait for the other ranks to leave as well: after one rank has left, the library takes no further
- * requests, and the others may still have messages for each other. At most 2 s, because a peer may
- * wait for a call that this rank will never make. For 10 s after a wait in vain, the process's
- * other groups do not wait.
+ * Wait for the other ranks to leave as well: after one rank has left, the library accepts no
+ * further requests, and the other ranks may still have messages for each other. The limit is 2 s,
+ * because a peer may wait for a call that this rank will never make. After such a timeout, the
+ * process's groups do not wait here for 10 s.
  */
 inline void Group::say_goodbye()
 {

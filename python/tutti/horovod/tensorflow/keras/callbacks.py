@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Callbacks for model.fit()."""
 
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import keras
 import numpy as np
@@ -18,18 +18,32 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     the first batch, or after it if the model is not built before. States of random generators are
     not copied.
 
-    root_rank  a rank of the job
-    device     not used
+    root_rank        a rank of the job
+    device           not used
+    local_variables  a variable of the model, or a list of them, equal on all ranks: each rank keeps
+                     its own values
     """
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
         super().__init__()
         self.root_rank = root_rank
         self._done = False
+        self._local: List[Any] = []
+        if local_variables is not None:
+            is_single = hasattr(local_variables, "assign")
+            for variable in [local_variables] if is_single else local_variables:
+                self.register_local_var(variable)
+
+    def register_local_var(self, var: Any) -> None:
+        """Let each rank keep its own value of a variable. Call it on all ranks."""
+        self._local.append(var)
 
     def _broadcast(self) -> None:
         self._done = True
-        variables = list(self.model.weights)
+        local = {id(variable) for variable in self._local}  # of Keras, or of TensorFlow inside it
+        variables = [variable for variable in self.model.weights
+                     if id(variable) not in local
+                     and id(getattr(variable, "value", None)) not in local]
         if self.model.optimizer is not None:
             variables += list(self.model.optimizer.variables)
         broadcast_variables(variables, self.root_rank)

@@ -25,7 +25,7 @@ class StateHandler:
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
-        """Go back to the copy."""
+        """Give the object the state of the copy again."""
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
     def sync(self, root_rank: int = 0) -> None:
@@ -119,8 +119,8 @@ class TorchState(ObjectState):
         super().restore()
 
     def root(self) -> int:
-        """The rank that has committed most; of several the lowest. A process that was started
-        instead of a dead one has committed nothing."""
+        """The rank with the most commits; of several such ranks the lowest. A process that has
+        taken the place of a dead one has no commits."""
         commits = allgather_object(self._commits, name="elastic.commits")
         return commits.index(max(commits))
 
