@@ -129,8 +129,8 @@ static inline int tutti__pairs_is_aside(tutti__pairs_t pairs, uint32_t member)
 
 /* ---- pieces.c: shared by many algorithms ---- */
 
-/* Move n blocks one way, in messages of at most `max`. Not for both directions at once: with one
-   slot per channel, the two ranks would wait for each other. */
+/* Move n blocks one way, in messages of at most `max` blocks. Two ranks must not exchange blocks
+   with these functions: with one slot per channel, they would wait for each other. */
 void tutti__coll_put_send(tutti__build_t *b, uint32_t peer, tutti__at_t src, uint32_t n,
                           uint32_t max);
 void tutti__coll_put_recv(tutti__build_t *b, uint32_t peer, unsigned stream, tutti__at_t dst,
@@ -139,8 +139,8 @@ void tutti__coll_put_recv(tutti__build_t *b, uint32_t peer, unsigned stream, tut
 void tutti__coll_put_recv_reduce(tutti__build_t *b, uint32_t peer, unsigned stream, int left,
                                  tutti__at_t src, tutti__at_t dst, uint32_t n, uint32_t max);
 
-/* Move n blocks of a circle of `size` blocks, from block `from` on: in two messages if they cross
-   the circle's end. */
+/* Move n blocks of a circle of `size` blocks, from block `from` on. If these blocks cross the
+   circle's end, they take two messages. */
 void tutti__coll_put_send_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf, uint32_t from,
                               uint32_t n, uint32_t size);
 void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf, uint32_t from,
@@ -151,9 +151,9 @@ void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf
 uint32_t tutti__coll_arc_blocks(uint32_t n);
 
 /*
- * One member reduces blocks of n members, in the order of members. It calls
- * tutti__coll_collect(&c, rank) for each member in this order, also for itself. Fields that the
- * caller does not set must be 0.
+ * One member reduces the blocks of n members, in the order of members. Its builder calls
+ * tutti__coll_collect(&c, rank) for each member in this order, also for the member itself. Fields
+ * that the builder does not set must be 0.
  */
 typedef struct {
     tutti__build_t *b;

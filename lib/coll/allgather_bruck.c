@@ -4,7 +4,7 @@
  * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997). For blocks of
  * any lengths.
  *
- * The ranks form a circle. A rank has 1, 2, 4 ... blocks, from its own on. A rank with k blocks
+ * The ranks form a circle. A rank has 1, 2, 4 ... blocks, its own first. A rank with k blocks
  * sends all of them to the rank k places before it, so in each step each rank's number of blocks
  * doubles.
  *

@@ -15,9 +15,9 @@
  * bit of a place is its height; the odd places are leaves.
  *
  * There are four streams: tree 0 up, tree 1 up, tree 0 down, tree 1 down. So chunk t goes down
- * while later chunks go up, and no tree waits for the other. The stream down writes where the
- * stream up had its partial result (and in place its operand), so the stream down waits until the
- * stream up has finished the chunk.
+ * while later chunks go up, and no tree waits for the other. In each tree, the stream that goes
+ * down writes where the stream that goes up had its partial result (and in place its operand). So
+ * it waits until the stream that goes up has finished the chunk.
  *
  * Cost: 4 lg p alpha for the first chunk, then 2 n beta + n gamma in all.
  */

@@ -30,13 +30,13 @@
  *      stream 1                                                between t - 2
  *      stream 3                                                               STAGE -> OUT t - 3
  *
- * So all four streams work at once. Four chunks of STAGE are enough: chunk t is copied to STAGE
- * after scatter t, scatter t begins after gather t - 4, and this gather after the copy back of
- * chunk t - 4. With one rank per host there are no node operations. Then the data are copied from
- * IN, and this copy waits for the copy back of chunk t - 4.
+ * So all four streams work at once. Chunk t takes the place of chunk t - 4 in STAGE, so four chunks
+ * are enough: gather t - 4 waits for the copy back of chunk t - 4, scatter t follows gather t - 4,
+ * and the copy of chunk t to STAGE waits for scatter t. With one rank per host there are no node
+ * operations. Then chunk t is copied from IN, and this copy waits for the copy back of chunk t - 4.
  *
- * Association: host order inside a host, then that of the inner algorithm; for recursive doubling
- * and halving it is the same for every element.
+ * Association: the order of local ranks inside a host, then the inner algorithm's association. With
+ * recursive doubling or halving, every element has the same association.
  *
  * Cost, with H hosts of L ranks: two node operations and the inner algorithm's cost for H ranks and
  * n / L bytes.

@@ -18,7 +18,7 @@
  */
 #include "coll/algorithms.h"
 
-/* This host's ranks, the leader first. */
+/* The rank with local number i. The leader has number 0. */
 static uint32_t local_rank(const tutti__shape_t *shape, uint32_t host, uint32_t i)
 {
     return shape->by_host[shape->host_first[host] + i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct alltoall: each rank sends every other rank its block, then receives. For alltoallv as
- * well: only the two ranks of a message need its length.
+ * Direct alltoall: each rank sends every other rank its block, then receives. It serves alltoallv
+ * as well, because only the two ranks of a message need its length.
  *
  * All messages are in flight at once, which suits small blocks; the pairwise algorithm has one at a
  * time. The k-th peer of rank r is k - r (modulo n), so the ranks do not all send to the same rank.

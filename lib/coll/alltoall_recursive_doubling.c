@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Recursive doubling alltoall, the hypercube exchange (Johnsson, Ho: "Optimum broadcasting and
- * personalized communication in hypercubes", IEEE Transactions on Computers 38(9), 1989). For
- * powers of two.
+ * personalized communication in hypercubes", IEEE Transactions on Computers 38(9), 1989). The
+ * number of ranks must be a power of two.
  *
  * In step k a rank exchanges with the rank whose number differs in bit k, and sends it all blocks
  * whose destinations are on that side. The received blocks take the places of the sent ones. In the

@@ -5,8 +5,8 @@
  * with Bruck's allgather, which takes any number of ranks.
  *
  * The buffer is cut into n blocks. They go down a binomial tree; each subtree gets its own blocks.
- * Rank v, counted from the root on, then has block v, and the ranks of a circle exchange the rest,
- * twice as many blocks in each step.
+ * Rank v, counted from the root on, then has block v. The ranks form a circle and exchange the
+ * other blocks, twice as many in each step.
  *
  *      root                  0 1 2 3 4 5 6 7
  *      to 4                          4 5 6 7

@@ -21,7 +21,7 @@ typedef struct {
     tutti__association_t association;
     int on_device; /* schedules for device memory, if the algorithm has them; set after init */
     tutti__device_limits_t device_limits; /* for on_device */
-    tutti__scope_t device_scope;          /* replaces the shape's, if on_device; set after init */
+    tutti__scope_t device_scope;          /* replaces the shape's: HOST, unless set after init */
     uint32_t prove; /* credits for proofs of built schedules (TUTTI_CHECK=1); 0: none */
     tutti__cache_entry_t *entries;
     /* The last result for each collective, in place or not. */

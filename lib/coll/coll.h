@@ -79,11 +79,12 @@ typedef struct {
     tutti__collective_t collective;
     const char *purpose; /* one line, for users */
     /* Every element has the same association, for any place in the buffer and any length or
-       chunking of the buffer. Algorithms with subs: if the sub has this property. */
+       chunking of the buffer. An algorithm with subs has this property if its sub also has it. */
     int fixed_association;
-    int ordered; /* operands are in the order of ranks, on every shape it serves; with subs: if the
-                    sub has this property. Required for operations that do not commute */
-    uint32_t radix;          /* default radix; 0: has none */
+    int ordered;    /* operands are in the order of ranks, on every shape that the algorithm serves.
+                    An algorithm with subs has this property if its sub also has it. Required for
+                    operations that do not commute */
+    uint32_t radix; /* default radix; 0: has none */
     const char *const *subs; /* values for args->sub, ended by NULL; NULL: has none */
     /* Returns why the algorithm cannot serve this shape, or NULL. refuses NULL: it serves all. */
     const char *(*refuses)(const tutti__shape_t *shape);
@@ -106,7 +107,7 @@ typedef enum {
     TUTTI__STEADY_ASSOCIATION = 2  /* the same, but it does not restrict an override */
 } tutti__association_t;
 
-#define TUTTI__ANY_ROOT UINT32_MAX /* the choice for any root, where no call is made */
+#define TUTTI__ANY_ROOT UINT32_MAX /* root of a want without a call: no root is checked */
 
 /* The properties of a call that determine the choice. Equal on all ranks. */
 typedef struct {
@@ -132,9 +133,9 @@ typedef struct {
  *              allreduce:0-4k:recursive_doubling,allreduce:4k-:ring ; the upper end is not in
  *              the range, and outside all ranges the table decides. allreduce:@path means the
  *              schedules in a file, which shape->files has; if they are for another number of
- *              ranks, as in a group, the table decides. The table also decides if the item is only
- *              for device memory of several hosts (nccl-flat) and shape->device_scope is HOST, as
- *              it is for calls on host memory and in groups
+ *              ranks, as in a group, the table decides. nccl-flat is only for device memory of
+ *              several hosts: if shape->device_scope is HOST, the table decides. The scope is HOST
+ *              for calls on host memory, and in groups
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
  * ret_why      for users: "by the table: one host"; static. For an override: tutti__why_forced
  *

@@ -51,7 +51,9 @@ tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_r
         class *= 2;
     if (latency_ns == 0)
         latency_ns = is_rdma ? TUTTI__LINK_RDMA_NS : TUTTI__LINK_TCP_NS;
-    return (tutti__cost_link_t){ .alpha_ns = latency_ns, .beta_ps = 8000000 / class };
+    /* At least 1, because 0 is an unknown speed. */
+    return (tutti__cost_link_t){ .alpha_ns = latency_ns,
+                                 .beta_ps = TUTTI__MAX(8000000 / class, 1u) };
 }
 
 /* ---- the terms ---- */
@@ -132,7 +134,8 @@ static void at_once(model_t *m, uint64_t far, uint64_t near, uint64_t parts)
 
 static void recursive_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
 {
-    uint64_t more = is_power(n) ? 0 : 2, far = lg(n) + more;
+    /* floor(lg n) steps, and 2 more if n is no power of two: lg() rounds up. */
+    uint64_t far = lg(n) + (is_power(n) ? 0 : 1);
 
     steps(m, far, 0, slices, 1);
     bytes(m, far * shared, lg(n) * shared, slices);
@@ -145,7 +148,8 @@ static void halving_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t s
 
     /* A message has up to `most` of `power` blocks. */
     steps(m, 2 * rounds + more, 0, slices * power, most);
-    bytes(m, (2 * (power - 1) + more * power) * shared, (power - 1) * shared, slices * power);
+    bytes(m, (2 * (power - 1) + more * power) * shared, (power - 1 + more / 2 * power) * shared,
+          slices * power);
 }
 
 static void ring(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)

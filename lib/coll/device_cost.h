@@ -20,7 +20,8 @@ int tutti__device_cost(tutti__collective_t collective, size_t bytes, const tutti
 /* The values besides the call and the shape that determine the choice. Equal on all ranks. */
 typedef struct {
     uint64_t staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES; TUTTI__STAGED_AUTO: by cost */
-    uint64_t stage_bytes;  /* pinned memory of a lane; by cost only calls that fit are staged */
+    uint64_t stage_bytes;  /* pinned memory of a lane. By cost, a call is staged only if it
+                              fits */
 } tutti__device_limits_t;
 
 #define TUTTI__STAGED_AUTO UINT64_MAX

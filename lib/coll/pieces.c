@@ -97,8 +97,8 @@ static void collect_at_own(tutti__collect_t *c, uint32_t rank, uint32_t i)
 }
 
 /*
- * For me >= 2: the operands of lower members must be combined first, in tmp. The copy at the end is
- * made even if dst is the place of the own operand, where it could be saved.
+ * For me >= 2: the operands of lower members must be combined first, in tmp. The last member ends
+ * with a copy from tmp to dst, even if dst is the place of its own operand, which needs no copy.
  */
 static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between two ranks: send IN to one rank, receive OUT from another, or only one of both;
- * and the exchange of heads before a message, with one head in each direction.
+ * Messages between two ranks: a rank sends IN to one rank and receives OUT from another, or does
+ * only one of the two. Before a message, its two ranks exchange heads, one in each direction.
  *
  * Each direction has its own stream, so neither waits for the other: in one stream, two ranks that
  * send each other more than the slots hold would deadlock. The sender's stream, which identifies

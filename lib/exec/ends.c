@@ -97,13 +97,15 @@ static tutti_status_t post_first(const tutti__run_t *run)
     return status;
 }
 
-/* Do messages of this end go into their place in this run? If so, place.c posts the receives. */
+/* Do messages of this end go into their place in this run? If so, place.c posts the receives, and a
+   channel may accept only one message. A schedule from a file is proved for TUTTI_CREDITS messages,
+   so it gets slots. */
 static int is_placing(const tutti__run_t *run, tutti__end_t *end)
 {
     end->ahead = 0;
     end->left = 0;
-    end->is_placing = run->device == NULL && run->wire == 0 && end->least_placed > 0 &&
-                      run->message >= end->least_placed;
+    end->is_placing = run->device == NULL && run->wire == 0 && !run->sched->is_read &&
+                      end->least_placed > 0 && run->message >= end->least_placed;
     return end->is_placing;
 }
 

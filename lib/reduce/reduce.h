@@ -30,8 +30,9 @@ typedef void (*tutti__reduce_fn_t)(void *dst, const void *const *srcs, size_t ns
                                    uint32_t divisor);
 
 /*
- * Each of `n` arrays dsts[k] becomes the fold of the n sources, in their order, with the same bits
- * as a fold that is copied. dsts[k] may be any one of srcs; other overlaps are not allowed.
+ * Each of `n` arrays dsts[k] becomes the fold of the n sources, in their order. The bits are those
+ * of a single fold that is copied to all dsts. dsts[k] may be any one of srcs; other overlaps are
+ * not allowed.
  *
  * Returns 0, and does nothing, if n is not 2 to 4, or if the divisor needs a real division.
  */

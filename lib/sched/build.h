@@ -28,8 +28,8 @@ void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes);
 
 /* Make STAGE separate memory: see stage_* in sched.h. Without this call STAGE is OUT. */
 void tutti__build_stage(tutti__build_t *b, uint32_t first, uint32_t blocks, uint32_t trips);
-/* Require host memory for IN and OUT: this rank's operations may suit device memory, but those of
-   other ranks do not. */
+/* Require host memory for IN and OUT: this rank's operations may suit device memory, but the
+   operations of other ranks do not. */
 void tutti__build_on_host(tutti__build_t *b);
 
 /* Set the scope of the schedule's node operation to ALL, see sched.h. */

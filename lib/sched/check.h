@@ -48,7 +48,7 @@ typedef struct {
     int ordered;    /* reductions: operands must be in the order of ranks, as is needed if they do
                       not commute */
     int fixed;      /* reductions: a rank's result must have one association in all blocks and
-                      chunks; for REDUCE_SCATTER, the results of all ranks must */
+                      chunks. REDUCE_SCATTER: all ranks' results must have the same one */
     unsigned sizes; /* bits 1 << tutti__sizes_t: allowed `sizes` of the schedules; 0: any */
     int in_place;
     int wire; /* only for reductions: float32 goes to other hosts in a narrower type (exec/wire.c),

@@ -13,7 +13,8 @@
  * With a wire format, these values are rounded: messages to another host, the operands of additions
  * outside of node operations, and finished sums. So additions with and without rounding give
  * different trees. A value that was received in the wire format and is not finished is marked as
- * narrowed. It equals the value that was sent only as the operand of an addition that rounds.
+ * narrowed. An addition that rounds its operands gives the same result for the narrowed value as
+ * for the value that was sent; a node operation, which does not round them, gives another one.
  *
  * A sum is rounded to its type where it is stored. If a later copy divided the sum for an average,
  * it would round a second time, with other bits than on ranks that divide while they add. So the

@@ -59,7 +59,8 @@ static int blocks_suit(tutti__check_run_t *run)
     return 1;
 }
 
-/* Is rank r's schedule for rank 0's memory and scope, and do its operations suit them? */
+/* Do the schedules of rank r and rank 0 have the same scope and kind of memory, host or device? Do
+   rank r's operations suit them? */
 static int places_agree(tutti__check_run_t *run, uint32_t r)
 {
     const tutti__sched_t *first = run->check->scheds[0], *sched = run->check->scheds[r];

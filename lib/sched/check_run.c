@@ -2,8 +2,8 @@
 /*
  * The checker's run: executes all streams of all ranks, in any order.
  *
- * Streams with blocking receives and bounded channels are a Kahn process network (Kahn 1974; a
- * bounded channel is one with a second channel of free slots in the other direction). So the order
+ * Streams with blocking receives and bounded channels are a Kahn process network (Kahn 1974). A
+ * bounded channel is a pair of channels: the second one returns free slots. So the order
  * in which streams continue changes neither their results nor whether they get stuck. The simplest
  * order suffices: continue a stream until it blocks, and again when its condition holds.
  * The work is proportional to the number of operations. The stream woken last continues first,
@@ -15,9 +15,9 @@
  * message in flight. A transport that allows more messages only removes waits.
  *
  * The run assumes that no message is empty. A real call skips empty messages at both ends. This
- * removes pairs of operations and their waits. If a channel has c slots, a send waits for the slot
- * of the c-th message before it; if empty messages are not counted, that is an earlier message. So
- * skipping cannot add a deadlock.
+ * removes pairs of operations and their waits. If a channel has c slots, a SEND waits for the slot
+ * of the c-th message before it. If the call skips empty messages in between, the SEND waits for
+ * the slot of an earlier message instead. So skipping cannot add a deadlock.
  */
 #include "sched/check_run.h"
 

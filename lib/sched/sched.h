@@ -40,8 +40,9 @@
  *
  * The end of a reduction. The last addition has the flag FINISH, even if a COPY follows: a stored
  * sum is rounded to its type, and a later division would round narrow floats twice. A COPY, and a
- * node operation of a host's only rank, add nothing. They may have FINISH if nothing was added
- * before, as with one rank; or in a scan, which has no AVG and passes unfinished data on.
+ * node operation of a host's only rank, add nothing. They may have FINISH in two cases: nothing was
+ * added before, as with one rank; or the call is a scan, which has no AVG and passes unfinished
+ * data on.
  *
  * Marks. An operation flagged MARK counts when it completes. WAIT(stream s, k) in trip t blocks
  * until stream s has completed (t - shift) * M + k marks, k >= 1; M is the number of marks in one
@@ -169,8 +170,8 @@ typedef struct {
     uint32_t marks[TUTTI__SCHED_STREAMS];     /* M: marks in one trip of the stream's loop */
     int on_device; /* IN and OUT may be device memory, see tutti__sched_suits_device; equal on all
                       ranks */
-    int is_read;   /* read from a text: its channels are valid. Other properties of the library's
-                      own schedules, such as few channels, are not certain */
+    int is_read;   /* the schedule was read from a text. Its channels are valid, but it may lack
+                      other properties of the library's own schedules, such as few channels */
     tutti__scope_t scope; /* scope of its node operations; equal on all ranks */
     /* STAGE, if it is separate memory, has stage_blocks blocks from stage_first on, and stage_trips
        chunks of each: chunk t replaces chunk t - stage_trips. stage_trips is a power of two, or 0:

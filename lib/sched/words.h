@@ -42,7 +42,7 @@ int tutti__words_take(tutti__words_t *words, const char *word);
 /* If `word` follows the first `:` of the line, step over this `:`; otherwise 0, which is no
    error. */
 int tutti__words_skip_name(tutti__words_t *words, const char *word);
-/* The words of `phrase` must follow; number: and then a number below 2^32. */
+/* need: the words of `phrase` must follow. number: a number below 2^32 must follow the phrase. */
 int tutti__words_need(tutti__words_t *words, const char *phrase);
 int tutti__words_number(tutti__words_t *words, const char *phrase, uint32_t *ret_number);
 /* Check that the line ends here. */
