@@ -47,6 +47,9 @@ class Job(unittest.TestCase):
         hvd.init()
         pending = hvd.allreduce_async(full(1), name="never %d" % hvd.rank())
         gather = hvd.allgather_async(full(1), name="never %d" % hvd.rank())
+        done = hvd.allreduce_async(full(1), op=hvd.Sum, name="done")
+        while not hvd.poll(done):
+            pass
         for _ in range(2):
             hvd.barrier()
             hvd.shutdown()
@@ -59,6 +62,7 @@ class Job(unittest.TestCase):
                 self.assertRaisesRegex(ValueError, "hvd.init", function)
             hvd.init()
             self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum)[0].item(), hvd.size())
+        self.assertEqual(hvd.synchronize(done)[0].item(), hvd.size())
         if hvd.size() > 1:
             for handle in (pending, gather):
                 self.assertRaises(hvd.HorovodInternalError, hvd.synchronize, handle)

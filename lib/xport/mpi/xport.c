@@ -204,7 +204,9 @@ static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
     if (!tutti__mpi_is_gone())
         for_lane(xport, lane, tutti__mpi_chan_cancel);
     tutti__mpi_leave();
-    while ((pending = look(xport, lane)) > 0 && tutti__now_ns() - start < TUTTI__MPI_GIVE_UP_NS)
+    /* A thread that may not call MPI would wait in vain. */
+    while ((pending = look(xport, lane)) > 0 && tutti__mpi_may_call(0) &&
+           tutti__now_ns() - start < TUTTI__MPI_GIVE_UP_NS)
         sched_yield();
     if (pending == 0)
         return;

@@ -200,16 +200,15 @@ def settle_all() -> None:
 
 def discard_all() -> None:
     """The library has ended, and with it all pending calls: free their requests. synchronize() of
-    such a call raises HorovodInternalError, as in Horovod."""
+    a call that was not done raises HorovodInternalError, as in Horovod."""
     for handle, entry in list(_pending.items()):
+        error = HorovodInternalError("hvd.shutdown() has ended the call", status=_lib.SHUTDOWN)
         if type(entry) is tuple:
-            _wait(entry[0], 0)
-        elif isinstance(entry, Settled):
-            continue
-        else:
+            is_done = _wait(entry[0], 0) == 0
+            _pending[handle] = Settled(entry[1], None) if is_done else Settled(None, error)
+        elif not isinstance(entry, Settled):
             entry.discard()
-        _pending[handle] = Settled(None, HorovodInternalError(
-            "hvd.shutdown() has ended the call", status=_lib.SHUTDOWN))
+            _pending[handle] = Settled(None, error)
 
 
 __all__ = ["HorovodInternalError", "Pending", "Requests", "Settled", "add", "bind", "poll",
