@@ -128,12 +128,13 @@ run_build() {
         failed=$((failed + 1))
         return
     fi
-    # TUTTI_PACKAGES is no setting of the library, which would warn about it. More jobs than processors:
-    # limit.sh lets tests that sleep run beside those that compute.
+    # TUTTI_PACKAGES is no setting of the library, which would warn about it. There are more jobs
+    # than processors, because limit.sh lets tests that sleep run beside tests that compute.
     make="env -u TUTTI_PACKAGES make -C $dir -j $((2 * jobs + 4))"
     case $target in
-    # The test programs with -O1: with -O2 the compiler takes 67 s of a processor for them, not 46.
-    # The last make has no such argument, since tests would see it as a setting of the library.
+    # The second make compiles the test programs with -O1: 46 s of processor time, with -O2 67 s.
+    # The last make runs the tests without this argument: make would pass it to them in the
+    # environment, and the library would take it for a setting.
     check) $make all && $make TUTTI_OPT_CFLAGS=-O1 TESTS= check && $make check ;;
     *) $make "$target" ;;
     esac >"$dir/make.log" 2>&1 </dev/null

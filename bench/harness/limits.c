@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Limits of a collective's time on this machine, as measures of its speed. README.md tells which
- * calls can beat them.
+ * Limits of the machine, with which a collective's time is compared. bench/README.md names the
+ * calls that can beat them.
  *
  * A short collective cannot end before a cache line has moved from one rank to another. A long one
  * must read each byte of input and write each byte of output at least once; the speed of that is

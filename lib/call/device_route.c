@@ -302,7 +302,7 @@ static tutti_status_t choose(tutti__operation_t *op)
         return tutti__fail(TUTTI_ERR_INTERNAL, "device memory without a device");
     if (op->with->awaits_input)
         (void)find_in_host(op, &in_host); /* needed if NCCL does not serve the call */
-    /* find_in_host has set it if it failed. */
+    /* A failed find_in_host may have set is_common. */
     op->is_common = 0;
     status = need_pieces(op);
     if (status == TUTTI_OK)
@@ -363,7 +363,8 @@ static tutti_status_t begin_staged(tutti__operation_t *op, tutti__devent_t *read
 {
     const tutti__call_t *call = op->asked;
 
-    /* If the run on the device could not start, recvbuf already has the scaled data. */
+    /* If the run on the device could not start, recvbuf already has the data times the prescale. So
+       the staged call uses op->own, which does not prescale again. */
     if (op->sched != NULL && op->with->packing == NULL && scale_of(op, 0) != 1) {
         op->own.postscale = call->postscale;
         call = &op->own;

@@ -445,7 +445,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
 
 /* ---- callbacks ---- */
 
-/* The communicator's requests whose callback this thread is inside; NULL: inside none. */
+/* The requests of the communicator whose callback this thread runs; NULL: it runs none. */
 static _Thread_local const tutti__pending_t *calling;
 
 int tutti__engine_in_callback(void)
@@ -486,8 +486,8 @@ int tutti__pending_callbacks(tutti__pending_t *pending)
     if (!atomic_load(&pending->callbacks))
         return 0;
     /* Callbacks are not nested. If this thread is inside a callback of the same communicator, the
-       loop that called it calls the due callbacks next. If this thread is inside a callback of
-       another communicator, no such loop follows. */
+       loop below, further up the stack, calls the due callbacks after this callback. If this thread
+       is inside a callback of another communicator, another thread must call them. */
     if (calling != NULL)
         return calling != pending;
     while ((r = next_ended(pending)) != NULL) {

@@ -9,6 +9,7 @@
  *      framed.c              messages with the identity of the call
  *      wire.c                messages in a wire format
  *      on_device.c, direct.c operations on device memory
+ *      use_device.c          the thread's device; the device's end after an error
  *      progress.c            reports
  *
  * The start of a run has looked up the place of each block, in bytes, and this rank's end of each

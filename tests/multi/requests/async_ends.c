@@ -341,7 +341,8 @@ static void ends_others(void *arg, tutti_status_t status)
     }
 }
 
-/* No warnings, so no thread wakes by itself. */
+/* Without stall warnings the library's thread does not wake at intervals. So it calls the callbacks
+   only if the thread inside a callback wakes it. */
 static void callbacks_of_others(rank_t *self)
 {
     float x = 1, y;

@@ -124,16 +124,21 @@ class Requests(Pending):
                 self.requests[index] = None
         if error is not None:
             raise error
-        present = torch.cuda.current_stream(self.stream.device)
-        # The call may be that of a hook, in another stream than the present one.
-        if present.cuda_stream != self.stream.cuda_stream:
-            present.wait_stream(self.stream)
+
+    def _follow(self) -> None:
+        """Order the current stream behind `stream`. They differ if a hook has made the call."""
+        if self.stream is not None:
+            present = torch.cuda.current_stream(self.stream.device)
+            if present.cuda_stream != self.stream.cuda_stream:
+                present.wait_stream(self.stream)
 
     def result(self) -> Any:
         if self.ended is not None:
+            self._follow()
             return self.ended.result()
         try:
             self._wait_all()
+            self._follow()
             return self.finish()
         finally:
             del self.finish, self.kept  # they may refer to this object

@@ -7,9 +7,9 @@
  *
  * The library has no receive from any source. So for recvAnysource() a rank posts a receive from
  * each other rank, into memory of this file. The first message to arrive is copied to the caller's
- * tensor. The other receives stay posted for the next receives with this tag, either from any
- * source or from the rank that they name. Hence the limit: with such a tag, all messages to this
- * rank must have the type and number of elements of the posted receives.
+ * tensor. The other receives stay posted. A later receive with this tag, from any source or from
+ * the same rank, takes over a posted receive. Hence the limit: with such a tag, all messages to
+ * this rank must have the type and number of elements of the posted receives.
  */
 #pragma once
 
