@@ -48,7 +48,10 @@ class Job(unittest.TestCase):
         pending = hvd.allreduce_async(full(1), name="never %d" % hvd.rank())
         gather = hvd.allgather_async(full(1), name="never %d" % hvd.rank())
         done = hvd.allreduce_async(full(1), op=hvd.Sum, name="done")
-        while not hvd.poll(done):
+        group = hvd.grouped_allreduce_async([full(1), full(2)], op=hvd.Sum,
+                                            name="group")
+        rows = hvd.allgather_async(full(1), name="rows")
+        while not (hvd.poll(done) and hvd.poll(group) and hvd.poll(rows)):
             pass
         for _ in range(2):
             hvd.barrier()
@@ -63,6 +66,8 @@ class Job(unittest.TestCase):
             hvd.init()
             self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum)[0].item(), hvd.size())
         self.assertEqual(hvd.synchronize(done)[0].item(), hvd.size())
+        self.assertEqual([t[0].item() for t in hvd.synchronize(group)], [hvd.size(), 2 * hvd.size()])
+        self.assertEqual(hvd.synchronize(rows).sum().item(), 3 * hvd.size())
         if hvd.size() > 1:
             for handle in (pending, gather):
                 self.assertRaises(hvd.HorovodInternalError, hvd.synchronize, handle)
@@ -72,13 +77,14 @@ class Job(unittest.TestCase):
         """A forked child, such as a DataLoader's worker, knows rank and size; calls are errors
         there, and shutdown does not disturb the parent."""
         rank, size = hvd.rank(), hvd.size()
+        mine = torch.ones(1, device="cpu")  # torch has no CUDA in a forked child
         child = os.fork()
         if child == 0:
             code = 1
             try:
                 if (hvd.rank(), hvd.size()) == (rank, size):
                     try:
-                        hvd.allreduce(full(1), name="in a child")
+                        hvd.allreduce(mine, name="in a child")
                     except hvd.HorovodInternalError:
                         hvd.shutdown()
                         code = 0
@@ -294,7 +300,8 @@ class State(unittest.TestCase):
         """Any object, from any rank, of any length."""
         for root in range(hvd.size()):
             obj = {"rank": hvd.rank(), "text": "x" * 1000 * hvd.rank(), 3: None}
-            got = hvd.broadcast_object(obj if hvd.rank() == root else None, root)
+            with torch.device("meta"):  # new tensors have no data unless they name another device
+                got = hvd.broadcast_object(obj if hvd.rank() == root else None, root)
             self.assertEqual((got["rank"], len(got["text"])), (root, 1000 * root))
         gathered = hvd.allgather_object([hvd.rank()] * hvd.rank(), name="lists")
         self.assertEqual(gathered, [[r] * r for r in range(hvd.size())])
@@ -379,7 +386,7 @@ class BatchNorm(unittest.TestCase):
         first = sum(rows[:hvd.rank()])
         own = slice(first, first + rows[hvd.rank()])
         for step in range(3):
-            generator = torch.Generator().manual_seed(step)
+            generator = torch.Generator(torch.empty(0).device).manual_seed(step)
             x = torch.randn(sum(rows), *shape, generator=generator, dtype=torch.float64) + 100
             weights = torch.randn(x.shape, generator=generator, dtype=torch.float64)
             if step == 2:

@@ -9,7 +9,8 @@ A test is a script with unittest classes whose methods all ranks run in the same
 As a parent the script starts itself once for each number of ranks, by env:// and by mpirun; as a
 rank it runs the methods. A method that fails ends its rank, and with it the job. The last line of
 the output counts jobs. Ends with 0, with 1 after a failure, with 77 if all was skipped. Tests with
-"tensorflow" or "keras" in their names are for TensorFlow, all others for torch.
+"tensorflow" or "keras" in their names are for TensorFlow, all others for torch. With
+TUTTI_TEST_TORCH_DEVICE=cuda, torch makes its tensors on the GPUs.
 """
 
 import faulthandler
@@ -106,10 +107,20 @@ def mpirun(size: int) -> Optional[List[str]]:
     return [program, "-np", str(size)] + more
 
 
+def _use_device() -> None:
+    device = os.environ.get("TUTTI_TEST_TORCH_DEVICE", "cpu")
+    if device == "cuda":
+        local = int(os.environ.get("LOCAL_RANK") or os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
+        framework.cuda.set_device(local % framework.cuda.device_count())
+        framework.zeros(1, device=device)  # CUDA is in the process before init()
+        framework.set_default_device(device)
+
+
 def _be_rank() -> None:
     faulthandler.dump_traceback_later(SECONDS - 20, exit=True)  # where does it hang?
     if FRAMEWORK == "torch":
         framework.set_num_threads(1)
+        _use_device()
     else:
         framework.config.threading.set_intra_op_parallelism_threads(1)
     importlib.import_module("tutti.horovod." + FRAMEWORK).init()

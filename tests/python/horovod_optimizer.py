@@ -23,7 +23,7 @@ def make_model(seed: int = 1) -> nn.Module:
 
 def batch(step: int, rank: int) -> Any:
     """The batch of a rank in a step."""
-    generator = torch.Generator().manual_seed(1000 * step + rank)
+    generator = torch.Generator(torch.empty(0).device).manual_seed(1000 * step + rank)
     return (torch.randn(ROWS, 5, generator=generator, dtype=torch.float64),
             torch.randn(ROWS, 3, generator=generator, dtype=torch.float64))
 

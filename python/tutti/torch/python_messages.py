@@ -120,7 +120,7 @@ class Messages:
                 self._check_shape(self._posted[source, tag], like, source, tag)
         for source in others:
             if (source, tag) not in self._posted:
-                memory = torch.empty(like.shape, dtype=like.dtype)
+                memory = torch.empty(like.shape, dtype=like.dtype, device="cpu")
                 calls = self._receive_calls(memory, source, tag)
                 requests = self._group.submit(calls)
                 self._posted[source, tag] = _Posted(memory)

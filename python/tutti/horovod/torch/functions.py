@@ -31,10 +31,10 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
     """
     name = "object" if name is None else name
     data = _dump(obj) if job.rank == root_rank else None
-    length = torch.tensor([0 if data is None else data.numel()], dtype=torch.int64)
+    length = torch.tensor([0 if data is None else data.numel()], dtype=torch.int64, device="cpu")
     mpi_ops.broadcast_(length, root_rank, name + ".sz", process_set)
     if data is None:
-        data = torch.empty(int(length[0]), dtype=torch.uint8)
+        data = torch.empty(int(length[0]), dtype=torch.uint8, device="cpu")
     mpi_ops.broadcast_(data, root_rank, name + ".t", process_set)
     return obj if job.rank == root_rank else _load(data)
 

@@ -51,8 +51,9 @@ class Pending:
         """Wait without raising; poll() is then True. For join, before which no call is pending."""
         raise NotImplementedError
 
-    def discard(self) -> None:
-        """Free the requests, after the library has ended."""
+    def discard(self) -> bool:
+        """After the library has ended: free the requests. Returns whether settle() was called, so
+        that there is a result or an error."""
         raise NotImplementedError
 
 
@@ -75,8 +76,8 @@ class Settled(Pending):
     def settle(self) -> None:
         pass
 
-    def discard(self) -> None:
-        pass
+    def discard(self) -> bool:
+        return True
 
 
 def is_done(request: int) -> bool:
@@ -149,9 +150,10 @@ class Requests(Pending):
         except Exception as error:
             self.ended = Settled(None, error)
 
-    def discard(self) -> None:
+    def discard(self) -> bool:
         if self.ended is None:
             lib.tutti_wait_all(self.requests, len(self.requests), 0)
+        return self.ended is not None
 
 
 def add(entry: Any) -> int:
@@ -203,6 +205,13 @@ def settle_all() -> None:
             _pending[handle] = Settled(entry[1], failed(status) if status else None)
 
 
+def settle_done() -> None:
+    """Before the library ends: keep the results of calls that are done."""
+    for entry in list(_pending.values()):
+        if type(entry) is not tuple and entry.poll():
+            entry.settle()
+
+
 def discard_all() -> None:
     """The library has ended, and with it all pending calls: free their requests. synchronize() of
     a call that was not done raises HorovodInternalError, as in Horovod."""
@@ -211,8 +220,7 @@ def discard_all() -> None:
         if type(entry) is tuple:
             is_done = _wait(entry[0], 0) == 0
             _pending[handle] = Settled(entry[1], None) if is_done else Settled(None, error)
-        elif not isinstance(entry, Settled):
-            entry.discard()
+        elif not entry.discard():
             _pending[handle] = Settled(None, error)
 
 

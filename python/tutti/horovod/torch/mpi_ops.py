@@ -46,7 +46,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
 
 
 init.__doc__ = _job_module.init.__doc__
-job.before_end.append(sized.starter.stop)
+job.before_end += [handles.settle_done, sized.starter.stop]
 job.after_end += [handles.discard_all, submit.forget_repeated]
 
 

@@ -92,11 +92,11 @@ class Sized(Pending):
         self.advance(-1)
         self.second.settle()
 
-    def discard(self) -> None:
-        if self.second is None:
-            lib.tutti_wait(self.request, 0)
-        else:
-            self.second.discard()
+    def discard(self) -> bool:
+        if self.second is not None:
+            return bool(self.second.discard())
+        lib.tutti_wait(self.request, 0)
+        return False
 
 
 _latest: "WeakValueDictionary[Tuple[int, str], Sized]" = WeakValueDictionary()
