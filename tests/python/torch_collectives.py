@@ -294,6 +294,20 @@ def test_overlaps(rank: int, size: int) -> None:
             whole.copy_((10 * ranks + rank)[:, None].expand(size, 3))
             call()
             same(mine, torch.full((3,), size * 10.0 * (rank + 1) + sum(range(size))), start)
+        whole.copy_(ranks[:, None].expand(size, 3))
+        part = mine if rank == 0 else torch.zeros(3)
+        dist.scatter(part, list(whole) if rank == 0 else None, src=0)
+        same(part, torch.full((3,), rank + 1.0), start)
+    for shift in range(3):  # the output begins in the input, in front of it, and after it
+        for lists in (False, True):
+            memory = torch.zeros(3 * size)
+            send, receive = memory[size:2 * size], memory[shift * size // 2:][:size]
+            send.copy_(rank * 10 + ranks)
+            if lists:
+                dist.all_to_all(list(receive.split(1)), list(send.split(1)))
+            else:
+                dist.all_to_all_single(receive, send)
+            same(receive, 10 * (ranks - 1) + rank + 1, shift)
     dist.destroy_process_group()
 
 
@@ -324,6 +338,35 @@ def test_allocated(rank: int, size: int) -> None:
 test_allocated.backends = ("cpp",)  # type: ignore[attr-defined]
 
 
+def test_sparse(rank: int, size: int) -> None:
+    """Sums of sparse tensors: places in common and not, values twice at one place, no values at all
+    on a rank, rows of several values."""
+    init()
+    for step, (shape, dense) in enumerate([((9,), 0), ((5, 7), 0), ((6, 4), 1), ((3, 4, 2), 2)]):
+        for dtype in (torch.float32, torch.int64):
+            parts = []
+            for r in range(size):
+                generator = torch.Generator().manual_seed(100 * step + r)
+                rows = 0 if r == 0 else 3 + r
+                places = torch.stack([torch.randint(n, (rows,), generator=generator)
+                                      for n in shape[:len(shape) - dense]])
+                values = torch.randint(1, 9, (rows,) + shape[len(shape) - dense:],
+                                       generator=generator).to(dtype)
+                parts.append(torch.sparse_coo_tensor(places, values, shape))
+            mine, want = parts[rank], sum(part.to_dense() for part in parts)
+            for is_async in (False, True):
+                t = mine.clone()
+                work = dist.all_reduce(t, async_op=is_async)
+                if is_async:
+                    work.wait()
+                assert t.dtype == dtype and torch.equal(t.to_dense(), want), (shape, t, want)
+    other = torch.ones(3 + rank).to_sparse()
+    if size > 1:
+        words(lambda: dist.all_reduce(other), "sizes")
+    dist.all_reduce(torch.ones(1))  # the group still works
+    dist.destroy_process_group()
+
+
 def test_refused(rank: int, size: int) -> None:
     """What has no meaning is refused with words, before any rank waits."""
     init()
@@ -332,7 +375,7 @@ def test_refused(rank: int, size: int) -> None:
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.MAX
     words(lambda: group.allreduce([complex_], options).wait(), "complex")
-    words(lambda: dist.all_reduce(torch.ones(2).to_sparse()), "sparse")
+    words(lambda: dist.all_reduce(torch.ones(2).to_sparse(), dist.ReduceOp.MAX), "sparse")
     words(lambda: dist.all_gather([torch.ones(3)] * size, torch.ones(2)), "3", "2")
     words(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND))
     words(lambda: group.send([torch.ones(1)], size + 3, 0), "rank %d" % (size + 3))

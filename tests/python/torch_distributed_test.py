@@ -34,7 +34,6 @@ EXPECTED: Dict[str, str] = {
     "test_accumulate_gradients_no_sync_allreduce_with_then_hook": _NAMES,
     "test_accumulate_gradients_no_sync_grad_is_view": _NAMES,
     "test_ddp_logging_data_cpu": "torch calls every backend from outside \"custom\" there",
-    "test_sparse_all_reduce_sum": "sparse tensors are not supported",
     # Before torch 2.14, monitored_barrier itself refuses every other name than gloo.
     "test_monitored_barrier_failure_order": "torch < 2.14 accepts gloo only",
     "test_monitored_barrier_gloo": "torch < 2.14 accepts gloo only",

@@ -78,6 +78,24 @@ def test_ddp_unused(rank: int, size: int) -> None:
     compare(rank, make)
 
 
+def test_ddp_sparse(rank: int, size: int) -> None:
+    """The gradient of an embedding is sparse; that of the other layer is not."""
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(1)
+            self.table = nn.Embedding(50, 8, sparse=True)
+            self.last = nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(self.table((x.abs() * 20).long().clamp(max=49)))
+
+    def make(group: Any) -> Any:
+        net = DistributedDataParallel(Words(), process_group=group)
+        return stepper(net, torch.optim.SGD(net.parameters(), 0.1))
+    compare(rank, make)
+
+
 def hooked(rank: int, register: Callable[[Any, Any], None]) -> None:
     """DDP with a hook."""
     def make(group: Any) -> Any:

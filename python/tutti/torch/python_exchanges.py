@@ -2,6 +2,7 @@
 """The part of the Python backend that moves data, as csrc/exchanges.hpp; monitored_barrier and
 coalescing, as csrc/lifecycle.hpp."""
 
+import math
 import time
 from datetime import timedelta
 from typing import Any, List, Optional, Sequence
@@ -101,6 +102,40 @@ class Exchanges:
             self._add_base(calls, output, input_)
         return self.start(calls, outputs, opts)  # type: ignore[attr-defined]
 
+    def _add_rows(self, calls: Calls, mine: torch.Tensor, rows: List[int]) -> torch.Tensor:
+        dtype, per = element_of(mine)
+        per *= math.prod(mine.shape[1:])
+        every = torch.empty((sum(rows),) + mine.shape[1:], dtype=mine.dtype, device=mine.device)
+        calls.add("allgatherv", dtype, count=len(mine) * per, sendbuf=calls.in_(mine),
+                  recvbuf=calls.out(every), recvcounts=calls.counts([n * per for n in rows]))
+        return every
+
+    @torch.no_grad()
+    def add_sparse_sum(self, calls: Calls, t: torch.Tensor, opts: Any) -> None:
+        """The sum of sparse tensors; see csrc/sparse.hpp."""
+        if self._batch is not None:
+            raise NotImplementedError("tutti: all_reduce of sparse tensors cannot be coalesced")
+        mine, meeting = t.coalesce(), Calls("all_reduce")
+        shape = torch.tensor([mine._nnz(), mine.sparse_dim(), *t.shape], device="cpu")
+        shapes = torch.empty((self._size, len(shape)), dtype=shape.dtype, device="cpu")
+        self._add_base(meeting, shapes, shape)
+        self.start(meeting, [], opts).wait()  # type: ignore[attr-defined]
+        for rank, other in enumerate(shapes.tolist()):
+            if other[1:] != shape.tolist()[1:]:
+                raise ValueError("tutti: all_reduce: rank %d has another sparse tensor: its number "
+                                 "of sparse dimensions and its sizes are %s, here %s"
+                                 % (rank, other[1:], shape.tolist()[1:]))
+        rows = shapes[:, 0].tolist()
+        places = self._add_rows(calls, mine.indices().t().contiguous(), rows)
+        values = self._add_rows(calls, mine.values(), rows)
+
+        @torch.no_grad()
+        def add() -> None:
+            total = torch.sparse_coo_tensor(places.t(), values, t.shape, check_invariants=False)
+            t.copy_(total.coalesce())
+
+        calls.then(add)
+
     def _add_gather(self, calls: Calls, input_: torch.Tensor, root: int) -> Any:
         self._check_root(root, "gather")  # type: ignore[attr-defined]
         dtype, per = element_of(input_)
@@ -154,7 +189,8 @@ class Exchanges:
             if len(inputs) != 1 or len(inputs[0]) != self._size:
                 raise ValueError("tutti: scatter on the source rank needs one list with a tensor "
                                  "for each of %d ranks" % self._size)
-            call.sendbuf, counts = calls.flat(inputs[0], output, False)
+            call.sendbuf, counts = calls.flat(inputs[0], output, False,
+                                              (call.recvbuf, bytes_of([output]), ()))
             self._check_count("scatter", counts[self._rank], call.count, "input")
             call.sendcounts = calls.counts(counts)
         elif inputs and inputs[0]:
@@ -169,11 +205,12 @@ class Exchanges:
         if output.dtype != input_.dtype:
             raise ValueError("tutti: all_to_all_single: the input is of %s, the output of %s"
                              % (input_.dtype, output.dtype))
+        address = calls.out(output)
         calls.add("alltoallv", element_of(input_)[0],
                   sendcounts=calls.counts(_split_counts(input_, input_sizes, self._size, "input")),
                   recvcounts=calls.counts(
                       _split_counts(output, output_sizes, self._size, "output")),
-                  sendbuf=calls.in_(input_), recvbuf=calls.out(output))
+                  sendbuf=calls.in_(input_, (address, bytes_of([output]), ())), recvbuf=address)
         return self.start(calls, [output], opts)  # type: ignore[attr-defined]
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
@@ -182,8 +219,8 @@ class Exchanges:
         if len(outputs) != self._size or len(inputs) != self._size:
             raise ValueError("tutti: all_to_all needs an input and an output for each of %d ranks"
                              % self._size)
-        send, sendcounts = calls.flat(inputs, inputs[0], False)
         receive, recvcounts = calls.flat(outputs, inputs[0], True)
+        send, sendcounts = calls.flat(inputs, inputs[0], False, (receive, bytes_of(outputs), ()))
         calls.add("alltoallv", element_of(inputs[0])[0], sendbuf=send, recvbuf=receive,
                   sendcounts=calls.counts(sendcounts), recvcounts=calls.counts(recvcounts))
         return self.start(calls, outputs, opts)  # type: ignore[attr-defined]

@@ -337,8 +337,13 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         if isinstance(tensors, torch.Tensor):
             tensors = [tensors]
         opts = opts or dist.AllreduceOptions()
-        calls = Calls("all_reduce")
-        self._add_allreduce(calls, self._only(tensors, "all_reduce"), opts.reduceOp)
+        calls, t = Calls("all_reduce"), self._only(tensors, "all_reduce")
+        if t.is_sparse:
+            if _name_of(opts.reduceOp) != "SUM":
+                raise NotImplementedError("tutti: all_reduce of sparse tensors can only sum")
+            self.add_sparse_sum(calls, t, opts)
+        else:
+            self._add_allreduce(calls, t, opts.reduceOp)
         return self.start(calls, tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Any:  # type: ignore[override]

@@ -6,7 +6,8 @@ import threading
 import time
 import weakref
 from datetime import timedelta
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -61,15 +62,21 @@ def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
+def is_apart(address: int, count: int, other: Optional[Other]) -> bool:
+    """Whether `count` bytes and `other` have no byte in common."""
+    if other is None or not other[0] or not other[1] or not count:
+        return True
+    return not -count < address - other[0] < other[1]
+
+
 def is_taken(t: torch.Tensor, other: Optional[Other]) -> bool:
     """Whether the library accepts the memory of `t` itself, in a call that also uses `other`. If
     not, the caller passes a copy."""
     if not is_plain(t):
         return False
-    if other is None or not other[0] or not t.numel():
+    if is_apart(t.data_ptr(), bytes_of([t]), other):
         return True
-    distance = t.data_ptr() - other[0]
-    return distance in other[2] or distance >= other[1] or distance + bytes_of([t]) <= 0
+    return other is not None and t.data_ptr() - (other[0] or 0) in other[2]
 
 
 def adjacent(tensors: Sequence[torch.Tensor]) -> Optional[int]:
@@ -98,7 +105,7 @@ class Calls:
         self.name = ""  # of the collective or the first message: see origin.py
         self.refused: Optional[BaseException] = None  # the error of a call that was not submitted
         self._keep: List[Any] = []
-        self._after: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        self._after: List[Callable[[], None]] = []
 
     def add(self, kind: str, dtype: int, **fields: Any) -> _lib.Call:
         """Append a call."""
@@ -114,9 +121,6 @@ class Calls:
 
     def check(self, t: torch.Tensor) -> None:
         """Refuse a tensor that cannot be passed."""
-        if t.is_sparse:
-            raise NotImplementedError("tutti: sparse tensors are not supported; use a dense one "
-                                      "(sparse=False)")
         if t.layout != torch.strided:
             raise NotImplementedError("tutti: %s: tensors of layout %s are not supported; use a "
                                       "dense tensor" % (self.what, t.layout))
@@ -155,7 +159,7 @@ class Calls:
         if is_taken(t, other):
             return self._address(t)
         plain = self._plain(t, read)
-        self._after.append((t, plain))
+        self.then(lambda: copy_into(t, plain))
         return self._address(plain)
 
     @staticmethod
@@ -165,9 +169,10 @@ class Calls:
             copy_into(plain, t)
         return plain
 
-    def flat(self, tensors: Sequence[torch.Tensor], like: torch.Tensor,
-             write: bool) -> Tuple[Optional[int], List[int]]:
-        """A list of tensors as one buffer: its address, and the counts of the parts."""
+    def flat(self, tensors: Sequence[torch.Tensor], like: torch.Tensor, write: bool,
+             other: Optional[Other] = None) -> Tuple[Optional[int], List[int]]:
+        """A list of tensors as one buffer, which is read while `other` is written, or written: its
+        address, and the counts of the parts."""
         per = element_of(like)[1]
         for t in tensors:
             self.check(t)
@@ -177,7 +182,7 @@ class Calls:
         counts = [t.numel() * per for t in tensors]
         address = adjacent(tensors)
         self._keep.append(list(tensors))
-        if address is not None:
+        if address is not None and is_apart(address, bytes_of(tensors), other):
             return address or None, counts
         whole = torch.empty(sum(t.numel() for t in tensors), dtype=like.dtype, device=like.device)
         at = 0
@@ -185,15 +190,19 @@ class Calls:
             part = whole[at:at + t.numel()].view(t.shape)
             at += t.numel()
             if write:
-                self._after.append((t, part))
+                self.then(partial(copy_into, t, part))
             else:
                 copy_into(part, t)
         return self._address(whole), counts
 
+    def then(self, work: Callable[[], None]) -> None:
+        """Append work for finish()."""
+        self._after.append(work)
+
     def finish(self) -> None:
         """Called after the calls have succeeded: copy results to the caller's tensors."""
-        for to, source in self._after:
-            copy_into(to, source)
+        for work in self._after:
+            work()
 
     def clear(self) -> None:
         """Drop all references to tensors."""

@@ -53,7 +53,6 @@ public:
     /* ---- collectives.hpp ---- */
     WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts) override;
     WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
-    WorkPtr allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
     WorkPtr allreduce_coalesced(Tensors &tensors,
                                 const c10d::AllreduceCoalescedOptions &opts) override;
     WorkPtr reduce(Tensors &tensors, const c10d::ReduceOptions &opts) override;
@@ -87,6 +86,9 @@ public:
     WorkPtr send(Tensors &tensors, int dest, int tag) override;
     WorkPtr recv(Tensors &tensors, int source, int tag) override;
     WorkPtr recvAnysource(Tensors &tensors, int tag) override;
+
+    /* ---- sparse.hpp ---- */
+    WorkPtr allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
 
     /* ---- lifecycle.hpp ---- */
     void monitoredBarrier(const c10d::BarrierOptions &opts, bool wait_all_ranks) override;

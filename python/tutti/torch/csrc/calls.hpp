@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,7 @@ struct Entry {
 };
 
 /* The other buffer of a call. If a tensor of the call overlaps this buffer, the library accepts the
-   tensor only at the offset `own`, where this rank's part is (in place). */
+   tensor only at the offset `own`, where this rank's part is (in place); SIZE_MAX: nowhere. */
 struct Other {
     const void *begin;
     size_t bytes, own;
@@ -106,8 +107,8 @@ public:
             entries_.push_back(std::move(e));
         for (at::Tensor &t : other.keep_)
             keep_.push_back(std::move(t));
-        for (auto &c : other.after_)
-            after_.push_back(std::move(c));
+        for (auto &then : other.after_)
+            after_.push_back(std::move(then));
     }
 
     Entry &add(tutti_call_kind_t kind, tutti_dtype_t dtype)
@@ -140,7 +141,7 @@ public:
     const void *in(const at::Tensor &t, const Other &other)
     {
         use(t);
-        if (!is_plain(t) || is_apart(t, other) || distance(t, other) == other.own)
+        if (!is_plain(t) || is_taken(t, other))
             return in(t);
         return keep(plain_copy(t));
     }
@@ -159,8 +160,7 @@ public:
     void *out(const at::Tensor &t, const Other &other)
     {
         use(t);
-        if (!is_plain(t) || is_apart(t, other) || distance(t, other) == other.own ||
-            distance(t, other) == 0)
+        if (!is_plain(t) || is_taken(t, other) || distance(t.data_ptr(), other) == 0)
             return out(t);
         return keep(back_to(t, new_plain(t, t.sizes())));
     }
@@ -174,11 +174,12 @@ public:
         return keep(back_to(t, plain_copy(t)));
     }
 
-    /* A list of tensors, as one buffer that is read. */
-    Flat flat_in(const Tensors &list, const at::Tensor &like)
+    /* A list of tensors, as one buffer that is read, while `other` is written. */
+    Flat flat_in(const Tensors &list, const at::Tensor &like, const Other &other = {})
     {
         Flat flat = describe(list, like);
-        if (auto address = adjacent(list)) {
+        auto address = adjacent(list);
+        if (address && is_apart(*address, total_of(list) * like.element_size(), other)) {
             flat.address = *address;
             return flat;
         }
@@ -200,10 +201,16 @@ public:
         }
         at::Tensor whole = new_plain(like, { total_of(list) });
         for_parts(list, whole, [this](const at::Tensor &t, const at::Tensor &part) {
-            after_.emplace_back(t, part);
+            back_to(t, part);
         });
         flat.address = keep(whole);
         return flat;
+    }
+
+    /* Append work for finish(). */
+    void then(std::function<void()> &&work)
+    {
+        after_.push_back(std::move(work));
     }
 
     /* Called after the calls have succeeded: copy results to the caller's tensors. With a stream,
@@ -211,8 +218,8 @@ public:
        point. */
     void finish(const std::optional<c10::Stream> &stream)
     {
-        for (auto &[to, from] : after_)
-            copy_into(to, from);
+        for (const auto &work : after_)
+            work();
         if (stream) {
             for (at::Tensor &t : keep_)
                 t.record_stream(*stream);
@@ -228,16 +235,24 @@ public:
     }
 
 private:
-    /* Bytes from the beginning of `other` to `t`, modulo the size of the address space. */
-    static uintptr_t distance(const at::Tensor &t, const Other &other)
+    /* Bytes from the beginning of `other` to an address, modulo the size of the address space. */
+    static uintptr_t distance(const void *begin, const Other &other)
     {
-        return reinterpret_cast<uintptr_t>(t.data_ptr()) - reinterpret_cast<uintptr_t>(other.begin);
+        return reinterpret_cast<uintptr_t>(begin) - reinterpret_cast<uintptr_t>(other.begin);
     }
 
-    static bool is_apart(const at::Tensor &t, const Other &other)
+    static bool is_apart(const void *begin, size_t bytes, const Other &other)
     {
-        return t.numel() == 0 || (distance(t, other) >= other.bytes &&
-                                  uintptr_t(0) - distance(t, other) >= t.nbytes());
+        return bytes == 0 || other.bytes == 0 ||
+               (distance(begin, other) >= other.bytes &&
+                uintptr_t(0) - distance(begin, other) >= bytes);
+    }
+
+    /* Whether the library accepts the memory of `t` in a call that also uses `other`. */
+    static bool is_taken(const at::Tensor &t, const Other &other)
+    {
+        return is_apart(t.data_ptr(), t.nbytes(), other) ||
+               distance(t.data_ptr(), other) == other.own;
     }
 
     void use(const at::Tensor &t)
@@ -261,7 +276,7 @@ private:
 
     at::Tensor back_to(const at::Tensor &t, const at::Tensor &plain)
     {
-        after_.emplace_back(t, plain);
+        then([t, plain] { copy_into(t, plain); });
         return plain;
     }
 
@@ -297,7 +312,7 @@ private:
     std::optional<at::Device> device_;
     std::vector<Entry> entries_;
     Tensors keep_;
-    std::vector<std::pair<at::Tensor, at::Tensor>> after_; /* to, from */
+    std::vector<std::function<void()>> after_;
 };
 
 } // namespace tutti_torch

@@ -47,7 +47,7 @@ inline WorkPtr TuttiBackend::allreduce(Tensors &tensors, const c10d::AllreduceOp
     const at::Tensor &t = only(tensors, "all_reduce");
 
     if (t.layout() == at::kSparse)
-        return allreduce_sparse(tensors, opts);
+        return allreduce_sparse(tensors, opts); /* sparse.hpp */
     add_allreduce(calls, t, reduction_of(opts.reduceOp));
     return start(c10d::OpType::ALLREDUCE, "tutti:all_reduce", std::move(calls), tensors,
                  opts.timeout, is_async(opts, 0));
@@ -64,12 +64,6 @@ inline WorkPtr TuttiBackend::allreduce_coalesced(Tensors &tensors,
         add_allreduce(calls, t, reduction);
     return start(c10d::OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced",
                  std::move(calls), tensors, opts.timeout, is_async(opts, 0));
-}
-
-inline WorkPtr TuttiBackend::allreduce_sparse(Tensors &, const c10d::AllreduceOptions &)
-{
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "tutti: sparse tensors are not supported; use a dense one (sparse=False)");
 }
 
 inline WorkPtr TuttiBackend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)

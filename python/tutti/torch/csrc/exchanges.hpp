@@ -195,7 +195,8 @@ inline WorkPtr TuttiBackend::scatter(Tensors &outputs, std::vector<Tensors> &inp
     e.call.root = static_cast<int>(opts.rootRank);
     if (opts.rootRank == rank_) {
         check_parts(inputs, size_, "scatter on the source rank");
-        Flat flat = calls.flat_in(inputs[0], output);
+        Flat flat =
+            calls.flat_in(inputs[0], output, { e.call.recvbuf, output.nbytes(), SIZE_MAX });
         TORCH_CHECK_VALUE(flat.counts[rank_] == e.call.count, "tutti: scatter: the output has ",
                           output.numel(), " elements, input ", rank_, " has ",
                           inputs[0][rank_].numel());
@@ -250,8 +251,8 @@ inline WorkPtr TuttiBackend::alltoall_base(at::Tensor &output, at::Tensor &input
     Entry &e = calls.add(TUTTI_CALL_ALLTOALLV, elem_of(input).dtype);
     e.sendcounts = split_counts(input, input_sizes, size_, "input");
     e.recvcounts = split_counts(output, output_sizes, size_, "output");
-    e.call.sendbuf = calls.in(input);
     e.call.recvbuf = calls.out(output);
+    e.call.sendbuf = calls.in(input, { e.call.recvbuf, output.nbytes(), SIZE_MAX });
     return start(c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", std::move(calls), { output },
                  opts.timeout, is_async(opts, 0));
 }
@@ -265,7 +266,9 @@ inline WorkPtr TuttiBackend::alltoall(Tensors &outputs, Tensors &inputs,
                       "tutti: all_to_all needs an input and an output for each of ", size_,
                       " ranks");
     check_tensor(inputs[0], "all_to_all");
-    Flat from = calls.flat_in(inputs, inputs[0]), to = calls.flat_out(outputs, inputs[0]);
+    Flat to = calls.flat_out(outputs, inputs[0]);
+    Other other = other_of(to.address, outputs, size_);
+    Flat from = calls.flat_in(inputs, inputs[0], { other.begin, other.bytes, SIZE_MAX });
     Entry &e = calls.add(TUTTI_CALL_ALLTOALLV, from.elem.dtype);
     e.call.sendbuf = from.address;
     e.call.recvbuf = to.address;

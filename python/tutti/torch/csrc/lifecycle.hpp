@@ -6,7 +6,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "exchanges.hpp"
+#include "sparse.hpp"
 
 #if PY_VERSION_HEX >= 0x030d0000
 #define TUTTI_TORCH_PYTHON_ENDS Py_IsFinalizing
