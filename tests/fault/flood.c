@@ -3,7 +3,7 @@
  * Strangers on all TCP ports at which ranks meet: processes open connections, and keep them silent
  * or close them at once. All jobs must start.
  *
- *   flood           a few jobs of each kind, one flooding process
+ *   flood           a few jobs of each kind, in the long form 30; one flooding process
  *   flood 30 [way]  30 of each, FLOODERS flooding processes, with the rates that were reached
  *
  * Loopback only; at most RATE connections a second, of which KEPT stay open, for one job. A
@@ -13,6 +13,7 @@
  */
 #include "fault/startup.h"
 
+#include "long.h"
 #include "ranks.h"
 
 #include <arpa/inet.h>
@@ -215,10 +216,11 @@ static int run_jobs(way_t way, int jobs, int flooders, int close_at_once)
 
 int main(int argc, char **argv)
 {
-    int jobs = argc > 1 ? atoi(argv[1]) : 2, flooders = argc > 1 ? FLOODERS : 1, failures = 0;
+    int jobs, flooders = argc > 1 ? FLOODERS : 1, failures = 0;
 
     if (!ranks_can_fork())
         return 77;
+    jobs = argc > 1 ? atoi(argv[1]) : test_is_long("28 of 30 jobs of each kind") ? 30 : 2;
     startup_open();
     fire = mmap(NULL, sizeof(*fire), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (fire == MAP_FAILED)

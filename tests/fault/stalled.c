@@ -289,6 +289,14 @@ static void six_seconds(tutti__conf_t *conf, int rank)
     conf->log_level = TUTTI__LOG_WARN;
 }
 
+static void check_on_time(const char *words, const char *before)
+{
+    double s = first_wait_s(0, words, before);
+
+    if (s < 6 || s > 10)
+        ranks_fail(__FILE__, __LINE__, "'%s' after %.1f s, and not 6", words, s);
+}
+
 /*
  * One interval after the beginning of the wait. Checks at fixed times, one interval apart, the
  * first after half an interval, would come at 3, 9 and 15 s, and report this wait after 11.4 s.
@@ -296,7 +304,6 @@ static void six_seconds(tutti__conf_t *conf, int rank)
 static void after_one_interval(rank_t *self)
 {
     static const char words[] = "rank 1 has not submitted it";
-    double s;
 
     usleep(3600000);
     if (self->rank == 1) {
@@ -307,9 +314,23 @@ static void after_one_interval(rank_t *self)
     to_file(0);
     reduce(self, "when");
     to_stderr();
-    s = first_wait_s(0, words, "waits for ");
-    if (s < 6 || s > 10)
-        ranks_fail(__FILE__, __LINE__, "warned after %.1f s, and not 6", s);
+    check_on_time(words, "waits for ");
+}
+
+static void direct_after_one_interval(rank_t *self)
+{
+    static const char words[] = "in a barrier (direct) for rank 1";
+
+    usleep(3600000);
+    if (self->rank == 1)
+        await_said(0, words, 1);
+    else
+        to_file(0);
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0) {
+        to_stderr();
+        check_on_time(words, "has waited ");
+    }
 }
 
 /* ---- repeated warnings ---- */
@@ -352,6 +373,7 @@ int main(void)
         { half_a_second, asynchronous, NULL },
         { half_a_second, in_a_message, "ab" },
         { six_seconds, after_one_interval, NULL },
+        { six_seconds, direct_after_one_interval, NULL },
         { impatient, never, NULL },
     };
     int failures = 0;

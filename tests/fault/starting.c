@@ -4,10 +4,12 @@
  * name it. Places are counted from the moment at which the others can know of this rank.
  *
  *   starting             some places
- *   starting all [way]   all places; TUTTI_TEST_VERBOSE=1 prints the outcome of each
+ *   starting all [way]   all places, on an idle machine: survivors end within 2 s;
+ *                        TUTTI_TEST_VERBOSE=1 prints the outcome of each
  */
 #include "fault/startup.h"
 
+#include "long.h"
 #include "ranks.h"
 
 #include <signal.h>
@@ -15,11 +17,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Far below the ranks' own deadline, and far above the time on a busy machine. */
+/* On a busy machine: far below the ranks' own deadline, and far above the time that is needed. */
 #define SOON_S 20.0
+#define SOON_IDLE_S 2.0
 #define TIMEOUT_S 60
+/* One of so many places is tried. */
+#define STRIDE_QUICK 61
+#define STRIDE_LONG 5
 
 static int victim, place, maker;
+static double soon_s = SOON_S;
 static way_t way;
 
 /*
@@ -86,8 +93,10 @@ static int judge(const startup_t *job, int hung, tally_t *tally)
         if (r == victim)
             continue;
         took_s = ((double)out->ended_ns - (double)fault_ns) * 1e-9;
-        late = hung || !out->ended || took_s > SOON_S;
-        unnamed = out->status == TUTTI_OK || strstr(out->text, name) == NULL;
+        late = hung || !out->ended || took_s > soon_s;
+        /* The ranks share a network, so a message that suspects containers is wrong. */
+        unnamed = out->status == TUTTI_OK || strstr(out->text, name) == NULL ||
+                  strstr(out->text, "containers") != NULL;
         tally->late += late;
         tally->unnamed += unnamed;
         if (took_s > tally->longest_s)
@@ -113,10 +122,15 @@ static void try_places(startup_t *job, int rank, int stride, tally_t *tally)
 int main(int argc, char **argv)
 {
     static const char *const hosts[] = { "aaa", "aab", "abc" };
-    int all = argc > 1, failures = 0;
+    int stride = 1, failures = 0;
 
     if (!ranks_can_fork())
         return 77;
+    if (argc > 1)
+        soon_s = SOON_IDLE_S;
+    else
+        stride =
+            test_is_long("eleven of twelve places of the long form") ? STRIDE_LONG : STRIDE_QUICK;
     startup_open();
     for (way = 0; way < WAYS; way++) {
         if (argc > 2 && strcmp(argv[2], way_names[way]) != 0)
@@ -134,7 +148,7 @@ int main(int argc, char **argv)
                                   .limit_s = TIMEOUT_S + 20,
                                   .before = before };
 
-                try_places(&job, rank, all ? 1 : 61, &tally);
+                try_places(&job, rank, stride, &tally);
             }
             fprintf(stderr,
                     "by %s, hosts %s: %d places, %d late, %d without the name, longest "

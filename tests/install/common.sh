@@ -53,11 +53,12 @@ must() {
     exit 1
 }
 
-# ask_folders: sets prefix, bindir, libdir and includedir to those of the build in this folder.
+# ask_folders: sets prefix, bindir, libdir, includedir and mandir to those of the build in this
+# folder.
 ask_folders() {
     folders=$(make -s --no-print-directory --eval='folders:;@echo $(prefix) $(bindir) $(libdir) \
-        $(includedir)' folders) || exit 1
-    read -r prefix bindir libdir includedir <<END
+        $(includedir) $(mandir)' folders) || exit 1
+    read -r prefix bindir libdir includedir mandir <<END
 $folders
 END
 }
@@ -96,8 +97,21 @@ has_tools() {
     done
 }
 
-# runs_tools: a program that contains the library, and a program that links it; both are in PATH.
+# has_pages ROOT: the manual pages of functions, of the library and of each program are installed
+# below ROOT.
+has_pages() {
+    for page in man3/tutti_allreduce.3 man3/tutti_init.3 man7/tutti.7 \
+        $(for source in "$top"/bench/tutti_*.c; do echo "man1/$(basename "$source" .c).1"; done); do
+        [ -s "$1$mandir/$page" ] || wrong "$1$mandir/$page is not installed"
+    done
+    man --version 2>/dev/null | grep -q '^man ' || return 0
+    MANPATH=$1$mandir man tutti_allreduce >"$work/log" 2>&1 &&
+        grep -q '^SYNOPSIS' "$work/log" || wrong 'man tutti_allreduce' "$work/log"
+}
+
+# runs_tools: programs that contain the library, and programs that link it; all are in PATH.
 runs_tools() {
+    must 'tutti_info' tutti_info
     must 'tutti_sched' tutti_sched print allreduce:ring -n 3
     must 'tutti_allreduce' ${mpirun:+$mpirun -np 2} tutti_allreduce -c -m 4:1K -i 2 -x 0
 }

@@ -16,6 +16,7 @@ must 'make install' make -o bench-commit -o bench/commit.h install DESTDIR="$roo
 export PATH="$root$bindir:$PATH" LD_LIBRARY_PATH="$root$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export PKG_CONFIG_PATH="$root$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root"
 has_tools "$root"
+has_pages "$root"
 runs_tools
 has_names "$root$libdir/libtutti.a"
 by_pkg_config

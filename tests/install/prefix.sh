@@ -12,6 +12,7 @@ prefix=$work/usr
 bindir=$prefix/bin
 machine=$(${CC:-cc} -print-multiarch)
 libdir=$prefix/lib${machine:+/$machine}
+mandir=$prefix/share/man
 jobs=$(nproc)
 
 # build_with FLAG...: without optimisation, because nothing is measured.
@@ -27,6 +28,8 @@ build_with --disable-tools --disable-static
 find_mpirun "$(sed -n 's/^MPI_LIBS = *//p' Makefile)"
 must 'make install' make install
 [ ! -e "$bindir" ] || wrong '--disable-tools installs programs'
+[ ! -e "$mandir/man1" ] || wrong '--disable-tools installs the pages of programs'
+[ -s "$mandir/man7/tutti.7" ] || wrong '--disable-tools omits tutti(7)'
 [ ! -e "$libdir/libtutti.a" ] || wrong '--disable-static installs the static library'
 must 'make uninstall' make uninstall
 nothing_left "$prefix"
@@ -37,6 +40,7 @@ cd "$work" && mv build built
 
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 has_tools ""
+has_pages ""
 PATH=$bindir:$PATH
 runs_tools
 by_pkg_config

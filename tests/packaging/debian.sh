@@ -144,7 +144,13 @@ there "two ranks" '
         [ "$(grep -c "of 2: the sum is 3\$" said)" -eq 2 ]
     done
     $mpirun tutti_allreduce --peer mpi -c -m 4:64 -i 2 -x 0
-    tutti_sched list | grep allreduce:ring'
+    tutti_sched list | grep allreduce:ring
+    tutti_info >said
+    cat said
+    grep "mpi_openmpi.so  *loads" said
+    dpkg -L libtutti-dev | grep "/man3/tutti_allreduce\.3"
+    dpkg -L libtutti-dev | grep "/man7/tutti\.7"
+    dpkg -L tutti-tools | grep "/man1/tutti_info\.1"'
 there "removing packages" '
     rm -r /packages
     dpkg --purge tutti-tools libtutti-dev libtutti0-openmpi libtutti0-ucx libtutti0

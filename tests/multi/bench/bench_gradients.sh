@@ -127,6 +127,7 @@ misuse '--peer mpi-cycle: MPI does not have this type' $bench --peer mpi-cycle -
 ran $mpirun -np 1 $bench --tensors 3x24 --rounds 2 --orders 0
 [ $status -eq 0 ] && grep -q ' mpi-fused ' "$log" && ! grep -q 'Tutti takes' "$log" ||
     wrong "a share of a peer's time with one rank: status $status"
+grep -q '^# Ranks: 1 on 1 host(s)$' "$log" || wrong "the number of ranks"
 
 few="1 2 3"
 more="2 3"

@@ -162,6 +162,14 @@ fi
 # ---- a job ----
 
 [ -n "$mpirun" ] || finish
+# A module that loads, with the libraries that it has found.
+case $mpirun in
+*oversubscribe*)
+    ran env TUTTI_MODULE_DIR="$PWD/tutti/.libs" $info
+    tr -s '\n ' ' ' <"$log" >"$files/line" && cp "$files/line" "$log"
+    has ' mpi_openmpi\.so loads; [^;]*; libmpi[^ ]* => /'
+    ;;
+esac
 # shellcheck disable=SC2016
 ran $mpirun -np 3 sh -c 'TUTTI_HOST_ID=host$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} / 2)) \
     exec bench/tutti_info'

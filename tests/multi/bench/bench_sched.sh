@@ -67,6 +67,10 @@ done
 tool=bench/tutti_kernels
 expect 2 '^tutti_kernels: -T foo: not known; there are int8 .*float32 .* all$' -T foo
 expect 2 '^tutti_kernels: --isa foo: not known; there are scalar' -I foo
+expect 2 '^tutti_kernels: --align 3 makes no sense' --align 3
+few="-T float32 -I scalar -m 4K -r 1 -b 1"
+expect 0 '^# Ranks: none, one process$' $few
+expect 0 '^float32  *sum  *4096 scalar@4096+16 ' $few --align 4096,4096+16
 tool=bench/tutti_report
 expect 2 '^tutti_report: --trace: wants a value; see --help$' --trace
 expect 2 '^tutti_report: --json=3: takes no value; see --help$' --json=3

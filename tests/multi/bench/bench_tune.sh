@@ -59,7 +59,7 @@ fi
 
 # A row for each candidate, the default twice; the table's figures; verbose, each size.
 ran $launch $bench --quick --rounds $rounds -v --spoil --seed 5
-[ $status -eq 0 ] || wrong "status $status"
+[ $status -eq 0 ] && grep -q '^# Ranks: 2$' "$log" || wrong "status $status, or no number of ranks"
 for name in $settings; do
     [ "$(grep -cE "^$name +default( +$number)( +-){3}\$" "$log")" -eq 1 ] &&
         [ "$(grep -cE "^$name +again( +$number){4}\$" "$log")" -eq 1 ] &&
