@@ -51,7 +51,7 @@ class Cuda(unittest.TestCase):
         self.assertEqual(tutti.cuda_device(), self.device.index)
 
     def test_types(self) -> None:
-        """Also types that NCCL does not reduce, and those that only DLPack can name."""
+        """Also types that NCCL does not reduce, and types that only DLPack can name."""
         for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8,
                       torch.int8, torch.int16, torch.int32, torch.int64):
             t, out = self.full(self.rank + 1, dtype=dtype), self.full(0, dtype=dtype)

@@ -308,6 +308,9 @@ def test_overlaps(rank: int, size: int) -> None:
             else:
                 dist.all_to_all_single(receive, send)
             same(receive, 10 * (ranks - 1) + rank + 1, shift)
+    memory = torch.full((size + 1,), rank, dtype=torch.uint8)
+    dist.all_to_all_single(memory[1:], memory[:size])
+    same(memory[1:], torch.arange(size, dtype=torch.uint8), "one byte")
     dist.destroy_process_group()
 
 
@@ -356,13 +359,14 @@ def test_sparse(rank: int, size: int) -> None:
             mine, want = parts[rank], sum(part.to_dense() for part in parts)
             for is_async in (False, True):
                 t = mine.clone()
-                work = dist.all_reduce(t, async_op=is_async)
-                if is_async:
-                    work.wait()
+                with torch.device("meta"):  # new tensors have no data unless they name a device
+                    work = dist.all_reduce(t, async_op=is_async)
+                    if is_async:
+                        work.wait()
                 assert t.dtype == dtype and torch.equal(t.to_dense(), want), (shape, t, want)
     other = torch.ones(3 + rank).to_sparse()
     if size > 1:
-        words(lambda: dist.all_reduce(other), "sizes")
+        words(lambda: dist.all_reduce(other), "[1, %d]" % (3 + rank))
     dist.all_reduce(torch.ones(1))  # the group still works
     dist.destroy_process_group()
 

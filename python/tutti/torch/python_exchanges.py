@@ -115,7 +115,11 @@ class Exchanges:
         """The sum of sparse tensors; see csrc/sparse.hpp."""
         if self._batch is not None:
             raise NotImplementedError("tutti: all_reduce of sparse tensors cannot be coalesced")
-        mine, meeting = t.coalesce(), Calls("all_reduce")
+        mine, meeting = t, Calls("all_reduce")
+        try:
+            mine = t.coalesce()
+        except RuntimeError:  # finish() fails on all ranks, not only here
+            pass
         shape = torch.tensor([mine._nnz(), mine.sparse_dim(), *t.shape], device="cpu")
         shapes = torch.empty((self._size, len(shape)), dtype=shape.dtype, device="cpu")
         self._add_base(meeting, shapes, shape)
@@ -126,12 +130,13 @@ class Exchanges:
                                  "of sparse dimensions and its sizes are %s, here %s"
                                  % (rank, other[1:], shape.tolist()[1:]))
         rows = shapes[:, 0].tolist()
-        places = self._add_rows(calls, mine.indices().t().contiguous(), rows)
-        values = self._add_rows(calls, mine.values(), rows)
+        places = self._add_rows(calls, mine._indices().t().contiguous(), rows)
+        values = self._add_rows(calls, mine._values(), rows)
 
         @torch.no_grad()
         def add() -> None:
-            total = torch.sparse_coo_tensor(places.t(), values, t.shape, check_invariants=False)
+            total = torch.sparse_coo_tensor(places.t(), values, t.shape, device=values.device,
+                                            check_invariants=False)
             t.copy_(total.coalesce())
 
         calls.then(add)
@@ -190,7 +195,8 @@ class Exchanges:
                 raise ValueError("tutti: scatter on the source rank needs one list with a tensor "
                                  "for each of %d ranks" % self._size)
             call.sendbuf, counts = calls.flat(inputs[0], output, False,
-                                              (call.recvbuf, bytes_of([output]), ()))
+                                              (call.recvbuf, bytes_of([output]),
+                                               (-bytes_of(inputs[0][:root]),)))
             self._check_count("scatter", counts[self._rank], call.count, "input")
             call.sendcounts = calls.counts(counts)
         elif inputs and inputs[0]:
@@ -205,12 +211,13 @@ class Exchanges:
         if output.dtype != input_.dtype:
             raise ValueError("tutti: all_to_all_single: the input is of %s, the output of %s"
                              % (input_.dtype, output.dtype))
+        send = _split_counts(input_, input_sizes, self._size, "input")
+        receive = _split_counts(output, output_sizes, self._size, "output")
         address = calls.out(output)
-        calls.add("alltoallv", element_of(input_)[0],
-                  sendcounts=calls.counts(_split_counts(input_, input_sizes, self._size, "input")),
-                  recvcounts=calls.counts(
-                      _split_counts(output, output_sizes, self._size, "output")),
-                  sendbuf=calls.in_(input_, (address, bytes_of([output]), ())), recvbuf=address)
+        own = (0,) if send == receive else ()  # in place the parts are equal
+        calls.add("alltoallv", element_of(input_)[0], sendcounts=calls.counts(send),
+                  recvcounts=calls.counts(receive), recvbuf=address,
+                  sendbuf=calls.in_(input_, (address, bytes_of([output]), own)))
         return self.start(calls, [output], opts)  # type: ignore[attr-defined]
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:

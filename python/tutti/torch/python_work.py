@@ -62,21 +62,18 @@ def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
-def is_apart(address: int, count: int, other: Optional[Other]) -> bool:
-    """Whether `count` bytes and `other` have no byte in common."""
+def accepts(address: int, count: int, other: Optional[Other]) -> bool:
+    """Whether the library accepts `count` bytes in a call that also uses `other`."""
     if other is None or not other[0] or not other[1] or not count:
         return True
-    return not -count < address - other[0] < other[1]
+    distance = address - other[0]
+    return not -count < distance < other[1] or distance in other[2]
 
 
 def is_taken(t: torch.Tensor, other: Optional[Other]) -> bool:
     """Whether the library accepts the memory of `t` itself, in a call that also uses `other`. If
     not, the caller passes a copy."""
-    if not is_plain(t):
-        return False
-    if is_apart(t.data_ptr(), bytes_of([t]), other):
-        return True
-    return other is not None and t.data_ptr() - (other[0] or 0) in other[2]
+    return is_plain(t) and accepts(t.data_ptr(), bytes_of([t]), other)
 
 
 def adjacent(tensors: Sequence[torch.Tensor]) -> Optional[int]:
@@ -182,7 +179,7 @@ class Calls:
         counts = [t.numel() * per for t in tensors]
         address = adjacent(tensors)
         self._keep.append(list(tensors))
-        if address is not None and is_apart(address, bytes_of(tensors), other):
+        if address is not None and accepts(address, bytes_of(tensors), other):
             return address or None, counts
         whole = torch.empty(sum(t.numel() for t in tensors), dtype=like.dtype, device=like.device)
         at = 0
@@ -203,6 +200,13 @@ class Calls:
         """Called after the calls have succeeded: copy results to the caller's tensors."""
         for work in self._after:
             work()
+        if self.device is not None and self.device.type == "cuda":
+            # The allocator must not reuse the memory before this stream has reached this point.
+            stream = torch.cuda.current_stream(self.device)
+            for kept in self._keep:
+                for t in kept if isinstance(kept, list) else [kept]:
+                    if isinstance(t, torch.Tensor):
+                        t.record_stream(stream)
 
     def clear(self) -> None:
         """Drop all references to tensors."""

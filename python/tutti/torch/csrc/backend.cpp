@@ -9,7 +9,8 @@
  *     group.hpp        a communicator, and the submission of calls
  *     base_work.hpp    Work and future; work.hpp: the Work of calls; pool.hpp: its threads
  *     messages.hpp     names of messages, receives from any source
- *     backend.hpp      the class; collectives.hpp, exchanges.hpp, lifecycle.hpp: its methods
+ *     backend.hpp      the class; collectives.hpp, exchanges.hpp, sparse.hpp,
+ *                      lifecycle.hpp: its methods
  */
 #include <torch/csrc/utils/pybind.h>
 

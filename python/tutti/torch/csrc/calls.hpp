@@ -35,7 +35,8 @@ struct Entry {
 };
 
 /* The other buffer of a call. If a tensor of the call overlaps this buffer, the library accepts the
-   tensor only at the offset `own`, where this rank's part is (in place); SIZE_MAX: nowhere. */
+   tensor only at the offset `own`, where this rank's part is (in place). If `own` is SIZE_MAX, the
+   library accepts it at no offset. */
 struct Other {
     const void *begin;
     size_t bytes, own;
@@ -141,7 +142,7 @@ public:
     const void *in(const at::Tensor &t, const Other &other)
     {
         use(t);
-        if (!is_plain(t) || is_taken(t, other))
+        if (!is_plain(t) || is_taken(t.data_ptr(), t.nbytes(), other))
             return in(t);
         return keep(plain_copy(t));
     }
@@ -160,7 +161,8 @@ public:
     void *out(const at::Tensor &t, const Other &other)
     {
         use(t);
-        if (!is_plain(t) || is_taken(t, other) || distance(t.data_ptr(), other) == 0)
+        if (!is_plain(t) || is_taken(t.data_ptr(), t.nbytes(), other) ||
+            distance(t.data_ptr(), other) == 0)
             return out(t);
         return keep(back_to(t, new_plain(t, t.sizes())));
     }
@@ -179,7 +181,7 @@ public:
     {
         Flat flat = describe(list, like);
         auto address = adjacent(list);
-        if (address && is_apart(*address, total_of(list) * like.element_size(), other)) {
+        if (address && is_taken(*address, total_of(list) * like.element_size(), other)) {
             flat.address = *address;
             return flat;
         }
@@ -248,11 +250,11 @@ private:
                 uintptr_t(0) - distance(begin, other) >= bytes);
     }
 
-    /* Whether the library accepts the memory of `t` in a call that also uses `other`. */
-    static bool is_taken(const at::Tensor &t, const Other &other)
+    /* Whether the library accepts this memory in a call that also uses `other`. */
+    static bool is_taken(const void *begin, size_t bytes, const Other &other)
     {
-        return is_apart(t.data_ptr(), t.nbytes(), other) ||
-               distance(t.data_ptr(), other) == other.own;
+        return is_apart(begin, bytes, other) ||
+               (other.own != SIZE_MAX && distance(begin, other) == other.own);
     }
 
     void use(const at::Tensor &t)

@@ -195,8 +195,9 @@ inline WorkPtr TuttiBackend::scatter(Tensors &outputs, std::vector<Tensors> &inp
     e.call.root = static_cast<int>(opts.rootRank);
     if (opts.rootRank == rank_) {
         check_parts(inputs, size_, "scatter on the source rank");
-        Flat flat =
-            calls.flat_in(inputs[0], output, { e.call.recvbuf, output.nbytes(), SIZE_MAX });
+        /* In place, the output is this rank's part of the list, which begins in front of it. */
+        size_t own = size_t(0) - other_of(nullptr, inputs[0], rank_).own;
+        Flat flat = calls.flat_in(inputs[0], output, { e.call.recvbuf, output.nbytes(), own });
         TORCH_CHECK_VALUE(flat.counts[rank_] == e.call.count, "tutti: scatter: the output has ",
                           output.numel(), " elements, input ", rank_, " has ",
                           inputs[0][rank_].numel());
@@ -252,7 +253,8 @@ inline WorkPtr TuttiBackend::alltoall_base(at::Tensor &output, at::Tensor &input
     e.sendcounts = split_counts(input, input_sizes, size_, "input");
     e.recvcounts = split_counts(output, output_sizes, size_, "output");
     e.call.recvbuf = calls.out(output);
-    e.call.sendbuf = calls.in(input, { e.call.recvbuf, output.nbytes(), SIZE_MAX });
+    size_t own = e.sendcounts == e.recvcounts ? 0 : SIZE_MAX; /* in place the parts are equal */
+    e.call.sendbuf = calls.in(input, { e.call.recvbuf, output.nbytes(), own });
     return start(c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", std::move(calls), { output },
                  opts.timeout, is_async(opts, 0));
 }

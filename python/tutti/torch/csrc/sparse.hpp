@@ -2,8 +2,8 @@
 /*
  * The sum of sparse tensors (COO): each rank gathers the rows of all ranks, and adds them.
  *
- * A row is the coordinates of one value, and the value. The ranks have different numbers of rows,
- * so these are exchanged first, and the call waits for them, also if it is asynchronous.
+ * A row is the coordinates of one value, and the value. The numbers of rows differ between the
+ * ranks. The call exchanges them first, and waits for this exchange even if it is asynchronous.
  */
 #pragma once
 
@@ -11,17 +11,18 @@
 
 namespace tutti_torch {
 
-/* Of a sparse tensor, in host memory: the number of rows, the number of sparse dimensions, the
-   sizes. */
+/* The metadata of a sparse tensor, in host memory: the number of rows, the number of sparse
+   dimensions, the sizes. */
 inline at::Tensor shape_of(const at::Tensor &t)
 {
-    std::vector<int64_t> facts = { t._nnz(), t.sparse_dim() };
+    std::vector<int64_t> metadata = { t._nnz(), t.sparse_dim() };
 
-    facts.insert(facts.end(), t.sizes().begin(), t.sizes().end());
-    return at::tensor(facts, at::kLong);
+    metadata.insert(metadata.end(), t.sizes().begin(), t.sizes().end());
+    return at::tensor(metadata, at::kLong);
 }
 
-/* Append a gather of rows. rows: of each rank. Returns the tensor that will hold all rows. */
+/* Append a gather of rows. rows: the number of rows of each rank. Returns the tensor that will hold
+   all rows. */
 inline at::Tensor add_rows(Calls &calls, const at::Tensor &mine, const Counts &rows)
 {
     Elem elem = elem_of(mine);
@@ -56,16 +57,24 @@ inline WorkPtr TuttiBackend::allreduce_sparse(Tensors &tensors, const c10d::Allr
         TORCH_CHECK_NOT_IMPLEMENTED(!batch_, "tutti: all_reduce of sparse tensors cannot be "
                                              "coalesced");
     }
-    at::Tensor mine = t.coalesce(), shape = shape_of(mine);
+    at::Tensor mine = t;
+    try {
+        mine = t.coalesce();
+    } catch (const c10::Error &) { /* finish() fails on all ranks, not only here */
+    }
+    at::Tensor shape = shape_of(mine);
     at::Tensor shapes = at::empty({ size_, shape.numel() }, shape.options());
     add_allgather_base(meeting, shapes, shape, size_, rank_);
     run(c10d::OpType::ALLREDUCE, std::move(meeting), {}, timeout_of(opts.timeout));
+    at::IntArrayRef ours(shape.data_ptr<int64_t>() + 1, shape.numel() - 1);
     for (int r = 0; r < size_; r++) {
-        TORCH_CHECK_VALUE(at::equal(shapes[r].slice(0, 1), shape.slice(0, 1)), "tutti: all_reduce: "
-                          "rank ", r, " has another sparse tensor: its number of sparse dimensions "
-                          "and its sizes are [", shapes[r].slice(0, 1), "], here [",
-                          shape.slice(0, 1), "]");
-        rows.push_back(shapes[r][0].item<int64_t>());
+        const int64_t *row = shapes.data_ptr<int64_t>() + r * shape.numel();
+        at::IntArrayRef theirs(row + 1, shape.numel() - 1);
+
+        TORCH_CHECK_VALUE(theirs == ours, "tutti: all_reduce: rank ", r, " has another sparse "
+                          "tensor: its number of sparse dimensions and its sizes are ", theirs,
+                          ", here ", ours);
+        rows.push_back(row[0]);
     }
 
     at::Tensor places = add_rows(calls, mine._indices().t().contiguous(), rows);
