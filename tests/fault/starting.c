@@ -4,7 +4,7 @@
  * name it. Places are counted from the moment at which the others can know of this rank.
  *
  *   starting             some places
- *   starting all [way]   all places, on an idle machine: survivors end within 2 s;
+ *   starting all [way]   all places, for an idle machine: survivors must end within 2 s;
  *                        TUTTI_TEST_VERBOSE=1 prints the outcome of each
  */
 #include "fault/startup.h"
@@ -17,11 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* On a busy machine: far below the ranks' own deadline, and far above the time that is needed. */
+/* Survivors must end within this time. On a busy machine the limit is far below the ranks' own
+   deadline, and far above the time that the survivors need. */
 #define SOON_S 20.0
 #define SOON_IDLE_S 2.0
 #define TIMEOUT_S 60
-/* One of so many places is tried. */
+/* The distance between the places that are tried. */
 #define STRIDE_QUICK 61
 #define STRIDE_LONG 5
 
@@ -94,7 +95,7 @@ static int judge(const startup_t *job, int hung, tally_t *tally)
             continue;
         took_s = ((double)out->ended_ns - (double)fault_ns) * 1e-9;
         late = hung || !out->ended || took_s > soon_s;
-        /* The ranks share a network, so a message that suspects containers is wrong. */
+        /* The ranks share a network, so a message that names containers as the cause is wrong. */
         unnamed = out->status == TUTTI_OK || strstr(out->text, name) == NULL ||
                   strstr(out->text, "containers") != NULL;
         tally->late += late;

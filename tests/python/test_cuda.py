@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Arrays in GPU memory, of torch and (if it is there) of CuPy: direct calls, asynchronous calls and
-calls in streams.
+"""Arrays of torch and (if installed) of CuPy in GPU memory: direct calls, asynchronous calls and
+calls in CUDA streams.
 
-Needs a GPU and torch. Ranks that share a GPU go through the host's memory.
+Needs a GPU and torch. Ranks that share a GPU exchange their data through host memory.
 """
 
 import os
@@ -24,7 +24,7 @@ except ImportError:
 import tutti
 
 COUNT = 100003
-CYCLES = 20_000_000  # of the GPU, some 10 ms: work that is queued before a call
+CYCLES = 20_000_000  # GPU clock cycles, about 10 ms: the work that is queued before a call
 
 
 class Cuda(unittest.TestCase):
@@ -37,13 +37,13 @@ class Cuda(unittest.TestCase):
         return torch.full((count,), value, device=self.device, dtype=dtype)
 
     def late(self, value: float) -> torch.Tensor:
-        """A tensor that gets its value after other work in the current stream."""
+        """A tensor that gets its value after other work in the current CUDA stream."""
         t = self.full(-1)
         torch.cuda._sleep(CYCLES)
         return t.fill_(value)
 
     def all_are(self, t: Any, value: float) -> None:
-        """Each element has the value; seen by work in the current stream."""
+        """Check in the current CUDA stream that each element has the value."""
         wrong = int((t != value).sum())
         self.assertEqual(wrong, 0, "%d elements are not %g" % (wrong, value))
 
@@ -51,7 +51,7 @@ class Cuda(unittest.TestCase):
         self.assertEqual(tutti.cuda_device(), self.device.index)
 
     def test_types(self) -> None:
-        """Also types that NCCL does not reduce, and types that only DLPack can name."""
+        """The list includes types that NCCL does not reduce and types that only DLPack can name."""
         for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8,
                       torch.int8, torch.int16, torch.int32, torch.int64):
             t, out = self.full(self.rank + 1, dtype=dtype), self.full(0, dtype=dtype)
@@ -80,7 +80,7 @@ class Cuda(unittest.TestCase):
             self.assertTrue(torch.equal(out, want), "%s, wanted %s" % (out, want))
 
     def test_streams(self) -> None:
-        """The call comes after the work in its stream, and later work there sees the result."""
+        """A call runs after earlier work in its CUDA stream, and later work reads the result."""
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             t = self.late(self.rank + 1)
@@ -92,7 +92,7 @@ class Cuda(unittest.TestCase):
             self.all_are(out, self.sum)
 
     def test_many(self) -> None:
-        """Asynchronous calls by name, in another order on each rank."""
+        """Asynchronous calls by name, in opposite orders on even and odd ranks."""
         tensors = [self.full(self.rank + i, 1 + 100 * i) for i in range(40)]
         torch.cuda.synchronize()
         order = list(range(40))[::1 if self.rank % 2 else -1]
@@ -111,7 +111,7 @@ class Cuda(unittest.TestCase):
                 self.all_are(t, self.sum + step * self.size)
 
     def test_cupy(self) -> None:
-        """Known by __cuda_array_interface__ or DLPack; a stream of CuPy."""
+        """CuPy arrays (by __cuda_array_interface__ or DLPack) and a CUDA stream of CuPy."""
         if cupy is None:
             self.skipTest("no CuPy")
         stream = cupy.cuda.Stream()
@@ -125,7 +125,7 @@ class Cuda(unittest.TestCase):
         self.all_are(x, self.sum)
 
     def test_refused(self) -> None:
-        """No `out`, one in host memory, and a view that is not contiguous."""
+        """Refused: no `out`, an `out` in host memory, and a view that is not contiguous."""
         t = self.full(1, 10)
         refused: List[Callable[[], Any]] = [
             lambda: tutti.allreduce(t),
@@ -138,7 +138,7 @@ class Cuda(unittest.TestCase):
 
 
 def begin() -> None:
-    """The device is chosen, and CUDA is in the process, before tutti.init."""
+    """Choose the device and initialize CUDA before tutti.init."""
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.zeros(1, device="cuda")
     tutti.init()

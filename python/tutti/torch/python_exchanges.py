@@ -118,7 +118,7 @@ class Exchanges:
         mine, meeting = t, Calls("all_reduce")
         try:
             mine = t.coalesce()
-        except RuntimeError:  # finish() fails on all ranks, not only here
+        except RuntimeError:  # finish() will raise the error, on all ranks
             pass
         shape = torch.tensor([mine._nnz(), mine.sparse_dim(), *t.shape], device="cpu")
         shapes = torch.empty((self._size, len(shape)), dtype=shape.dtype, device="cpu")
@@ -214,7 +214,7 @@ class Exchanges:
         send = _split_counts(input_, input_sizes, self._size, "input")
         receive = _split_counts(output, output_sizes, self._size, "output")
         address = calls.out(output)
-        own = (0,) if send == receive else ()  # in place the parts are equal
+        own = (0,) if send == receive else ()  # in place needs equal counts
         calls.add("alltoallv", element_of(input_)[0], sendcounts=calls.counts(send),
                   recvcounts=calls.counts(receive), recvbuf=address,
                   sendbuf=calls.in_(input_, (address, bytes_of([output]), own)))

@@ -63,7 +63,7 @@ def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
 
 
 def accepts(address: int, count: int, other: Optional[Other]) -> bool:
-    """Whether the library accepts `count` bytes in a call that also uses `other`."""
+    """Whether the library accepts `count` bytes at `address` in a call that also uses `other`."""
     if other is None or not other[0] or not other[1] or not count:
         return True
     distance = address - other[0]
@@ -168,8 +168,8 @@ class Calls:
 
     def flat(self, tensors: Sequence[torch.Tensor], like: torch.Tensor, write: bool,
              other: Optional[Other] = None) -> Tuple[Optional[int], List[int]]:
-        """A list of tensors as one buffer, which is read while `other` is written, or written: its
-        address, and the counts of the parts."""
+        """A list of tensors as one buffer: its address, and the counts of the parts. If `write` is
+        False, the call reads this buffer while it writes `other`."""
         per = element_of(like)[1]
         for t in tensors:
             self.check(t)
@@ -193,7 +193,7 @@ class Calls:
         return self._address(whole), counts
 
     def then(self, work: Callable[[], None]) -> None:
-        """Append work for finish()."""
+        """Append a function that finish() will call."""
         self._after.append(work)
 
     def finish(self) -> None:

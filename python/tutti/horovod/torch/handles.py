@@ -52,8 +52,8 @@ class Pending:
         raise NotImplementedError
 
     def discard(self) -> bool:
-        """After the library has ended: free the requests. Returns whether settle() was called, so
-        that there is a result or an error."""
+        """After the library has ended: free the requests. Returns whether settle() has stored
+        a result or an error."""
         raise NotImplementedError
 
 

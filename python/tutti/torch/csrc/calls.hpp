@@ -36,7 +36,7 @@ struct Entry {
 
 /* The other buffer of a call. If a tensor of the call overlaps this buffer, the library accepts the
    tensor only at the offset `own`, where this rank's part is (in place). If `own` is SIZE_MAX, the
-   library accepts it at no offset. */
+   library accepts no tensor that overlaps this buffer. */
 struct Other {
     const void *begin;
     size_t bytes, own;
@@ -209,7 +209,7 @@ public:
         return flat;
     }
 
-    /* Append work for finish(). */
+    /* Append a function that finish() will call. */
     void then(std::function<void()> &&work)
     {
         after_.push_back(std::move(work));

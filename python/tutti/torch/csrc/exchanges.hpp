@@ -195,7 +195,8 @@ inline WorkPtr TuttiBackend::scatter(Tensors &outputs, std::vector<Tensors> &inp
     e.call.root = static_cast<int>(opts.rootRank);
     if (opts.rootRank == rank_) {
         check_parts(inputs, size_, "scatter on the source rank");
-        /* In place, the output is this rank's part of the list, which begins in front of it. */
+        /* In place, the output is this rank's part of the list. The offset of the list from the
+           output is then negative, modulo the size of the address space. */
         size_t own = size_t(0) - other_of(nullptr, inputs[0], rank_).own;
         Flat flat = calls.flat_in(inputs[0], output, { e.call.recvbuf, output.nbytes(), own });
         TORCH_CHECK_VALUE(flat.counts[rank_] == e.call.count, "tutti: scatter: the output has ",
@@ -253,7 +254,7 @@ inline WorkPtr TuttiBackend::alltoall_base(at::Tensor &output, at::Tensor &input
     e.sendcounts = split_counts(input, input_sizes, size_, "input");
     e.recvcounts = split_counts(output, output_sizes, size_, "output");
     e.call.recvbuf = calls.out(output);
-    size_t own = e.sendcounts == e.recvcounts ? 0 : SIZE_MAX; /* in place the parts are equal */
+    size_t own = e.sendcounts == e.recvcounts ? 0 : SIZE_MAX; /* in place needs equal counts */
     e.call.sendbuf = calls.in(input, { e.call.recvbuf, output.nbytes(), own });
     return start(c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", std::move(calls), { output },
                  opts.timeout, is_async(opts, 0));

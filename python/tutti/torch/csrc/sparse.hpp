@@ -2,8 +2,9 @@
 /*
  * The sum of sparse tensors (COO): each rank gathers the rows of all ranks, and adds them.
  *
- * A row is the coordinates of one value, and the value. The numbers of rows differ between the
- * ranks. The call exchanges them first, and waits for this exchange even if it is asynchronous.
+ * A row is the coordinates of one value, and the value. The number of rows can differ between the
+ * ranks. The call first exchanges these numbers, and waits for this exchange even if the call is
+ * asynchronous.
  */
 #pragma once
 
@@ -21,8 +22,8 @@ inline at::Tensor shape_of(const at::Tensor &t)
     return at::tensor(metadata, at::kLong);
 }
 
-/* Append a gather of rows. rows: the number of rows of each rank. Returns the tensor that will hold
-   all rows. */
+/* Append a gather of rows. mine: the rows of this rank. rows: the number of rows of each rank.
+   Returns the tensor that will hold the rows of all ranks. */
 inline at::Tensor add_rows(Calls &calls, const at::Tensor &mine, const Counts &rows)
 {
     Elem elem = elem_of(mine);
@@ -60,7 +61,7 @@ inline WorkPtr TuttiBackend::allreduce_sparse(Tensors &tensors, const c10d::Allr
     at::Tensor mine = t;
     try {
         mine = t.coalesce();
-    } catch (const c10::Error &) { /* finish() fails on all ranks, not only here */
+    } catch (const c10::Error &) { /* finish() will raise the error, on all ranks */
     }
     at::Tensor shape = shape_of(mine);
     at::Tensor shapes = at::empty({ size_, shape.numel() }, shape.options());
