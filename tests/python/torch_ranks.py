@@ -141,8 +141,8 @@ def temporary() -> str:
 
 def main(sizes: Iterable[int], backends: Iterable[str] = ("cpp", "python")) -> None:
     """Run the functions test_* of the calling script; arguments choose some by a part of the name.
-    A function may have attributes `sizes` and `backends` of its own, and `fatal`: ranks that do not
-    end by themselves, or not with 0."""
+    A function may have attributes `sizes` and `backends` of its own, `seconds`: a limit for hanging
+    ranks, and `fatal`: ranks that do not end by themselves, or not with 0."""
     if MISSING:
         print("skipped: %s" % MISSING)
         sys.exit(77)
@@ -161,7 +161,8 @@ def main(sizes: Iterable[int], backends: Iterable[str] = ("cpp", "python")) -> N
                 began = time.monotonic()
                 ranks = start(function, size, {"TORCH_TUTTI": backend})
                 fatal = getattr(function, "fatal", ())  # ranks that do not end by themselves
-                results = finish([r for i, r in enumerate(ranks) if i not in fatal])
+                results = finish([r for i, r in enumerate(ranks) if i not in fatal],
+                                 getattr(function, "seconds", SECONDS))
                 finish([r for i, r in enumerate(ranks) if i in fatal], 0)
                 bad = [rank for rank, (status, _) in enumerate(results) if status]
                 jobs += 1
