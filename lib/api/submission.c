@@ -155,6 +155,7 @@ tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_cal
     tutti_call_t read;
     const tutti_call_t *call = &read;
     tutti_status_t status;
+    int has_root;
 
     if (user == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call is NULL");
@@ -164,10 +165,12 @@ tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_cal
     if (call->kind < TUTTI_CALL_ALLREDUCE || call->kind > TUTTI_CALL_SENDRECV)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call->kind %d is not a kind of call",
                            (int)call->kind);
+    has_root = tutti__call_has_root(call->kind) || tutti__call_is_message(call->kind);
+    /* The ranks' values of a field that the kind does not have may differ. */
     *ret_call = (tutti__call_t){ .kind = call->kind,
                                  .dtype = call->dtype,
-                                 .op = call->op,
-                                 .root = (uint32_t)call->root,
+                                 .op = tutti__call_reduces(call->kind) ? call->op : TUTTI_SUM,
+                                 .root = has_root ? (uint32_t)call->root : 0,
                                  .source = (uint32_t)call->source,
                                  .sendbuf = call->sendbuf,
                                  .recvbuf = call->recvbuf,

@@ -204,6 +204,11 @@ device_user = $(device_job) %reldir%/device/device_user.c %reldir%/device/device
     $(multi_case)
 %C%_device_device_async_queued_LDADD = $(PRETEND_LIBS)
 
+rank_tests += %reldir%/device/device_join
+tsan_tests += %reldir%/device/device_join
+%C%_device_device_join_SOURCES = %reldir%/device/device_join.c $(device_user)
+%C%_device_device_join_LDADD = $(PRETEND_LIBS)
+
 early_rank_tests += %reldir%/device/device_handover
 tsan_tests += %reldir%/device/device_handover
 %C%_device_device_handover_SOURCES = %reldir%/device/device_handover.c $(device_user) $(multi_case)

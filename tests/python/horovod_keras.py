@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import tutti.horovod.keras as hvd
+import tutti.horovod.tensorflow as tensorflow_hvd
 
 tf.get_logger().setLevel("ERROR")  # tests make many functions
 
@@ -94,6 +95,14 @@ class Fit(unittest.TestCase):
                          run_eagerly=True)
         self.fit(model, epochs=1)
         self.equal_on_ranks(model)
+        # horovod.tensorflow has another order of parameters, here up to backward_passes_per_step.
+        first = tensorflow_hvd.DistributedOptimizer(keras.optimizers.SGD(0.02), "first", True, "",
+                                                    "", hvd.Compression.fp16, False, 2)
+        model = model_of(hvd.rank(), first)
+        self.fit(model, epochs=1)
+        self.equal_on_ranks(model)
+        self.assertEqual((first._tutti_passes, first._tutti_reduction.compression),
+                         (2, hvd.Compression.fp16))
         scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.02))
         model = model_of(hvd.rank(), hvd.DistributedOptimizer(scaled))
         self.fit(model, epochs=1)

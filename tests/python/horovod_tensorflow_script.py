@@ -27,7 +27,8 @@ SCRIPT = """
     hvd.init()
     assert hvd.__name__ == "tutti.horovod.tensorflow" and hvd.allreduce is allreduce
     assert hvd.HorovodInternalError is HorovodInternalError
-    assert horovod.keras.DistributedOptimizer is hvd.DistributedOptimizer
+    assert horovod.keras.DistributedOptimizer is horovod.tensorflow.keras.DistributedOptimizer
+    assert horovod.keras.allgather_object is hvd.allgather_object
     tf.random.set_seed(hvd.rank())
     model = tf.keras.Sequential([tf.keras.layers.Input((3,)), tf.keras.layers.Dense(2)])
     optimizer = tf.keras.optimizers.Adam(0.001 * hvd.size())

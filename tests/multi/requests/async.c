@@ -251,6 +251,32 @@ static void direct_mismatch(rank_t *self)
     CHECK_INT(x[0], self->size);
 }
 
+/* Fields that a kind does not have may differ between the ranks, also if a rank has joined. */
+static void unused_fields(rank_t *self)
+{
+    static const tutti_call_kind_t kinds[] = { TUTTI_CALL_ALLREDUCE, TUTTI_CALL_BROADCAST,
+                                               TUTTI_CALL_BARRIER };
+    int last;
+
+    for (int i = 0; i < 4; i++) {
+        float x = 1;
+        tutti_call_t call = ranks_sum("unused", &x, 1);
+        tutti_request_t *r;
+
+        call.kind = kinds[i % 3];
+        if (call.kind == TUTTI_CALL_ALLREDUCE)
+            call.root = 1 + self->rank;
+        else
+            call.op = self->rank == 0 ? TUTTI_MAX : TUTTI_SUM;
+        if (i == 3 && self->rank == 0)
+            break;
+        CHECK_OK(tutti_submit(&call, 1, self->comm, &r));
+        CHECK_OK(tutti_wait(r, -1));
+        CHECK_INT(x, i == 0 ? self->size : i == 3 ? self->size - 1 : 1);
+    }
+    CHECK_OK(tutti_join(self->comm, &last));
+}
+
 /* Rank 0 submits alone; the others finalize without submitting. */
 static void shutdown_pending(rank_t *self)
 {
@@ -342,6 +368,9 @@ int main(void)
         end.fn = direct_mismatch;
         if (sizes[i] > 1)
             RUN_JOB(failures, &end);
+        end.fn = unused_fields;
+        if (sizes[i] > 1)
+            RUN_JOB(failures, &end);
     }
     for (size_t i = 0; i < (whole ? sizeof(hosts) / sizeof(hosts[0]) : 2); i++) {
         job_t job = {
@@ -354,6 +383,8 @@ int main(void)
         job.fn = shutdown_pending;
         if (!threads)
             RUN_JOB(failures, &job);
+        job.fn = unused_fields;
+        RUN_JOB(failures, &job);
     }
     return failures != 0;
 }

@@ -19,6 +19,6 @@ from .mpi_ops import (Adasum, Average, HorovodInternalError, Max, Min, ProcessSe
                       is_initialized, join, local_rank, local_size, mpi_built, mpi_enabled,
                       mpi_threads_supported, nccl_built, rank, reducescatter, remove_process_set,
                       rocm_built, shutdown, size, start_timeline, stop_timeline)
-from .optimizer import DistributedOptimizer
+from .optimizer import DistributedTensorFlowOptimizer as DistributedOptimizer
 
 __all__ = [name for name in dir() if not name.startswith("_")]

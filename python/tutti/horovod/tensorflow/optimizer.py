@@ -78,7 +78,8 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dens
                          process_set: ProcessSet = global_process_set,
                          scale_local_gradients: bool = True) -> Any:
     """An optimizer that reduces gradients over the ranks before its step. The given optimizer itself
-    is changed and returned. It keeps its state, and gets a class derived from its own class.
+    is changed and returned. It keeps its state, and gets a class derived from its own class. The
+    order of the parameters is that of horovod.keras.
 
     optimizer                     of Keras 3, with the backend TensorFlow
     name                          the beginning of the names of the calls; equal on all ranks
@@ -110,3 +111,20 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dens
         "_tutti_passes": backward_passes_per_step,
         "_tutti_average_passes": average_aggregated_gradients})
     return optimizer
+
+
+def DistributedTensorFlowOptimizer(
+        optimizer: Any, name: Optional[str] = None, use_locking: bool = False,
+        device_dense: str = "", device_sparse: str = "", compression: Any = Compression.none,
+        sparse_as_dense: bool = False, backward_passes_per_step: int = 1, op: int = Average,
+        gradient_predivide_factor: float = 1.0, average_aggregated_gradients: bool = False,
+        num_groups: int = 0, groups: Any = None, process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True) -> Any:
+    """DistributedOptimizer with the order of parameters of horovod.tensorflow.
+
+    use_locking  not used: it is for optimizers of tf.compat.v1, which are not supported
+    """
+    return DistributedOptimizer(optimizer, name, device_dense, device_sparse, compression,
+                                sparse_as_dense, gradient_predivide_factor, op,
+                                backward_passes_per_step, average_aggregated_gradients, num_groups,
+                                groups, process_set, scale_local_gradients)
