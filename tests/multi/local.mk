@@ -204,10 +204,12 @@ device_user = $(device_job) %reldir%/device/device_user.c %reldir%/device/device
     $(multi_case)
 %C%_device_device_async_queued_LDADD = $(PRETEND_LIBS)
 
-rank_tests += %reldir%/device/device_join
-tsan_tests += %reldir%/device/device_join
+rank_tests += %reldir%/device/device_join %reldir%/requests/mixtures
+tsan_tests += %reldir%/device/device_join %reldir%/requests/mixtures
 %C%_device_device_join_SOURCES = %reldir%/device/device_join.c $(device_user)
 %C%_device_device_join_LDADD = $(PRETEND_LIBS)
+%C%_requests_mixtures_SOURCES = %reldir%/requests/mixtures.c $(device_user)
+%C%_requests_mixtures_LDADD = $(PRETEND_LIBS)
 
 early_rank_tests += %reldir%/device/device_handover
 tsan_tests += %reldir%/device/device_handover
