@@ -3,7 +3,7 @@
  * Random mixtures of what asynchronous calls have: kinds, scales, wire formats, priorities,
  * callbacks, deadlines, submission groups, persistent requests with other buffers, calls without a
  * name, direct calls between them, two communicators, steps that repeat so that they become a plan,
- * ranks that join; in host memory and on the pretend device. All sums are exact.
+ * ranks that join, ranks that pass a wrong count; in host memory and on the pretend device. All sums are exact.
  *
  * All ranks draw the same steps from one seed, and each draws its own ways to make the calls.
  */
@@ -29,7 +29,7 @@ typedef struct {
     tutti_call_kind_t kind;
     tutti_dtype_t dtype; /* float32 or float64 */
     int is_average, is_nameless, is_grouped; /* is_grouped: in one submission with the next one */
-    int root;
+    int root, wrong; /* wrong: the rank that passes another count in this step; or -1 */
     size_t count;
     double prescale, postscale;
     tutti_dtype_t wire;
@@ -200,16 +200,31 @@ static int draw_step(program_t *p, tensor_t *tensor, int may_join)
     return n;
 }
 
-/* A root that has not joined. */
-static void draw_roots(program_t *p, tensor_t *tensor, int n)
+/* A rank that has not joined. */
+static int draw_rank(program_t *p)
 {
-    for (int t = 0; t < n; t++) {
-        int root = (int)draw(&p->common, (unsigned)p->self->size);
+    int rank = (int)draw(&p->common, (unsigned)p->self->size);
 
-        while (!(p->working >> root & 1))
-            root = (root + 1) % p->self->size;
+    while (!(p->working >> rank & 1))
+        rank = (rank + 1) % p->self->size;
+    return rank;
+}
+
+/* What is different in each step: roots, and ranks that make a mistake. */
+static void draw_ranks(program_t *p, tensor_t *tensor, int n)
+{
+    int several = (p->working & (p->working - 1)) != 0;
+
+    for (int t = 0; t < n; t++) {
+        int root = draw_rank(p), wrong = draw_rank(p);
+        int is_alone = !tensor[t].is_grouped && (t == 0 || !tensor[t - 1].is_grouped);
+
         if (tensor[t].kind == TUTTI_CALL_REDUCE || tensor[t].kind == TUTTI_CALL_BROADCAST)
             tensor[t].root = root;
+        tensor[t].wrong = -1;
+        if (draw(&p->common, 30) == 0 && several && is_alone && t >= PERSISTENT &&
+            tensor[t].kind == TUTTI_CALL_ALLREDUCE)
+            tensor[t].wrong = wrong;
     }
 }
 
@@ -247,7 +262,7 @@ static void fill(program_t *p, const tensor_t *tensor, int t, int step)
 
 static void count_call(void *arg, tutti_status_t status)
 {
-    CHECK_INT(status, TUTTI_OK);
+    CHECK(status == TUTTI_OK || status == TUTTI_ERR_MISMATCH);
     atomic_fetch_sub((atomic_int *)arg, 1);
 }
 
@@ -281,7 +296,7 @@ static tutti_call_t call_of(const program_t *p, const tensor_t *tensor, int t,
     call.dtype = tensor->dtype;
     call.op = !reduces(tensor) ? TUTTI_SUM : tensor->is_average ? TUTTI_AVG : TUTTI_SUM;
     call.root = tensor->root;
-    call.count = tensor->count;
+    call.count = tensor->count + (tensor->wrong == p->rank);
     call.sendbuf = tensor->kind == TUTTI_CALL_BROADCAST ? NULL : p->send[t];
     call.recvbuf = p->recv[t];
     return call;
@@ -327,14 +342,18 @@ static void start(program_t *p, const tensor_t *tensor, int t, int step)
 static void finish(program_t *p, const tensor_t *tensor, int t, int step)
 {
     const char *result = p->recv[t];
+    tutti_status_t status;
     int done = 0;
 
-    for (unsigned tests = draw(&p->own, 4); tests > 0 && !done; tests--)
-        CHECK_OK(tutti_test(p->request[t], &done));
-    if (is_queued(p, tensor))
-        CHECK_OK(tutti_cuda_wait(p->request[t], -1, user_stream(&p->user)));
-    else
-        CHECK_OK(tutti_wait(p->request[t], -1));
+    for (unsigned tests = draw(&p->own, 4); tests > 0 && !done; tests--) {
+        status = tutti_test(p->request[t], &done);
+        CHECK_STATUS(status, done && tensor->wrong >= 0 ? TUTTI_ERR_MISMATCH : TUTTI_OK);
+    }
+    status = is_queued(p, tensor) ? tutti_cuda_wait(p->request[t], -1, user_stream(&p->user))
+                                  : tutti_wait(p->request[t], -1);
+    CHECK_STATUS(status, tensor->wrong >= 0 ? TUTTI_ERR_MISMATCH : TUTTI_OK);
+    if (tensor->wrong >= 0)
+        return;
     if (p->kind.has_device && receives(p, tensor) > 0) {
         CHECK_OK(p->user.job.ops->copy(p->user.out, result,
                                        receives(p, tensor) * tutti_dtype_bytes(tensor->dtype),
@@ -375,7 +394,7 @@ static void run_step(program_t *p, tensor_t *tensor, int n, int step)
 {
     float one = 1;
 
-    draw_roots(p, tensor, n);
+    draw_ranks(p, tensor, n);
     start_all(p, tensor, n, step);
     if (draw(&p->common, 5) == 0 && p->working == (1u << p->self->size) - 1) {
         CHECK_OK(tutti_allreduce(&one, &one, 1, TUTTI_FLOAT32, TUTTI_SUM, p->comm));
@@ -407,7 +426,7 @@ static void run_epoch(program_t *p, int *step)
         if (p->working >> p->rank & 1)
             run_step(p, tensor, n, *step);
         else if (p->working != 0)
-            draw_roots(p, tensor, n), (void)draw(&p->common, 5);
+            draw_ranks(p, tensor, n), (void)draw(&p->common, 5);
     }
     if (joins)
         CHECK_OK(tutti_join(p->comm, &last));
