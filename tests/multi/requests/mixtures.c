@@ -3,7 +3,8 @@
  * Random mixtures of what asynchronous calls have: kinds, scales, wire formats, priorities,
  * callbacks, deadlines, submission groups, persistent requests with other buffers, calls without a
  * name, direct calls between them, two communicators, steps that repeat so that they become a plan,
- * ranks that join, ranks that pass a wrong count; in host memory and on the pretend device. All sums are exact.
+ * ranks that join, ranks that pass a wrong count; in host memory and on the pretend device. All
+ * sums are exact.
  *
  * All ranks draw the same steps from one seed, and each draws its own ways to make the calls.
  */
