@@ -113,7 +113,8 @@ typedef struct {
  *
  * If a request is not done when its own deadline has passed (timeout_ms), the communicator ends, as
  * after the deadline of a wait: all its requests end with TUTTI_ERR_TIMEOUT. No thread has to
- * wait for the request; if none does, the library detects the passed deadline within half a second.
+ * wait for the request; if none does, the library detects the passed deadline within half a second
+ * (on a communicator of one rank in the program's next call that tests, waits or submits there).
  * tutti_wait with timeout_ms < 0 uses this deadline instead of the communicator's.
  *
  * With a wire format (wire), the data of an allreduce, reduce, reduce_scatter or reduce_scatterv of

@@ -121,6 +121,7 @@ static tutti_status_t open_parts(tutti__engine_t *e, tutti__owned_t *own)
     tutti_status_t status;
 
     tutti__pending_open(&e->pending, e->env.watch, &e->events, &own->semaphores);
+    e->pending.is_threadless = !tutti__thread_is_needed(e);
     e->pending.stats = e->env.stats;
     tutti__lanes_open(&own->lanes, &e->env, &e->pending, &e->signals);
     own->semaphores = (tutti__semaphores_t){ .env = &e->env,

@@ -445,8 +445,13 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
 
 /* ---- callbacks ---- */
 
-/* The requests of the communicator whose callback this thread runs; NULL: it runs none. */
-static _Thread_local const tutti__pending_t *calling;
+/* The callbacks that this thread is in, the innermost first. */
+typedef struct frame {
+    const tutti__pending_t *pending;
+    const struct frame *up;
+} frame_t;
+
+static _Thread_local const frame_t *calling;
 
 int tutti__engine_in_callback(void)
 {
@@ -473,10 +478,20 @@ static void call_back(const tutti__pending_t *pending, const tutti__request_t *r
 {
     tutti_callback_info_t info = { sizeof(info), r->handle, r->nameless ? NULL : r->name,
                                    r->callback_arg };
+    const frame_t here = { pending, calling };
 
-    calling = pending;
+    calling = &here;
     r->callback(r->callback_info ? &info : r->callback_arg, r->status);
-    calling = NULL;
+    calling = here.up;
+}
+
+static int is_calling(const tutti__pending_t *pending)
+{
+    const frame_t *frame = calling;
+
+    while (frame != NULL && frame->pending != pending)
+        frame = frame->up;
+    return frame != NULL;
 }
 
 int tutti__pending_callbacks(tutti__pending_t *pending)
@@ -485,11 +500,14 @@ int tutti__pending_callbacks(tutti__pending_t *pending)
 
     if (!atomic_load(&pending->callbacks))
         return 0;
-    /* Callbacks are not nested. If this thread is inside a callback of the same communicator, the
-       loop below, further up the stack, calls the due callbacks after this callback. If this thread
-       is inside a callback of another communicator, another thread must call them. */
-    if (calling != NULL)
-        return calling != pending;
+    /* If this thread is inside a callback of the same communicator, the loop below, further up the
+       stack, calls the due callbacks after this callback. If this thread is inside a callback of
+       another communicator, the engine's thread must call them. Only without such a thread are
+       callbacks nested, at most once for each communicator. */
+    if (is_calling(pending))
+        return 0;
+    if (calling != NULL && !pending->is_threadless)
+        return 1;
     while ((r = next_ended(pending)) != NULL) {
         assert(tutti__load_relaxed(&r->done) == TUTTI__ENDED &&
                tutti__lock_allowed(TUTTI__LOCK_WORLD));

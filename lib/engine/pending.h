@@ -40,6 +40,7 @@ struct tutti__pending {
 
     tutti__mutex_t lock; /* protects the rest */
     int is_closed;       /* nothing can be submitted any more */
+    int is_threadless;   /* no thread of the engine's calls callbacks; set once */
     tutti__request_t *queue_first, *queue_last;
     uint32_t nqueued; /* requests in the queue */
     /* The names of the plan that runs, see planned.c; NULL: none. While all queued requests are in

@@ -71,6 +71,8 @@ void tutti__help_open(tutti__engine_t *e);
 void tutti__help_close(tutti__engine_t *e);
 
 /* thread.c */
+/* A lone rank without a device has no thread: it has nothing to wait for but its own program. */
+int tutti__thread_is_needed(const tutti__engine_t *e);
 tutti_status_t tutti__thread_start(tutti__engine_t *e);
 void tutti__thread_stop(tutti__engine_t *e);
 

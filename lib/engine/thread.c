@@ -159,13 +159,17 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
+int tutti__thread_is_needed(const tutti__engine_t *e)
+{
+    return e->size > 1 || e->env.exec->device != NULL;
+}
+
 /* The thread blocks all signals: they belong to the application. */
 tutti_status_t tutti__thread_start(tutti__engine_t *e)
 {
     int error;
 
-    /* A lone rank has nothing to wait for, except a device. */
-    if (e->size == 1 && e->env.exec->device == NULL)
+    if (!tutti__thread_is_needed(e))
         return TUTTI_OK;
     /* Set has_thread before other threads read it. tutti__thread_stop does not clear it, because
        other threads may still read it. */

@@ -13,6 +13,7 @@
 
 #include "base/forked.h"
 #include "base/time.h"
+#include "engine/own_deadline.h"
 #include "engine/recorded.h"
 #include "engine/steps.h"
 
@@ -168,6 +169,20 @@ static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
 
 /* ---- working and sleeping ---- */
 
+/* The first awaited request that waits in a plan of this engine; NULL: there is none. */
+static const tutti__request_t *held_of(const tutti__engine_t *e, const tutti__waiter_t *w)
+{
+    if (w->one != NULL)
+        return tutti__load_relaxed(&w->one->waits_in_plan) ? w->one : NULL;
+    for (size_t i = 0; i < w->n; i++) {
+        const tutti__request_t *r = entry(w, i);
+
+        if (r != NULL && r->engine == e && tutti__load_relaxed(&r->waits_in_plan))
+            return r;
+    }
+    return NULL;
+}
+
 /* Tell the plan that this thread waits for a request. The plan is stopped if no further request is
    submitted for patience_ns. The caller owns the token. */
 static void want(tutti__engine_t *e, tutti__waiter_t *w, uint64_t patience_ns)
@@ -176,8 +191,8 @@ static void want(tutti__engine_t *e, tutti__waiter_t *w, uint64_t patience_ns)
 
     if (TUTTI__LIKELY(tutti__owned(e)->agreed.plan.nheld == 0) || is_ready(w))
         return;
-    request = first_of(w);
-    if (request != NULL && request->engine == e)
+    request = held_of(e, w);
+    if (request != NULL)
         tutti__planned_want(&tutti__owned(e)->agreed.plan, request, patience_ns);
 }
 
@@ -196,6 +211,8 @@ static tutti_status_t poll(tutti__wait_t *wait)
         w->holds = 1;
         wait->looks = 0;
         tutti__stalls_check(&tutti__owned(e)->stalls);
+        if (TUTTI__UNLIKELY(!e->has_thread))
+            tutti__overdue_check(&tutti__owned(e)->agreed, &e->pending);
         tutti__engine_sleeping(e, 0);
     }
     if (w->holds) {
@@ -205,6 +222,10 @@ static tutti_status_t poll(tutti__wait_t *wait)
     }
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
+    /* The deadline is checked before each sleep. Other requests that always make progress must not
+       postpone it. */
+    if (wait->moved && ++w->busy % TUTTI__BUSY_CHECK == 0 && tutti__now_ns() >= w->deadline_ns)
+        wait->rests = 1;
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
 }
 
@@ -222,7 +243,7 @@ static void note_moves(tutti__engine_t *e, tutti__waiter_t *w)
 static void let_go(tutti__engine_t *e, tutti__waiter_t *w)
 {
     if (w->holds)
-        tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+        tutti__engine_yield(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
     w->holds = 0;
 }
 
@@ -238,15 +259,6 @@ static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_
     atomic_fetch_sub(&e->pending.sleepers, 1);
 }
 
-/* Does the awaited request wait in a plan? If it does, the waiter must poll again soon: its poll
-   stops a plan that makes no progress. */
-static int waits_in_plan(const tutti__waiter_t *w)
-{
-    const tutti__request_t *request = first_of(w);
-
-    return request != NULL && tutti__load_relaxed(&request->waits_in_plan);
-}
-
 /* How long a waiter may sleep now, in microseconds. */
 static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now)
 {
@@ -258,7 +270,7 @@ static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now
         w->quiet_ns = now;
     if (atomic_load(&e->signals.polling))
         return TUTTI__MIN(left, tutti__poll_nap_us(e, now - w->quiet_ns));
-    if (waits_in_plan(w))
+    if (held_of(e, w) != NULL) /* poll again soon: a poll stops a plan that makes no progress */
         left = TUTTI__MIN(left, TUTTI__PLAN_WAIT_NS / 1000);
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);
 }
@@ -272,8 +284,10 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
 
     note_moves(e, w);
     let_go(e, w);
-    if (calls_back || is_ready(w))
+    if (is_ready(w))
         return TUTTI_OK;
+    if (calls_back)
+        return check(e, w);
     /* From here on the engine's thread does the work. */
     if (held && (atomic_load(&e->signals.polling) || atomic_load(&e->alarmed)))
         tutti__engine_ring_self(e);
@@ -286,13 +300,18 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
 
 /* ---- the waits ---- */
 
-void tutti__wait_look(tutti__engine_t *e, tutti__waiter_t *w)
+static void look(tutti__engine_t *e, tutti__waiter_t *w, uint64_t patience_ns)
 {
     tutti__engine_kick(e, TUTTI__STEP_WAITER);
-    if (is_ready(w) || !waits_in_plan(w) || !tutti__token_take(&e->token))
+    if (is_ready(w) || held_of(e, w) == NULL || !tutti__token_take(&e->token))
         return;
-    want(e, w, TUTTI__PLAN_TEST_NS);
+    want(e, w, patience_ns);
     tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+}
+
+void tutti__wait_look(tutti__engine_t *e, tutti__waiter_t *w)
+{
+    look(e, w, TUTTI__PLAN_TEST_NS);
 }
 
 static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
@@ -338,7 +357,7 @@ static tutti_status_t poll_several(tutti__wait_t *wait)
         /* The step may run a callback that frees the request, so remember its engine. */
         if (e == NULL || !tutti__engine_enter(e))
             continue;
-        tutti__engine_kick(e, TUTTI__STEP_WAITER);
+        look(e, w, TUTTI__PLAN_WAIT_NS);
         tutti__engine_leave(e);
     }
     wait->rests = 1;

@@ -13,6 +13,7 @@ typedef struct {
     uint64_t limit_ns;
     uint64_t quiet_ns;            /* since when no lane has advanced; 0: one has just advanced */
     uint32_t moves;               /* tutti__lanes_moves before the last sleep */
+    uint32_t busy;                /* polls that have moved something */
     uint32_t record;              /* number in the flight recorder; 0: it has not slept */
     uint64_t traced_ns;           /* the beginning of this wait; 0: the trace is off */
     int holds;                    /* this waiter owns the token */

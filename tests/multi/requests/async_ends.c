@@ -335,15 +335,15 @@ static void ends_others(void *arg, tutti_status_t status)
         CHECK_OK(reduce("y", &y, f->other, &options, &r));
         while (tutti_test(r, &done) == TUTTI_OK && !done)
             ;
-        CHECK_INT(y, 2);
+        CHECK_INT(y, tutti_size(f->other));
         while (atomic_load(&f->calls) == i)
             usleep(1000);
     }
 }
 
 /* Without stall warnings the library's thread does not wake at intervals. So it calls the callbacks
-   only if the thread inside a callback wakes it. */
-static void callbacks_of_others(rank_t *self)
+   only if the thread inside a callback wakes it. A communicator of one rank has no such thread. */
+static void end_others(rank_t *self, int is_alone)
 {
     float x = 1, y;
     freeing_t f = { 0 };
@@ -353,7 +353,7 @@ static void callbacks_of_others(rank_t *self)
     options.callback = ends_others;
     options.callback_arg = &f;
     CHECK_OK(tutti_comm_split(self->comm, 0, 0, &f.part));
-    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &f.other));
+    CHECK_OK(tutti_comm_split(self->comm, is_alone ? self->rank : 0, 0, &f.other));
     CHECK_OK(reduce("x", &x, f.part, self->rank == 0 ? &options : NULL, &r));
     for (int i = 0; i < OTHERS && self->rank == 1; i++) {
         y = 1;
@@ -364,6 +364,54 @@ static void callbacks_of_others(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(tutti_comm_free(f.part));
     CHECK_OK(tutti_comm_free(f.other));
+}
+
+static void callbacks_of_others(rank_t *self)
+{
+    end_others(self, 0);
+    end_others(self, 1);
+}
+
+/* ---- a chain of requests: each one's callback submits the next ---- */
+
+#define LONG_CHAIN 1000000
+
+typedef struct {
+    rank_t *self;
+    tutti_request_t *request[2]; /* by turns */
+    float x;
+    atomic_int links;
+} chain_t;
+
+static void add_link(void *arg, tutti_status_t status)
+{
+    chain_t *chain = arg;
+    int n = atomic_fetch_add(&chain->links, 1) + 1;
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+
+    options.callback = add_link;
+    options.callback_arg = chain;
+    if (chain->request[n % 2] != NULL)
+        CHECK_OK(tutti_wait(chain->request[n % 2], 0));
+    chain->request[n % 2] = NULL;
+    if (status == TUTTI_OK && n < LONG_CHAIN)
+        (void)reduce("chain", &chain->x, chain->self->comm, &options, &chain->request[n % 2]);
+}
+
+/* A wait keeps its timeout while other requests always make progress. */
+static void timeout_beside_others(rank_t *self)
+{
+    static chain_t chain;
+    char name[16];
+    tutti_request_t *never;
+    float x = 1;
+
+    chain.self = self;
+    snprintf(name, sizeof(name), "never %d", self->rank);
+    CHECK_OK(reduce(name, &x, self->comm, NULL, &never));
+    add_link(&chain, TUTTI_OK);
+    CHECK_STATUS(tutti_wait(never, 1), TUTTI_ERR_TIMEOUT);
+    CHECK(atomic_load(&chain.links) < LONG_CHAIN);
 }
 
 static void no_warnings(tutti__conf_t *conf, int rank)
@@ -439,6 +487,9 @@ int main(void)
         job.hosts = of_hosts ? "ab" : NULL;
         job.settings = no_warnings;
         RUN_JOB(failures, &job);
+        job.fn = timeout_beside_others;
+        if (!threads)
+            RUN_JOB(failures, &job);
     }
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]) && !threads; i++) {
         job_t job = { .size = 3, .hosts = hosts[i], .fn = left_behind };

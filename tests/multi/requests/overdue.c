@@ -81,6 +81,28 @@ static void waited(rank_t *self)
     }
 }
 
+/* A communicator of one rank has no thread of the library's. Its request waits for its own
+   program, which tests. */
+static void alone(rank_t *self)
+{
+    static const size_t one = 1;
+    tutti_async_options_t options = within(SHORT_MS);
+    tutti_status_t status = TUTTI_OK;
+    uint64_t begin = tutti__now_ns();
+    tutti_request_t *request;
+    tutti_comm_t *comm;
+    int x = 1, done = 0;
+
+    CHECK_OK(tutti_comm_split(self->comm, self->rank, 0, &comm));
+    CHECK_OK(tutti_alltoallv_async("v", &x, &one, NULL, NULL, NULL, NULL, TUTTI_INT32, comm,
+                                   &options, &request));
+    while (status == TUTTI_OK && !done && tutti__now_ns() - begin < IN_TIME_NS)
+        status = tutti_test(request, &done);
+    CHECK_INT(status, TUTTI_ERR_TIMEOUT);
+    CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
+    free_group(self, comm);
+}
+
 /* Only a callback is told. */
 static void note(void *arg, tutti_status_t status)
 {
@@ -173,7 +195,7 @@ static void set_short(tutti__conf_t *conf, int rank)
 
 int main(void)
 {
-    static const rank_fn_t cases[] = { waited, told, in_time };
+    static const rank_fn_t cases[] = { waited, told, in_time, alone };
     static const char *const hosts[] = { NULL, "aab" };
     int failures = 0;
 
