@@ -92,7 +92,8 @@
  *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
  *     TUTTI_ERR_SHUTDOWN and free nothing. If the child calls tutti_finalize, it forgets the
  *     parent's world, which is not disturbed. After that the child may call tutti_init, to join
- *     ranks of its own. It may call tutti_comm_connect at any time.
+ *     ranks of its own: TUTTI_ERR_UNSUPPORTED where they would meet by the MPI, PMIx or PMI-2 that
+ *     the parent has used. It may call tutti_comm_connect at any time.
  *
  * Structures that begin with `size`
  *     `size` is the structure's sizeof in the header that the program was built with. Later

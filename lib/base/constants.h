@@ -234,9 +234,9 @@
    job, which is about to leave the port. Chosen: as JOB_PORT_MS. */
 #define TUTTI__JOB_OTHER_MS 5000u
 
-/* A gate has greeted a rank, and now no process listens at the port: how long the rank tries again.
-   Chosen: longer than a retry of the connection, which comes within a second; survivors of a death
-   should end within 2 s. */
+/* A gate of the job has greeted a rank, and now no process listens at the port: how long the rank
+   tries again. Chosen: longer than a retry of the connection, which comes within a second;
+   survivors of a death should end within 2 s. */
 #define TUTTI__JOB_GONE_MS 1500u
 
 /* An address is tried for REACH_FIRST_MS in the first round. The time doubles in each further

@@ -144,8 +144,6 @@ static uint64_t warn_of_missing(tutti__gate_host_t *host)
 
 static tutti_status_t serve(tutti__gate_host_t *host)
 {
-    uint64_t begin_ns = tutti__now_ns();
-
     while (host->awaited > 0) {
         int late = tutti__net_left_ms(host->deadline) == 0, ready;
         uint64_t until = warn_of_missing(host);
@@ -186,7 +184,7 @@ static tutti_status_t serve(tutti__gate_host_t *host)
         if (host->failed != TUTTI_OK && (late || !host->gate->strict))
             break;
         if (host->awaited > 0 && late)
-            return tutti__gate_missing(host, begin_ns);
+            return tutti__gate_missing(host);
     }
     return host->failed == TUTTI_OK ? TUTTI_OK : tutti__fail(host->failed, "%s", host->text);
 }
@@ -196,6 +194,7 @@ static void begin(tutti__gate_host_t *host, const tutti__gate_t *gate, int door,
     memset(host, 0, sizeof(*host));
     host->gate = gate;
     host->rank = gate->rank;
+    host->begin_ns = tutti__now_ns();
     host->door = door;
     host->stop = stop;
     for (uint32_t i = 0; i < TUTTI__GATE_STRANGERS; i++)

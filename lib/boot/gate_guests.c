@@ -215,10 +215,14 @@ tutti_status_t tutti__gate_hear_stranger(tutti__gate_host_t *host, tutti__gate_g
 
 static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
-    uint32_t rank = guest->knock.rank;
+    uint32_t rank = guest->knock.rank, left_ms = guest->knock.left_ms;
 
     if (host->suspect == rank)
         host->suspect_due = 0;
+    /* If this rank gave up before the gate, it would be reported lost instead of the ranks that are
+       missing. */
+    if (host->gate->strict && host->failed == TUTTI_OK && left_ms > 0)
+        host->deadline = TUTTI__MIN(host->deadline, tutti__gate_decide_by(left_ms));
     host->fds[rank] = guest->fd;
     host->awaited--;
     if (host->gate->came != NULL)

@@ -33,6 +33,7 @@ typedef struct {
     uint32_t rank, size; /* as in gate. If gate has no size: 0 until the first knock, then the
                             knock's */
     int **ret_fds;       /* if gate has no size: where to store fds */
+    uint64_t begin_ns;   /* of the wait for ranks */
     uint64_t deadline;
     uint64_t timeout_ms;   /* if the deadline is counted from the first guest's knock */
     tutti_status_t failed; /* the error for all ranks that connect, with `text`; or TUTTI_OK */
@@ -93,7 +94,7 @@ tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_kno
    has ended. */
 int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status);
 /* TUTTI_ERR_TIMEOUT, with the ranks that have not come. */
-tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host, uint64_t begin_ns);
+tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host);
 /* Log a warning with these ranks. */
 void tutti__gate_warn(const tutti__gate_host_t *host, double waited_s);
 

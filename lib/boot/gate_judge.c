@@ -92,6 +92,7 @@ static tutti_status_t take_size(tutti__gate_host_t *host, const tutti__gate_knoc
         host->fds[r] = TUTTI__GATE_AWAITED;
     host->rank = knock->rank;
     host->size = host->awaited = knock->size;
+    host->begin_ns = tutti__now_ns();
     host->deadline = tutti__net_deadline(host->timeout_ms);
     return TUTTI_OK;
 }
@@ -163,15 +164,22 @@ void tutti__gate_warn(const tutti__gate_host_t *host, double waited_s)
                    host->rank, waited_s, text, have);
 }
 
-tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host, uint64_t begin_ns)
+uint64_t tutti__gate_decide_by(uint32_t left_ms)
 {
-    double waited_s = (double)(tutti__now_ns() - begin_ns) * 1e-9;
+    /* A sixth, because tutti__star_patience adds a quarter: the time is not before the rank's
+       deadline. */
+    return tutti__net_deadline(left_ms - TUTTI__MIN(left_ms / 6, TUTTI__STAR_MESSAGE_MS));
+}
+
+tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host)
+{
+    double waited_s = (double)(tutti__now_ns() - host->begin_ns) * 1e-9;
     char text[160];
 
     list_missing(host, text, sizeof(text));
     if (host->ret_fds != NULL)
         return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not come within %.1f s", text,
-                           (double)host->timeout_ms * 1e-3);
+                           (double)(host->deadline - host->begin_ns) * 1e-9);
     return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not connect to rank %u within %.1f s", text,
                        host->rank, waited_s);
 }

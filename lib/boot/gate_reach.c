@@ -23,7 +23,7 @@
 typedef struct {
     int is_refused; /* a gate with the token has refused: final */
     int is_other;   /* a gate of another job has refused; the last error has its text */
-    int is_greeted; /* a gate with a pass has greeted */
+    int is_greeted; /* a gate with a pass, of this job, has greeted */
 } verdict_t;
 
 /* Replace unprintable characters: the text is from a process that has not proved that it belongs to
@@ -94,7 +94,8 @@ static tutti_status_t show_pass(const tutti__gate_t *gate, int fd, uint32_t host
         verdict->is_other = greeting.magic == TUTTI__GATE_GREETING;
         return status;
     }
-    verdict->is_greeted = 1;
+    /* A gate of another job will refuse the hello, with the reason, or close without an answer. */
+    verdict->is_greeted = tutti__pass_is_ours(gate->pass, &greeting);
     status = tutti__pass_hello(gate->pass, &hello);
     if (status == TUTTI_OK)
         status =
@@ -114,6 +115,9 @@ static tutti_status_t knock_at(const tutti__gate_t *gate, int fd, uint32_t host,
                                   .rank = gate->rank,
                                   .size = gate->size };
     tutti_status_t status;
+
+    if (gate->until != 0)
+        knock.left_ms = (uint32_t)TUTTI__MAX(tutti__net_left_ms(gate->until), 1);
 
     status = tutti__net_same_user(fd);
     if (status == TUTTI_OK && gate->pass != NULL)

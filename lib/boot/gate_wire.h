@@ -20,6 +20,8 @@ typedef struct {
     uint64_t magic;
     uint32_t layout; /* magic and layout have the same offsets in all versions */
     uint32_t has_secret;
+    uint64_t restart, run_hash; /* the gate's job, as in the hello */
+    uint32_t port, unused;
     unsigned char number[16];
 } tutti__gate_greeting_t;
 
@@ -33,7 +35,8 @@ typedef struct {
 
 typedef struct {
     uint64_t magic;
-    uint32_t layout, purpose, number, rank, size, unused;
+    uint32_t layout, purpose, number, rank, size;
+    uint32_t left_ms; /* until the guest's tutti__gate_t.until, at least 1; 0: not told */
     unsigned char token[16];
 } tutti__gate_knock_t;
 

@@ -186,9 +186,12 @@ tutti_status_t tutti__meet_id(const tutti_unique_id_t *bytes, const tutti__conf_
     if (status != TUTTI_OK)
         return status;
     tutti__id_set_rank(&id, rank);
-    way.gate =
-        (tutti__gate_t){ .purpose = TUTTI__GATE_ID, .rank = rank, .size = size, .token = id.token };
     way.deadline = tutti__star_patience(deadline);
+    way.gate = (tutti__gate_t){ .purpose = TUTTI__GATE_ID,
+                                .rank = rank,
+                                .size = size,
+                                .until = way.deadline,
+                                .token = id.token };
     memset(&mine, 0, sizeof(mine));
     mine_status = tutti__net_files_left(rank == 0 ? size + SPARE_FILES : SPARE_FILES);
     if (mine_status == TUTTI_OK && rank == 0)

@@ -189,7 +189,7 @@ typedef struct {
     uint64_t lookup_due;            /* when the name is looked up again */
     uint64_t other_due;             /* when another job's refusal becomes final; 0: none */
     uint64_t gone_due;              /* when rank 0 counts as ended; 0: not set */
-    int is_greeted;                 /* a gate has greeted; it is probably of this job */
+    int is_greeted;                 /* a gate of this job has greeted */
     char other[TUTTI__ERROR_BYTES]; /* the refusal */
     char last[TUTTI__ERROR_BYTES];  /* the last error */
 } search_t;
@@ -275,7 +275,7 @@ static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, 
 
 static tutti_status_t join(const way_t *way, tutti__meet_t *ret_meet)
 {
-    uint64_t until = tutti__star_patience(way->deadline);
+    uint64_t until = way->gate.until;
     search_t search = { .lookup_due = 0 };
     tutti_status_t status;
     int fd;
@@ -322,9 +322,12 @@ tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_
     snprintf(way.ports, sizeof(way.ports), way.nports == 1 ? "%u" : "%u-%u", way.first_port,
              way.first_port + way.nports - 1);
     status = tutti__pass_init(&pass, conf, job);
-    way.gate = (tutti__gate_t){
-        .purpose = TUTTI__GATE_JOB, .rank = job->rank, .size = job->size, .strict = 1, .pass = &pass
-    };
+    way.gate = (tutti__gate_t){ .purpose = TUTTI__GATE_JOB,
+                                .rank = job->rank,
+                                .size = job->size,
+                                .strict = 1,
+                                .until = tutti__star_patience(way.deadline),
+                                .pass = &pass };
     if (status == TUTTI_OK)
         status = job->rank == 0 ? host(&way, ret_meet) : join(&way, ret_meet);
     tutti__pass_clear(&pass);

@@ -46,7 +46,7 @@ static tutti_status_t reach(const tutti__gate_t *gate, const char *name, uint64_
 static tutti_status_t join(const tutti__gate_t *gate, const char *name, uint64_t deadline,
                            tutti__meet_t *ret_meet)
 {
-    uint64_t until = tutti__star_patience(deadline);
+    uint64_t until = gate->until;
     tutti_status_t status;
     int fd;
 
@@ -64,8 +64,12 @@ static tutti_status_t join(const tutti__gate_t *gate, const char *name, uint64_t
 tutti_status_t tutti__meet_local(const char *name, uint32_t rank, uint32_t size,
                                  uint64_t timeout_ms, tutti__meet_t *ret_meet)
 {
-    tutti__gate_t gate = { .purpose = TUTTI__GATE_MEET, .rank = rank, .size = size, .strict = 1 };
     uint64_t deadline = tutti__net_deadline(timeout_ms);
+    tutti__gate_t gate = { .purpose = TUTTI__GATE_MEET,
+                           .rank = rank,
+                           .size = size,
+                           .strict = 1,
+                           .until = tutti__star_patience(deadline) };
 
     if (size == 0 || rank >= size)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", rank, size);

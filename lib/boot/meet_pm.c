@@ -197,6 +197,10 @@ static tutti_status_t connect(const tutti__pm_t *pm, uint32_t *ret_rank, uint32_
     tutti_status_t status;
     sigset_t all, before;
 
+    if (used.pm != NULL && used.pid != getpid())
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "this process was forked after its parent had connected to %s",
+                           used.pm->name);
     if (used.pm != NULL && (used.pm != pm || used.is_stuck))
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "an earlier meeting by %s has not ended",
                            used.pm->name);

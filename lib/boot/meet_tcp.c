@@ -103,6 +103,7 @@ tutti_status_t tutti__venue_join(const tutti__venue_t *place, uint32_t rank, uin
 
     if (status != TUTTI_OK)
         return status;
+    gate.until = until;
     status = place->over_tcp ? tutti__gate_reach(&gate, &place->addrs, 0, 0, until, &fd)
                              : reach_unix(&gate, place, until, &fd);
     if (status != TUTTI_OK)

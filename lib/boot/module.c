@@ -338,6 +338,10 @@ static tutti_status_t open_device(search_t *search, const char *name)
 
     if (strchr(name, '/') != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_DEVICE=%s is no name", name);
+    /* The other modules' tables look like a device's. */
+    if (strcmp(name, "ucx") == 0 || strncmp(name, "mpi_", 4) == 0)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "TUTTI_DEVICE=%s is no device, but a module for messages", name);
     snprintf(file, sizeof(file), "%s.so", name);
     module = load(search, file, &handle);
     if (module != NULL && strcmp(module->name, name) != 0) {

@@ -31,6 +31,9 @@ tutti_status_t tutti__pass_greet(const tutti__pass_t *pass, tutti__gate_greeting
     ret_greeting->magic = TUTTI__GATE_GREETING;
     ret_greeting->layout = TUTTI__BOOT_LAYOUT;
     ret_greeting->has_secret = pass->secret.bytes > 0;
+    ret_greeting->restart = pass->restart;
+    ret_greeting->run_hash = pass->run_hash;
+    ret_greeting->port = pass->port;
     return tutti__net_random(ret_greeting->number, sizeof(ret_greeting->number));
 }
 
@@ -85,6 +88,12 @@ tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
                            "the process that listens there demands a job secret: set "
                            "TUTTI_JOB_SECRET or TUTTI_JOB_SECRET_FILE on all ranks");
     return TUTTI_OK;
+}
+
+int tutti__pass_is_ours(const tutti__pass_t *pass, const tutti__gate_greeting_t *greeting)
+{
+    return greeting->run_hash == pass->run_hash && greeting->restart == pass->restart &&
+           greeting->port == pass->port;
 }
 
 /* A name for messages. Hellos come from outside, so only plain letters are printed. */

@@ -3,7 +3,7 @@
  * The pass: both ends of a connection prove that they belong to the same job. It is needed if the
  * gate's address is known: processes of other jobs may connect to it, or may listen at it.
  *
- *     guest <-- greeting: a number, never used before -- gate
+ *     guest <-- greeting: its job, and a new number ----- gate
  *     guest -- hello: its job, and a number of its own -> gate
  *     guest -- knock -----------------------------------> gate       as at every gate, see gate.h
  *
@@ -44,9 +44,12 @@ tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_g
                                   const tutti__gate_hello_t *hello, uint32_t rank, uint32_t size,
                                   tutti__gate_token_t *ret_token);
 
-/* For the guest: is this a gate of the same job? TUTTI_ERR_ABI: another version; PEER_LOST: no. */
+/* For the guest: is this a gate to which it may send its hello? TUTTI_ERR_ABI: another version;
+   PEER_LOST: no. */
 tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
                                           const tutti__gate_greeting_t *greeting);
+/* For the guest: does the greeting name this process's job? Any process can send this name. */
+int tutti__pass_is_ours(const tutti__pass_t *pass, const tutti__gate_greeting_t *greeting);
 /* For the gate, after it has compared the token: is the hello's job the gate's? INVALID_ARGUMENT:
    no; the text is for the guest. */
 tutti_status_t tutti__pass_judge_hello(const tutti__pass_t *pass, const tutti__gate_hello_t *hello,

@@ -2,17 +2,18 @@
 /*
  * The star's two sides. See star.h.
  *
- *     rank r -- ask {number, bytes}, its bytes -------------------> rank 0
+ *     rank r -- ask {number, left_ms, bytes}, its bytes ----------> rank 0
  *     rank r <-- answer {status, text, bytes}, all ranks' bytes --- rank 0
  *
  * If an answer's status is not TUTTI_OK, all ranks get the same answer, and the meeting ends. So
- * the text tells all ranks which rank is missing. Ranks other than 0 wait a little longer than rank
- * 0, so that they receive this answer.
+ * the text tells all ranks which rank is missing. Ranks other than 0 wait a little longer than
+ * their deadline, and their messages tell rank 0 for how long. Rank 0 gives up before the first of
+ * them, so that they receive this answer.
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
  * a rank has ended, rank 0's current or next step answers at once, before the others ask. If rank 0
- * cannot send an answer to a rank, that rank is lost. Rank 0 continues, and the next step reports
- * the loss to all ranks.
+ * cannot send an answer to a rank, that rank is lost. The other ranks still receive the answer, and
+ * the next step reports the loss to all ranks.
  *
  * Runs on the calling thread; waits until the deadline at most.
  */
@@ -32,7 +33,8 @@
 #define SPARE_FILES 4u
 
 typedef struct {
-    uint32_t number, unused; /* number of the allgather, from 1 */
+    uint32_t number;  /* number of the allgather, from 1 */
+    uint32_t left_ms; /* how long the rank will wait for the answer; 0: not told */
     uint64_t bytes;
 } ask_t;
 
@@ -45,15 +47,18 @@ typedef struct {
 
 typedef struct {
     uint32_t rank, size;
-    uint32_t nfds;         /* length of fds, asks and have. Rank 0: size; others: 1 */
+    uint32_t nfds;         /* length of fds, polls, asks and have. Rank 0: size; others: 1 */
     int *fds;              /* rank 0: its own is NOBODY; others: the connection to rank 0 */
     uint32_t number;       /* number of the last allgather */
     uint64_t patience_ms;  /* others: how much longer they wait than rank 0 */
     tutti_status_t failed; /* the status that ended the meeting, or will end it in the next step */
     char text[TUTTI__ERROR_BYTES];
-    int in_step;  /* in an allgather, which watches the connections: star_still does nothing */
-    ask_t *asks;  /* rank 0: the messages being received */
-    size_t *have; /* rank 0: bytes received of ask and data */
+    int in_step; /* in an allgather, which watches the connections: star_still does nothing */
+    /* Rank 0, in a step: */
+    uint64_t deadline;
+    struct pollfd *polls; /* fd -1: this rank's message is whole, or the rank is lost */
+    ask_t *asks;          /* the messages being received */
+    size_t *have;         /* bytes received of ask and data, later bytes sent of answer and data */
 } star_t;
 
 uint64_t tutti__star_patience(uint64_t deadline)
@@ -99,27 +104,98 @@ static void star_close(void *ctx)
         return;
     close_fds(star);
     free(star->fds);
+    free(star->polls);
     free(star->asks);
     free(star->have);
     free(star);
 }
 
-/* Rank 0: a connection has ended. */
-static tutti_status_t lose(star_t *star, uint32_t r)
+/* Rank 0: rank r takes no further part. The status and the thread's last error are the reason. */
+static tutti_status_t drop(star_t *star, uint32_t r, tutti_status_t status)
 {
     close(star->fds[r]);
     star->fds[r] = TUTTI__GATE_NOBODY;
-    return fail_star(star, tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", r));
+    return fail_star(star, status);
 }
 
-static tutti_status_t send_answer(const star_t *star, uint32_t r, const answer_t *answer,
-                                  const void *data, uint64_t deadline)
+/* Rank 0: a connection has ended. */
+static tutti_status_t lose(star_t *star, uint32_t r)
 {
-    tutti_status_t status = tutti__net_send(star->fds[r], r, answer, sizeof(*answer), deadline);
+    return drop(star, r, tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", r));
+}
 
-    if (status == TUTTI_OK && answer->bytes > 0)
-        status = tutti__net_send(star->fds[r], r, data, answer->bytes, deadline);
-    return status;
+/* Rank 0: send() to rank r has failed with this errno. If a check of net.h knows the reason, keep
+   that reason. */
+static void drop_broken(star_t *star, uint32_t r, int error)
+{
+    tutti_status_t status = tutti__net_still();
+
+    if (status != TUTTI_OK) {
+        drop(star, r, status);
+    } else if (error == EPIPE || error == ECONNRESET || error == ETIMEDOUT) {
+        lose(star, r);
+    } else {
+        errno = error;
+        drop(star, r, tutti__fail_errno("send to rank %u", r));
+    }
+}
+
+/* Rank 0: send as much of the answer as rank r's socket takes. 0: a part is left; 1: rank r has the
+   whole answer, or is lost. */
+static int send_some(star_t *star, uint32_t r, const answer_t *answer, const char *data)
+{
+    size_t *sent = &star->have[r], bytes = sizeof(*answer) + answer->bytes;
+
+    while (*sent < bytes) {
+        int in_answer = *sent < sizeof(*answer);
+        const char *at = in_answer ? (const char *)answer + *sent : data + *sent - sizeof(*answer);
+        size_t left = (in_answer ? sizeof(*answer) : bytes) - *sent;
+        ssize_t n = send(star->fds[r], at, left, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n >= 0) {
+            *sent += (size_t)n;
+        } else if (errno == EAGAIN) {
+            return 0;
+        } else if (errno != EINTR) {
+            drop_broken(star, r, errno);
+            return 1;
+        }
+    }
+    return 1;
+}
+
+/* Rank 0: send the answer to all connected ranks, at the same time: a stopped rank must not cost
+   other ranks their answer. */
+static void send_all(star_t *star, const answer_t *answer, const char *data, uint64_t deadline)
+{
+    tutti_status_t status = TUTTI_OK;
+    uint32_t left = 0;
+    int ready = 1;
+
+    for (uint32_t r = 0; r < star->size; r++) {
+        star->polls[r] = (struct pollfd){ r == 0 ? -1 : star->fds[r], POLLOUT, POLLOUT };
+        star->have[r] = 0;
+        left += star->polls[r].fd >= 0;
+    }
+    while (left > 0 && status == TUTTI_OK && ready > 0) {
+        for (uint32_t r = 1; r < star->size; r++) {
+            struct pollfd *pfd = &star->polls[r];
+
+            if (pfd->fd < 0 || pfd->revents == 0 || !send_some(star, r, answer, data))
+                continue;
+            pfd->fd = -1;
+            left--;
+        }
+        if (left > 0)
+            status = tutti__net_poll(star->polls, star->size, deadline, &ready);
+    }
+    /* These ranks are stopped, or a check of net.h has ended the wait: keep this reason. */
+    for (uint32_t r = 1; left > 0 && r < star->size; r++)
+        if (star->polls[r].fd >= 0)
+            drop(star, r,
+                 status != TUTTI_OK
+                     ? status
+                     : tutti__fail(TUTTI_ERR_TIMEOUT, "rank %u did not answer in time", r));
 }
 
 /* Rank 0: send the outcome to all connected ranks. If a rank cannot receive it, that rank is lost;
@@ -128,27 +204,12 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
                                  size_t bytes, uint64_t deadline)
 {
     answer_t answer = { .status = (int32_t)status };
-    tutti_status_t sent;
 
     if (status != TUTTI_OK)
         snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
     else
         answer.bytes = bytes;
-    for (uint32_t r = 1; r < star->size; r++) {
-        if (star->fds[r] < 0)
-            continue;
-        sent = send_answer(star, r, &answer, data, deadline);
-        if (sent == TUTTI_OK)
-            continue;
-        if (sent == TUTTI_ERR_PEER_LOST && tutti__net_still() == TUTTI_OK) {
-            lose(star, r);
-            continue;
-        }
-        /* The rank is stopped, or a check of net.h has ended the wait: keep this reason. */
-        fail_star(star, sent);
-        close(star->fds[r]);
-        star->fds[r] = TUTTI__GATE_NOBODY;
-    }
+    send_all(star, &answer, data, deadline);
     /* Sending may have changed the thread's last error. */
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
@@ -232,18 +293,21 @@ static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t byte
         *have += (size_t)n;
         if (*have == sizeof(ask_t)) {
             tutti_status_t status = judge(star, r, bytes);
+            uint32_t left_ms = star->asks[r].left_ms;
 
             if (status != TUTTI_OK)
                 return status;
+            if (left_ms > 0)
+                star->deadline = TUTTI__MIN(star->deadline, tutti__gate_decide_by(left_ms));
         }
     }
     return TUTTI_OK;
 }
 
 /* Rank 0: receive all ranks' bytes. Ranks that have sent their bytes are watched until the end. */
-static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollfd *polls,
-                             uint64_t deadline)
+static tutti_status_t gather(star_t *star, char *all, size_t bytes)
 {
+    struct pollfd *polls = star->polls;
     uint32_t waiting = star->size - 1;
 
     for (uint32_t r = 0; r < star->size; r++) {
@@ -254,7 +318,7 @@ static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollf
         tutti_status_t status;
         int ready;
 
-        status = tutti__net_poll(polls, star->size, deadline, &ready);
+        status = tutti__net_poll(polls, star->size, star->deadline, &ready);
         if (status != TUTTI_OK)
             return status;
         if (ready == 0)
@@ -276,29 +340,27 @@ static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollf
     return TUTTI_OK;
 }
 
-static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *ret_all,
-                            uint64_t deadline)
+static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *ret_all)
 {
-    struct pollfd *polls = calloc(star->size, sizeof(*polls));
     char *all = malloc(star->size * bytes + 1);
     tutti_status_t status;
 
     if (star->failed != TUTTI_OK) {
         status = tutti__fail(star->failed, "%s", star->text);
-    } else if (polls == NULL || all == NULL) {
+    } else if (all == NULL) {
         status =
             tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes of each of %u ranks", bytes, star->size);
     } else {
         if (bytes > 0)
             memcpy(all, mine, bytes);
-        status = gather(star, all, bytes, polls, deadline);
+        status = gather(star, all, bytes);
     }
     /* Sending does not show that a rank has received the answer: the answer to a stopped rank stays
-       in the socket. */
-    status = answer_all(star, status, all, star->size * bytes, deadline);
+       in the socket. If the last rank came at the deadline, there is still time to send. */
+    status = answer_all(star, status, all, star->size * bytes,
+                        TUTTI__MAX(star->deadline, tutti__net_deadline(TUTTI__STAR_MESSAGE_MS)));
     if (status == TUTTI_OK && bytes > 0)
         memcpy(ret_all, all, star->size * bytes);
-    free(polls);
     free(all);
     return status;
 }
@@ -307,7 +369,9 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
 static tutti_status_t ask(star_t *star, const void *mine, size_t bytes, void *ret_all,
                           uint64_t deadline)
 {
-    ask_t ask = { .number = star->number, .bytes = bytes };
+    ask_t ask = { .number = star->number,
+                  .left_ms = (uint32_t)TUTTI__MAX(tutti__net_left_ms(deadline), 1),
+                  .bytes = bytes };
     tutti_status_t status = tutti__net_send(star->fds[0], 0, &ask, sizeof(ask), deadline);
 
     if (status == TUTTI_OK)
@@ -326,8 +390,9 @@ static tutti_status_t star_allgather(void *ctx, const void *mine, size_t bytes, 
 
     star->number++;
     star->in_step = 1;
+    star->deadline = tutti__net_deadline(timeout_ms);
     if (star->rank == 0)
-        status = serve(star, mine, bytes, ret_all, tutti__net_deadline(timeout_ms));
+        status = serve(star, mine, bytes, ret_all);
     else if (star->failed != TUTTI_OK)
         status = tutti__fail(star->failed, "%s", star->text);
     else
@@ -384,12 +449,14 @@ static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, star_t **re
         star->size = gate->size;
         star->nfds = nfds;
         star->fds = malloc(nfds * sizeof(*star->fds));
+        star->polls = calloc(nfds, sizeof(*star->polls));
         star->asks = calloc(nfds, sizeof(*star->asks));
         star->have = calloc(nfds, sizeof(*star->have));
         for (uint32_t i = 0; star->fds != NULL && i < nfds; i++)
             star->fds[i] = TUTTI__GATE_NOBODY;
     }
-    if (star == NULL || star->fds == NULL || star->asks == NULL || star->have == NULL) {
+    if (star == NULL || star->fds == NULL || star->polls == NULL || star->asks == NULL ||
+        star->have == NULL) {
         star_close(star);
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "meeting of %u ranks", gate->size);
     }

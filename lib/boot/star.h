@@ -30,8 +30,8 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
                                 uint64_t deadline, uint64_t until, tutti__meet_t *ret_meet);
 
-/* The other ranks' deadline for rank 0's answer: a little later than `deadline`, at which rank 0
-   gives up and sends the reason. */
+/* The other ranks' deadline for rank 0's answer: a little later than `deadline`. Rank 0 gives up
+   before the first of these times, see tutti__gate_decide_by, and sends the reason. */
 uint64_t tutti__star_patience(uint64_t deadline);
 
 #endif

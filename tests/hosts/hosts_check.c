@@ -6,6 +6,7 @@
  *
  *     data      all collectives, exact results, direct and by name, up to 2 MB
  *     twice     data, with tutti_finalize and tutti_init in between
+ *     forked    a forked child does not use what its parent has used to meet; then data
  *     many N    N small allreduces; prints their time in milliseconds
  *     groups N  groups, several at the same time; N rounds
  *     aborted   groups, one of which is ended
@@ -20,6 +21,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Sums of these over 8 ranks are exact in all types used. */
 static float value(int r, size_t i)
@@ -401,6 +404,23 @@ static int refused(void)
     return 0;
 }
 
+static void forked(void)
+{
+    int status = -1;
+    pid_t child = fork();
+
+    CHECK(child >= 0, "fork");
+    if (child == 0) {
+        OK(tutti_finalize());
+        CHECK(tutti_init(NULL) == TUTTI_ERR_UNSUPPORTED, "a child used its parent's connections");
+        CHECK(strstr(tutti_last_error(), "was forked after its parent") != NULL, "%s",
+              tutti_last_error());
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "the child failed");
+    data();
+}
+
 static void start(void)
 {
     start_world();
@@ -430,6 +450,8 @@ int main(int argc, char **argv)
         killed_in_group(number);
     else if (strcmp(what, "aborted") == 0)
         aborted();
+    else if (strcmp(what, "forked") == 0)
+        forked();
     else
         data();
     if (strcmp(what, "twice") == 0) {

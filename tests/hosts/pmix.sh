@@ -16,6 +16,10 @@ launch -np 3 env TUTTI_BOOT=pmix $program twice
 passed 3 "of 3 on 1 hosts: twice passed$"
 [ "$(grep -c "3 ranks meet by PMIx$" "$log")" -eq 2 ] || wrong "$what: the way is not named twice"
 
+what="forked children"
+launch -np 2 env TUTTI_BOOT=pmix $program forked
+passed 2 "of 2 on 1 hosts: forked passed$"
+
 # Pretended hosts: mpirun's variables are to say so as well.
 what="no module"
 none="env TUTTI_MODULE_DIR=/nonexistent OMPI_COMM_WORLD_LOCAL_SIZE=1"

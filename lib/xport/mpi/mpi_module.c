@@ -56,7 +56,7 @@ static struct {
     int most_tag;
     int has_main;
     pthread_t main_thread;
-    pid_t pid; /* of this MPI: a forked child has the exit handler, but no MPI */
+    pid_t pid; /* the process that uses MPI: a forked child has the state, but cannot use MPI */
 
     tutti__word_t failed; /* not under the lock */
 } mpi = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -295,7 +295,6 @@ static tutti_status_t start_ours(void)
         return tutti__mpi_fail(TUTTI_ERR_TRANSPORT, "mpi: MPI_Init_thread failed with code %d",
                                code);
     mpi.ours = 1;
-    mpi.pid = getpid();
     if (atexit(finalize_at_exit) != 0)
         return tutti__mpi_fail(TUTTI_ERR_NO_MEMORY, "mpi: atexit failed");
     return TUTTI_OK;
@@ -306,6 +305,7 @@ static tutti_status_t start_first(void)
     tutti_status_t status = TUTTI_OK;
     int initialized = 0;
 
+    mpi.pid = getpid();
     PMPI_Initialized(&initialized);
     if (initialized)
         PMPI_Query_thread(&mpi.level);
@@ -332,6 +332,11 @@ tutti_status_t tutti__mpi_start(const tutti__core_t *core)
     int is_main = 0;
 
     mpi.core = core;
+    /* MPI's connections are the parent's, and another thread of the parent may hold `lock`. */
+    if (mpi.started && mpi.pid != getpid())
+        return tutti__mpi_fail(TUTTI_ERR_UNSUPPORTED,
+                               "mpi: this process was forked after its parent had started to use "
+                               "MPI");
     if (PMPI_Finalized(&finalized) == MPI_SUCCESS && finalized)
         return tutti__mpi_fail(TUTTI_ERR_UNSUPPORTED,
                                "mpi: MPI has been finalized and cannot be started again; "

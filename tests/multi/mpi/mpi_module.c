@@ -282,8 +282,10 @@ static void case_fork(void)
     meet.close(meet.ctx);
     child = fork();
     CHECK(child >= 0);
-    if (child == 0)
+    if (child == 0) {
+        CHECK(module->meet(&core, NULL, &meet) == TUTTI_ERR_UNSUPPORTED);
         exit(7);
+    }
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
     open_meet(&meet);

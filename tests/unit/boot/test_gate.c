@@ -6,6 +6,7 @@
 
 #include "boot/gate_wire.h"
 #include "boot/net.h"
+#include "boot/pass.h"
 #include "crowd.h"
 #include "tag.h"
 
@@ -374,6 +375,78 @@ static void test_probes(void **state)
     check_admitted(&host);
 }
 
+/* ---- greetings ---- */
+
+typedef struct {
+    tutti__net_addrs_t addrs;
+    tutti__pass_t pass;
+    int door;
+} greeter_t;
+
+/* Greet one guest, receive its hello, and close the connection without an answer. */
+static void *greet(void *arg)
+{
+    uint64_t deadline = tutti__net_deadline(60000);
+    const greeter_t *greeter = arg;
+    tutti__gate_greeting_t greeting;
+    tutti__gate_hello_t hello;
+    int fd;
+
+    CHECK_EQUAL(tutti__pass_greet(&greeter->pass, &greeting), TUTTI_OK);
+    CHECK_EQUAL(tutti__net_wait(greeter->door, 1, POLLIN, deadline), TUTTI_OK);
+    fd = accept(greeter->door, NULL, NULL);
+    CHECK(fd >= 0);
+    CHECK_EQUAL(tutti__net_send(fd, 1, &greeting, sizeof(greeting), deadline), TUTTI_OK);
+    CHECK_EQUAL(tutti__net_recv(fd, 1, &hello, sizeof(hello), deadline), TUTTI_OK);
+    close(fd);
+    return NULL;
+}
+
+/* A gate of the job `theirs` has greeted rank 1 of this job: does that count as a greeting of rank
+   0? */
+static int counts(const tutti__conf_job_t *theirs)
+{
+    static const tutti__conf_job_t job = { .run = "a", .restart = 1, .port = 29500 };
+    tutti__pass_t pass;
+    tutti__gate_t gate = { .purpose = TUTTI__GATE_JOB, .rank = 1, .size = 2, .pass = &pass };
+    tutti__gate_round_t round = { .count = 1, .try_ms = 60000 };
+    greeter_t greeter;
+    tutti__conf_t conf;
+    pthread_t thread;
+    int fd;
+
+    tutti__conf_defaults(&conf);
+    assert_int_equal(tutti__pass_init(&pass, &conf, &job), TUTTI_OK);
+    assert_int_equal(tutti__pass_init(&greeter.pass, &conf, theirs), TUTTI_OK);
+    assert_int_equal(tutti__net_addrs("", 1, &greeter.addrs), TUTTI_OK);
+    assert_int_equal(tutti__net_tcp_listen(&greeter.addrs, &greeter.door), TUTTI_OK);
+    assert_int_equal(pthread_create(&thread, NULL, greet, &greeter), 0);
+    round.addrs = greeter.addrs.addr;
+    assert_int_not_equal(tutti__gate_try(&gate, &round, 0, tutti__net_deadline(60000), &fd),
+                         TUTTI_OK);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_false(round.is_final);
+    close(greeter.door);
+    return round.is_greeted;
+}
+
+/* If a greeting of another job counted, a rank would report the end of a rank 0 that has not
+   started yet. */
+static void test_greetings(void **state)
+{
+    static const tutti__conf_job_t same = { .run = "a", .restart = 1, .port = 29500 };
+    static const tutti__conf_job_t others[] = {
+        { .run = "b", .restart = 1, .port = 29500 },
+        { .run = "a", .restart = 0, .port = 29500 },
+        { .run = "a", .restart = 1, .port = 29501 },
+    };
+
+    (void)state;
+    assert_true(counts(&same));
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        assert_false(counts(&others[i]));
+}
+
 static void test_missing(void **state)
 {
     host_t host;
@@ -425,7 +498,7 @@ int main(void)
         cmocka_unit_test(test_flood),      cmocka_unit_test(test_death),
         cmocka_unit_test(test_missing),    cmocka_unit_test(test_strict),
         cmocka_unit_test(test_list_ranks), cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_probes),
+        cmocka_unit_test(test_probes),     cmocka_unit_test(test_greetings),
     };
 
     return cmocka_run_group_tests_name("boot/gate", tests, NULL, NULL);

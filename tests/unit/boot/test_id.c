@@ -260,6 +260,20 @@ static void test_mistakes(void **state)
     run_crowds(3, cannot_listen, 3, 5000);
 }
 
+/* The maker's time ends long after rank 0's: it still gives up early enough to name rank 1. */
+static void test_unequal(void **state)
+{
+    common_t *common = new_common(9);
+    tutti__meet_t meet;
+
+    (void)state;
+    make_id(common, 60000);
+    assert_int_equal(meet_by_id(common, 0, 2, 4000, &meet), TUTTI_ERR_TIMEOUT);
+    assert_non_null(strstr(tutti_last_error(), "rank 1 did not come within"));
+    tutti__id_end_all();
+    munmap(common, sizeof(*common));
+}
+
 /* ---- ends ---- */
 
 static void *end_soon(void *arg)
@@ -417,13 +431,10 @@ static void test_strangers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_meet),
-        cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_fork_while_meeting),
+        cmocka_unit_test(test_bytes),     cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_meet),      cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_unequal),   cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_fork),      cmocka_unit_test(test_fork_while_meeting),
         cmocka_unit_test(test_strangers),
     };
 

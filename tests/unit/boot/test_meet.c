@@ -6,7 +6,9 @@
 #include "crowd.h"
 
 #include "base/status.h"
+#include "boot/gate.h"
 
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -104,8 +106,53 @@ static void stay_away(const crowd_rank_t *me)
     /* The others wait a quarter longer, because rank 0 may be late itself. */
     CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, 4000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
+    /* Rank 0 gives up before the first rank does, which may have started before it. */
     if (me->rank == 0)
-        CHECK(crowd_now_ms() - begin >= 4000);
+        CHECK(crowd_now_ms() - begin >= 2000);
+}
+
+/* Rank 2 never comes. Rank 1's time ends long before rank 0's, as if rank 1 had started earlier. */
+static void end_first(const crowd_rank_t *me)
+{
+    uint64_t timeout_ms = me->rank == 0 ? 60000 : 4000;
+    tutti__meet_t meet;
+
+    if (me->rank == 2)
+        return;
+    CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, timeout_ms, &meet),
+                TUTTI_ERR_TIMEOUT);
+    CHECK_ERROR("rank 2 did not connect");
+}
+
+/* The same in a step: rank 2 does not gather. */
+static void end_step_first(const crowd_rank_t *me)
+{
+    sem_t *ended = me->arg;
+    tutti__meet_t meet;
+    char all[3];
+
+    crowd_meet(me, &meet);
+    if (me->rank == 2) {
+        for (int i = 0; i < 2; i++)
+            CHECK_EQUAL(sem_wait(ended), 0);
+    } else {
+        CHECK_EQUAL(meet.allgather(meet.ctx, "x", 1, all, me->rank == 0 ? 60000 : 4000),
+                    TUTTI_ERR_TIMEOUT);
+        CHECK_ERROR("rank 2 did not come");
+        CHECK_EQUAL(sem_post(ended), 0);
+    }
+    meet.close(meet.ctx);
+}
+
+static void test_unequal(void **state)
+{
+    sem_t ended;
+
+    (void)state;
+    assert_int_equal(sem_init(&ended, 0, 0), 0);
+    crowd_threads(3, 0, end_first, NULL);
+    crowd_threads(3, 0, end_step_first, &ended);
+    sem_destroy(&ended);
 }
 
 static void no_rank_0(const crowd_rank_t *me)
@@ -215,6 +262,70 @@ static void test_death(void **state)
     crowd_fork(4, 0, die_between, &victim);
 }
 
+/* ---- a rank that does not read ---- */
+
+/* The answer to three ranks is longer than a socket's buffer. */
+#define MANY_BYTES (4u << 20)
+
+/* Rank 1's message, as in star.c. */
+typedef struct {
+    uint32_t number, left_ms;
+    uint64_t bytes;
+} ask_t;
+
+/* As rank 1: take part in the first step, and do not read its answer. Leave when rank 2 has it. */
+static void never_read(const crowd_rank_t *me)
+{
+    const tutti__gate_t gate = { .purpose = TUTTI__GATE_MEET, .rank = 1, .size = 3 };
+    const ask_t ask = { .number = 1, .bytes = MANY_BYTES };
+    uint64_t deadline = tutti__net_deadline(60000);
+    char *mine = calloc(MANY_BYTES, 1);
+    int fd;
+
+    CHECK(mine != NULL);
+    CHECK_EQUAL(tutti__net_unix_connect(me->name, strlen(me->name), 1, deadline, &fd), TUTTI_OK);
+    CHECK_EQUAL(tutti__gate_knock(&gate, fd, 0, deadline), TUTTI_OK);
+    CHECK_EQUAL(tutti__net_send(fd, 0, &ask, sizeof(ask), deadline), TUTTI_OK);
+    CHECK_EQUAL(tutti__net_send(fd, 0, mine, MANY_BYTES, deadline), TUTTI_OK);
+    CHECK_EQUAL(sem_wait(me->arg), 0);
+    close(fd);
+    free(mine);
+}
+
+static void read_beside(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+    char *mine, *all;
+
+    if (me->rank == 1) {
+        never_read(me);
+        return;
+    }
+    mine = calloc(MANY_BYTES, 1);
+    all = malloc((size_t)3 * MANY_BYTES);
+    CHECK(mine != NULL && all != NULL);
+    crowd_meet(me, &meet);
+    CHECK_EQUAL(meet.allgather(meet.ctx, mine, MANY_BYTES, all, 20000), TUTTI_OK);
+    if (me->rank == 2)
+        CHECK_EQUAL(sem_post(me->arg), 0);
+    CHECK_EQUAL(meet.allgather(meet.ctx, "x", 1, all, 20000), TUTTI_ERR_PEER_LOST);
+    CHECK_ERROR("rank 1 ended");
+    meet.close(meet.ctx);
+    free(mine);
+    free(all);
+}
+
+/* Rank 2 receives its answer although rank 1 does not. */
+static void test_not_read(void **state)
+{
+    sem_t received;
+
+    (void)state;
+    assert_int_equal(sem_init(&received, 0, 0), 0);
+    crowd_threads(3, 0, read_beside, &received);
+    sem_destroy(&received);
+}
+
 static void test_name_taken(void **state)
 {
     char name[200];
@@ -238,7 +349,8 @@ int main(void)
         cmocka_unit_test(test_self),       cmocka_unit_test(test_contents),
         cmocka_unit_test(test_late),       cmocka_unit_test(test_missing),
         cmocka_unit_test(test_other_mind), cmocka_unit_test(test_death),
-        cmocka_unit_test(test_name_taken),
+        cmocka_unit_test(test_name_taken), cmocka_unit_test(test_unequal),
+        cmocka_unit_test(test_not_read),
     };
 
     return cmocka_run_group_tests_name("boot/meet", tests, NULL, NULL);

@@ -264,6 +264,8 @@ static void no_device(const crowd_rank_t *me)
     CHECK_ERROR("there is no device cuda, in ");
     CHECK_ERROR("cuda.so: ");
     CHECK_EQUAL(find_device("../cuda", dir, &ops), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_EQUAL(find_device("ucx", "tutti/.libs", &ops), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_EQUAL(find_device("mpi_openmpi", "tutti/.libs", &ops), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
 /* A module, but not a device's; and a program that has loaded CUDA. */
