@@ -9,9 +9,10 @@ versions from 2.5 on accept.
 import sys
 import threading
 import time
+from collections import deque
 from ctypes import byref, c_void_p, pointer
 from datetime import timedelta
-from typing import Any, List, Optional, Sequence
+from typing import Any, Deque, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -58,6 +59,10 @@ def _store_of(store: Any, prefix: str) -> _lib.Store:
     return _lib.make_store(prefix, store.set, get)
 
 
+_FREES_WORKS = tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 11)
+_KEPT = 256  # far more than a caller has in flight
+
+
 class PythonGroup(Exchanges, dist.ProcessGroup):
     """The communicator of one group; its methods are those that torch calls."""
 
@@ -71,7 +76,11 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         self.timeout_ms = milliseconds(timeout)
         self._lock = threading.Lock()
         self._sequence = self._monitored = 0
-        self._works: List[PythonWork] = []  # torch 2.5 does not keep the Work of a C++ caller
+        # Old versions of torch, such as 2.5, do not keep the Work of a C++ caller. A wait for a Work
+        # that has been freed would never end. So a Work is kept until it has ended, and the newest
+        # ones for which nobody has waited yet are kept even longer.
+        self._works: List[PythonWork] = []
+        self._ended: Deque[PythonWork] = deque(maxlen=_KEPT)
         self._batch: Optional[Calls] = None
         self._batch_outputs: Tensors = []
         self._prefix = "%s#%d" % (name or "world", store.add("tutti/generation/%d" % rank, 1))
@@ -203,11 +212,21 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
 
     # ---- how every call is made ----
 
-    def forget(self, work: PythonWork) -> None:
-        """The Work has ended."""
+    def forget(self, work: PythonWork, is_asked: bool) -> None:
+        """The Work has ended. is_asked: the caller has waited for it, or has its future."""
         with self._lock:
             if work in self._works:
                 self._works.remove(work)
+                if not is_asked and _FREES_WORKS:
+                    self._ended.append(work)
+
+    def release(self, work: PythonWork) -> None:
+        """The caller has waited for a Work that ended before."""
+        if not self._ended:
+            return
+        with self._lock:
+            if work in self._ended:
+                self._ended.remove(work)
 
     def submit(self, calls: Calls, timeout: Any = None) -> Any:
         """Submit collectives as one submission group, and each message alone; see csrc/group.hpp.

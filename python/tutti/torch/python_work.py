@@ -233,6 +233,7 @@ class PythonWork(dist.Work):
         self._outputs = outputs
         self._taking = threading.RLock()  # held by the thread that waits for the requests
         self._error: Optional[BaseException] = calls.refused
+        self._asked = False  # wait() or get_future() was called
         # Protects the fields below. No thread waits while it holds this lock.
         self._state = threading.RLock()
         self._done = False
@@ -244,6 +245,9 @@ class PythonWork(dist.Work):
     def wait(self, timeout: Any = None) -> bool:  # type: ignore[override]
         """Wait, and raise the error with which the call has ended."""
         limit = milliseconds(timeout)
+        was_done, self._asked = self._done, True
+        if was_done:
+            self._release()
         if not self._take(limit):
             raise dist.DistBackendError("%s: not done after %d ms (Timed out); the call continues"
                                         % (self._label, limit))
@@ -281,6 +285,7 @@ class PythonWork(dist.Work):
 
     def get_future(self) -> Any:
         """A future of the result. A separate thread completes it, because callbacks may wait."""
+        self._asked = True
         with self._state:
             if self._given is not None:
                 return self._given
@@ -328,8 +333,13 @@ class PythonWork(dist.Work):
             self._settle()
         group = self._group()
         if group is not None:
-            group.forget(self)
+            group.forget(self, self._asked)
         return True
+
+    def _release(self) -> None:
+        group = self._group()
+        if group is not None:
+            group.release(self)
 
     def _take_requests(self, limit: int) -> bool:
         """Wait for all requests, and keep the first error."""
