@@ -10,6 +10,9 @@ from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
 
 import torch_ranks
 from torch_ranks import init, words
@@ -61,6 +64,31 @@ def test_killed_future(rank: int, size: int) -> None:
 
 
 test_killed_future.fatal = {1}  # type: ignore[attr-defined]
+
+
+def die_in_backward(rank: int, has_hook: bool) -> None:
+    """Rank 1 dies in its backward pass; that of the others raises an error that names it."""
+    init()
+    net = DistributedDataParallel(nn.Linear(40, 40), bucket_cap_mb=0.001)
+    if has_hook:
+        net.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    net(torch.ones(8, 40)).sum().backward()
+    if rank == 1:
+        net.module.bias.register_hook(lambda gradient: os.kill(os.getpid(), signal.SIGKILL))
+    words(lambda: net(torch.ones(8, 40)).sum().backward(), "rank 1", "lost")
+
+
+def test_killed_backward(rank: int, size: int) -> None:
+    """The error comes through torch's C++ code, which takes it from the future."""
+    die_in_backward(rank, False)
+
+
+def test_killed_hook(rank: int, size: int) -> None:
+    """The same with a communication hook, whose callback fails."""
+    die_in_backward(rank, True)
+
+
+test_killed_backward.fatal = test_killed_hook.fatal = {1}  # type: ignore[attr-defined]
 
 
 def test_killed_any_source(rank: int, size: int) -> None:

@@ -46,6 +46,31 @@ def next_name() -> str:
     return ""
 
 
+class _Failure:
+    """The value of a future that has failed. set_exception() of torch.futures.Future gives torch's
+    C++ code the exception as a value without tensors, and DistributedDataParallel then reads the
+    first tensor all the same. Reading the tensors of this object raises the error instead."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise self.error
+
+    def __str__(self) -> str:
+        return str(self.error)
+
+
+def _raise(value: Any) -> Any:
+    raise value.error
+
+
+def set_error(future: torch.futures.Future, error: BaseException) -> None:
+    """Complete a future without devices with an error."""
+    future._set_unwrap_func(_raise)  # type: ignore[attr-defined]
+    future.set_result(_Failure(error))
+
+
 class Future(torch.futures.Future):
     """The future of a call, or of a callback: see then()."""
 
@@ -84,7 +109,7 @@ def follow(future: Any, name: str, swap: Swap) -> Future:
         try:
             value = ended.value()
         except Exception as error:
-            mine.set_exception(error)
+            set_error(mine, error)
         else:
             mine.set_result(value)
     future.add_done_callback(end)

@@ -304,10 +304,12 @@ class PythonWork(dist.Work):
     # ---- the end ----
 
     def _settle(self) -> None:
-        if self._error is not None:
+        if self._error is None:
+            self._future.set_result(self._outputs)
+        elif self._given is self._future:  # a future of a device
             self._future.set_exception(self._error)
         else:
-            self._future.set_result(self._outputs)
+            origin.set_error(self._future, self._error)
 
     def _take(self, limit: int) -> bool:
         """Take the requests; False if they have not ended within `limit` milliseconds."""
@@ -400,7 +402,7 @@ class PromiseWork(dist.Work):
 
     def _settle(self) -> None:
         if self._error is not None:
-            self._future.set_exception(self._error)
+            origin.set_error(self._future, self._error)
         else:
             self._future.set_result(self._outputs)
 
