@@ -24,6 +24,7 @@ typedef enum {
     TUTTI__LOCK_WORLD,        /* init, finalize, the world's pointer */
     TUTTI__LOCK_LIMITED,      /* the pointer to the world whose own thread may not call MPI */
     TUTTI__LOCK_PARTS,        /* the list of a world's other communicators */
+    TUTTI__LOCK_ENGINES,      /* the list of the process's engines */
     TUTTI__LOCK_ENGINE_QUEUE, /* submitted requests that the engine has not taken */
     TUTTI__LOCK_WATCH,        /* the reason of a communicator's end */
     TUTTI__LOCK_MODULE,       /* one call into MPI or another package */

@@ -165,8 +165,9 @@ static tutti_status_t open_with_token(tutti__engine_t *e)
     tutti__owned_t *own = tutti__owned(e);
     tutti_status_t status;
 
+    status = open_parts(e, own);
     tutti__help_open(e);
-    status = tutti__boot_agree(e->env.boot, open_parts(e, own));
+    status = tutti__boot_agree(e->env.boot, status);
     if (status == TUTTI_OK)
         status = tutti__agreed_open(&own->agreed, &e->env, &e->pending, &own->lanes);
     if (status == TUTTI_OK)

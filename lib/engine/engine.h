@@ -135,8 +135,8 @@ int tutti__engine_in_callback(void);
 void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes);
 
 /* help.c: a waiting thread does the work that the engines' own threads may not do, for all engines
-   of the process. Any thread. */
-void tutti__engine_help_others(tutti__engine_t *engine);
+   of the process. 1: some of this work has advanced. Any thread. */
+int tutti__engine_help_others(tutti__engine_t *engine);
 
 /* Does each local rank have a processor, so that waiting threads may spin? */
 int tutti__engine_spins(const tutti__engine_t *engine);

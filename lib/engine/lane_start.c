@@ -69,10 +69,19 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
     return status == TUTTI_OK && is_device ? on_device(lanes, lane, with) : status;
 }
 
+/* May this thread not start the lane's operation? A thread that may must poll the lane. */
+static int is_barred(tutti__lane_t *lane)
+{
+    if (!tutti__operation_is_barred(&lane->op))
+        return 0;
+    lane->op.polls = 1;
+    return 1;
+}
+
 /* A call of the ordered lane runs as a direct call does, but any thread steps it. */
 static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
-    if (tutti__operation_is_barred(&lane->op))
+    if (is_barred(lane))
         return TUTTI__AGAIN;
     assert(!lane->running && lane->first->nrequests == 1);
     lane->counting = 0;
@@ -98,7 +107,7 @@ static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *
     const tutti__call_t *call = bucket->first != NULL ? &bucket->first->call : NULL;
     tutti_status_t status = TUTTI_OK;
 
-    if (tutti__operation_is_barred(&lane->op))
+    if (is_barred(lane))
         return TUTTI__AGAIN;
     lane->counting = 0;
     lane->is_packed = 0;

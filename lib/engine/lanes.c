@@ -130,6 +130,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
     lanes->in_flight = lanes->on_device = lanes->ordered = lanes->planned = 0;
     tutti__stats_in_flight(lanes->env->stats, 0);
     atomic_store(&lanes->signals->polling, 0);
+    lanes->polls = 0;
 }
 
 void tutti__lanes_close(tutti__lanes_t *lanes)
@@ -357,12 +358,11 @@ static int step_lanes(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
         polling |= lanes->lane[i].first != NULL && lanes->lane[i].op.polls;
     }
     polling |= lanes->completions.first != NULL;
-    /* Wake waiters from a long sleep: now they must poll more often, because the engine's thread
-       may not be allowed to do the work (help.c). */
-    if (polling && !atomic_exchange(&lanes->signals->polling, polling) && who == TUTTI__STEP_THREAD)
-        tutti__pending_wake(lanes->pending);
-    else if (!polling)
-        atomic_store_explicit(&lanes->signals->polling, 0, memory_order_relaxed);
+    /* Sequentially consistent: a waiter reads the epoch, then this word, and then sleeps. The step
+       changes the epoch after this word (steps.c). */
+    if (polling != lanes->polls)
+        atomic_store(&lanes->signals->polling, polling);
+    lanes->polls = polling;
     return moved;
 }
 

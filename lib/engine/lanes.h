@@ -46,6 +46,7 @@ struct tutti__lanes {
     uint32_t on_device;    /* agreed buckets in lanes, in device memory */
     uint32_t ordered;      /* requests in the ordered lane */
     uint32_t planned;      /* buckets in the plan's lane */
+    int polls;             /* as signals->polling */
     uint64_t planned_ns;   /* when a bucket last entered or left the plan's lane */
     /* Numbers of buckets so far: agreed and served; of a plan and served; of a plan and returned
        to agreement, because not all ranks had the tensors. */

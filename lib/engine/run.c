@@ -209,10 +209,14 @@ static uint64_t waited_ns(const run_t *r)
     return r->since_ns == 0 ? 0 : tutti__now_ns() - r->since_ns;
 }
 
-static uint32_t share_us(uint64_t waited)
+/* How long to sleep, in microseconds, if a word or a message wakes the sleeper. The sleep is
+   shorter while this thread must poll the messages of another communicator. */
+static uint32_t share_us(const run_t *r, uint64_t waited)
 {
     uint64_t us = waited / 1000 / TUTTI__SLEEP_SHARE;
 
+    if (TUTTI__UNLIKELY(tutti__help_is_due(r->wait.engine)))
+        return tutti__far_nap_us(TUTTI__MIN(waited, tutti__now_ns() - r->wait.helped_ns));
     return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, TUTTI__SLEEP_US), TUTTI__SLEEP_MOST_US);
 }
 
@@ -226,7 +230,7 @@ static void sleep_on_far(const run_t *r, tutti__xport_t *far)
     int only = peer >= 0 && r->op->env->exec->xport[peer] == far;
     int early = waited < TUTTI__FAR_EARLY_US * 1000u;
 
-    far->ops->sleep(far, -1, only && !early ? share_us(waited) : tutti__far_nap_us(waited));
+    far->ops->sleep(far, -1, only && !early ? share_us(r, waited) : tutti__far_nap_us(waited));
 }
 
 /* Sleep without a word to sleep on. */
@@ -248,7 +252,7 @@ static tutti_status_t sleep_on_word(tutti__wait_t *w)
 
     if (w->hint.word != NULL && index >= 0)
         tutti__machine_sleep(machine, (uint32_t)index, w->hint.word, w->hint.value,
-                             share_us(waited_ns(r)));
+                             share_us(r, waited_ns(r)));
     else
         nap(r);
     return check(r);

@@ -44,8 +44,9 @@ struct tutti__engine {
     tutti__engine_t *world; /* the world's engine; in a world, this one */
     tutti__xport_t *far;    /* the transport to other hosts, or NULL */
     tutti__mutex_t groups_lock;
-    tutti__engine_t *groups;     /* under groups_lock: list of the world's groups */
-    tutti__engine_t *next_group; /* under the world's groups_lock */
+    tutti__engine_t *groups;      /* under groups_lock: list of the world's groups */
+    tutti__engine_t *next_group;  /* under the world's groups_lock */
+    tutti__engine_t *next_engine; /* of all engines; under the lock of help.c */
 
     /* Set up once. */
     tutti__engine_env_t env;
@@ -66,9 +67,17 @@ static inline tutti__owned_t *tutti__owned(tutti__engine_t *e)
     return &e->its_owners;
 }
 
-/* help.c: add the engine to its world's list, and remove it. */
+/* help.c: add the engine to its world's list and to that of all engines, and remove it. Its
+   `pending` is open. */
 void tutti__help_open(tutti__engine_t *e);
 void tutti__help_close(tutti__engine_t *e);
+/* Does an engine, e or another one, have work that the calling thread must do while it waits in e,
+   because the other's own thread may not? Then the caller must sleep only briefly. */
+int tutti__help_is_due(const tutti__engine_t *e);
+/* `e` has begun work that advances only when polled, and has set signals.polling. If its own thread
+   may not do this work, wake the threads that wait for requests and may help. 0: its own thread may
+   do the work, and no thread was woken. With the token. */
+int tutti__help_wake(tutti__engine_t *e);
 
 /* thread.c */
 /* A lone rank without a device has no thread: it has nothing to wait for but its own program. */

@@ -108,6 +108,23 @@ void tutti__engine_ring_later(tutti__engine_t *e)
         timerfd_settime(e->alarm, 0, &once, NULL);
 }
 
+/*
+ * Step the lanes. If they now have work that advances only when polled, wake the waiters from a
+ * long sleep: they must poll. The engine's thread may not be allowed to do this work. If it is not,
+ * any step wakes them, because the thread that takes the step may leave before the work is done.
+ */
+static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+{
+    tutti__lanes_t *lanes = &tutti__owned(e)->lanes;
+    int polled = lanes->polls, moved = tutti__lanes_step(lanes, who, ret_left);
+
+    if (TUTTI__LIKELY(polled || !lanes->polls))
+        return moved;
+    if (!tutti__help_wake(e) && who == TUTTI__STEP_THREAD)
+        tutti__pending_wake(&e->pending);
+    return moved;
+}
+
 /* One step; 1 if anything moved. */
 int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
 {
@@ -130,7 +147,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
     }
     moved |= take_queue(e);
     moved |= tutti__agreed_step(&own->agreed);
-    moved |= tutti__lanes_step(&own->lanes, who, &left);
+    moved |= step_lanes(e, who, &left);
     tutti__links_flush(e->env.watch);
     /* After a goodbye no more buckets arrive, and no bucket of a plan starts. */
     if (tutti__watch_any_left(e->env.watch) && own->lanes.in_flight + own->lanes.planned == 0)
@@ -180,15 +197,20 @@ void tutti__engine_yield(tutti__engine_t *e, tutti__who_t who)
         tutti__engine_ring_self(e);
 }
 
-void tutti__engine_help(tutti__engine_t *e)
+int tutti__engine_help(tutti__engine_t *e)
 {
+    uint32_t before, after;
+
     /* A helper calls no callbacks: the engine's thread does. Without a thread, do not help. */
     if (!e->has_thread || atomic_load(&e->pending.count) == 0 || !tutti__token_take(&e->token))
-        return;
+        return 0;
+    before = tutti__lanes_moves(&tutti__owned(e)->lanes);
     tutti__engine_step(e, TUTTI__STEP_WAITER);
+    after = tutti__lanes_moves(&tutti__owned(e)->lanes);
     give_back(e, TUTTI__STEP_WAITER);
     if (atomic_load(&e->signals.polling) || atomic_load(&e->pending.callbacks))
         tutti__engine_ring_self(e);
+    return after != before;
 }
 
 void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who)

@@ -247,14 +247,22 @@ static void let_go(tutti__engine_t *e, tutti__waiter_t *w)
     w->holds = 0;
 }
 
-/* Sleep until a request is done. Other threads do the work meanwhile. */
+/* Is there work that this thread must poll, here or in another engine? */
+static int must_poll(const tutti__engine_t *e)
+{
+    return atomic_load(&e->signals.polling) || tutti__help_is_due(e);
+}
+
+/* Sleep until a request is done. Other threads do the work meanwhile. Do not begin a long sleep if
+   work that must be polled has begun after nap_us was called. If it begins later, the epoch
+   changes. */
 static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_us)
 {
     struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000 };
     uint32_t epoch = atomic_load(&e->pending.epoch);
 
     atomic_fetch_add(&e->pending.sleepers, 1);
-    if (!is_ready(w))
+    if (!is_ready(w) && (timeout_us <= TUTTI__FAR_SLEEP_MOST_US || !must_poll(e)))
         syscall(SYS_futex, &e->pending.epoch, FUTEX_WAIT_PRIVATE, epoch, &timeout, NULL, 0);
     atomic_fetch_sub(&e->pending.sleepers, 1);
 }
@@ -268,8 +276,9 @@ static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now
         return TUTTI__NEWS_POLL_US;
     if (w->quiet_ns == 0)
         w->quiet_ns = now;
-    if (atomic_load(&e->signals.polling))
-        return TUTTI__MIN(left, tutti__poll_nap_us(e, now - w->quiet_ns));
+    if (must_poll(e))
+        return TUTTI__MIN(left,
+                          tutti__poll_nap_us(e, now - TUTTI__MAX(w->quiet_ns, w->wait.helped_ns)));
     if (held_of(e, w) != NULL) /* poll again soon: a poll stops a plan that makes no progress */
         left = TUTTI__MIN(left, TUTTI__PLAN_WAIT_NS / 1000);
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);

@@ -30,6 +30,7 @@ struct tutti__wait {
     int moved; /* there was progress: the backoff begins anew */
     int rests; /* another thread does the work: sleep at once */
     uint32_t looks, yielded_ns;
+    uint64_t helped_ns; /* when this thread last advanced another engine's work; 0: never */
 };
 
 /* How long to sleep now, in microseconds. far_nap_us: in a call between hosts, where no message

@@ -91,8 +91,9 @@ tutti_status_t tutti__wait_loop(tutti__wait_t *w)
         if (w->moved)
             w->looks = w->yielded_ns = 0;
         w->looks++;
-        if (TUTTI__LIKELY(w->engine != NULL))
-            tutti__engine_help_others(w->engine);
+        if (TUTTI__LIKELY(w->engine != NULL) &&
+            TUTTI__UNLIKELY(tutti__engine_help_others(w->engine)))
+            w->helped_ns = tutti__now_ns();
         if (!w->rests && back_off(w))
             continue;
         status = w->ops->sleep(w);

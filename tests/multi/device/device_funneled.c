@@ -4,11 +4,12 @@
  * call on device memory follows an asynchronous one in the launch order, it must do that call's
  * work itself, even another communicator's, because no other thread may. The same holds for a
  * thread that waits for a request, because other ranks may wait for another communicator's first.
- * Callbacks on the engine's thread may not make direct calls between hosts.
+ * Such threads are woken when there is such work, and poll it often (without a device: chain,
+ * begins_work). Callbacks on the engine's thread may not make direct calls between hosts.
  *
  * The transport between the hosts is one of shared memory that refuses the engine's thread.
  */
-#include "engine/state.h"
+#include "engine/steps.h"
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
 
@@ -19,7 +20,8 @@
 
 enum {
     COUNT = 5000,
-    ROUNDS = 40
+    ROUNDS = 40,
+    LINKS = 100
 };
 
 static int not_the_engine(tutti__xport_t *xport, int is_engine)
@@ -63,8 +65,10 @@ static void refuse_the_engine(tutti__comm_t *comm, tutti__xport_ops_t *ops)
     ops->progress = nothing;
     comm->shm->ops = ops;
     /* As if the lanes had found such a transport when they were opened. */
-    for (int i = 1; i < TUTTI__LANES; i++)
+    for (int i = 1; i < TUTTI__LANES; i++) {
         comm->engine->its_owners.lanes.lane[i].op.far = comm->shm;
+        comm->engine->its_owners.lanes.lane[i].op.may_be_far = 1;
+    }
 }
 
 /* Let the asynchronous call make progress for a while, on this rank only. */
@@ -195,6 +199,129 @@ static void funneled(rank_t *self)
     device_end(&job);
 }
 
+/* ---- without a device ---- */
+
+static tutti_request_t *sum_later(const char *name, float *x, tutti_comm_t *comm)
+{
+    tutti_request_t *request;
+
+    CHECK_OK(tutti_allreduce_async(name, x, x, 8, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL, &request));
+    return request;
+}
+
+/*
+ * Rank 0 waits for a request of `part`, a group of one host. Rank 1 first waits for many requests
+ * of the world. Each begins after the previous one has ended, and needs rank 0's only thread. If
+ * each waited for that thread's next check of deadlines, half a second later, all together would
+ * take 50 s, and rank 0's wait would reach its deadline of 45 s.
+ */
+static void chain(rank_t *self)
+{
+    static tutti__xport_ops_t ops[PRETEND_RANKS]; /* until the end */
+    float x[LINKS + 1][8] = { { 0 } };
+    tutti_request_t *request[LINKS];
+    tutti_comm_t *part;
+    char name[16];
+
+    CHECK_OK(tutti_comm_split(self->comm, tutti_host_rank(self->comm), 0, &part));
+    refuse_the_engine(self->inside, &ops[self->rank]);
+    CHECK_OK(tutti_barrier(self->comm));
+    for (int i = 0; i < LINKS; i++) {
+        snprintf(name, sizeof(name), "link %d", i);
+        x[i][7] = (float)i;
+        request[i] = sum_later(name, x[i], self->comm);
+        if (self->rank != 0)
+            CHECK_OK(tutti_wait(request[i], -1));
+    }
+    CHECK_OK(tutti_wait(sum_later("last", x[LINKS], part), -1));
+    for (int i = 0; self->rank == 0 && i < LINKS; i++)
+        CHECK_OK(tutti_wait(request[i], -1));
+    for (int i = 0; i < LINKS; i++)
+        CHECK(x[i][7] == (float)(self->size * i));
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_comm_free(part));
+}
+
+static atomic_int submitted; /* by ranks other than 0, for short_step */
+
+/* The engine's thread cannot start a call without a name, the first one, and reports this. */
+static tutti_request_t *barred(tutti__engine_t *e, tutti_comm_t *comm, float *x)
+{
+    tutti_request_t *request;
+
+    tutti__token_await(&e->token);
+    request = sum_later(NULL, x, comm);
+    tutti__token_leave(&e->token);
+    tutti__engine_ring_self(e);
+    while (atomic_load(&e->pending.queued))
+        usleep(100);
+    tutti__token_await(&e->token); /* that thread's step is over */
+    CHECK_INT(atomic_load(&e->signals.polling), 1);
+    tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+    return request;
+}
+
+/* A step of a thread that does not stay begins work. Threads that sleep in a wait of any
+   communicator are woken, and no longer sleep long. */
+static tutti_request_t *short_step(tutti__engine_t *e, tutti__engine_t *other, tutti_comm_t *comm,
+                                   float *x)
+{
+    tutti_request_t *request;
+    uint32_t epoch, other_epoch;
+
+    /* These ranks poll no more before rank 0 waits. So rank 0's part of the call cannot end. */
+    while (atomic_load(&submitted) < 3)
+        usleep(100);
+    tutti__token_await(&e->token);
+    epoch = atomic_load(&e->pending.epoch);
+    other_epoch = atomic_load(&other->pending.epoch);
+    CHECK_INT(tutti__help_is_due(other), 0);
+    request = sum_later("short", x, comm);
+    while (!atomic_load(&e->signals.polling)) {
+        tutti__engine_step(e, TUTTI__STEP_BRIEF);
+        usleep(100);
+    }
+    CHECK(atomic_load(&e->pending.epoch) != epoch);
+    CHECK(atomic_load(&other->pending.epoch) != other_epoch);
+    CHECK_INT(tutti__help_is_due(other), 1);
+    tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+    atomic_store(&submitted, 0);
+    return request;
+}
+
+static void begins_work(rank_t *self)
+{
+    static tutti__xport_ops_t ops[PRETEND_RANKS]; /* until the end */
+    tutti__engine_t *e = self->inside->engine;
+    tutti_request_t *request;
+    float x[8] = { 0 };
+    tutti_comm_t *part;
+
+    CHECK_OK(tutti_comm_split(self->comm, tutti_host_rank(self->comm), 0, &part));
+    refuse_the_engine(self->inside, &ops[self->rank]);
+    CHECK_OK(tutti_barrier(self->comm));
+    request = self->rank == 0 ? barred(e, self->comm, x) : sum_later(NULL, x, self->comm);
+    CHECK_OK(tutti_wait(request, -1));
+    if (self->rank == 0) {
+        request = short_step(e, ranks_inside(part)->engine, self->comm, x);
+    } else {
+        request = sum_later("short", x, self->comm);
+        atomic_fetch_add(&submitted, 1);
+        while (atomic_load(&submitted) > 0)
+            usleep(100);
+    }
+    CHECK_OK(tutti_wait(request, -1));
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_comm_free(part));
+}
+
+static void without_device(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    snprintf(conf->device, sizeof(conf->device), "none");
+    conf->shared.timeout_ms = 45000;
+}
+
 static void settings(tutti__conf_t *conf, int rank)
 {
     device_settings(conf, rank);
@@ -207,5 +334,12 @@ int main(void)
     int failures = device_run_job(&job);
 
     job.fn = in_callbacks;
+    failures += device_run_job(&job);
+    job.settings = without_device;
+    job.algorithm = "allreduce:leaders"; /* rank 0 has messages to the other host */
+    job.timeout_s = 120;
+    job.fn = chain;
+    failures += device_run_job(&job);
+    job.fn = begins_work;
     return (failures += device_run_job(&job)) != 0;
 }
