@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 static tutti_status_t reduce(const char *name, float *x, tutti_comm_t *comm,
@@ -373,56 +372,6 @@ static void callbacks_of_others(rank_t *self)
     end_others(self, 1);
 }
 
-/* ---- a chain of requests: each one's callback submits the next ---- */
-
-#define LONG_CHAIN 1000000
-
-typedef struct {
-    rank_t *self;
-    tutti_request_t *request[2]; /* by turns */
-    float x;
-    atomic_int links;
-} chain_t;
-
-static void add_link(void *arg, tutti_status_t status)
-{
-    chain_t *chain = arg;
-    int n = atomic_fetch_add(&chain->links, 1) + 1, done = 0;
-    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
-
-    options.callback = add_link;
-    options.callback_arg = chain;
-    /* Its callback has submitted this one, and may not have returned on another thread yet. */
-    while (chain->request[n % 2] != NULL && !done)
-        CHECK_OK(tutti_test(chain->request[n % 2], &done));
-    if (done)
-        CHECK_OK(tutti_wait(chain->request[n % 2], 0));
-    chain->request[n % 2] = NULL;
-    if (status == TUTTI_OK && n < LONG_CHAIN)
-        (void)reduce("chain", &chain->x, chain->self->comm, &options, &chain->request[n % 2]);
-}
-
-static atomic_int *timed_out; /* shared by the ranks of a job: how many have seen the timeout */
-
-/* A wait keeps its timeout while other requests always make progress. */
-static void timeout_beside_others(rank_t *self)
-{
-    static chain_t chain;
-    char name[16];
-    tutti_request_t *never;
-    float x = 1;
-
-    chain.self = self;
-    snprintf(name, sizeof(name), "never %d", self->rank);
-    CHECK_OK(reduce(name, &x, self->comm, NULL, &never));
-    add_link(&chain, TUTTI_OK);
-    CHECK_STATUS(tutti_wait(never, 1), TUTTI_ERR_TIMEOUT);
-    CHECK(atomic_load(&chain.links) < LONG_CHAIN);
-    atomic_fetch_add(timed_out, 1);
-    while (atomic_load(timed_out) < self->size)
-        usleep(1000);
-}
-
 static void no_warnings(tutti__conf_t *conf, int rank)
 {
     (void)rank;
@@ -483,10 +432,6 @@ int main(void)
                                      started_meanwhile, ends_in_callbacks };
     int failures = 0, threads = !ranks_can_fork();
 
-    timed_out =
-        mmap(NULL, sizeof(*timed_out), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (timed_out == MAP_FAILED)
-        return 1;
     for (size_t i = 0; i < sizeof(fns) / sizeof(fns[0]); i++) {
         job_t job = { .size = 2, .threads = threads, .fn = fns[i] };
 
@@ -500,10 +445,6 @@ int main(void)
         job.hosts = of_hosts ? "ab" : NULL;
         job.settings = no_warnings;
         RUN_JOB(failures, &job);
-        job.fn = timeout_beside_others;
-        atomic_store(timed_out, 0);
-        if (!threads)
-            RUN_JOB(failures, &job);
     }
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]) && !threads; i++) {
         job_t job = { .size = 3, .hosts = hosts[i], .fn = left_behind };
