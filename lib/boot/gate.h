@@ -20,9 +20,9 @@
  * of ranks or by a rank that has connected already. After a failure a strict gate sends the reason
  * to all ranks that connect within the next second.
  *
- * Ranks start at different times, so their waits end at different times. A knock has the time that
- * its sender still waits, and a strict gate gives up before the first admitted rank does. So all
- * admitted ranks receive the numbers of the missing ranks.
+ * Ranks start at different times, so their waits end at different times. A knock contains how
+ * long its sender will still wait. A strict gate gives up before the first admitted rank does. So
+ * all admitted ranks receive the numbers of the missing ranks.
  *
  * If other jobs know the gate's address, a greeting and a hello precede the knock: see pass.h.
  *
@@ -60,8 +60,8 @@ typedef struct {
     uint32_t rank;   /* this rank */
     uint32_t size;   /* number of ranks */
     int strict;
-    /* Of a guest: how long it will wait for the host's first message after its admission, a time of
-       tutti__now_ns(). 0: the host is not told. */
+    /* For a guest only: the time of tutti__now_ns() at which it stops waiting for the host's first
+       message after its admission. 0: the host is not told. */
     uint64_t until;
     tutti__gate_token_t token; /* ignored if there is a pass */
     /* Not NULL: other jobs know the gate's address; see pass.h. The gate refuses a guest without a
@@ -109,8 +109,8 @@ tutti_status_t tutti__gate_admit_all(const tutti__gate_t *gate, int door, int st
    `stop` is readable. */
 void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const char *text);
 
-/* The latest time for a decision whose receivers wait for left_ms from now: it leaves time to send
-   the decision. left_ms: at least 1. */
+/* A rank waits for a decision, for left_ms from now. Returns the latest time at which the decision
+   may be made: after it there is still time to send the decision. left_ms: at least 1. */
 uint64_t tutti__gate_decide_by(uint32_t left_ms);
 
 /* Knock, as gate->rank, at the gate of rank `host` over the connection fd. The caller keeps fd. */
@@ -123,8 +123,8 @@ typedef struct {
     uint32_t count;
     unsigned try_ms; /* for each address */
     /* The outcome. is_alone: no process listens at any address. is_final: another round would give
-       the same result. is_greeted: a gate with a pass, of this job, has greeted. other: the refusal
-       by a process of another job, or "". */
+       the same result. is_greeted: a gate with a pass has sent a greeting that names this job.
+       other: the refusal by a process of another job, or "". */
     int is_alone, is_final, is_greeted;
     char other[TUTTI__ERROR_BYTES];
 } tutti__gate_round_t;

@@ -166,8 +166,8 @@ void tutti__gate_warn(const tutti__gate_host_t *host, double waited_s)
 
 uint64_t tutti__gate_decide_by(uint32_t left_ms)
 {
-    /* A sixth, because tutti__star_patience adds a quarter: the time is not before the rank's
-       deadline. */
+    /* tutti__star_patience has added a quarter to the time until the rank's deadline. A sixth of
+       the sum is less than that quarter, so the result is not before the rank's deadline. */
     return tutti__net_deadline(left_ms - TUTTI__MIN(left_ms / 6, TUTTI__STAR_MESSAGE_MS));
 }
 

@@ -3,7 +3,7 @@
  * The pass: both ends of a connection prove that they belong to the same job. It is needed if the
  * gate's address is known: processes of other jobs may connect to it, or may listen at it.
  *
- *     guest <-- greeting: its job, and a new number ----- gate
+ *     guest <-- greeting: the gate's job, a new number -- gate
  *     guest -- hello: its job, and a number of its own -> gate
  *     guest -- knock -----------------------------------> gate       as at every gate, see gate.h
  *

@@ -7,15 +7,15 @@
  *
  * If an answer's status is not TUTTI_OK, all ranks get the same answer, and the meeting ends. So
  * the text tells all ranks which rank is missing. Ranks other than 0 wait a little longer than
- * their deadline, and their messages tell rank 0 for how long. Rank 0 gives up before the first of
- * them, so that they receive this answer.
+ * their deadline. Each ask tells rank 0 how long its sender will wait (left_ms). Rank 0 gives up
+ * before the first sender does, so that all of them receive this answer.
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
  * a rank has ended, rank 0's current or next step answers at once, before the others ask. If rank 0
  * cannot send an answer to a rank, that rank is lost. The other ranks still receive the answer, and
  * the next step reports the loss to all ranks.
  *
- * Runs on the calling thread; waits until the deadline at most.
+ * Runs on the calling thread. No wait lasts more than some 2 s beyond the deadline.
  */
 #include "boot/star.h"
 
@@ -56,9 +56,9 @@ typedef struct {
     int in_step; /* in an allgather, which watches the connections: star_still does nothing */
     /* Rank 0, in a step: */
     uint64_t deadline;
-    struct pollfd *polls; /* fd -1: this rank's message is whole, or the rank is lost */
+    struct pollfd *polls; /* fd < 0: rank 0, a lost rank, or a rank that has the whole answer */
     ask_t *asks;          /* the messages being received */
-    size_t *have;         /* bytes received of ask and data, later bytes sent of answer and data */
+    size_t *have;         /* bytes received of ask and data; then bytes sent of answer and data */
 } star_t;
 
 uint64_t tutti__star_patience(uint64_t deadline)
@@ -189,13 +189,14 @@ static void send_all(star_t *star, const answer_t *answer, const char *data, uin
         if (left > 0)
             status = tutti__net_poll(star->polls, star->size, deadline, &ready);
     }
-    /* These ranks are stopped, or a check of net.h has ended the wait: keep this reason. */
+    /* The ranks that are left do not read, or a check of net.h has ended the wait. If it has, keep
+       its reason. */
     for (uint32_t r = 1; left > 0 && r < star->size; r++)
         if (star->polls[r].fd >= 0)
             drop(star, r,
                  status != TUTTI_OK
                      ? status
-                     : tutti__fail(TUTTI_ERR_TIMEOUT, "rank %u did not answer in time", r));
+                     : tutti__fail(TUTTI_ERR_TIMEOUT, "rank %u did not read an answer in time", r));
 }
 
 /* Rank 0: send the outcome to all connected ranks. If a rank cannot receive it, that rank is lost;
@@ -356,7 +357,8 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
         status = gather(star, all, bytes);
     }
     /* Sending does not show that a rank has received the answer: the answer to a stopped rank stays
-       in the socket. If the last rank came at the deadline, there is still time to send. */
+       in the socket. Even if the last rank came just before the deadline, sending has at least
+       STAR_MESSAGE_MS. */
     status = answer_all(star, status, all, star->size * bytes,
                         TUTTI__MAX(star->deadline, tutti__net_deadline(TUTTI__STAR_MESSAGE_MS)));
     if (status == TUTTI_OK && bytes > 0)

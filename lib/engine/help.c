@@ -30,7 +30,7 @@ static tutti__engine_t *_Atomic limited;
 
 /* Protects `engines` and the links of this list. Its holder waits for nothing. */
 static tutti__mutex_t engines_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ENGINES);
-/* All engines of the process. In a forked child the parent's engines are in it, too. */
+/* All engines of the process. In a forked child the list also contains the parent's engines. */
 static tutti__engine_t *engines;
 
 /* May only threads of the program drive the messages of this world and its groups? The world's
@@ -175,7 +175,7 @@ static int helps(const tutti__engine_t *e, const tutti__engine_t *other)
            (other->world == e->world || other->world == atomic_load(&limited));
 }
 
-/* Does the engine have work that this thread, and not the engine's own, may do? */
+/* Does the engine have work that this thread may do, but the engine's own thread may not? */
 static int needs_help(const tutti__engine_t *e)
 {
     tutti__xport_t *far = e->world->far;

@@ -502,8 +502,8 @@ int tutti__pending_callbacks(tutti__pending_t *pending)
         return 0;
     /* If this thread is inside a callback of the same communicator, the loop below, further up the
        stack, calls the due callbacks after this callback. If this thread is inside a callback of
-       another communicator, the engine's thread must call them. Only without such a thread are
-       callbacks nested, at most once for each communicator. */
+       another communicator, the engine's thread must call them. If the engine has no thread, they
+       are called here, nested in the other callback; each communicator is nested at most once. */
     if (is_calling(pending))
         return 0;
     if (calling != NULL && !pending->is_threadless)

@@ -109,9 +109,10 @@ void tutti__engine_ring_later(tutti__engine_t *e)
 }
 
 /*
- * Step the lanes. If they now have work that advances only when polled, wake the waiters from a
- * long sleep: they must poll. The engine's thread may not be allowed to do this work. If it is not,
- * any step wakes them, because the thread that takes the step may leave before the work is done.
+ * Step the lanes. If this step has begun work that advances only when polled, waiters in a long
+ * sleep must wake and poll. Usually only a step of the engine's thread wakes them: a waiter that
+ * steps polls the work itself. But if the engine's thread must not do the work (help.c), each such
+ * step wakes them, because the thread that steps may leave before the work is done.
  */
 static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 {

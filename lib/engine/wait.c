@@ -222,8 +222,8 @@ static tutti_status_t poll(tutti__wait_t *wait)
     }
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
-    /* The deadline is checked before each sleep. Other requests that always make progress must not
-       postpone it. */
+    /* The deadline is checked before each sleep. If other requests always make progress, the waiter
+       would never sleep, so it must rest for this check. */
     if (wait->moved && ++w->busy % TUTTI__BUSY_CHECK == 0 && tutti__now_ns() >= w->deadline_ns)
         wait->rests = 1;
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
@@ -254,8 +254,8 @@ static int must_poll(const tutti__engine_t *e)
 }
 
 /* Sleep until a request is done. Other threads do the work meanwhile. Do not begin a long sleep if
-   work that must be polled has begun after nap_us was called. If it begins later, the epoch
-   changes. */
+   work that must be polled has begun after the call of nap_us. Work that begins later changes the
+   epoch, which ends the sleep. */
 static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_us)
 {
     struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000 };

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Training on random shapes leaks no memory, no descriptors and no threads.
 
-TUTTI_TEST_SECONDS: how long each job trains, by default 30. That finds lost descriptors, lost threads
-and large leaks; an hour finds 4 KB that are lost with each network.
+TUTTI_TEST_SECONDS: how long each job trains, by default 30. In 30 s the test finds lost
+descriptors, lost threads and large leaks. In an hour it also finds a leak of 4 KB for each network.
 """
 
 import gc
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 def sample() -> Sample:
-    """Taken while no communicator but the world's is open."""
+    """Measure this process. Call it while only the world's communicator is open."""
     gc.collect()
     with open("/proc/self/status", encoding="ascii") as status:
         sizes = re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status.read(), re.M)
@@ -78,7 +78,8 @@ def train(chance: random.Random, group: Any) -> None:
 
 
 def test_ddp(rank: int, size: int) -> None:
-    """New networks all the time; every fourth one in a group that is destroyed after it."""
+    """Train new networks all the time. Every fourth network has a group of its own, which is
+    destroyed after the training."""
     torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # it caches code by shape
     init()
     samples: List[Sample] = []

@@ -47,9 +47,10 @@ def next_name() -> str:
 
 
 class _Failure:
-    """The value of a future that has failed. set_exception() of torch.futures.Future gives torch's
-    C++ code the exception as a value without tensors, and DistributedDataParallel then reads the
-    first tensor all the same. Reading the tensors of this object raises the error instead."""
+    """The value of a future that has failed. For torch's C++ code, a future that failed by
+    set_exception() of torch.futures.Future has a value: the exception, without any tensors.
+    DistributedDataParallel reads the first tensor of this value without a check. If it reads the
+    tensors of a _Failure, the error is raised."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -66,7 +67,7 @@ def _raise(value: Any) -> Any:
 
 
 def set_error(future: torch.futures.Future, error: BaseException) -> None:
-    """Complete a future without devices with an error."""
+    """Let a future end with this error. The future must have been made without `devices`."""
     future._set_unwrap_func(_raise)  # type: ignore[attr-defined]
     future.set_result(_Failure(error))
 

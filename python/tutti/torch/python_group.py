@@ -76,9 +76,9 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         self.timeout_ms = milliseconds(timeout)
         self._lock = threading.Lock()
         self._sequence = self._monitored = 0
-        # Old versions of torch, such as 2.5, do not keep the Work of a C++ caller. A wait for a Work
-        # that has been freed would never end. So a Work is kept until it has ended, and the newest
-        # ones for which nobody has waited yet are kept even longer.
+        # torch before 2.11 does not keep the Work of a C++ caller. A wait for a freed Work would
+        # never end, so _works keeps each Work until it has ended. With torch before 2.11, _ended
+        # then keeps the newest Works for which no caller has waited yet.
         self._works: List[PythonWork] = []
         self._ended: Deque[PythonWork] = deque(maxlen=_KEPT)
         self._batch: Optional[Calls] = None
@@ -221,7 +221,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
                     self._ended.append(work)
 
     def release(self, work: PythonWork) -> None:
-        """The caller has waited for a Work that ended before."""
+        """The caller waits for a Work that has ended already: it need not be kept any longer."""
         if not self._ended:
             return
         with self._lock:

@@ -296,6 +296,7 @@ class PythonWork(dist.Work):
                 future, "%s %s" % (self._label, self._calls.name), origin.swap)
             self._future, done = future, self._done
         if done:
+            self._release()
             self._settle()
         else:
             threading.Thread(target=self._take, args=(-1,), daemon=True).start()

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tutti_join on device memory: ranks with different numbers of batches. A rank that has joined
- * contributes zeros to calls of all others, on its device or, where calls are staged, in host
- * memory; small calls are fused, and large ones are not.
+ * contributes zeros to the calls of the other ranks. The zeros are on its device; if a call is
+ * staged, they are in host memory. Small calls are fused, and large ones are not.
  */
 #include "device_user.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random mixtures of what asynchronous calls have: kinds, scales, wire formats, priorities,
- * callbacks, deadlines, submission groups, persistent requests with other buffers, calls without a
- * name, direct calls between them, two communicators, steps that repeat so that they become a plan,
- * ranks that join, ranks that pass a wrong count; in host memory and on the pretend device. All
- * sums are exact.
+ * Random mixtures of asynchronous calls, in host memory and on the pretend device. The calls differ
+ * in kind, scale, wire format, priority, callback, deadline and submission group. Some are
+ * persistent requests with other buffers, some have no name, and direct calls are made between
+ * them. There are two communicators. Steps repeat, so that they become a plan. Some ranks join, and
+ * some pass a wrong count. All sums are exact.
  *
- * All ranks draw the same steps from one seed, and each draws its own ways to make the calls.
+ * All ranks draw the same steps from one seed. Each rank draws by itself how it makes the calls: in
+ * which order, and with which buffers and options.
  */
 #include "multi/device/device_user.h"
 
@@ -50,12 +51,12 @@ typedef struct {
     int rank;                   /* in `comm` */
     unsigned working;           /* bit r: rank r of `comm` has not joined */
     user_t user;                /* with a device */
-    char *arena;                /* of the library's, for all buffers of the host */
+    char *arena;                /* from tutti_mem_alloc: space for all host buffers */
     char *send[MOST], *recv[MOST], *heap[2 * MOST];
     int in_place[MOST];
     tutti_request_t *request[MOST], *persistent[2][PERSISTENT];
     int is_persistent[MOST];
-    atomic_int calls; /* of callbacks that are to come */
+    atomic_int calls; /* callbacks that have not been called yet */
 } program_t;
 
 /* A linear congruential generator (Knuth's MMIX). */
@@ -164,7 +165,7 @@ static void draw_tensor(program_t *p, tensor_t *tensor, int t, int may_join)
                           .prescale = 1,
                           .postscale = 1 };
     snprintf(tensor->name, sizeof(tensor->name), "tensor %d", t);
-    if (t < PERSISTENT) { /* always the same: a persistent request stands for it, on some ranks */
+    if (t < PERSISTENT) { /* always the same, because some ranks use a persistent request for it */
         tensor->kind = TUTTI_CALL_ALLREDUCE;
         tensor->dtype = TUTTI_FLOAT32;
         tensor->count = (size_t)(1 + 211 * t);
@@ -178,7 +179,7 @@ static void draw_tensor(program_t *p, tensor_t *tensor, int t, int may_join)
         tensor->prescale = draw(&p->common, 2) ? 0.5 : 2;
         tensor->postscale = draw(&p->common, 2) ? 0.25 : 4;
     }
-    /* With an average of 3 ranks, what is rounded is not exact. */
+    /* No wire format for averages: it would round an average of 3 ranks, which is not exact. */
     if (reduces(tensor) && tensor->dtype == TUTTI_FLOAT32 && !tensor->is_average)
         tensor->wire = wires[draw(&p->common, 4)];
 }
@@ -188,7 +189,7 @@ static int may_group(const tensor_t *tensor)
     return !tensor->is_nameless && tensor->kind != TUTTI_CALL_BARRIER;
 }
 
-/* The tensors of a step that is not like the one before. */
+/* Draw the tensors of a step that does not repeat the previous step. */
 static int draw_step(program_t *p, tensor_t *tensor, int may_join)
 {
     int n = 1 + (int)draw(&p->common, MOST);
@@ -211,7 +212,7 @@ static int draw_rank(program_t *p)
     return rank;
 }
 
-/* What is different in each step: roots, and ranks that make a mistake. */
+/* Draw anew for each step, also if it repeats: the roots, and the ranks that make a mistake. */
 static void draw_ranks(program_t *p, tensor_t *tensor, int n)
 {
     int several = (p->working & (p->working - 1)) != 0;
@@ -365,7 +366,7 @@ static void finish(program_t *p, const tensor_t *tensor, int t, int step)
     verify(p, tensor, t, step, result);
 }
 
-/* Submit the tensors: those without a name in their order, the others in a random one. */
+/* Submit the tensors in random order, but tensors without a name in the same order on all ranks. */
 static void start_all(program_t *p, const tensor_t *tensor, int n, int step)
 {
     int order[MOST], count = 0, nameless = 0;
@@ -408,7 +409,7 @@ static void run_step(program_t *p, tensor_t *tensor, int n, int step)
 
 /* ---- the program ---- */
 
-/* Steps until all ranks have joined; each rank joins after a number of steps of its own. */
+/* Some steps. In half of the epochs, each rank then joins, each after its own number of steps. */
 static void run_epoch(program_t *p, int *step)
 {
     int joins = draw(&p->common, 2) == 0, steps[MOST_RANKS], most = 1, n = 0, last;
@@ -488,7 +489,7 @@ static void program(rank_t *self)
     free(p);
 }
 
-/* On several hosts, streams wait for calls in which the host takes part. */
+/* TUTTI_STREAM_WAIT=device: streams, not threads, wait for the work of the processor. */
 static void streams_wait(tutti__conf_t *conf, int rank)
 {
     device_settings(conf, rank);
