@@ -47,7 +47,7 @@ killed()
     status=$?
     grep -q '^epoch 1/' "$work/rank.0" && [ $status -eq 1 ] &&
         grep -q 'rank 1 was lost' "$work/rank.0" && return
-    cat "$work/rank.0"
+    tail -n 40 "$work/rank.0" "$work/rank.1"
     wrong "$1: status $status"
 }
 
