@@ -6,8 +6,8 @@
 # Tests on a real device have twice the limit, since they start CUDA and NCCL again and again, which
 # takes seconds, and run one at a time.
 #
-# At most twice as many tests run at a time as there are processors, even if `make -j` starts more:
-# otherwise tests would exceed TEST_SECONDS. Tests in TEST_WAITS do not count, because they mostly
+# At most three times as many tests run at a time as there are processors, even if `make -j` starts
+# more: otherwise tests would exceed TEST_SECONDS. Tests in TEST_WAITS do not count, because they mostly
 # sleep. The time limit begins when the test has a place.
 set -u
 
@@ -28,7 +28,7 @@ case " ${TEST_WAITS:-} " in
 *)
     exec 7>tests/place.turn.lock
     flock 7
-    places=$((2 * $(nproc)))
+    places=$((3 * $(nproc)))
     place=1
     exec 9>tests/place.$place.lock
     until flock -n 9; do

@@ -79,15 +79,19 @@ include %reldir%/python/local.mk
 # Less than 0.3 seconds of a processor for each second of the clock.
 waiting_tests = \
     %reldir%/api/env \
+    %reldir%/api/stats_output \
     %reldir%/fault/files \
     %reldir%/fault/gone \
     %reldir%/fault/idle \
+    %reldir%/fault/planned \
+    %reldir%/fault/recorded \
     %reldir%/fault/stalled \
     %reldir%/fault/stalling \
     %reldir%/hosts/cluster_down.sh \
     %reldir%/hosts/cluster_idle.sh \
     %reldir%/hosts/faults.sh \
     %reldir%/hosts/late.sh \
+    %reldir%/hosts/slurm.sh \
     %reldir%/hosts/starting.sh \
     %reldir%/multi/device/device_overdue \
     %reldir%/multi/device/device_reuse \
@@ -97,6 +101,7 @@ waiting_tests = \
     %reldir%/multi/requests/connect_ends \
     %reldir%/multi/requests/join \
     %reldir%/multi/requests/overdue \
+    %reldir%/trainer/hello.sh \
     %reldir%/trainer/interrupt.sh \
     %reldir%/unit/boot/test_id \
     %reldir%/unit/boot/test_meet \

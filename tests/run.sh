@@ -117,20 +117,31 @@ part() {
 "
 }
 
-# run_build NAME TARGET CONFIGURE-ARGUMENT...: a build counts as a failure if it breaks otherwise
-# than by its tests, and as a success if it has no tests to count.
+# configure_build NAME: those with a configuration of their own.
+configure_build() {
+    case $1 in
+    check) configure_in build/check --enable-werror --enable-debug $cuda $check_flags ;;
+    clang) configure_in build/clang --enable-werror CC=clang CXX=clang++ ;;
+    asan) configure_in build/asan --with-sanitizer=address,undefined $asan_cuda \
+        CFLAGS="-O1 -g1" ;;
+    tsan) configure_in build/tsan --with-sanitizer=thread --without-cuda CFLAGS="-O1 -g1" ;;
+    dist) configure_in build/dist ;;
+    esac
+}
+
+# run_build NAME TARGET: a build counts as a failure if it breaks otherwise than by its tests, and
+# as a success if it has no tests to count.
 run_build() {
     dir=build/$1
     target=$2
-    shift 2
     before=$failed
-    if ! configure_in "$dir" "$@"; then
+    if ! configure_build "$1"; then
         failed=$((failed + 1))
         return
     fi
     # TUTTI_PACKAGES is no setting of the library, which would warn about it. There are more jobs
     # than processors, because limit.sh lets tests that sleep run beside tests that compute.
-    make="env -u TUTTI_PACKAGES make -C $dir -j $((2 * jobs + 4))"
+    make="env -u TUTTI_PACKAGES make -C $dir -j $((3 * jobs + 4))"
     case $target in
     # The second make compiles the test programs with -O1: 46 s of processor time, with -O2 67 s.
     # The last make runs the tests without this argument: make would pass it to them in the
@@ -192,17 +203,19 @@ if ! need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $TEST_PACKAGES || ! generate;
     failed=1
     finish
 fi
+# A configure keeps one processor busy: all together. One that fails here says so in its turn.
+for build in $builds; do
+    configure_build "$build" >/dev/null 2>&1 &
+done
+wait
 for build in $builds; do
     case $build in
-    check) part check run_build check "check$long" --enable-werror --enable-debug $cuda \
-        $check_flags ;;
+    check) part check run_build check "check$long" ;;
     clang) command -v clang >/dev/null || { echo "== clang: there is none"; continue; }
-        part clang run_build clang all-programs --enable-werror CC=clang CXX=clang++ ;;
+        part clang run_build clang all-programs ;;
     asan) [ -z "$long" ] && target=check-asan || target=check-long
-        part asan run_build asan $target --with-sanitizer=address,undefined $asan_cuda \
-            CFLAGS="-O1 -g1" ;;
-    tsan) part tsan run_build tsan "check-tsan$long" --with-sanitizer=thread --without-cuda \
-        CFLAGS="-O1 -g1" ;;
+        part asan run_build asan $target ;;
+    tsan) part tsan run_build tsan "check-tsan$long" ;;
     dist) part dist run_build dist distcheck ;;
     install) part install run_script tests/install/prefix.sh ;;
     debian) part debian run_script tests/packaging/debian.sh ;;
