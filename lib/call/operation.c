@@ -450,12 +450,22 @@ tutti_status_t tutti__operation_step_left(tutti__operation_t *op)
 
 /* ---- the end ---- */
 
+void tutti__operation_cancel_node(const tutti__operation_t *op)
+{
+    tutti__node_t *node = op->env->exec->node;
+
+    if (node != NULL)
+        node->ops->cancel(node, op->lane);
+}
+
 void tutti__operation_cancel(tutti__operation_t *op)
 {
     if (op->at == TUTTI__AT_END)
         return;
     if (op->pairs != NULL)
         tutti__pairs_cancel(op->pairs);
+    if (!op->is_common)
+        tutti__operation_cancel_node(op);
     /* If this thread may not call MPI, neither this nor another thread cancels the messages. */
     if (!op->is_common && op->run.sched != NULL &&
         tutti__own_allows(op->env, op->run.sched) == TUTTI_OK)

@@ -147,6 +147,8 @@ int tutti__operation_awaits_left(tutti__operation_t *op);
 /* Give up an operation that has not ended. After a common error this only cleans up. Otherwise the
    communicator has ended, and the library does not touch the call's buffers any more. */
 void tutti__operation_cancel(tutti__operation_t *op);
+/* The part of it for this host's ranks: they access the call's buffers no more. */
+void tutti__operation_cancel_node(const tutti__operation_t *op);
 
 /* Is there a transport that the calling thread may not drive? */
 int tutti__operation_is_barred(const tutti__operation_t *op);

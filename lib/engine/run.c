@@ -282,6 +282,7 @@ static tutti_status_t end_badly(tutti__engine_t *e, const tutti__run_env_t *env,
         tutti__watch_await_news(env->watch);
     }
     tutti__engine_settle(e);
+    tutti__operation_cancel_node(op); /* a call in cached form is not op's */
     tutti__operation_cancel(op);
     if (on_device)
         tutti__device_quiesce(op->env->exec->device, 0, 1);

@@ -349,4 +349,5 @@ const tutti__node_ops_t tutti__shm_group_ops = {
     .start = start,
     .step = step,
     .repeat = tutti__shm_repeat,
+    .cancel = tutti__shm_cancel,
 };

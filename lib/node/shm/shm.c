@@ -364,4 +364,5 @@ const tutti__node_ops_t tutti__shm_ops = {
     .start = start,
     .step = step,
     .repeat = tutti__shm_repeat,
+    .cancel = tutti__shm_cancel,
 };

@@ -7,9 +7,12 @@
  */
 #include "node/shm/shm.h"
 
+#include "base/compiler.h"
 #include "base/constants.h"
+#include "base/time.h"
 #include "reduce/stream.h"
 
+#include <sched.h>
 #include <string.h>
 
 /* A part of local rank r's source or destination, in its arena. */
@@ -217,6 +220,61 @@ static uint32_t whose_pages(const tutti__shm_lane_t *lane)
     return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;
 }
 
+/* ---- a rank that gives up ---- */
+
+/*
+ * A rank whose call has ended uses its buffers for something else, even if another rank has not
+ * begun its work on them. Each of the two stores its own word and then reads the other's, so at
+ * least one of them sees the other.
+ */
+static tutti_status_t enter_buffers(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
+                                    tutti__hint_t *hint)
+{
+    tutti__progress_t *own = lane->peer[shm->me].progress;
+
+    tutti__store_relaxed(&own->busy, 1);
+    /* Pairs with the fence in tutti__shm_cancel. */
+    tutti__fence();
+    for (uint32_t r = 0; r < shm->nlocal; r++) {
+        tutti__word_t *gone = &lane->peer[r].progress->gone;
+
+        if (r != shm->me && TUTTI__UNLIKELY(tutti__load_acquire(gone))) {
+            tutti__store_release(&own->busy, 0);
+            return tutti__shm_hint(shm, r, gone, 1, hint);
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* Has another rank read that this rank lends its buffers? */
+static int has_lent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    if (lane->phase == SHM_ZERO)
+        return 1;
+    return lane->phase == SHM_MEET && shm->nlocal > 1 && lane->call->kind != TUTTI__NODE_MEET &&
+           !lane->oneshot && !(lane->large.flags & TUTTI__PRIVATE);
+}
+
+void tutti__shm_cancel(tutti__node_t *node, uint32_t lane_index)
+{
+    tutti__shm_t *shm = (tutti__shm_t *)node;
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    uint64_t limit = tutti__now_ns() + TUTTI__SHM_GIVE_UP_NS;
+
+    if (has_lent(shm, lane)) {
+        tutti__store_release(&lane->peer[shm->me].progress->gone, 1);
+        /* Pairs with the fence in enter_buffers. */
+        tutti__fence();
+        for (uint32_t r = 0; r < shm->nlocal; r++)
+            while (r != shm->me && tutti__load_acquire(&lane->peer[r].progress->busy) &&
+                   tutti__now_ns() < limit)
+                sched_yield();
+    }
+    lane->phase = SHM_IDLE;
+}
+
+/* ---- the operation ---- */
+
 tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -224,9 +282,13 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__hi
     tutti_status_t status;
 
     if (lane->red == 0) {
+        status = enter_buffers(shm, lane, hint);
+        if (status != TUTTI_OK)
+            return status;
         tutti__shm_cut_for_all(shm, lane);
         tutti__shm_cut_at_pages(lane, tutti__shm_said(shm, lane, whose_pages(lane))->dst_offset);
         zero_work(shm, lane_index);
+        tutti__store_release(&own->busy, 0);
         lane->red = 1;
         /* Zero-copy counts as one chunk in all stages, without a slot, so advance the other
            counters as well. */

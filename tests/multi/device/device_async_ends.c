@@ -341,6 +341,7 @@ static void killed(rank_t *self)
     pretend_hang(0, 0);
     CHECK_OK(tutti_barrier(self->comm));
     submit_all(&gpu, x, "hangs", requests);
+    CHECK_OK(tutti_barrier(self->comm)); /* a submission after the end would fail */
     usleep(20000);
     if (self->rank == self->size - 1)
         CHECK_STATUS(tutti__engine_kill(gpu.engine, TUTTI_ERR_TIMEOUT, "enough"),

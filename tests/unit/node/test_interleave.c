@@ -12,7 +12,8 @@
  *
  * The test of the test: ranks that report their progress too early get wrong results.
  *
- * All of this again with ranks in several groups.
+ * All of this again with ranks in several groups. And a rank that gives up a call without copies: no
+ * other rank writes to its buffer afterwards.
  */
 #include "interleave.h"
 
@@ -585,6 +586,72 @@ static void test_enumerated(void **state)
     enumerate_groups(3, "010", chunks, 1);
 }
 
+/* Zero-copy of one allreduce, in place. Rank 0 gives up after some steps, and uses its buffer for
+   something else; the others look for it some more times. */
+static void rank_of_given_up(int rank, void *arg)
+{
+    node_run_t *run = arg;
+    tutti__node_call_t *call = &run->call[rank];
+    size_t bytes = run->step[0].count * sizeof(float);
+    tutti_status_t status = TUTTI__AGAIN;
+    tutti__hint_t hint;
+
+    *call = (tutti__node_call_t){ .kind = TUTTI__NODE_ALLREDUCE,
+                                  .dtype = TUTTI_FLOAT32,
+                                  .op = TUTTI_SUM,
+                                  .reducer = &run->reducer,
+                                  .src = run->shared[rank],
+                                  .dst = run->shared[rank],
+                                  .map = { run->step[0].count, 1, run->step[0].count, NULL, NULL },
+                                  .whole = 1,
+                                  .nblk = 1,
+                                  .nparts = 1 };
+    for (size_t i = 0; i < run->step[0].count; i++)
+        run->shared[rank][i] = value_of(rank, 0, i);
+    run->node[rank]->ops->start(run->node[rank], 0, call);
+    for (int looks = 0; status == TUTTI__AGAIN && looks < (rank == 0 ? run->nsteps : 50); looks++) {
+        status = run->node[rank]->ops->step(run->node[rank], 0, &hint);
+        il_idle();
+    }
+    if (status == TUTTI_OK) {
+        look(run, rank, 0, call);
+    } else if (rank == 0) {
+        run->node[0]->ops->cancel(run->node[0], 0);
+        memset(run->shared[0], 0x55, bytes);
+        run->begun[0] = 1;
+    }
+}
+
+static void test_given_up(void **state)
+{
+    world_t w;
+    int given_up = 0, completed = 0;
+
+    (void)state;
+    for (int n = 2; n <= 3; n++) {
+        world_open(&w, (uint32_t)n, NULL);
+        for (uint32_t i = 0; i < 2000; i++) {
+            il_plan_t plan = { .seed = i + 1, .percent = 10 + i % 50, .first = i };
+            node_run_t run;
+
+            node_open(&run, &w, 0);
+            assert_true(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_SUM, &run.reducer));
+            run.step[0] = (step_t){ TUTTI__NODE_ALLREDUCE, 600, 0, 255, -1, 0 };
+            run.nsteps = (int)(i % 6);
+            expect_right(&run, il_run(n, rank_of_given_up, &run, &plan), &plan);
+            for (size_t b = 0; run.begun[0] && b < 600 * sizeof(float); b++)
+                if (((char *)run.shared[0])[b] != 0x55)
+                    fail_msg("rank 0's memory has changed: seed %u, %u %%", plan.seed,
+                             plan.percent);
+            given_up += run.begun[0] != 0;
+            completed += run.begun[0] == 0;
+            node_close(&run);
+        }
+        world_close(&w);
+    }
+    assert_true(given_up > 0 && completed > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -592,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_random_four),  cmocka_unit_test(test_random_groups),
         cmocka_unit_test(test_order),        cmocka_unit_test(test_early),
         cmocka_unit_test(test_early_groups), cmocka_unit_test(test_enumerated),
+        cmocka_unit_test(test_given_up),
     };
 
     whole = test_is_long("six of seven random interleavings, and four of five first switches");

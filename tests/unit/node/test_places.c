@@ -171,6 +171,31 @@ static void test_zero_copy(void **state)
     close_pair(&p, 1);
 }
 
+/* A rank gives up its call, when its peer has not read its announcement, or when this rank has done
+   its share: the peer neither reads nor writes its buffers. */
+static void test_given_up(void **state)
+{
+    (void)state;
+    for (int steps = 0; steps < 2; steps++) {
+        tutti__hint_t hint;
+        pair_t p;
+
+        open_pair(&p, 1);
+        for (uint32_t r = 0; r < RANKS; r++)
+            start(&p, r, 0, 0);
+        if (steps == 1)
+            assert_int_equal(p.node[0]->ops->step(p.node[0], 0, &hint), TUTTI__AGAIN);
+        p.node[0]->ops->cancel(p.node[0], 0);
+        memset(p.dst[0], 0x55, BYTES);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(p.node[1]->ops->step(p.node[1], 0, &hint), TUTTI__AGAIN);
+        assert_int_equal(hint.peer, 0);
+        for (size_t i = 0; i < BYTES; i++)
+            assert_int_equal(p.dst[0][i], 0x55);
+        close_pair(&p, 1);
+    }
+}
+
 /* Shares of zero-copy: each element belongs to one share, and large shares meet at a page. */
 static void test_shares(void **state)
 {
@@ -227,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_private),
         cmocka_unit_test(test_zero_copy),
+        cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_pieces),
     };
