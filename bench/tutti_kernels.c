@@ -157,6 +157,8 @@ static void choose(const char *flag, char *list, char *marks, int end, const cha
         if (!found)
             refuse_word(flag, word, end, name, " all");
     }
+    if (memchr(marks, 1, (size_t)end) == NULL)
+        refuse(flag, list);
 }
 
 static const char *dtype_name(int i)
@@ -185,6 +187,8 @@ static void take_isas(options_t *options, char *list)
             refuse("--isa", word);
         options->isas[options->nisas++] = tutti__reduce_isa();
     }
+    if (options->nisas == 0)
+        refuse("--isa", list);
 }
 
 static void take_sizes(options_t *options, char *list)
@@ -196,6 +200,8 @@ static void take_sizes(options_t *options, char *list)
             refuse("-m", word);
         options->sizes[options->nsizes++] = number("-m", word, 16, UINT64_C(1) << 40);
     }
+    if (options->nsizes == 0)
+        refuse("-m", list);
 }
 
 static void take_places(options_t *options, char *list)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,7 +42,8 @@ float *train_floats(size_t count)
 
 bool train_probe_file(const char *option, const char *given, const char *path, train_error_t *error)
 {
-    const bool there = access(path, F_OK) == 0;
+    struct stat info;
+    const bool there = lstat(path, &info) == 0; /* not access: a link may lead to no file yet */
     const int file = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
 
     if (file < 0)

@@ -45,7 +45,7 @@ float *train_floats(size_t count);
 
 /*
  * Can the file be written? Finds this error at the start, not after hours. Does not change an
- * existing file, and leaves no new one.
+ * existing file, and leaves no new one, except an empty one where a link leads to no file.
  *
  * option, given  the option and its value, for the error text; `path` may differ from `given`
  */

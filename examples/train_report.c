@@ -31,12 +31,11 @@ static size_t terminal_columns(void)
     return size.ws_col;
 }
 
-static bool open_file(const char *path, const char *option, bool add, FILE **ret_file,
-                      train_error_t *error)
+static bool open_file(const char *path, const char *option, FILE **ret_file, train_error_t *error)
 {
     if (path == NULL)
         return true;
-    *ret_file = fopen(path, add ? "a" : "w");
+    *ret_file = fopen(path, "a");
     if (*ret_file == NULL)
         return train_fail(error, "%s %s: %s", option, path, strerror(errno));
     return true;
@@ -52,11 +51,11 @@ bool train_report_open(const train_options_t *options, bool active, train_report
     ret_report->active = true;
     ret_report->bar = options->progress == TRAIN_PROGRESS_BAR ||
                       (options->progress == TRAIN_PROGRESS_AUTO && terminal_columns() > 0);
+    ret_report->resumed = options->resume;
     ret_report->metrics_path = options->metrics;
     ret_report->log_steps_path = options->log_steps;
-    return open_file(options->metrics, "--metrics", options->resume, &ret_report->metrics, error) &&
-           open_file(options->log_steps, "--log-steps", options->resume, &ret_report->log_steps,
-                     error);
+    return open_file(options->metrics, "--metrics", &ret_report->metrics, error) &&
+           open_file(options->log_steps, "--log-steps", &ret_report->log_steps, error);
 }
 
 void train_report_line(train_report_t *report, const char *format, ...)
@@ -72,9 +71,22 @@ void train_report_line(train_report_t *report, const char *format, ...)
     fflush(stdout);
 }
 
+/* Remove the content of a file, unless it is NULL. Pipes and devices have none. Returns 0 or an
+   errno. */
+static int empty(FILE *file)
+{
+    if (file == NULL || ftruncate(fileno(file), 0) == 0 || errno == EINVAL)
+        return 0;
+    return errno;
+}
+
 void train_report_begin(train_report_t *report)
 {
     report->begin_seconds = train_seconds();
+    if (report->resumed)
+        return;
+    report->metrics_errno = empty(report->metrics);
+    report->log_steps_errno = empty(report->log_steps);
 }
 
 /* Write the bar between two texts, so that the line fits into the columns. */
@@ -250,7 +262,8 @@ bool train_report_close(train_report_t *report, train_error_t *error)
     if (!close_file(report->metrics, "--metrics", report->metrics_path, report->metrics_errno,
                     error))
         written = false;
-    if (!close_file(report->log_steps, "--log-steps", report->log_steps_path, 0, error))
+    if (!close_file(report->log_steps, "--log-steps", report->log_steps_path,
+                    report->log_steps_errno, error))
         written = false;
     report->metrics = report->log_steps = NULL;
     report->active = false;

@@ -20,9 +20,11 @@ typedef struct {
     bool bar;
     FILE *metrics;   /* NULL: not requested */
     FILE *log_steps; /* NULL: not requested */
+    bool resumed;    /* the files keep their content */
     const char *metrics_path;
     int metrics_errno; /* of a failed write to metrics, or 0 */
     const char *log_steps_path;
+    int log_steps_errno;                    /* the same for log_steps */
     double begin_seconds;                   /* begin of training */
     double drawn_seconds;                   /* the last drawing of the bar */
     bool drawn;                             /* the bar is on the screen */
@@ -60,8 +62,8 @@ typedef struct {
 } train_epoch_t;
 
 /*
- * Open the files of the options; a resumed run appends to them. Call train_report_close also after
- * a failure.
+ * Open the files of the options. They keep their content until training begins, because the run may
+ * still fail. Call train_report_close also after a failure.
  */
 bool train_report_open(const train_options_t *options, bool active, train_report_t *ret_report,
                        train_error_t *error);
@@ -69,7 +71,7 @@ bool train_report_open(const train_options_t *options, bool active, train_report
 /* Print one line about the run. The bar must not be on the screen. */
 void train_report_line(train_report_t *report, const char *format, ...) TRAIN_PRINTF(2, 3);
 
-/* Training begins now. */
+/* Training begins now. Removes an earlier run's content from the files; a resumed run appends. */
 void train_report_begin(train_report_t *report);
 
 /* Would train_report_step print or write now? */

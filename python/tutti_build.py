@@ -15,6 +15,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sysconfig
 import tarfile
@@ -132,10 +133,12 @@ def _build_library(arguments: List[str]) -> List[Tuple[str, Path]]:
     if not (tree / "configure").is_file():
         _run(["sh", "./autogen.sh"], tree)
     build = tree / "build" / "python-wheel"
-    build.mkdir(parents=True, exist_ok=True)
     command = [str(tree / "configure"), "--disable-static", "--disable-tools"] + arguments
     stamp = build / "configured"
     if not stamp.is_file() or stamp.read_text() != "\n".join(command):
+        if build.exists():  # it may have modules that this configuration does not build
+            shutil.rmtree(build)
+        build.mkdir(parents=True)
         _run(command, build)
         stamp.write_text("\n".join(command))
     jobs = len(os.sched_getaffinity(0))

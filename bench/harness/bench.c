@@ -201,10 +201,11 @@ static int judge(const run_t *run)
     const bench_options_t *options = &run->bench.options;
     int ok = 1;
 
-    if (options->json != NULL)
-        ok = bench_json_write(&run->bench, run->rows, run->nrows) == 0;
+    /* First, because --json may replace the same file. */
     if (options->compare != NULL)
-        ok = bench_compare(&run->bench, run->rows, run->nrows) == 0 && ok;
+        ok = bench_compare(&run->bench, run->rows, run->nrows) == 0;
+    if (options->json != NULL)
+        ok = bench_json_write(&run->bench, run->rows, run->nrows) == 0 && ok;
     return ok;
 }
 

@@ -55,7 +55,7 @@ static json_t *conditions(const bench_t *bench)
                      "environment", variables());
 }
 
-/* The properties that must be equal in two runs that --compare compares. */
+/* How the run was measured. --compare needs equal values in both runs, except of `barrier`. */
 static json_t *setting(const bench_t *bench)
 {
     const bench_options_t *options = &bench->options;

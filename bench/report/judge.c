@@ -132,7 +132,7 @@ static int64_t next_of(const judged_t *judged, int64_t rank)
 static void follow(judged_t *judged, int64_t rank)
 {
     int *seen = calloc((size_t)judged->size, sizeof(*seen));
-    int64_t next;
+    int64_t next = NO_RANK;
 
     while (seen != NULL && !seen[rank]) {
         seen[rank] = 1;
@@ -144,6 +144,10 @@ static void follow(judged_t *judged, int64_t rank)
     }
     free(seen);
     judged->culprit[rank] = 1;
+    if (next != rank)
+        return;
+    while ((next = next_of(judged, next)) != rank)
+        judged->culprit[next] = 1;
 }
 
 static int judge_buckets(judged_t *judged)

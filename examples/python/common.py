@@ -32,7 +32,8 @@ def load() -> Batch:
         labels = os.path.join(folder, "train-labels-idx1-ubyte.gz")
         return _read(images).float().view(-1, 784) / 255, _read(labels).long()
     if dist.get_rank() == 0:
-        print("FASHION_MNIST is not set: the data are synthetic")
+        print("%s: the data are synthetic"
+              % ("there is no " + images if folder else "FASHION_MNIST is not set"))
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 10, (6000,), generator=generator)
     patterns = torch.rand(10, 784, generator=generator)

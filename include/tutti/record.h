@@ -20,7 +20,8 @@
  *
  * path  the file is PATH.RANK, with this process's rank in the world; it is replaced. NULL: the
  *       path of TUTTI_DUMP; if the library has written the dump of a failure there, this dump is
- *       appended to it. If TUTTI_DUMP is not set: stderr
+ *       appended to it, unless the process has closed all its communicators since then. If
+ *       TUTTI_DUMP is not set: stderr
  *
  * Waits for no other rank. It may be called in a signal handler of the program's: it takes no lock,
  * allocates no memory, and keeps errno. It does not set tutti_last_error(). Any thread.

@@ -146,8 +146,11 @@ static tutti_status_t open_record(tutti__comm_t *comm)
     atomic_store(&record->offset_ns, offset_ns); /* dumps of other threads may read it */
     comm->exec.record = record;
     comm->exec.host_of = comm->topo->host_of;
-    if (status == TUTTI_OK && tutti__comm_is_world(comm) && comm->conf.shared.trace[0] != '\0')
-        status = tutti__boot_agree(comm->boot, tutti_trace_start(comm->conf.shared.trace));
+    if (status == TUTTI_OK && tutti__comm_is_world(comm) && comm->conf.shared.trace[0] != '\0') {
+        status = tutti_trace_start(comm->conf.shared.trace);
+        tutti__comm_state(comm)->ends_trace = status == TUTTI_OK;
+        status = tutti__boot_agree(comm->boot, status);
+    }
     return status;
 }
 
@@ -303,6 +306,7 @@ static tutti_status_t open_made(tutti__comm_t *comm, tutti__comm_t **ret_comm)
         tutti__comm_close(comm);
         return status;
     }
+    tutti__comm_state(comm)->ends_trace = tutti__comm_is_world(comm);
     TUTTI__LOG(tutti__comm_is_world(comm) ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
                "rank %u of %u, host %u of %u, %s", comm->topo->rank, comm->topo->size,
                comm->topo->host_of[comm->topo->rank], comm->topo->nhosts,
@@ -424,7 +428,7 @@ void tutti__comm_close(tutti__comm_t *comm)
     assert(state->parts == NULL && (comm->engine == NULL || state->is_stopped));
     tutti__engine_close(comm->engine);
     /* If stopping the trace fails, the error is logged, and this rank's part of the trace stays. */
-    if (tutti__comm_is_world(comm))
+    if (state->ends_trace)
         (void)tutti_trace_stop();
     /* End the handle only now. Before this point callbacks may make calls, which return the reason
        why the communicator has ended. */

@@ -15,6 +15,7 @@ struct tutti__comm_state {
 
     /* Direct calls, one at a time. */
     atomic_int busy;
+    atomic_int in_stream; /* a thread is in a direct call that is made as a request: see cuda.c */
     tutti__call_env_t calls;
     tutti__run_env_t running;
     tutti__operation_t op;
@@ -30,6 +31,8 @@ struct tutti__comm_state {
     int is_stopped;                     /* no callback of its engine runs any more */
     atomic_int is_taken;                /* a connected communicator: a thread is freeing it */
     uint32_t groupings;                 /* splits and creates so far; equal on all ranks */
+    /* Closing it stops the trace: a world that is open, or that has started the trace. */
+    int ends_trace;
 
     tutti__mutex_t parts_lock;
     tutti__comm_state_t *parts;     /* under parts_lock: a world's groups, newest first */

@@ -6,6 +6,7 @@
 #include "api/arguments.h"
 #include "api/blocking.h"
 #include "api/call_args.h"
+#include "api/comm_state.h"
 #include "api/submission.h"
 
 #include "base/status.h"
@@ -31,6 +32,7 @@ static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 
 static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
 {
+    atomic_int *in_stream = &tutti__comm_state(comm)->in_stream;
     tutti__entry_t entry = { .name = DIRECT_NAME };
     tutti_status_t status = tutti__call_check(comm, call, 0, 0);
 
@@ -38,8 +40,14 @@ static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
         status = tutti__device_check_stream(comm, call, call->stream);
     if (status != TUTTI_OK)
         return status;
+    /* Otherwise the error would be about the name, which the caller has not given. */
+    if (atomic_exchange_explicit(in_stream, 1, memory_order_acquire))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "another thread is in a direct call on this communicator");
     entry.call = *call;
-    return tutti__engine_run_queued(comm->engine, &entry);
+    status = tutti__engine_run_queued(comm->engine, &entry);
+    atomic_store_explicit(in_stream, 0, memory_order_release);
+    return status;
 }
 
 static tutti_status_t run(tutti__call_t *call, tutti_comm_t *handle, struct CUstream_st *stream)

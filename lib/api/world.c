@@ -111,6 +111,8 @@ tutti_status_t tutti_finalize(void)
        may be the parent's world: tutti__comm_of refuses it, so it is not touched. */
     if (handle != NULL && tutti__comm_of(handle, &comm) == TUTTI_OK)
         tutti__comm_close(comm);
+    else
+        (void)tutti_trace_stop();
     tutti__connect_end_ids();
     return TUTTI_OK;
 }

@@ -12,7 +12,7 @@ TEST_PACKAGES="g++ clang binutils cmake libcmocka-dev libucx-dev xz-utils iprout
 DEBIAN_PACKAGES="build-essential debhelper debootstrap"
 PLOT_PACKAGES="gnuplot-nox" # only for --plot
 
-jobs=$(nproc)
+jobs=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) # which obeys them
 
 if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -400,8 +400,7 @@ static tutti_status_t start_run(tutti__operation_t *op)
                     op->env->shape->nhosts == 1;
     status = tutti__operation_run(op, op->sched);
     /* STAGE is too small for the blocks, on all ranks. */
-    if (status == TUTTI_ERR_UNSUPPORTED && op->sched->scope == TUTTI__SCOPE_HOST &&
-        !op->env->is_agreed)
+    if (status == TUTTI_ERR_UNSUPPORTED && op->sched->scope == TUTTI__SCOPE_HOST)
         return begin_staged(op, op->exec.ready);
     return status;
 }

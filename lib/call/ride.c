@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "call/call_inside.h"
 #include "coll/cost.h"
+#include "reduce/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,27 +54,54 @@ static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
     }
 }
 
+static int adds_once(const tutti__shape_t *shape)
+{
+    for (uint32_t h = 0; h < shape->nhosts; h++)
+        if (shape->host_first[h + 1] - shape->host_first[h] > 2)
+            return 0;
+    return 1;
+}
+
+/* May the result's bits depend on the grouping of operands? Unknown for a user's operation. */
+static int rounds(const tutti__call_t *call)
+{
+    int adds = call->op == TUTTI_SUM || call->op == TUTTI_AVG || call->op == TUTTI_PROD;
+
+    return call->op > TUTTI_MAXLOC || (adds && tutti__reduce_scales(call->dtype));
+}
+
+/*
+ * Does the call have the same bits when it rides as after an empty frame? Required if association
+ * is fixed. The trees of all reductions but allreduce differ from that of the frame. Inside a host,
+ * the frame adds the operands one after the other. A node operation adds them in float32 and rounds
+ * once, or it adds groups of ranks first (node/shm/levels.c). Both are equal for two ranks, and for
+ * operations that do not round.
+ */
+static int keeps_bits(const tutti__ride_t *ride, const tutti__call_env_t *env,
+                      const tutti__call_t *call)
+{
+    if (!tutti__call_reduces(call->kind) || env->cache->association == TUTTI__ANY_ASSOCIATION)
+        return 1;
+    return call->kind == TUTTI_CALL_ALLREDUCE && (ride->adds_once || !rounds(call));
+}
+
 /*
  * The bytes of the call's data in a frame; NOT_AT_ALL: the call does not ride. Equal on all ranks
  * with equal calls. These calls do not ride: calls with factors, or with a wire format; operations
  * that do not commute, because a host's ranks need not be neighbours; any call if TUTTI_ALGORITHM
- * is set. If association is fixed, allreduce is the only reduction that rides: the trees of the
- * others differ from that of the frame, and bits must not depend on the size.
+ * is set; calls whose bits would depend on riding.
  */
 static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env,
                          const tutti__call_t *call)
 {
     tutti__collective_t collective = tutti__call_collective(call->kind);
     size_t most = collective < TUTTI__COLLECTIVES ? ride->most[collective] : 0;
-    int reduces = tutti__call_reduces(call->kind);
     size_t bytes;
 
     if (call->on_device || call->wire != 0 || call->count > most || call->prescale != 1 ||
         call->postscale != 1 || env->cache->override[0] != '\0')
         return NOT_AT_ALL;
-    if (reduces &&
-        (tutti__call_keeps_order(call) ||
-         (call->kind != TUTTI_CALL_ALLREDUCE && env->cache->association != TUTTI__ANY_ASSOCIATION)))
+    if (tutti__call_keeps_order(call) || !keeps_bits(ride, env, call))
         return NOT_AT_ALL;
     if (call_bytes(call) > most)
         return NOT_AT_ALL;
@@ -161,6 +189,7 @@ static tutti_status_t get_frame(tutti__ride_t *ride, const tutti__call_env_t *en
     if (ride->memory == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes for small calls", most);
     ride->frame = (tutti__frame_t *)(void *)(ride->memory + TUTTI__LINE_BYTES) - 1;
+    ride->adds_once = adds_once(cache->shape);
     for (int c = 0; c < TUTTI__COLLECTIVES; c++)
         ride->most[c] = tutti__cost_ride_bytes((tutti__collective_t)c, cache->shape,
                                                cache->association, most_bytes(slot_bytes));

@@ -17,8 +17,8 @@
  *      alltoall                      p p n
  *
  * The result is written to recvbuf at the end of the round, and only if all calls are equal. Larger
- * calls, all other kinds, and calls for which the cost model expects an empty frame to be faster,
- * first send a frame without data.
+ * calls, all other kinds, calls whose bits would depend on riding, and calls for which the cost
+ * model expects an empty frame to be faster, first send a frame without data.
  */
 #ifndef TUTTI__CALL_RIDE_H
 #define TUTTI__CALL_RIDE_H
@@ -31,6 +31,7 @@ typedef struct {
     const tutti__call_t *call;       /* NULL: the frame carries no data */
     size_t most[TUTTI__COLLECTIVES]; /* largest data for which riding is cheaper than a call after
                                         an empty frame: coll/cost.h; set when `memory` is made */
+    int adds_once; /* no host has more than two ranks, so a host's sum is one addition; likewise */
     char *memory;
     tutti__frame_t *frame; /* in memory; data are aligned to a cache line */
 } tutti__ride_t;

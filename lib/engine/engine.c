@@ -215,7 +215,8 @@ static void end_all(tutti__engine_t *e)
     /* If this step has ended the communicator, the next step tells the neighbours. */
     if (tutti__watch_has_ended(e->env.watch))
         tutti__engine_step(e, TUTTI__STEP_BRIEF);
-    /* Send the backlog before the goodbye. A peer that does not read it in time loses it. */
+    /* Send the backlog before the goodbye. A peer that does not read it in time loses it, but not
+       the goodbye. */
     tutti__links_flush_all(e->env.watch, tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
     /* Requests that were handed over to streams can no longer report errors, so let
        them complete. */

@@ -28,8 +28,8 @@ tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base);
 /* Add a user to the mapping of this process that begins at `base`; 0 if there is none. */
 int tutti__mapping_join(const char *base);
 
-/* Remove a user. The last one unmaps. A forked child has the list but not the mappings, so this has
-   no effect there. */
+/* Remove a user. The last one unmaps. A forked child must not call this for its parent's mapping,
+   which it does not have: at `base` there may be a mapping of its own. */
 void tutti__mapping_leave(const char *base);
 
 /* Total length of all mappings of this process. */

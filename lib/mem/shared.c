@@ -16,6 +16,7 @@
 
 #include "base/compiler.h"
 #include "base/constants.h"
+#include "base/forked.h"
 #include "base/lock.h"
 #include "base/status.h"
 #include "mem/avail.h"
@@ -56,6 +57,7 @@
 #endif
 
 struct tutti__arena {
+    unsigned generation; /* of the process that has made the arena */
     int fd;
     char *base;
     size_t span;
@@ -137,6 +139,7 @@ tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_a
 
     if (arena == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for an arena");
+    arena->generation = tutti__fork_generation();
     atomic_init(&arena->users, 1);
     arena->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     tutti__mutex_init(&arena->lock, TUTTI__LOCK_ARENA);
@@ -184,7 +187,10 @@ void tutti__arena_destroy(tutti__arena_t *arena)
     if (arena == NULL || atomic_fetch_sub(&arena->users, 1) != 1)
         return;
     tutti__ranges_destroy(arena->ranges);
-    tutti__mapping_leave(arena->base);
+    /* A forked child has no mapping of its parent's arena. At this address it may have an arena of
+       its own. */
+    if (arena->generation == tutti__fork_generation())
+        tutti__mapping_leave(arena->base);
     close(arena->fd);
     tutti__mutex_destroy(&arena->lock);
     free(arena);

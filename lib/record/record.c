@@ -24,15 +24,21 @@ static tutti__mutex_t enter_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_RECORDERS);
 static void enter(tutti__record_t *record)
 {
     tutti__record_t *other;
+    int is_alone = 1;
 
     tutti__mutex_lock(&enter_lock);
     atomic_fetch_add(&tutti__recorders.readers, 1); /* another thread may close a recorder */
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
         other = atomic_load(&tutti__recorders.record[i]);
+        is_alone &= other == NULL;
         if (other != NULL && other->first == record->first && other->size == record->size)
             record->ordinal = TUTTI__MAX(record->ordinal, other->ordinal + 1);
     }
     atomic_fetch_sub(&tutti__recorders.readers, 1);
+    /* A closed communicator's failure has no consequences in this one. If its dump stayed, ranks
+       would be judged by dumps of two communicators. */
+    if (is_alone)
+        atomic_store(&tutti__recorders.has_failed, 0);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
         other = NULL;
         if (atomic_compare_exchange_strong(&tutti__recorders.record[i], &other, record))
@@ -50,6 +56,7 @@ static void in_child(void)
         atomic_store(&tutti__recorders.record[i], NULL);
     atomic_store(&tutti__recorders.readers, 0);
     atomic_store(&tutti__recorders.is_busy, 0);
+    atomic_store(&tutti__recorders.has_failed, 0);
 }
 
 static void prepare(void)

@@ -14,13 +14,15 @@ typedef struct {
     atomic_uint opened; /* recorders so far */
     atomic_int readers;
     atomic_int is_busy;    /* a thread writes TUTTI_DUMP's file; signal handlers ignore this */
-    atomic_int has_failed; /* TUTTI_DUMP's file has the dump of a failure; keep it */
+    atomic_int has_failed; /* TUTTI_DUMP's file has the dump of a failure; keep it. 0 again in a
+                              child, and when a recorder is opened while no other is open */
 } tutti__recorders_t;
 
 extern tutti__recorders_t tutti__recorders;
 
-/* Write the dump that TUTTI_DUMP asks for. The dump of the process's first failure replaces the
-   file; later dumps are appended. Returns 0, or the errno of a file that cannot be written. */
+/* Write the dump that TUTTI_DUMP asks for. The dump of the first failure replaces the file; while
+   has_failed is set, later dumps are appended. Returns 0, or the errno of a file that cannot be
+   written. */
 int tutti__record_dump_asked(const char *path, const char *reason, int is_failure);
 /* Can PATH.RANK be written? Returns 0 or an errno; creates no file. */
 int tutti__record_dump_check(const char *path, uint32_t rank);

@@ -150,7 +150,8 @@ void tutti__trace_name(uint32_t tensor, uint32_t comm, const char *name)
 
 /* The trace belongs to the parent. The child must not write into the parent's file. It may start a
    trace of its own. The locks are made anew, because another thread of the parent may have held
-   them. */
+   them: trace.lock by tutti__mutex_lock_renewed, because it may be held before this handler is
+   registered. */
 static void in_child(void)
 {
     if (tutti__trace_on())
@@ -163,7 +164,6 @@ static void in_child(void)
         if (entries != NULL)
             munmap((void *)entries, CHUNK_BYTES);
     }
-    tutti__mutex_init(&trace.lock, TUTTI__LOCK_TRACE);
     tutti__mutex_init(&trace.grow_lock, TUTTI__LOCK_TRACE_GROW);
 }
 
@@ -221,7 +221,7 @@ tutti_status_t tutti__trace_start(const char *path, const tutti__trace_head_t *h
 {
     tutti_status_t status;
 
-    tutti__mutex_lock(&trace.lock);
+    tutti__mutex_lock_renewed(&trace.lock);
     status = start(path, head);
     tutti__mutex_unlock(&trace.lock);
     return status;
@@ -335,7 +335,7 @@ tutti_status_t tutti__trace_stop(void)
 {
     tutti_status_t status = TUTTI_OK;
 
-    tutti__mutex_lock(&trace.lock);
+    tutti__mutex_lock_renewed(&trace.lock);
     if (tutti__trace_on())
         status = stop();
     tutti__mutex_unlock(&trace.lock);

@@ -369,7 +369,6 @@ static void start(const tutti__stats_want_t *want)
 {
     int error;
 
-    pthread_once(&once, prepare);
     is_started = 1;
     has_warned = 0;
     name_file(want);
@@ -434,6 +433,7 @@ static void enter(tutti__stats_t *stats, const tutti__stats_want_t *want)
 {
     tutti__stats_t **at = &list;
 
+    pthread_once(&once, prepare); /* first, so that no fork copies `change` while it is held */
     pthread_mutex_lock(&change);
     if (!is_started)
         start(want);

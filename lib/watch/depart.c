@@ -125,6 +125,9 @@ void tutti__watch_leave(tutti__watch_t *watch)
     tutti__watcher_t *w = tutti__watcher(watch);
 
     tutti__watch_set_page(w, TUTTI__PAGE_LEFT);
+    /* A backlog is never sent any more. Behind it the goodbye would be lost as well. */
+    for (uint32_t i = 0; i < w->nlinks; i++)
+        w->link[i].backlog_bytes = w->link[i].backlog_sent = 0;
     tutti__watch_bye(w, -1, w->rank);
 }
 

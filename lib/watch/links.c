@@ -161,7 +161,8 @@ static void send_backlog(tutti__link_t *link)
 
 /* Do messages of this kind use the side channel? If there is a backlog, a goodbye follows the
    backlog through the ring, so that the order is kept. An idle peer also reads it there, because
-   frames from a backlog ring the peer's doorbell. */
+   frames from a backlog ring the peer's doorbell. This holds for goodbyes that this rank passes on.
+   Its own goodbye uses the side channel, because tutti__watch_leave drops the backlog. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
     return !link->local ||

@@ -161,6 +161,62 @@ static void alone(void)
     unsetenv("TUTTI_BOOT");
 }
 
+/* ---- one trace ---- */
+
+static int has_text(const char *path, const char *text)
+{
+    static char bytes[1 << 16];
+    FILE *file = fopen(path, "r");
+    size_t n;
+
+    CHECK(file != NULL);
+    n = fread(bytes, 1, sizeof(bytes) - 1, file);
+    bytes[n] = '\0';
+    fclose(file);
+    return strstr(bytes, text) != NULL;
+}
+
+static void reduces_as(const char *name, tutti_comm_t *comm)
+{
+    tutti_request_t *request;
+    int x = 1;
+
+    CHECK_OK(tutti_allreduce_async(name, &x, &x, 1, TUTTI_INT32, TUTTI_SUM, comm, NULL, &request));
+    CHECK_OK(tutti_wait(request, -1));
+}
+
+/* A tutti_init that fails does not stop a trace that it has not started. tutti_finalize stops the
+   trace also without a world. */
+static void traces(void)
+{
+    tutti_store_t store = unused_store();
+    tutti_options_t o = store_options(&store, 0, 1);
+    tutti_comm_t *comm;
+    char path[64];
+
+    snprintf(path, sizeof(path), "/tmp/tutti-test-connect-%d", (int)getpid());
+    CHECK_OK(tutti_comm_connect(&o, &comm));
+    CHECK_OK(tutti_trace_start(path));
+    setenv("TUTTI_BOOT", "self", 1);
+    setenv("TUTTI_ALGORITHM", "allreduce:@/missing", 1);
+    CHECK(tutti_init(NULL) != TUTTI_OK);
+    unsetenv("TUTTI_ALGORITHM");
+    setenv("TUTTI_TRACE", path, 1);
+    CHECK(tutti_init(NULL) != TUTTI_OK);
+    unsetenv("TUTTI_TRACE");
+    unsetenv("TUTTI_BOOT");
+    reduces_as("later", comm);
+    CHECK_OK(tutti_trace_stop());
+    CHECK(has_text(path, "later"));
+
+    CHECK_OK(tutti_trace_start(path));
+    reduces_as("last", comm);
+    CHECK_OK(tutti_comm_free(comm));
+    CHECK_OK(tutti_finalize());
+    CHECK(has_text(path, "last"));
+    unlink(path);
+}
+
 /* ---- two processes ---- */
 
 /* The world comes and goes while connected communicators live. */
@@ -330,6 +386,7 @@ int main(void)
     alarm(110);
     arguments();
     alone();
+    traces();
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
         store_open();
         failures += run_children(c == 0 ? 3 : 2, NULL, cases[c], NULL, 0);

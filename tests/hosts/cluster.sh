@@ -298,12 +298,16 @@ agent()
 # Divides the processors among the hosts, in order. If there are fewer than hosts, some share one.
 pin_hosts()
 {
-    processors=$(nproc)
+    # Not by nproc: it obeys OMP_NUM_THREADS, and does not say which processors these are.
+    allowed=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status | tr , '\n' |
+        awk -F - '{ for (i = $1; i <= $NF; i++) print i }')
+    processors=$(echo "$allowed" | wc -l)
     for host in $(seq "$hosts"); do
         first=$(((host - 1) * processors / hosts))
         last=$((host * processors / hosts - 1))
         [ $last -ge $first ] || last=$first
-        echo "$first-$last" >"$shm/node$host.processors"
+        echo "$allowed" | sed -n "$((first + 1)),$((last + 1))p" | paste -s -d , - \
+            >"$shm/node$host.processors"
     done
 }
 

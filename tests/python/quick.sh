@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The Python package with the library of this build: its collectives on numpy arrays, with two ranks,
-# without network. The long form adds requests, errors and meetings. Without numpy it is skipped.
+# without network. The long form adds requests, errors, meetings and the launcher. Without numpy it
+# is skipped.
 set -u
 
 top=$(cd "$srcdir" && pwd)
@@ -25,8 +26,8 @@ export PYTHONPATH="$top/python" PYTHONDONTWRITEBYTECODE=1
 export LD_LIBRARY_PATH="$PWD/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 tests=$top/tests/python/test_collectives.py
-if is_long "requests, errors, meetings, and numbers of ranks other than 2"; then
-    tests=$(echo "$top"/tests/python/test_[acem]*.py)
+if is_long "requests, errors, meetings, the launcher, and numbers of ranks other than 2"; then
+    tests=$(echo "$top"/tests/python/test_[acelm]*.py)
 else
     export TUTTI_TEST_SIZES=2
 fi

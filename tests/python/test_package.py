@@ -295,6 +295,30 @@ class Archives(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "editable"):
                 tutti_build().build_editable(folder, {"build-library": "1"})
 
+    def test_configurations(self) -> None:
+        """A build has no module of an earlier configuration."""
+        build = tutti_build()
+        made = []
+
+        def run(command, folder):
+            for path in made if command[0] == "make" else []:
+                path = folder / "tutti/.libs" / path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+
+        build._run = run
+        with tempfile.TemporaryDirectory() as folder:
+            build.HERE = Path(folder, "python")
+            for name in ("configure.ac", "configure"):
+                Path(folder, name).touch()
+            for arguments, modules, wanted in (
+                    ([], ["cuda.so", "mpi_openmpi.so"], ["cuda.so", "mpi_openmpi.so"]),
+                    (["--with-mpi=no"], ["cuda.so"], ["cuda.so"]),
+                    (["--with-mpi=no"], [], ["cuda.so"])):
+                made[:] = modules
+                built = build._build_library(arguments)
+                self.assertEqual([path.name for _, path in built[1:]], wanted)
+
     def test_settings(self) -> None:
         build = tutti_build()
         self.assertEqual(build._settings(None), (False, []))

@@ -252,6 +252,20 @@ apart() {
 
 apart 'data on one rank only' "rank 1: $work/nowhere/train-images" --data "$work/nowhere"
 apart 'an option on one rank only' 'rank 1: unknown option --bach' --bach
+
+# nothing is trained, so an earlier run's results stay
+for file in metrics steps; do
+    echo old >"$work/$file"
+done
+timeout --kill-after=5 60 $mpirun -np 1 $rank --data "$good" --batch 20 \
+    --metrics "$work/metrics" --log-steps "$work/steps" : \
+    -np 1 $rank --batch 20 --data "$work/nowhere" >"$out" 2>"$log"
+status=$?
+judge 'data on one rank only, with old results' 2 "rank 1: $work/nowhere/train-images"
+for file in metrics steps; do
+    [ "$(cat "$work/$file")" = old ] || wrong "$file: the old results are lost" "$work/$file"
+done
+
 apart 'other options' 'rank 1 has other options or data' --data "$good" --seed 7
 spoil t10k-labels-idx1-ubyte
 labels 7 4 >"$bad/t10k-labels-idx1-ubyte"

@@ -418,6 +418,15 @@ static void probes(void **state)
     assert_true(train_checkpoint_probe(path, &error));
     expect(1.5f);
 
+    /* A link to a file that is not there yet stays a link. */
+    char target[128];
+    snprintf(other, sizeof(other), "%s/link", folder);
+    snprintf(target, sizeof(target), "%s/target", folder);
+    assert_int_equal(symlink("target", other), 0);
+    assert_true(train_probe_file("--plot", other, other, &error));
+    assert_int_equal(unlink(other), 0);
+    unlink(target);
+
     snprintf(other, sizeof(other), "%s/nowhere/file", folder);
     assert_false(train_checkpoint_probe(other, &error));
     char wanted[256];

@@ -3,7 +3,8 @@
 
 Ranks meet by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. They inherit the output. If a rank dies
 and is not started again, the others get some seconds to end with the library's error; then they are
-ended by signals.
+ended by signals. This process passes SIGINT and SIGTERM on to the ranks, and then does the same; at
+a second signal it ends them at once.
 """
 
 import os
@@ -16,6 +17,7 @@ from typing import Any, Dict, List
 
 GRACE_S = 10.0
 POLL_S = 0.05
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def _free_port() -> int:
@@ -71,16 +73,25 @@ def _status(code: int) -> int:
 def launch(command: List[str], count: int, restarts: int = 0) -> int:
     """Run `command` as `count` ranks. Returns 0, or the status of the first rank that failed."""
     ranks = _Ranks(command, count)
-    for rank in range(count):
-        ranks.start(rank)
+
+    def kill(_number: int, _frame: Any) -> None:
+        ranks.signal(signal.SIGKILL)
 
     def stop(number: int, _frame: Any) -> None:
+        for n in SIGNALS:
+            signal.signal(n, kill)
         ranks.signal(number)
         raise SystemExit(128 + number)
 
-    before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
+    before = {n: signal.signal(n, stop) for n in SIGNALS}
     try:
+        for rank in range(count):
+            ranks.start(rank)
         return _watch(ranks, restarts)
+    except SystemExit:
+        # A rank that waits in the library does not handle the signal.
+        ranks.stop()
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

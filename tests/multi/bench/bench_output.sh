@@ -123,6 +123,11 @@ for peer in "" "--peer async"; do
     ran $bench $few $peer --compare "$files/slower.json" --fail-above 100000%
     [ "$status" -eq 0 ] && grep -q '# 0 of 3 compared' "$log" || wrong "$peer: slower.json"
 done
+# Compare with the last run, and keep this one for the next.
+cp "$files/faster.json" "$files/both.json"
+refuses '# 3 of 3 compared' $bench $few --json "$files/both.json" --compare "$files/both.json" \
+    --fail-above 100000%
+! cmp -s "$files/faster.json" "$files/both.json" || wrong "--json and --compare: not written"
 refuses 'Median(us)' $bench $few --compare "$files/faster.json" --fail-above 100000%
 refuses 'Async/Tutti' $bench $few --peer async --compare "$files/faster.json" --fail-above 100000%
 ran $bench $few --peer async --compare "$files/alike.json" --fail-above 100000%

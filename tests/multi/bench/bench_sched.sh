@@ -68,12 +68,27 @@ tool=bench/tutti_kernels
 expect 2 '^tutti_kernels: -T foo: not known; there are int8 .*float32 .* all$' -T foo
 expect 2 '^tutti_kernels: --isa foo: not known; there are scalar' -I foo
 expect 2 '^tutti_kernels: --align 3 makes no sense' --align 3
+for option in -T -o --isa -m --align; do
+    expect 2 "^tutti_kernels: $option  makes no sense" $option ""
+    expect 2 "^tutti_kernels: $option , makes no sense" $option ,
+done
 few="-T float32 -I scalar -m 4K -r 1 -b 1"
 expect 0 '^# Ranks: none, one process$' $few
 expect 0 '^float32  *sum  *4096 scalar@4096+16 ' $few --align 4096,4096+16
 tool=bench/tutti_report
 expect 2 '^tutti_report: --trace: wants a value; see --help$' --trace
 expect 2 '^tutti_report: --json=3: takes no value; see --help$' --json=3
+# Rank 2, which waits longest, waits for rank 0; ranks 0 and 1 wait for each other.
+{
+    echo '{"what":"dump","reason":"asked","time_ns":9000}'
+    for who in "0,3000,1" "1,2000,0" "2,1000,0"; do
+        since=${who#*,}
+        echo '{"what":"comm","comm":"world","rank":'"${who%%,*}"',"size":3}'
+        echo '{"what":"direct","since_ns":'"${since%,*}"',"call":"recv","peer":'"${who##*,}"'}'
+    done
+    echo '{"what":"end"}'
+} >"$text"
+expect 0 '"verdict":"direct",.*"culprits":\[0,1\]' --json "$text"
 tool=bench/tutti_sched
 
 # print and check agree

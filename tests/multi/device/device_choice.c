@@ -116,6 +116,21 @@ static void all_staged(rank_t *self)
     expect(self, ASYNC, 0, 0, 1);
 }
 
+/* No chunk of the schedule on the device fits STAGE. */
+static void without_room(rank_t *self)
+{
+    float direct[LARGE], async[LARGE];
+    device_job_t job;
+
+    self->inside->device.stage_bytes = 64;
+    device_begin(&job, self, 2 * (size_t)BYTES);
+    CHECK_INT(reduce(&job, DIRECT, SMALL, TUTTI_FLOAT32, direct), 0);
+    check_sum(&job, direct, SMALL);
+    CHECK_INT(reduce(&job, ASYNC, SMALL, TUTTI_FLOAT32, async), 0);
+    CHECK(memcmp(direct, async, sizeof(float) * SMALL) == 0);
+    device_end(&job);
+}
+
 /* In any place, for any type. */
 static void cases(rank_t *self)
 {
@@ -231,6 +246,7 @@ int main(void)
     failures += run(all_staged, 4, "aabb", wide_settings);
     failures += run(all_staged, 3, NULL, strict_settings);
     failures += run(all_staged, 5, "aaabb", strict_settings);
+    failures += run(without_room, 4, "aabb", device_settings);
     failures += run(cases, 4, "aabb", auto_settings);
     failures += run(cases, 3, "aab", auto_settings);
     failures += run(not_alike, 3, NULL, unlike_settings);

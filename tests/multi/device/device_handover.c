@@ -10,6 +10,7 @@
 #include "multi/device/device_user.h"
 
 #include "base/time.h"
+#include "engine/state.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -465,6 +466,48 @@ static void refused(rank_t *self)
     user_end(&u);
 }
 
+static tutti_status_t sum_in_stream(user_t *u, int t)
+{
+    return tutti_cuda_allreduce(slot(u, t), slot(u, t), COUNT, TUTTI_FLOAT32, TUTTI_SUM,
+                                u->job.self->comm, user_stream(u));
+}
+
+static void *first_call(void *arg)
+{
+    CHECK_OK(sum_in_stream(arg, 0));
+    return NULL;
+}
+
+/* Rank 0's direct call waits for the other ranks. A second one at this time is an error. */
+static void two_threads(rank_t *self)
+{
+    pthread_t thread;
+    user_t u;
+
+    begin(&u, self);
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&given, 0);
+    CHECK_OK(tutti_barrier(self->comm));
+    put(&u, 0);
+    if (self->rank == 0) {
+        CHECK_INT(pthread_create(&thread, NULL, first_call, &u), 0);
+        while (atomic_load(&self->inside->engine->pending.count) == 0)
+            usleep(100);
+        CHECK_STATUS(sum_in_stream(&u, 1), TUTTI_ERR_INVALID_ARGUMENT);
+        CHECK_WORDS("another thread is in a direct call on this communicator");
+        atomic_store(&given, 1);
+        CHECK_INT(pthread_join(thread, NULL), 0);
+    } else {
+        while (!atomic_load(&given))
+            usleep(100);
+        first_call(&u);
+    }
+    get(&u, 0);
+    user_wait(&u);
+    verify(&u, 0, 1);
+    user_end(&u);
+}
+
 /* A host's own communicator shares the device, and so does its NCCL. It may be made and ended while
    requests of others are handed over. */
 static void groups(rank_t *self)
@@ -698,6 +741,7 @@ int main(void)
     failures += run(as_ever, "aab", settings, 0);
     failures += run(op_freed, "ab", settings, 0);
     failures += run(in_callback, "ab", settings, 0);
+    failures += run(two_threads, "ab", settings, 0);
     failures += run(groups, "aab", settings, 0);
     failures += run(refused, "aab", settings, 0);
     failures += run(freed_late, "ab", short_settings, 0);

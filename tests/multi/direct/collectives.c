@@ -171,6 +171,57 @@ static void rest(rank_t *self)
     default_pieces(self);
 }
 
+/* ---- bits that do not depend on the size ---- */
+
+enum {
+    MANY = 40000 /* too many to travel with the comparison of calls */
+};
+
+/* The exact sum of the first four ranks is 258. Rounding after each addition gives 256. */
+static const uint16_t narrow_values[] = { 0x4380, 0x3f80, 0x3f80, 0 }; /* 256, 1, 1, 0 */
+/* The sum of the first host's two groups is 0x1p24 + 2. Adding one after the other gives 0x1p24. */
+static const float wide_values[] = { 0x1p24f, 0, 1, 1, 0 };
+
+static void check_sizes(rank_t *self, const void *value, tutti_dtype_t dtype, const void *want)
+{
+    static const size_t counts[] = { 1, MANY };
+    size_t esize = tutti_dtype_bytes(dtype);
+    char *x = malloc(MANY * esize);
+
+    for (size_t k = 0; k < COUNT_OF(counts); k++) {
+        size_t n = counts[k];
+
+        for (size_t i = 0; i < n; i++)
+            memcpy(x + i * esize, value, esize);
+        CHECK_OK(tutti_allreduce(x, x, n, dtype, TUTTI_SUM, self->comm));
+        for (size_t i = 0; i < n; i++)
+            if (memcmp(x + i * esize, want, esize) != 0)
+                ranks_fail(__FILE__, __LINE__, "element %zu of %zu has other bits", i, n);
+    }
+    free(x);
+}
+
+static void narrow_sizes(rank_t *self)
+{
+    const uint16_t want = 0x4381;
+
+    check_sizes(self, &narrow_values[self->rank], TUTTI_BFLOAT16, &want);
+}
+
+static void wide_sizes(rank_t *self)
+{
+    const float want = 0x1p24f + 2;
+
+    check_sizes(self, &wide_values[self->rank], TUTTI_FLOAT32, &want);
+}
+
+static void in_pairs(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.strict = 1;
+    conf->shared.group_size = 2;
+}
+
 /* ---- jobs ---- */
 
 int main(void)
@@ -194,5 +245,7 @@ int main(void)
         failures += run_small(user_ops, (int)strlen(hosts[i]), hosts[i], threads);
         failures += run_job_with(rest, (int)strlen(hosts[i]), hosts[i], threads, NULL);
     }
+    failures += run_job_with(narrow_sizes, 4, "aaab", threads, in_pairs);
+    failures += run_job_with(wide_sizes, 5, "aaaab", threads, in_pairs);
     return failures != 0;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * More control messages than a link's ring can hold, while a reader or writer has nothing pending
- * and therefore sleeps: all messages must arrive, and every rank must wake up for them.
+ * and therefore sleeps: all messages must arrive, and every rank must wake up for them. A rank that
+ * leaves while a neighbour is stopped has left, and is not lost.
  */
 #include "base/time.h"
 #include "ranks.h"
+#include "watch/watch.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -196,6 +198,45 @@ static void stops(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
+/* ---- a goodbye behind a backlog ---- */
+
+static tutti_request_t *left_pending[REJECTS];
+
+/* At the end of rank 1's process, after its communicator is closed. */
+static void continue_rank_0(void)
+{
+    kill(pid_of[0], SIGCONT);
+    for (int i = 0; i < REJECTS; i++)
+        CHECK_STATUS(tutti_wait(left_pending[i], -1), TUTTI_ERR_SHUTDOWN);
+}
+
+/* Rank 0 is stopped while rank 1 submits more than the ring holds, and leaves. */
+static void leaves_stopped(rank_t *self)
+{
+    static float x[REJECTS];
+    tutti_status_t state = TUTTI_OK;
+    char name[NAME];
+
+    if (self->rank == 0) {
+        atomic_store(&pid_of[0], getpid());
+        for (int i = 0; i < 10000 && !tutti__watch_any_left(self->inside->watch); i++) {
+            usleep(1000);
+            CHECK_OK(tutti_comm_state(self->comm, &state, NULL, 0));
+            CHECK_INT(state, TUTTI_OK);
+        }
+        CHECK(tutti__watch_any_left(self->inside->watch));
+        return;
+    }
+    await(0, 1);
+    kill(pid_of[0], SIGSTOP);
+    atexit(continue_rank_0);
+    for (int i = 0; i < REJECTS; i++) {
+        snprintf(name, sizeof(name), "gradient of layer number %d, of the network", i);
+        CHECK_OK(tutti_allreduce_async(name, &x[i], &x[i], 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &left_pending[i]));
+    }
+}
+
 int main(void)
 {
     static unsigned delays_us[] = { 100, 500, 1000, 2000, 5000 };
@@ -218,6 +259,10 @@ int main(void)
     for (int i = 0; i < 2; i++) {
         job_t job = { .size = 4, .fn = stops, .settings = short_deadline };
 
+        memset(pid_of, 0, 4096);
+        RUN_JOB(failures, &job);
+        job.size = 2;
+        job.fn = leaves_stopped;
         memset(pid_of, 0, 4096);
         RUN_JOB(failures, &job);
     }

@@ -402,6 +402,32 @@ static void steady(rank_t *self)
     CHECK_INT(self->inside->engine->its_owners.lanes.agreed_served, agreed);
 }
 
+/* The sum has the same bits with and without a plan: 256 + 1 + 1, rounded once. */
+static void same_bits(rank_t *self)
+{
+    static const uint16_t values[] = { 0x4380, 0x3f80, 0x3f80, 0 }; /* bfloat16 */
+    tutti_request_t *request;
+
+    for (int step = 0; step < 12; step++) {
+        uint16_t x = values[self->rank];
+
+        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_BFLOAT16, TUTTI_SUM, self->comm, NULL,
+                                       &request));
+        CHECK_OK(tutti_wait(request, -1));
+        CHECK_INT(x, 0x4381);
+    }
+    CHECK(self->inside->engine->its_owners.lanes.plan_served > 0);
+}
+
+static int bits_of_plans(void)
+{
+    job_t job = { .size = 4, .hosts = "aaab", .threads = !ranks_can_fork(), .fn = same_bits };
+    int failures = 0;
+
+    RUN_JOB(failures, &job);
+    return failures;
+}
+
 /* A rank joins while the others follow a plan. */
 static void joins(rank_t *self)
 {
@@ -691,6 +717,7 @@ int main(void)
         RUN_JOB(failures, &job);
     }
     failures += partial_submissions();
+    failures += bits_of_plans();
     if (is_long)
         failures += random_programs();
     return failures != 0;

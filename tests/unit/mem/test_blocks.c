@@ -133,6 +133,46 @@ static void test_child(void **state)
     tutti__arena_destroy(arena);
 }
 
+/* In the child. 77: its arena is at another address, so this tests nothing. */
+static int free_beside_own(unsigned char *inherited, const char *base)
+{
+    tutti__arena_t *own;
+    void *ptr;
+
+    if (tutti__arena_create(&own) != TUTTI_OK)
+        return 1;
+    if (tutti__arena_base(own) != base)
+        return 77;
+    if (tutti__block_free(inherited) != TUTTI_OK ||
+        tutti__arena_alloc(own, BYTES, &ptr) != TUTTI_OK)
+        return 1;
+    memset(ptr, 1, BYTES);
+    return 0;
+}
+
+/* Only a block keeps the parent's arena. The child's arena takes its address. */
+static void test_child_with_arena(void **state)
+{
+    tutti__arena_t *arena = create();
+    unsigned char *a = alloc(arena);
+    const char *base = tutti__arena_base(arena);
+    int status;
+    pid_t child;
+
+    (void)state;
+    tutti__arena_destroy(arena);
+    child = fork();
+    assert_int_not_equal(child, -1);
+    if (child == 0)
+        _exit(free_beside_own(a, base));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(tutti__block_free(a), TUTTI_OK);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* ---- a fork while another thread holds a lock ---- */
 
 static _Thread_local int holds;
@@ -207,11 +247,9 @@ static void test_child_of_many_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outlives),
-        cmocka_unit_test(test_freed_once),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_child),
-        cmocka_unit_test(test_child_of_many_threads),
+        cmocka_unit_test(test_outlives),         cmocka_unit_test(test_freed_once),
+        cmocka_unit_test(test_no_room),          cmocka_unit_test(test_child),
+        cmocka_unit_test(test_child_with_arena), cmocka_unit_test(test_child_of_many_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

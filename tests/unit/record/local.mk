@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-unit_tests += %reldir%/test_trace
+unit_tests += %reldir%/test_dump %reldir%/test_trace
 
-%C%_test_trace_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
+%C%_test_trace_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=pthread_atfork

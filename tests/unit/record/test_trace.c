@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A trace that cannot be appended to PATH: without memory, and with an error of writing. PATH stays
- * as it was, the rank's part stays, and stop reports the failure.
+ * as it was, the rank's part stays, and stop reports the failure. And a child that is forked while
+ * the process's first trace is started.
  */
 #include "record/trace.h"
 
+#include "base/lock.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -84,6 +89,56 @@ static void assert_kept(size_t bytes)
     assert_int_equal(tutti__trace_stop(), TUTTI_OK);
     assert_true(read_path(after) > bytes);
     assert_int_not_equal(access(part, F_OK), 0);
+}
+
+/* ---- a fork beside the first trace ---- */
+
+static int forks;             /* the next registration of fork handlers forks first */
+static int child_status = -1; /* of waitpid */
+
+int __real_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+
+static void *fork_child(void *unused)
+{
+    pid_t child = fork();
+
+    (void)unused;
+    if (child == 0) {
+        alarm(10);
+        _exit(tutti__trace_stop() == TUTTI_OK ? 0 : 1);
+    }
+    if (child > 0 && waitpid(child, &child_status, 0) != child)
+        child_status = -1;
+    return NULL;
+}
+
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    pthread_t thread;
+
+    if (forks) {
+        forks = 0;
+        if (pthread_create(&thread, NULL, fork_child, NULL) == 0)
+            pthread_join(thread, NULL);
+    }
+    return __real_pthread_atfork(prepare, parent, child);
+}
+
+/* The first test: only the first trace registers handlers. */
+static void test_child(void **state)
+{
+    static tutti__mutex_t other = TUTTI__MUTEX_INIT(TUTTI__LOCK_LOG);
+
+    (void)state;
+    /* This registers the handler of all locks that a child makes anew. */
+    tutti__mutex_lock_renewed(&other);
+    tutti__mutex_unlock(&other);
+    forks = 1;
+    trace(0, FEW);
+    assert_int_equal(forks, 0);
+    assert_int_equal(child_status, 0);
+    assert_int_equal(tutti__trace_stop(), TUTTI_OK);
 }
 
 /* ---- tests ---- */
@@ -163,6 +218,7 @@ static void test_no_room_for_a_moment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_child),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_no_memory_at_first),
         cmocka_unit_test(test_no_room),

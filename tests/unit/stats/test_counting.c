@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counters: the buckets of histograms, classes, the times of phases, and the two texts.
+ * Counters: the buckets of histograms, classes, the times of phases, and the two texts. And no lock
+ * of the output is held when its fork handlers are registered: a fork before would copy it.
  */
 #include "stats/add.h"
 #include "stats/stats_inside.h"
@@ -309,6 +310,38 @@ static void test_none(void **state)
     tutti__stats_close(NULL);
 }
 
+/* ---- forks ---- */
+
+static int handlers; /* that were registered with a function before the fork */
+
+int __real_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void));
+int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void));
+
+/* As at a fork, `before` takes the locks. It hangs if this thread holds one of them. */
+int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void))
+{
+    if (before != NULL) {
+        alarm(10);
+        before();
+        parent();
+        alarm(0);
+        handlers++;
+    }
+    return __real_pthread_atfork(before, parent, child);
+}
+
+static void test_forks(void **state)
+{
+    char file[64];
+    const tutti__stats_want_t want = { .size = 1, .name = "world", .file = file, .port = -1 };
+
+    (void)state;
+    snprintf(file, sizeof(file), "/tmp/tutti-test-counting-%d", (int)getpid());
+    tutti__stats_close(tutti__stats_open(&want));
+    assert_true(handlers > 0);
+    assert_int_equal(unlink(file), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_long_names), cmocka_unit_test(test_requests),
         cmocka_unit_test(test_phases),     cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_summary),    cmocka_unit_test(test_none),
+        cmocka_unit_test(test_forks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

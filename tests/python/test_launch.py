@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m tutti.horovod -np: an interrupt also ends ranks that do not handle it."""
+
+import os
+import signal
+import subprocess
+import sys
+import unittest
+from typing import List
+
+SECONDS = 60  # a limit for a launcher that hangs
+
+LAUNCHER = """
+import sys
+from tutti.horovod import _launch
+_launch.GRACE_S = float(sys.argv[1])
+sys.exit(_launch.launch([sys.executable, "-c", sys.argv[2]], 2))
+"""
+
+# As in a call of the library, Python's handlers do not run.
+RANK = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+print(os.getpid(), flush=True)
+signal.sigwait({signal.SIGINT})
+print("interrupted", flush=True)
+signal.pause()
+"""
+
+
+class Interrupts(unittest.TestCase):
+    """The launcher and its two ranks write into one pipe."""
+
+    def interrupt(self, launcher: "subprocess.Popen[str]") -> List[int]:
+        """Interrupt the launcher when both ranks run, and return their process numbers when they
+        have the signal."""
+        pids = [int(launcher.stdout.readline()) for _ in range(2)]
+        self.addCleanup(self.kill, pids)
+        launcher.send_signal(signal.SIGINT)
+        for _ in range(2):
+            self.assertEqual(launcher.stdout.readline(), "interrupted\n")
+        return pids
+
+    def kill(self, pids: List[int]) -> None:
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def start(self, grace_s: float) -> "subprocess.Popen[str]":
+        launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(grace_s), RANK],
+                                    stdout=subprocess.PIPE, text=True)
+        self.addCleanup(launcher.stdout.close)
+        return launcher
+
+    def check_ended(self, launcher: "subprocess.Popen[str]", pids: List[int]) -> None:
+        self.assertEqual(launcher.wait(SECONDS), 128 + signal.SIGINT)
+        for pid in pids:
+            with self.assertRaises(ProcessLookupError):
+                os.kill(pid, 0)
+
+    def test_once(self) -> None:
+        """After the grace period."""
+        launcher = self.start(0.2)
+        self.check_ended(launcher, self.interrupt(launcher))
+
+    def test_twice(self) -> None:
+        """At once, in a grace period that is longer than this test may take."""
+        launcher = self.start(10.0 * SECONDS)
+        pids = self.interrupt(launcher)
+        launcher.send_signal(signal.SIGINT)
+        self.check_ended(launcher, pids)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The file of TUTTI_DUMP: the dump of a failure stays while the process has communicators, and not
+ * longer. And the longest path of a dump.
+ */
+#include "record/record.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+    LONGEST = 4000 /* include/tutti/record.h */
+};
+
+static char folder[] = "/tmp/tutti-test-dump-XXXXXX";
+static char path[64], file[80];
+static char text[1 << 20];
+
+static tutti__record_t *open_record(void)
+{
+    const tutti__record_facts_t facts = {
+        .size = 2, .is_world = 1, .host = "h", .dump_path = path
+    };
+    tutti__record_t *record = NULL;
+
+    assert_int_equal(tutti__record_open(&facts, &record), TUTTI_OK);
+    return record;
+}
+
+static void fail_record(tutti__record_t *record, const char *reason)
+{
+    tutti__record_end(record, TUTTI_ERR_PEER_LOST, reason);
+    assert_int_equal(atomic_load(&record->dump_error), 0);
+}
+
+/* Read the file into `text`, and return the number of dumps in it. */
+static int count_dumps(void)
+{
+    static const char head[] = "{\"what\":\"dump\"";
+    FILE *from = fopen(file, "r");
+    int n = 0;
+
+    assert_non_null(from);
+    text[fread(text, 1, sizeof(text) - 1, from)] = '\0';
+    fclose(from);
+    for (const char *at = text; (at = strstr(at, head)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* A program goes on after a failure with a new world, which fails as well. */
+static void test_two_worlds(void **state)
+{
+    tutti__record_t *record = open_record();
+
+    (void)state;
+    fail_record(record, "failure one");
+    tutti__record_close(record);
+    record = open_record();
+    fail_record(record, "failure two");
+    assert_int_equal(count_dumps(), 1);
+    assert_non_null(strstr(text, "failure two"));
+    assert_null(strstr(text, "failure one"));
+    tutti__record_close(record);
+}
+
+/* Communicators of a world fail one after another; the first failure may be the others' cause. */
+static void test_groups(void **state)
+{
+    tutti__record_t *world = open_record(), *group = open_record(), *other;
+
+    (void)state;
+    fail_record(group, "failure one");
+    tutti__record_close(group);
+    other = open_record();
+    fail_record(world, "failure two");
+    assert_int_equal(tutti__record_dump(NULL), TUTTI_OK);
+    assert_int_equal(count_dumps(), 3);
+    assert_non_null(strstr(text, "failure one"));
+    tutti__record_close(world);
+    tutti__record_close(other);
+}
+
+/* A child has none of its parent's communicators. */
+static void test_child(void **state)
+{
+    tutti__record_t *record = open_record();
+    int status = -1;
+    pid_t child;
+
+    (void)state;
+    fail_record(record, "failure one");
+    child = fork();
+    if (child == 0) {
+        fail_record(open_record(), "failure two");
+        _exit(count_dumps() != 1 || strstr(text, "failure two") == NULL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    tutti__record_close(record);
+}
+
+/* The same file by a path of so many bytes. */
+static void lengthen(char *to, size_t bytes)
+{
+    memset(to, '/', bytes);
+    memcpy(to, folder, strlen(folder));
+    to[bytes - 1] = 'd';
+    to[bytes] = '\0';
+}
+
+static void test_long_path(void **state)
+{
+    tutti__record_t *record = open_record();
+    char longest[LONGEST + 2];
+
+    (void)state;
+    unlink(file);
+    lengthen(longest, LONGEST + 1);
+    assert_int_equal(tutti__record_dump(longest), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_int_not_equal(access(file, F_OK), 0);
+    lengthen(longest, LONGEST);
+    assert_int_equal(tutti__record_dump(longest), TUTTI_OK);
+    assert_int_equal(access(file, F_OK), 0);
+    tutti__record_close(record);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_worlds),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_child),
+        cmocka_unit_test(test_long_path),
+    };
+    int failures;
+
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(path, sizeof(path), "%s/d", folder);
+    snprintf(file, sizeof(file), "%s.0", path);
+    failures = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(file);
+    rmdir(folder);
+    return failures;
+}
