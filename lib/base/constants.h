@@ -330,8 +330,8 @@
 /* The same for UCX, before an endpoint is forced to close. Chosen: as MPI_GIVE_UP_NS. */
 #define TUTTI__UCX_GIVE_UP_NS 100000000u
 
-/* The same for a rank that is at work on the buffers of this rank's call: long enough for some 500
-   MB of them, and short enough for a rank that died there, whose end is reported within a second. */
+/* The same for a rank that is at work on the buffers of this rank's call. Chosen: enough for some
+   500 MB of them, and less than the second in which the death of a rank is reported. */
 #define TUTTI__SHM_GIVE_UP_NS 500000000u
 
 /* A lost endpoint of UCX: how long the side channel may take to report the reason before the call

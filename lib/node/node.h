@@ -57,11 +57,11 @@ typedef struct {
        this lane started it last. node/nccl has no such function. */
     tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, int is_same,
                              uint32_t looks, tutti__hint_t *hint);
-    /* Give up the lane's operation, if it is not done: this rank starts no further one in this lane.
-       Returns when no other rank accesses the operation's buffers any more, or after
-       TUTTI__SHM_GIVE_UP_NS: a rank that was stopped amid its work continues it later. A rank that
-       has not begun its work waits as for a rank that does not call. node/nccl has no such
-       function. */
+    /* Give up the lane's operation, if it is not done: this rank starts no further one in this
+       lane. Returns when no other rank accesses the operation's buffers any more, or after
+       TUTTI__SHM_GIVE_UP_NS: a rank that was stopped in the middle of its work continues it later.
+       A rank that has not begun its work waits as for a rank that does not call. node/nccl has no
+       such function. */
     void (*cancel)(tutti__node_t *node, uint32_t lane);
 } tutti__node_ops_t;
 

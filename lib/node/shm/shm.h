@@ -62,9 +62,9 @@
  * Zero-copy. If all buffers that others would read or write are in arenas, each rank reduces its
  * part directly from the buffers and writes the result to all of them, or to the root's. In an
  * alltoall each rank reads its own blocks; this excludes alltoall in place. Zero-copy counts as one
- * chunk, and ends when all ranks have counted RED, so no rank touches another's buffer afterwards. A
- * rank that gives up before that, after an error or because it leaves, says so (gone) and waits for
- * the ranks that are at work (busy).
+ * chunk, and ends when all ranks have counted RED, so no rank touches another's buffer afterwards.
+ * A rank that gives up before that, after an error or because it leaves, says so (gone) and waits
+ * for the ranks that are at work (busy).
  *
  * No globals; ranks may be threads of one process.
  */
@@ -122,7 +122,7 @@ typedef struct {
     tutti__word_t red;
     tutti__word_t out;
     tutti__word_t busy; /* zero-copy: 1 while this rank accesses the others' buffers */
-    tutti__word_t gone; /* 1: this rank has given up an operation, so its buffers are its own again */
+    tutti__word_t gone; /* 1: this rank has given up an operation; no other may use its buffers */
 } tutti__progress_t;
 
 /* Phases of an operation. */

@@ -12,8 +12,8 @@
  *
  * The test of the test: ranks that report their progress too early get wrong results.
  *
- * All of this again with ranks in several groups. And a rank that gives up a call without copies: no
- * other rank writes to its buffer afterwards.
+ * All of this again with ranks in several groups. And a rank that gives up a call without copies:
+ * no other rank writes to its buffer afterwards.
  */
 #include "interleave.h"
 

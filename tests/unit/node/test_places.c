@@ -250,10 +250,8 @@ static void test_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_private),
-        cmocka_unit_test(test_zero_copy),
-        cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_private),  cmocka_unit_test(test_zero_copy),
+        cmocka_unit_test(test_given_up), cmocka_unit_test(test_shares),
         cmocka_unit_test(test_pieces),
     };
 
