@@ -23,7 +23,7 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__bucket_t *bucket = lane->first;
 
-    assert(bucket != NULL && lane->op.at == TUTTI__AT_END);
+    assert(bucket != NULL && (lane->op.at == TUTTI__AT_END || lane->is_left));
     assert(*count_of(lanes, lane) > 0);
     assert(lanes->on_device >= bucket->on_device);
     lane->first = bucket->next;
@@ -60,7 +60,12 @@ void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__request_t *next;
 
-    tutti__operation_cancel(&lane->op);
+    /* A comparison uses memory of the library only. So after a departure its messages stay in
+       flight until the communicator ends: over UCX, to cancel them may close connections that other
+       lanes use. The lane runs nothing more. */
+    lane->is_left = lane->op.at == TUTTI__AT_COMPARE && !lane->op.is_common;
+    if (!lane->is_left)
+        tutti__operation_cancel(&lane->op);
     tutti__mutex_lock(&lanes->pending->lock);
     for (tutti__request_t *r = lane->first->first; r != NULL; r = next) {
         next = r->next;

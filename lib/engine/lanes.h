@@ -29,6 +29,7 @@ typedef struct {
     char *fuse;            /* memory for fused buckets */
     size_t fuse_bytes;
     int is_packed; /* plan's lane: the first bucket is packed */
+    int is_left;   /* plan's lane: a departure has ended it, with messages of op in flight */
     /* Plan's lane, after a departure. still_ns: since when the bucket has not moved; 0: it has just
        begun. moves: tutti__operation_moves at that time. */
     uint64_t still_ns;

@@ -498,6 +498,53 @@ static void leaves_some(rank_t *self)
     CHECK(tutti__now_ns() - began < 20000000000u);
 }
 
+/* The same on hosts: then two ranks that live on exchange a message. */
+static void leaves_talkers(rank_t *self)
+{
+    tutti_request_t *request;
+    float x = 1;
+
+    for (int step = 0; step < 8; step++) {
+        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
+                                       &request));
+        CHECK_OK(tutti_wait(request, -1));
+    }
+    CHECK(counted(self)->plans > 0);
+    if (self->rank == 2)
+        return;
+    if (self->rank == 0) {
+        CHECK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
+                                    &request) != TUTTI_OK ||
+              tutti_wait(request, -1) == TUTTI_ERR_SHUTDOWN);
+        x = 5;
+        CHECK_OK(tutti_send(&x, 1, TUTTI_FLOAT32, 1, self->comm));
+        CHECK_OK(tutti_recv(&x, 1, TUTTI_FLOAT32, 1, self->comm));
+        CHECK_INT(x, 6);
+    } else {
+        CHECK_OK(tutti_recv(&x, 1, TUTTI_FLOAT32, 0, self->comm));
+        CHECK_INT(x, 5);
+        x = 6;
+        CHECK_OK(tutti_send(&x, 1, TUTTI_FLOAT32, 0, self->comm));
+    }
+}
+
+static void over_ucx(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    snprintf(conf->shared.transport, sizeof(conf->shared.transport), "ucx");
+    snprintf(conf->module_dir, sizeof(conf->module_dir), "%s", getenv("TUTTI_MODULE_DIR"));
+}
+
+/* Is the library's module for UCX built? */
+static int has_ucx(void)
+{
+    const char *dir = getenv("TUTTI_MODULE_DIR");
+    char path[4096];
+
+    return dir != NULL && snprintf(path, sizeof(path), "%s/ucx.so", dir) < (int)sizeof(path) &&
+           access(path, R_OK) == 0;
+}
+
 static void set_called(void *arg, tutti_status_t status)
 {
     CHECK_OK(status);
@@ -715,6 +762,14 @@ int main(void)
         RUN_JOB(failures, &job);
         job.arg = &threads;
         RUN_JOB(failures, &job);
+    }
+    if (ranks_can_fork()) {
+        job_t job = { .size = 3, .hosts = "abc", .fn = leaves_talkers };
+
+        RUN_JOB(failures, &job);
+        job.settings = over_ucx;
+        if (has_ucx())
+            RUN_JOB(failures, &job);
     }
     failures += partial_submissions();
     failures += bits_of_plans();
