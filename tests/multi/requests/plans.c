@@ -715,10 +715,14 @@ int main(void)
     };
     int failures = 0, is_long;
 
-    many.steps = ranks_can_fork() ? 400 : 60;
-    many.seed = 7 + (unsigned)many.steps;
     is_long = test_is_long("102,000 steps of random programs with threads and delays; with "
-                           "ThreadSanitizer, 1 and 5 ranks and one of three placings on hosts");
+                           "AddressSanitizer, half of the other steps; with ThreadSanitizer, 1 and "
+                           "5 ranks and one of three placings on hosts");
+    many.steps = ranks_can_fork() ? 400 : 60;
+#ifdef TUTTI__ASAN
+    many.steps = is_long ? 400 : 200;
+#endif
+    many.seed = 7 + (unsigned)many.steps;
 
     for (int i = 0; i < 4; i++) {
         job_t job = { .size = sizes[i], .threads = !ranks_can_fork(), .timeout_s = 240 };

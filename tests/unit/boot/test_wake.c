@@ -123,7 +123,7 @@ static void expect_none_lost(const char *what, const ex_result_t *result)
 static void test_words_in_order(void **state)
 {
     static const ex_limits_t all = { .switches = 4 }, three = { .switches = 2 };
-    ex_limits_t some = { .switches = 1000, .random = whole ? 100000 : 3000 };
+    ex_limits_t some = { .switches = 1000, .random = whole ? 100000 : 1000 };
     ex_result_t result;
 
     (void)state;
@@ -359,7 +359,7 @@ static void explore_bells(uint32_t rounds, const ex_limits_t *limits, ex_result_
 static void test_bells(void **state)
 {
     static const ex_limits_t all = { .switches = 2, .delays = 2 };
-    ex_limits_t some = { .switches = 1000, .delays = 1000, .random = whole ? 100000 : 3000 };
+    ex_limits_t some = { .switches = 1000, .delays = 1000, .random = whole ? 100000 : 1000 };
     ex_result_t result;
 
     (void)state;
@@ -397,6 +397,6 @@ int main(void)
         cmocka_unit_test(test_bells),          cmocka_unit_test(test_bells_planted),
     };
 
-    whole = test_is_long("97 of 100 random interleavings");
+    whole = test_is_long("99 of 100 random interleavings");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
