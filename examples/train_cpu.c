@@ -267,7 +267,7 @@ static void cpu_unpool(const train_layer_t *layer, size_t images, const void *de
             }
 }
 
-/* ---- the end of a model ---- */
+/* ---- behind the last layer: softmax, loss, and their gradient ---- */
 
 /* Turn a row of scores into probabilities; add the row's loss and correctness to `score`. */
 static void softmax_row(const float *scores, size_t classes, size_t label, float *ret_row,

@@ -22,8 +22,8 @@ void train_interrupt_watch(void);
 /* The received signal; 0: none. */
 int train_interrupt_signal(void);
 
-/* False, with the error TRAIN_INTERRUPTED, after a signal. Then this rank leaves, which ends the
-   calls of the other ranks. */
+/* After a signal: false, with the error TRAIN_INTERRUPTED. The caller then ends the training on
+   this rank, and the rank leaves, which ends the calls of the other ranks. */
 bool train_interrupt_check(train_error_t *error);
 
 #endif

@@ -121,7 +121,8 @@ typedef struct {
     uint64_t kind;
 } train_unpool_args_t;
 
-/* element: a row. score: loss, and 1 if it is correct */
+/* An element is a row. score: two numbers of each row: its loss; 1 if its highest score is the
+   label's, otherwise 0 */
 typedef struct {
     const void *scores;
     const uint8_t *labels;

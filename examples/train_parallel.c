@@ -283,7 +283,8 @@ static tutti_status_t submit(train_parallel_t *parallel, const char *name, void 
     return train_gpu_submit(&call, parallel->world, parallel->compute, ret_request);
 }
 
-/* Start to add up `count` elements in place. After a failure, no more requests are started. */
+/* Start an allreduce in place: the sums of `count` elements over the ranks. After a failure, no
+   more requests are started. */
 static void reduce(train_parallel_t *parallel, const char *name, void *buffer, size_t count,
                    tutti_dtype_t dtype)
 {

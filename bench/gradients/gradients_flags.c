@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The command line of tutti_gradients. Flags of other programs in bench/ have the same meaning.
+ * The command line of tutti_gradients. A flag that other programs in bench/ also have means the
+ * same here.
  */
 #include "gradients/gradients.h"
 

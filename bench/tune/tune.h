@@ -19,7 +19,8 @@
 
 #include "harness/bench.h"
 
-/* Smaller gains and losses are ignored: the same machine differs as much from day to day. */
+/* Gains and losses up to this share of the time are ignored: on one machine, times differ as much
+   from day to day. */
 #define TUNE_MARGIN 0.02
 
 enum {

@@ -195,9 +195,9 @@ TUTTI_API tutti_status_t tutti_alltoall(const void *sendbuf, void *recvbuf, size
  * Exchange parts of different lengths between all ranks.
  *
  * sendcounts, senddispls  [size] of the parts of sendbuf; displacements may be NULL
- * recvcounts, recvdispls  [size] of recvbuf; recvcounts[r] equals sendcounts[rank] on rank r. Equal
- *                         buffers work in place if all counts and displacements are equal.
- *                         Since 0.1.
+ * recvcounts, recvdispls  [size] of recvbuf; recvcounts[r] equals sendcounts[rank] on rank r. In
+ *                         place: sendbuf equals recvbuf; for each r, sendcounts[r] equals
+ *                         recvcounts[r], and the displacements are equal. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_alltoallv(const void *sendbuf, const size_t *sendcounts,
                                          const size_t *senddispls, void *recvbuf,

@@ -130,8 +130,8 @@ TUTTI_API tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t nca
  * With TUTTI_STREAM_WAIT=device, on several hosts, the call returns as soon as the request has
  * begun: all ranks have submitted it, and it is in one of the four fused buckets in progress.
  * Neither its data nor its result need be complete: the stream waits for the result on the device.
- * After that, the request has TUTTI_TIMEOUT and some seconds from the time when its data are
- * complete. If this deadline passes, the communicator ends and the next call returns an error; the
+ * The deadline of such a request is TUTTI_TIMEOUT and some seconds after its data are complete.
+ * If this deadline passes, the communicator ends and the next call returns an error; the
  * stream continues without a valid result. A callback must not wait for such a stream.
  *
  * In these cases TUTTI_STREAM_WAIT=device has no effect: persistent requests; operations of

@@ -6,8 +6,8 @@
 #include "call/call_sides.h"
 
 /*
- * Check the two sides of a call for overlaps. Received parts must not overlap each other, nor sent
- * parts, unless the call is in place in an allowed way.
+ * Check the two sides of a call for overlaps. No two received parts may overlap. A received part
+ * and a sent part may overlap only if the call is in place in an allowed way.
  *
  * INVALID_ARGUMENT: parts overlap; the text names them. NO_MEMORY: no memory for sorting.
  */

@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-/* Protects `world` while it is made and ended. tutti_init holds it while the ranks meet, so a
-   forked child makes it anew. */
+/* Protects `world` while the world is made and ended. tutti_init holds this mutex while the ranks
+   meet, so a forked child makes the mutex anew. */
 static tutti__mutex_t world_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_WORLD);
 static tutti_comm_t *_Atomic world;
 

@@ -98,7 +98,8 @@ struct tutti__operation {
     tutti__exec_call_t exec;
     tutti__want_t want;
     int in_place;
-    const tutti__sched_t *run_sched; /* the last run's, in host memory; NULL: there was no run */
+    /* The schedule of this call's run in host memory; NULL: no such run has begun. */
+    const tutti__sched_t *run_sched;
     tutti__call_room_t room;
     tutti__compare_t compare;
     tutti__exchange_t exchange;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The allreduces that are also the part between hosts of other algorithms, and their names.
+ * The allreduces that other algorithms also use for their part between hosts, and their names.
  */
 #include "coll/algorithms.h"
 

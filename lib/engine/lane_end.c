@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The counter of buckets in flight in which the lane's buckets are counted. */
+/* The counter that counts this lane's buckets in flight. */
 static uint32_t *count_of(tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
     return tutti__lane_is_planned(lanes, lane)   ? &lanes->planned

@@ -2,8 +2,8 @@
 /*
  * Selects the kernels: the best set that this processor and its operating system support.
  *
- * The first call selects the set. Tried: ifunc. It selects while the program is being linked, when
- * neither debuggers nor sanitizers work yet, and musl does not have it.
+ * The first call selects the set. Tried: ifunc. Its resolver runs inside the dynamic linker, before
+ * debuggers and sanitizers work. Also, musl has no ifunc.
  */
 #include "config.h"
 

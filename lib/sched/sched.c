@@ -25,7 +25,7 @@ size_t tutti__blockmap_trips(const tutti__blockmap_t *map)
 {
     size_t largest = 0;
 
-    if (map->table == NULL) /* equal shares differ by at most one */
+    if (map->table == NULL) /* the largest share is the average, rounded up */
         return divide_up(divide_up(map->count, map->nblocks), map->chunk);
 
     for (uint32_t b = 0; b < map->nblocks; b++) {

@@ -15,7 +15,8 @@ typedef struct {
 
 /* ---- opening ---- */
 
-/* The child of each local pair makes both rings in its arena: the ring up, then the ring down. */
+/* If a parent and its child in the tree are on one host, the child makes both rings in its arena:
+   the ring up, then the ring down. */
 static tutti_status_t make_pipes(tutti__watcher_t *w, uint64_t *ret_offset)
 {
     void *pipes;

@@ -286,7 +286,8 @@ CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value
     return (CUresult)code;
 }
 
-/* It returns no attributes for other memory, or for the end of its own. */
+/* Memory that is not CUDA's has no attributes: type 0, device -2. The address just behind an
+   allocation of CUDA counts as such memory. */
 static int answer(CUpointer_attribute attribute, const void *ptr, void *ret)
 {
     tutti__where_t where = memory_where(ptr);

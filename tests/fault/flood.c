@@ -3,8 +3,10 @@
  * Strangers on all TCP ports at which ranks meet: processes open connections, and keep them silent
  * or close them at once. All jobs must start.
  *
- *   flood           a few jobs of each kind, in the long form 30; one flooding process
- *   flood 30 [way]  30 of each, FLOODERS flooding processes, with the rates that were reached
+ *   flood           one flooding process; 2 jobs of each kind, or 30 in the long form
+ *   flood N [way]   FLOODERS flooding processes; N jobs of each kind, or only of the kind `way`
+ *
+ * It prints the rates that were reached.
  *
  * Loopback only; at most RATE connections a second, of which KEPT stay open, for one job. A
  * connection costs 10 to 20 us of a processor, so on an idle machine one process reaches RATE; on a

@@ -191,7 +191,8 @@ static int names_host(rank_t *self, const plan_t *plan, const char *error)
     const tutti__topo_t *topo = self->inside->topo;
     char text[32];
 
-    /* Rank 0 has nothing to wait for, so its thread only warns. */
+    /* If rank 0 is the victim, it waits for no tensor, so its thread only warns, and the error of
+       another rank may name nothing but rank 0. */
     if (plan->victim == 0 && strstr(error, "rank 0 has not reported") != NULL)
         return 1;
     for (int r = 0; r < self->size && topo->nhosts > 1; r++) {

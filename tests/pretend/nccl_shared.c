@@ -4,8 +4,8 @@
  * of launches.
  *
  * Two communicators that share devices deadlock if their kernels wait for each other, each first on
- * one device. So each device keeps a list of its launches. A launch is an error if it comes after a
- * launch that followed it on another device:
+ * one device. So each device keeps a list of its launches. It is an error if two devices launch the
+ * same two operations in different orders; the last launch reports it:
  *
  *      device 0:  X, Y            the second launch on device 1 finds X before Y on device 0,
  *      device 1:  Y, X            while Y is before X on its own

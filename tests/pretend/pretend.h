@@ -89,7 +89,7 @@ typedef enum {
     PRETEND_ALLOCS,        /* alloc, host_alloc and their frees */
     PRETEND_MADE,          /* streams and events */
     PRETEND_SYNCS_IN_NCCL, /* waits while NCCL had work: a deadlock on a real device */
-    PRETEND_FORBIDDEN,     /* calls that pretend_forbid_alloc refused, or could not refuse */
+    PRETEND_FORBIDDEN,     /* forbidden by pretend_forbid_alloc, even if they return no status */
     PRETEND_COPIES,
     PRETEND_BLOCKING_COPIES, /* from or to unpinned host memory */
     PRETEND_AWAITS,          /* of semaphores */

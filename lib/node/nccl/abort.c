@@ -42,7 +42,7 @@ struct tutti__nccl_abort {
     int device;
     tutti__nccl_t *nccl;
     uint64_t limit_ns;   /* the caller waits until then */
-    tutti__word_t state; /* of the two threads, the one that uses the job last frees it */
+    tutti__word_t state; /* decides which of the two threads frees this structure */
 };
 
 static tutti__word_t *count_of(int device)

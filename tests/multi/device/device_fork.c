@@ -139,7 +139,7 @@ static void end_child(int round)
         _exit(0);
     if (round == 1)
         execlp("true", "true", (char *)NULL);
-    if (round == 2) /* its thread may do something meanwhile */
+    if (round == 2) /* if the child had a thread of the library, it would use the device now */
         usleep(100000);
     exit(0);
 }

@@ -33,7 +33,8 @@ enum {
 #else
     TIMEOUT_MS = 400,
 #endif
-    BOUND_MS = 6000 /* beyond the deadline, if busy; waits for reports are 0.3 to 1 s */
+    /* From the deadline to the error, on a busy machine; 0.3 to 1 s of it are waits for reports. */
+    BOUND_MS = 6000
 };
 
 /* ---- a device that stops its process ---- */

@@ -12,7 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Shared by a leader with its host's ranks; a host uses its first rank's. */
+/* Memory that all ranks share. The ranks of a host use the element of their leader, the host's
+   first rank. */
 typedef struct {
     tutti__nccl_order_t order[PRETEND_RANKS];
 } shared_t;

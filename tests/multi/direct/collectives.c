@@ -117,7 +117,7 @@ static void scaled_one(rank_t *self, size_t count, int in_place, double prescale
                           (postscale == 0 ? 1 : (float)postscale));
         CHECK(in_place || x[i] == own);
     }
-    /* 1.0, twice as much, all summed up, and half of that. */
+    /* 1.0 on each rank: doubled, averaged over the ranks, and halved. */
     half = 0x3c00;
     CHECK_OK(tutti_allreduce_scaled(&half, &half, 1, TUTTI_FLOAT16, TUTTI_AVG, 2, 0.5, self->comm));
     CHECK_INT(half, 0x3c00);

@@ -33,8 +33,8 @@ enum {
 };
 
 /*
- * Ending the fillers one after another takes time, so the buffers are passed when the requests that
- * need them are already given up, but not done.
+ * Ending the fillers one after another takes time. In this time rank 0 passes the buffers of the
+ * `late` requests, which the library has given up, but which are not done.
  */
 static void given_late(rank_t *self, int aborts)
 {

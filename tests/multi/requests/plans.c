@@ -623,8 +623,9 @@ static int partial_submissions(void)
 }
 
 /* Tensors that follow each other in shared memory are reduced there, on the ranks where they do,
-   and nothing beside them is touched. Steps go through the memory from its end; or, with an
-   argument, each in an order of its own. */
+   and nothing beside them is touched. In each step a rank submits the tensors from
+   the end of the memory to its beginning. With an argument, the order differs between steps and
+   ranks. */
 static void adjacent(rank_t *self)
 {
     enum {

@@ -157,7 +157,8 @@ static void meet_and_gather(const crowd_rank_t *me)
 #define CAN_FORK_BESIDE_THREADS 1
 #endif
 
-/* Forked ranks and threads; the parent makes the id if no rank does, and ends it. */
+/* Run the ranks first as processes, if possible, then as threads. If no rank makes the id, this
+   process makes it. At the end this process ends its ids. */
 static void run_crowds(uint32_t size, crowd_main_t *run, uint32_t maker, uint64_t timeout_ms)
 {
     for (int threads = maker >= size && !CAN_FORK_BESIDE_THREADS; threads < 2; threads++) {

@@ -78,7 +78,7 @@ static void test_contents(void **state)
     }
 }
 
-/* One rank comes 150 ms after the others; each rank once. */
+/* Rank *late comes 150 ms after the others. The test runs this once for each rank. */
 static void come_late(const crowd_rank_t *me)
 {
     const uint32_t *late = me->arg;

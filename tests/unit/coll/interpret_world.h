@@ -64,7 +64,8 @@ uint32_t world_length(const world_t *w, uint32_t rank, unsigned buf, uint32_t bl
 number_t *world_element(const world_t *w, uint32_t rank, unsigned buf, uint32_t blk, uint32_t trip,
                         uint32_t e);
 number_t world_combine(const world_t *w, number_t left, number_t right);
-/* Divide. An average that was rounded before is wrong. */
+/* Finish x, as a division would. If x has been rounded before, the result is a wrong value, except
+   in a scan. */
 number_t world_finished(const world_t *w, number_t x);
 /* Set the initial memory: garbage, different in each order, and the call's input. */
 void world_fill(world_t *w);

@@ -3,9 +3,10 @@
  * Mutation test of the checker: random bugs, one operation each, in every algorithm.
  *
  * The interpreter (interpret.h) decides, without the checker, whether a bug changes the result of
- * the call. Of those that do, the checker must detect at least 99 in 100 of each kind. It may
- * detect others as well: it proves for all orders and lengths, of which the interpreter tries a
- * few. So a detected mutant that changes nothing there proves nothing.
+ * the call. For each kind of bug, the checker must detect at least 99 in 100 of the bugs that
+ * change the result. The checker may detect other bugs as well: it proves for all orders and
+ * lengths, of which the interpreter tries a few. So a detected bug that changes nothing in the
+ * interpreter proves nothing.
  *
  * Some bugs only matter without credits. The checker must detect all of them.
  *

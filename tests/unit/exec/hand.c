@@ -202,7 +202,8 @@ static tutti_status_t late(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched
     return tutti__build_end(b, ret_sched);
 }
 
-/* One loop to rank 0, a whole REDUCE that finishes, and another loop back. */
+/* In a loop the other ranks send their data to rank 0. A REDUCE outside loops finishes the sum. In
+   another loop rank 0 sends the sum to the other ranks. */
 static tutti_status_t loops(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {
     tutti__build_t *b = tutti__build_begin("loops", rank, n, 2, 0, 2);

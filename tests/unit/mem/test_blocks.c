@@ -112,7 +112,8 @@ static void test_no_room(void **state)
     tutti__arena_destroy(arena);
 }
 
-/* The child's copy of the list has the block; its copy of the descriptor could empty the memory. */
+/* A forked child inherits the list with the block, and the arena's descriptor. If the child frees
+   the block, the parent's memory must keep its contents. */
 static void test_child(void **state)
 {
     tutti__arena_t *arena = create();

@@ -150,8 +150,9 @@ static void test_conversions(void **state)
 }
 
 /*
- * All pairs of float8, in double: sums and products of two are exact in it, or so far apart that
- * the nearest code is the larger operand; so there is one rounding. AVG is divided in float32.
+ * The result for a pair of float8, in double. A sum or product is exact in double, or the operands
+ * are so far apart that the nearest code of the sum is the larger operand. So only the conversion
+ * to float8 rounds. AVG is divided in float32.
  */
 static double in_double(double a, double b, tutti_op_t op)
 {

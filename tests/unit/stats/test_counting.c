@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counters: the buckets of histograms, classes, the times of phases, and the two texts. And no lock
- * of the output is held when its fork handlers are registered: a fork before would copy it.
+ * Counters: the buckets of histograms, the parts by algorithm and transport, the times of phases,
+ * the metrics of Prometheus and the table at the end. Also: no lock of the output is held when the
+ * output's fork handlers are registered, because an earlier fork would copy a held lock.
  */
 #include "stats/add.h"
 #include "stats/stats_inside.h"
