@@ -19,7 +19,7 @@
  *   nrequests      number of entries in `requests`
  *   timeout_ms     milliseconds; 0: do not wait; < 0: the library's own deadline (TUTTI_TIMEOUT)
  *   all others     as in the direct call of that name (collectives.h). The library reads and writes
- *                  the buffers until the request is done; do not access them before. Arrays of
+ *                  the buffers until the request is done; do not access them before that. Arrays of
  *                  counts are copied
  *
  * Any thread may make these calls, in any order, on every rank.
@@ -41,8 +41,9 @@
  * Calls without a name
  *   Calls with name NULL are matched by their order, like direct calls. The n-th collective
  *   without a name on one rank belongs to the n-th such collective on every other rank. Rank a's
- *   n-th send to rank b belongs to rank b's n-th receive from rank a. Named and direct calls do not
- *   count. If several threads submit calls without a name, the program must fix their order.
+ *   n-th send to rank b belongs to rank b's n-th receive from rank a. Calls with names and direct
+ *   calls are not counted. If several threads submit calls without a name, the program must fix
+ *   their order.
  *
  *   If there is no device, a collective without a name needs no agreement: it starts when this rank
  *   has submitted it and the previous one is done. These collectives run one after another, beside
@@ -112,9 +113,9 @@ typedef struct {
  * Later versions add fields at the end; `size` tells the library which fields exist.
  *
  * If a request is not done when its own deadline has passed (timeout_ms), the communicator ends, as
- * after the deadline of a wait: all its requests end with TUTTI_ERR_TIMEOUT. No thread has to
- * wait for the request; if none does, the library detects the passed deadline within half a second
- * (on a communicator of one rank in the program's next call that tests, waits or submits there).
+ * after the deadline of a wait: all its requests end with TUTTI_ERR_TIMEOUT. No thread has to wait
+ * for the request; if none does, the library detects the passed deadline within half a second (on a
+ * communicator of one rank: in the program's next call that tests, waits or submits on it).
  * tutti_wait with timeout_ms < 0 uses this deadline instead of the communicator's.
  *
  * With a wire format (wire), the data of an allreduce, reduce, reduce_scatter or reduce_scatterv of
@@ -122,8 +123,8 @@ typedef struct {
  * sums are computed in float32, but their operands between hosts, and the result, are rounded to
  * the narrower type. All ranks get the same bits. docs/performance.md states the bound of the
  * error. Other calls with this option return TUTTI_ERR_INVALID_ARGUMENT. The option has no effect
- * on one host, on device memory, with a schedule of the user's (TUTTI_ALGORITHM), and on small
- * calls without a name: up to 4096 bytes, unless TUTTI_DETERMINISTIC=strict. A sum that the
+ * on one host, on device memory, with a schedule of the user's (TUTTI_ALGORITHM), and on calls
+ * without a name that have at most 4096 bytes, unless TUTTI_DETERMINISTIC=strict. A sum that the
  * type cannot hold becomes infinite (above 65504 in float16), or NaN (above 448 in float8_e4m3).
  *
  * Among calls that all ranks have submitted and that have not begun, those with the highest
@@ -391,16 +392,17 @@ TUTTI_API tutti_status_t tutti_start(tutti_request_t *request);
 
 /*
  * Start persistent requests of one communicator, one after another, as tutti_start does. They are
- * not a submission group. On an error none is started. This is the cheapest way to start many.
+ * not a submission group. On an error none is started. This function is the cheapest way to start
+ * many requests.
  *
  * requests  [nrequests]; none is NULL. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_start_all(tutti_request_t *const *requests, size_t nrequests);
 
 /*
- * Give a persistent request that is not active other buffers for its next starts. With them a
- * persistent request is a handle for a tensor whose memory changes from step to step: name, type,
- * count and options are checked only once, when it is made.
+ * Give a persistent request that is not active other buffers for its next starts. So one persistent
+ * request can serve a tensor whose memory changes from step to step: name, type, count and options
+ * are checked only once, when the request is made.
  *
  * sendbuf, recvbuf  as in the call for which the request was made, with its counts; memory of the
  *                   same kind as before (host or device)
@@ -447,10 +449,11 @@ TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
  *
  * TUTTI_ERR_TIMEOUT           with timeout_ms >= 0, the request is not done yet. It is not freed
  *                             and continues; the wait may be repeated
- * TUTTI_ERR_INVALID_ARGUMENT  in a callback, a request that is not done; or a persistent request
- *                             that is not active. It is not freed
- * TUTTI_ERR_SHUTDOWN          in a forked child, a request of its parent. It is not freed.
- *                             Otherwise the status of the request: a rank has left. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT  the caller is a callback and the request is not done; or the request
+ *                             is persistent and not active. It is not freed
+ * TUTTI_ERR_SHUTDOWN          the caller is a forked child and the request is its parent's; it is
+ *                             not freed. Otherwise this is the status of the request: a rank has
+ *                             left. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
 

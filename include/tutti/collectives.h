@@ -45,10 +45,10 @@
  * another type of the same size, another operation or another root is not found, a call without
  * elements on this rank waits for no other rank, and a mismatch ends the communicator.
  *
- * With TUTTI_WIRE, the data of an allreduce, reduce, reduce_scatter or reduce_scatterv of
- * TUTTI_FLOAT32 with TUTTI_SUM or TUTTI_AVG, of more than 4096 bytes (with
- * TUTTI_DETERMINISTIC=strict, of every size), go from one host to another in a narrower type, and
- * the result is rounded to it: see tutti_async_options_t.
+ * TUTTI_WIRE applies to an allreduce, reduce, reduce_scatter or reduce_scatterv of TUTTI_FLOAT32
+ * with TUTTI_SUM or TUTTI_AVG, if the call has more than 4096 bytes (with
+ * TUTTI_DETERMINISTIC=strict, any size). The data of such a call go from one host to another in a
+ * narrower type, and the result is rounded to this type: see tutti_async_options_t.
  *
  * Messages between two ranks are compared with each other (see tutti_send), but not with collective
  * calls. If a rank sends while its peer is in a collective call, both wait until TUTTI_TIMEOUT, or

@@ -45,11 +45,11 @@ TUTTI_API tutti_status_t tutti_unique_id_create(tutti_unique_id_t *ret_id);
  * A key-value store of the caller's, by which ranks find each other.
  *
  * It may be etcd, Redis, a shared folder or a launcher's store. Initialise the structure with zero,
- * and set all fields. Only tutti_init and tutti_comm_connect call the functions, on their thread:
- * rank 0 sets one key, and the others get it. If the ranks do not all connect, rank 0 sets this key
- * once more, to the reason; `set` may refuse this. If threads connect at the same time with one
- * store, its functions are called at the same time. Every process that can read the store can join
- * the job.
+ * and set all fields. Only tutti_init and tutti_comm_connect call the functions, on the calling
+ * thread: rank 0 sets one key, and the others get it. If the ranks do not all connect, rank 0 sets
+ * this key once more, to the reason; `set` may refuse this. If several threads connect with one
+ * store at the same time, they may call its functions at the same time. Every process that can read
+ * the store can join the job.
  *
  * set  store `bytes` bytes, fewer than 1024, under `key` in one atomic step; returns 0 on success
  * get  wait at most timeout_ms until `key` exists; copy its value to `value`, which has room for
@@ -59,10 +59,10 @@ TUTTI_API tutti_status_t tutti_unique_id_create(tutti_unique_id_t *ret_id);
 typedef struct {
     size_t size;        /* sizeof(tutti_store_t) */
     void *context;      /* passed to both functions */
-    const char *prefix; /* of all keys; a different one for each job, for each tutti_init, and for
-                           each tutti_comm_connect: the caller makes it unique. The library does not
-                           remove keys, so a prefix that was used before leads to an address where
-                           no process listens any more */
+    const char *prefix; /* the beginning of all keys. The caller chooses a different prefix for each
+                           job, for each tutti_init, and for each tutti_comm_connect. The library
+                           does not remove keys, so a prefix that was used before leads to an
+                           address where no process listens any more */
     int (*set)(void *context, const char *key, const void *value, size_t bytes);
     int (*get)(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
                int timeout_ms);
@@ -77,13 +77,15 @@ typedef struct {
     size_t size;          /* sizeof(tutti_options_t) */
     uint32_t api_version; /* TUTTI_API_VERSION of the header the caller was built with */
     uint32_t reserved;    /* 0 */
-    const void *mpi_comm; /* address of the caller's MPI_Comm, duplicated during tutti_init; NULL:
-                             MPI_COMM_WORLD under an MPI launcher, without a launcher no MPI */
+    const void *mpi_comm; /* address of the caller's MPI_Comm, duplicated during tutti_init. NULL:
+                             MPI_COMM_WORLD under an MPI launcher; without a launcher, MPI is not
+                             used */
     const tutti_unique_id_t *unique_id; /* NULL, or meet by this id, without MPI; needs rank and
                                            nranks */
     const tutti_store_t *store;         /* NULL, or meet by this store, without MPI; needs rank and
                                            nranks */
-    int rank, nranks;                   /* of this process, for unique_id and store; otherwise 0 */
+    int rank, nranks; /* for unique_id and store: this process's rank, and the number of ranks;
+                         otherwise 0 */
     int timeout_ms;   /* milliseconds, instead of TUTTI_TIMEOUT, for this communicator and its
                          groups: the deadline of the meeting, of direct calls, and of waits with the
                          library's own deadline. 0: TUTTI_TIMEOUT. After the meeting, all
@@ -151,8 +153,8 @@ TUTTI_API tutti_status_t tutti_finalize(void);
  * comm    the communicator to end; other communicators continue
  * reason  shown in every rank's tutti_last_error(); may be NULL; copied, cut at 200 bytes
  *
- * For a rank that cannot continue (bad data, disk full) while others wait for it. Returns at once
- * and leaves the process alive; tutti_finalize still works. Any thread. Since 0.1.
+ * This call is for a rank that cannot continue (bad data, disk full) while others wait for it. It
+ * returns at once and leaves the process alive; tutti_finalize still works. Any thread. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_abort(tutti_comm_t *comm, const char *reason);
 
@@ -171,11 +173,11 @@ TUTTI_API tutti_comm_t *tutti_world(void);
  * ret_comm  free it with tutti_comm_free
  *
  * This function is for libraries inside a program, such as a backend of a framework. A process may
- * have any number of such communicators, with any ranks in common. It may make them before, after
- * and without tutti_init. tutti_world() does not change, and tutti_finalize does not end them. The
- * store's prefix is the communicator's name in messages ("rank 1 of communicator 'PREFIX'"). The
- * log shows this process's rank in the world, or without a world its rank in the first
- * communicator.
+ * have any number of such communicators, and any of them may have ranks in common. It may make them
+ * before, after and without tutti_init. tutti_world() does not change, and tutti_finalize does not
+ * end them. The store's prefix is the communicator's name in messages ("rank 1 of communicator
+ * 'PREFIX'"). The log shows this process's rank in the world, or without a world its rank in the
+ * first communicator.
  *
  * Collective over the nranks ranks; no other process takes part. Any thread may call it; several
  * threads may call it at the same time for different communicators. It delays no other call. It
@@ -188,9 +190,9 @@ TUTTI_API tutti_comm_t *tutti_world(void);
  * rank it has a thread (none with nranks 1 and no device) and about ten open files (14 with 4 ranks
  * on a host).
  * Its device is the calling thread's current device, unless TUTTI_DEVICE_ID is set. So make the
- * device current before the call. On device memory, calls in flight on two such communicators at
- * the same time need one order on all ranks, as NCCL requires; the library orders the calls of a
- * communicator and its groups only.
+ * device current before the call. If calls on device memory are in flight on two such communicators
+ * at the same time, all ranks must make these calls in the same order, as NCCL requires; the
+ * library orders only the calls of one communicator and its groups.
  *
  * After fork(), the child may call it, for ranks of its own.
  *

@@ -10,18 +10,19 @@
  * Device          Each rank has one device for all its communicators, chosen by tutti_init:
  *                 TUTTI_DEVICE_ID; otherwise the current device of the thread that calls
  *                 tutti_init; otherwise the local rank modulo the number of devices.
- *                 With TUTTI_DEVICE=auto a rank uses a device if its process has loaded CUDA
- *                 before tutti_init; with cuda always; with none never
+ *                 With TUTTI_DEVICE=auto a rank uses a device if its process has loaded CUDA before
+ *                 tutti_init; with TUTTI_DEVICE=cuda it always uses one; with TUTTI_DEVICE=none it
+ *                 never does
  * Memory          All buffers of a call are in memory of that device, or none is. Pinned and
  *                 managed memory counts as host memory. All ranks pass device memory, or none does:
  *                 otherwise TUTTI_ERR_MISMATCH. Only gatherv, scatterv, alltoallv, direct messages
  *                 and tutti_allgatherv_async accept different kinds of memory on different ranks
- * Path            Inside a host, NCCL. An allreduce of several hosts is pipelined: while NCCL works
- *                 on the next pieces, earlier ones travel between the hosts, through pinned memory
- *                 or directly from device memory (TUTTI_GPU_DIRECT). With the algorithm nccl-flat
- *                 (TUTTI_ALGORITHM), NCCL does the whole allreduce. Small allreduces and all other
- *                 calls of several hosts, and calls that NCCL does not support, are copied to host
- *                 memory and run there
+ * Path            Inside a host, NCCL does the work. An allreduce of several hosts is pipelined:
+ *                 while NCCL works on the next pieces, earlier ones travel between the hosts,
+ *                 through pinned memory or directly from device memory (TUTTI_GPU_DIRECT). With the
+ *                 algorithm nccl-flat (TUTTI_ALGORITHM), NCCL does the whole allreduce. For small
+ *                 allreduces and all other calls of several hosts, and for calls that NCCL does not
+ *                 support, the data are copied to host memory, and the call runs there
  * Streams         NULL is the legacy default stream, as in CUDA. A call in a stream that is being
  *                 captured into a graph returns TUTTI_ERR_UNSUPPORTED, because the ranks could not
  *                 agree on the call when the graph is replayed
@@ -42,8 +43,8 @@
  *                 the wait. A copy to or from the host that is queued before the request is done
  *                 may block this work as well, because copies have no priorities. Few hardware
  *                 queues (CUDA_DEVICE_MAX_CONNECTIONS; at most 32), which NCCL's streams share with
- *                 yours, make such a deadlock more likely. It ends after TUTTI_TIMEOUT, if the
- *                 blocked call of the driver returns. The default, host, has no such waits
+ *                 yours, make such a deadlock more likely. The deadlock ends after TUTTI_TIMEOUT,
+ *                 if the blocked call of the driver returns. The default, host, has no such waits
  *
  * This header includes no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st.
  * tutti.h does not include tutti/cuda.h.
@@ -105,8 +106,9 @@ TUTTI_API tutti_status_t tutti_cuda_allreduce(const void *sendbuf, void *recvbuf
  *
  * stream  of this rank's device
  *
- * As tutti_submit; does not wait for the work. When a request is done, its result is complete for
- * all streams. The call also returns the errors of tutti_submit.
+ * This call works like tutti_submit, and does not wait for the work in the stream. When a request
+ * is done, its result is complete for all streams. The call also returns the errors of
+ * tutti_submit.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  buffers are in host memory, or a call is a barrier
  * TUTTI_ERR_UNSUPPORTED       the communicator has no device, or the stream is being captured into

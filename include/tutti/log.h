@@ -38,11 +38,11 @@ typedef enum {
  * level  the message's level
  * text   one line, without level, rank and line end; valid until the callback returns
  *
- * Called by a thread of its own, in the order of the messages, one at a time, and never under a
- * lock of the library. So it may block and take the program's locks; only tutti_log_set_callback
- * waits for it. If 1024 messages wait, later ones are dropped, and a warning says how many. The
- * callback may call Tutti, except tutti_log_set_callback; messages that these calls cause go to
- * stderr.
+ * The library calls it on a separate thread, in the order of the messages, one at a time, and never
+ * under a lock of the library. So it may block and take the program's locks; only
+ * tutti_log_set_callback waits for it. If 1024 messages wait, later ones are dropped, and a warning
+ * says how many. The callback may call Tutti, except tutti_log_set_callback; messages that these
+ * calls cause go to stderr.
  */
 typedef void (*tutti_log_callback_t)(void *arg, tutti_log_level_t level, const char *text);
 

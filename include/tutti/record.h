@@ -18,10 +18,10 @@
 /*
  * Write the flight recorder of all communicators of this process.
  *
- * path  the file is PATH.RANK, with this process's rank in the world; it is replaced. NULL: the
- *       path of TUTTI_DUMP; if the library has written the dump of a failure there, this dump is
- *       appended to it, unless the process has closed all its communicators since then. If
- *       TUTTI_DUMP is not set: stderr
+ * path  the dump replaces the file PATH.RANK; RANK is this process's rank in the world. NULL: the
+ *       path of TUTTI_DUMP, or stderr if TUTTI_DUMP is not set; if the library has already written
+ *       the dump of a failure to that path, the new dump is appended there, unless the process has
+ *       closed all its communicators since then
  *
  * Waits for no other rank. It may be called in a signal handler of the program's: it takes no lock,
  * allocates no memory, and keeps errno. It does not set tutti_last_error(). Any thread.
@@ -40,8 +40,9 @@ TUTTI_API tutti_status_t tutti_dump(const char *path);
  *       several hosts are aligned. Ranks without a common file system write a file for each host
  *
  * Call it on all ranks. When rank 0 starts its trace, it removes an older file of this name, so no
- * rank should stop its trace earlier. TUTTI_TRACE starts the trace in tutti_init. A killed process
- * leaves its part, which `tutti_report --trace` converts. Waits for no other rank. Any thread.
+ * other rank should stop its trace before that. TUTTI_TRACE starts the trace in tutti_init. A
+ * killed process leaves its part, which `tutti_report --trace` converts. Waits for no other rank.
+ * Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  there is no communicator, a trace is on, or the path is too long
  * TUTTI_ERR_SYSTEM            the part cannot be written. Since 0.1.

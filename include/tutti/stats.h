@@ -8,9 +8,9 @@
  * in a direct call. Counters that belong together may differ by the calls that end meanwhile.
  *
  * Counting costs some nanoseconds a call and is always on. Measuring times is off by default,
- * because a direct call of 8 bytes takes hardly longer than reading the clock twice. TUTTI_STATS,
- * TUTTI_STATS_FILE and TUTTI_STATS_PORT switch it on; `times` reports it. Fields that need it are
- * marked "[times]", and are 0 without it.
+ * because it makes a direct call of 8 bytes half as long again. TUTTI_STATS, TUTTI_STATS_FILE and
+ * TUTTI_STATS_PORT switch it on; the field `times` reports whether it is on. Fields that need it
+ * are marked "[times]", and are 0 without it.
  */
 #ifndef TUTTI_STATS_H
 #ifndef TUTTI_H
@@ -68,8 +68,8 @@ typedef struct {
     uint64_t requests; /* asynchronous calls that were submitted, and starts of persistent ones */
     uint64_t failed;   /* requests that have ended with an error */
     uint64_t ordered;  /* collectives without a name that ran in their order, without agreement */
-    /* Buckets that have ended. A bucket is the tensors that the ranks agreed on and that one call
-       served. bucket_tensors and bucket_bytes count this rank's own tensors only. */
+    /* Buckets that have ended. A bucket is a set of tensors that the ranks agreed on and that one
+       call served. bucket_tensors and bucket_bytes count this rank's own tensors only. */
     uint64_t buckets;
     uint64_t bucket_tensors;
     uint64_t bucket_bytes;
@@ -77,8 +77,8 @@ typedef struct {
     uint64_t announcements_sent;
     uint64_t bucket_messages_sent; /* each names one tensor of a bucket */
     uint64_t other_messages_sent;  /* rejections, joins */
-    /* Learned plans (async.h): steps that a plan began; its buckets that were served without
-       agreement; plans that have ended. */
+    /* Learned plans (async.h): how often the first bucket of a plan was started; how many buckets
+       of plans were served without agreement; how many plans have ended. */
     uint64_t plan_steps;
     uint64_t plan_hits;
     uint64_t plan_breaks;
@@ -114,8 +114,9 @@ typedef struct {
     int is_async; /* 1: operations are buckets, and calls without a name */
     uint64_t operations;
     uint64_t bytes;
-    uint64_t ns;        /* [times] the whole time of direct calls; the time of buckets from their
-                           start, in device memory only until their work is queued there */
+    uint64_t ns;        /* [times] of direct calls: their whole time. Of buckets: the time from
+                           their start to their end; in device memory, only until their work is
+                           queued on the device */
     char algorithm[40]; /* as in TUTTI_ALGORITHM: "ring". Others: "message": a direct message;
                            "ride": a small call between hosts, whose data travelled with the
                            comparison of the ranks' arguments; "none": no elements */

@@ -57,7 +57,8 @@
  *
  *     After TUTTI_ERR_MISMATCH the communicator stays usable: all ranks have found the mismatch
  *     before any data moved. With TUTTI_COMPARE=0, direct calls between hosts and messages between
- *     two ranks may have moved data before; then the mismatch ends the communicator.
+ *     two ranks may already have moved data when the mismatch is found; then the mismatch ends the
+ *     communicator.
  *
  * Lifetimes
  *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split,
@@ -73,9 +74,9 @@
  *     not dereference it. If a communicator or request was freed, every call that takes it returns
  *     TUTTI_ERR_INVALID_ARGUMENT, and tutti_last_error() names the reason. The same holds for any
  *     other pointer that is not a handle of the library. Functions that return no status, such as
- *     tutti_rank, return the same as for NULL. tutti_finalize makes the world and its groups
- *     invalid, also after another tutti_init. (A freed handle becomes valid again only after 2^24
- *     requests, or communicators, in its slot.)
+ *     tutti_rank, return the same as for NULL. tutti_finalize makes the handles of the world and
+ *     its groups invalid; another tutti_init does not make them valid again. (A freed handle
+ *     becomes valid again only after 2^24 requests, or communicators, in its slot.)
  *
  *     These checks detect a handle that an earlier call has freed. A program must not free a
  *     communicator or request while another thread is inside a call on it; the library does not
@@ -92,8 +93,9 @@
  *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
  *     TUTTI_ERR_SHUTDOWN and free nothing. If the child calls tutti_finalize, it forgets the
  *     parent's world, which is not disturbed. After that the child may call tutti_init, to join
- *     ranks of its own: TUTTI_ERR_UNSUPPORTED where they would meet by the MPI, PMIx or PMI-2 that
- *     the parent has used. It may call tutti_comm_connect at any time.
+ *     ranks of its own. This call returns TUTTI_ERR_UNSUPPORTED if these ranks would meet by the
+ *     MPI, PMIx or PMI-2 that the parent has used. The child may call tutti_comm_connect at any
+ *     time.
  *
  * Structures that begin with `size`
  *     `size` is the structure's sizeof in the header that the program was built with. Later
