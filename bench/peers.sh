@@ -120,8 +120,8 @@ case $parameter in
 coll_tuned_*) dynamic="--mca coll_tuned_use_dynamic_rules 1 " ;;
 esac
 
-# "NUMBER:NAME" of each algorithm. ompi_info lists them, because they differ between versions. 0 is
-# Open MPI's own choice.
+# "NUMBER:NAME" of each algorithm. The list comes from ompi_info, because it differs between
+# versions. 0 is Open MPI's own choice.
 info=ompi_info
 case ${mpirun%% *} in
 */*) info=${mpirun%% *} && info=${info%/*}/ompi_info ;;
@@ -134,7 +134,8 @@ if [ $kind = openmpi ]; then
         echo "# Left out: the algorithms: $info does not tell those of $parameter" >"$work/out"
 fi
 
-# UCC and MPICH have no program that lists their algorithms. These are in UCC 1.3 and MPICH 4.0.
+# UCC and MPICH have no program that lists their algorithms. The names below are those of UCC 1.3
+# and MPICH 4.0.
 ucc=
 mpichs="default ucx-cma glibc"
 case $collective in

@@ -89,7 +89,7 @@ static int connect_to(const char *host, const char *port)
 
 /* ---- moving ---- */
 
-/* Advance one direction. 0: it cannot move now. */
+/* Subtract the bytes that a read or a write has moved. 0: it has moved none. */
 static int advance(ssize_t moved, size_t *left)
 {
     if (moved > 0)

@@ -28,7 +28,8 @@ static double bus_factor(int ranks)
     return ranks - 1.0;
 }
 
-/* n parts are read; n results of n parts are written, in place without the own parts. */
+/* n parts are read; n results of n parts are written. In place, each rank's own part is not
+   written. */
 static double traffic(int ranks, int in_place)
 {
     return ranks + (double)ranks * (ranks - (in_place ? 1 : 0));

@@ -184,7 +184,7 @@ static void print_row(const main_t *run, const char *model, const bench_row_t *r
     gradients_free(&gradients);
 }
 
-/* Does a contestant run that uses MPI or, on a device, NCCL? */
+/* Is there a contestant in this run that uses MPI or, on a device, NCCL? */
 static int has_peer(const main_t *run)
 {
     for (int who = 0; who < run->bench.count; who++) {

@@ -109,8 +109,8 @@ __attribute__((noreturn)) static void refuse(const char *flag, const char *text)
     exit(2);
 }
 
-/* The word is not in the list of names from 1 to `end` - 1. `name` returns NULL for a name that
-   this machine does not have. */
+/* Refuse a word that is none of the names 1 to `end` - 1. `name` returns NULL for a name that this
+   machine does not have. */
 __attribute__((noreturn)) static void refuse_word(const char *flag, const char *word, int end,
                                                   const char *(*name)(int), const char *last)
 {
@@ -475,7 +475,8 @@ static void measure(options_t *options, call_t *call, int dtype, int op)
     fflush(stdout);
 }
 
-/* Floats of 1.0, integers of bytes of 1: no operation soon makes them subnormal or infinite. */
+/* Fill with floats of 1.0, or with integers whose bytes are all 1. So repeated operations do not
+   soon make numbers that are subnormal or infinite. */
 static void fill(void *data, size_t bytes, int dtype)
 {
     static const unsigned char ones[DTYPES][8] = {

@@ -38,7 +38,7 @@ static const struct option long_options[] = {
     { NULL, 0, NULL, 0 },
 };
 
-/* Print the verdicts, and return their number. all: also where nothing is wrong. */
+/* Print the verdicts, and return their number. all: also print those where nothing is wrong. */
 static int report(const dumps_t *dumps, int json, int all)
 {
     judged_t judged;

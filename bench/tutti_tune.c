@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_tune: measures settings on this machine, and writes those that beat the defaults to a file;
- * on several hosts, the figures of the link between them. The library reads the file from then on.
- * It takes some seconds of real calls.
+ * tutti_tune: measures settings on this machine, and writes those that beat the defaults to a file.
+ * On several hosts it measures the link between them, and writes the link's figures unless calls
+ * are slower with them. The library reads the file from then on. The measurements are some seconds
+ * of real calls.
  */
 #include "tune/tune.h"
 

@@ -106,7 +106,8 @@ static bool open_compute(trainer_t *trainer, train_error_t *error)
     return true;
 }
 
-/* An array of the backend with the same data: a copy, or `from` itself. NULL: no memory. */
+/* Return an array of the backend that has the data of `from`: a copy, or `from` itself. NULL: no
+   memory. */
 static void *place(train_compute_t *compute, const void *from, size_t bytes)
 {
     if (!compute->on_device)
@@ -260,7 +261,7 @@ static bool make_checkpoint(trainer_t *trainer, train_error_t *error)
     return train_checkpoint_replaceable(options->checkpoint, options->overwrite, error);
 }
 
-/* All steps that can fail on a single rank. No communication. */
+/* Prepare everything that can fail on a single rank. No communication. */
 static bool prepare(trainer_t *trainer, train_error_t *error)
 {
     const bool active = trainer->parallel.rank == 0;
@@ -313,7 +314,7 @@ static void report_interrupt(trainer_t *trainer)
     train_report_interrupted(&trainer->report, &stop);
 }
 
-/* Run the loop, and report its end. False on all ranks if it failed on one. */
+/* Run the loop, and report its end. Returns false on all ranks if one rank has failed. */
 static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error)
 {
     const bool trained = train_run(trainer, error);
@@ -330,8 +331,8 @@ static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error
     return train_parallel_agree(&trainer->parallel, fingerprint, error) && trained;
 }
 
-/* The whole program after parsing. parsed: the options are valid. False on all ranks if it failed
-   on one. */
+/* The whole program after parsing. parsed: the options are valid. Returns false on all ranks if one
+   rank has failed. */
 static bool run(trainer_t *trainer, bool parsed, train_error_t *error)
 {
     uint64_t fingerprint = 0;
@@ -371,7 +372,7 @@ int main(int argc, char **argv)
             fprintf(stderr, "example_train: rank %d: %s\n", trainer.parallel.rank, error.text);
     }
 
-    /* first, because it ends communication that may still use the arrays */
+    /* stop first: this ends communication that may still use the arrays */
     train_parallel_stop(&trainer.parallel);
     clean_up(&trainer);
     if (!good && train_interrupt_signal() != 0)

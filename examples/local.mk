@@ -31,8 +31,8 @@ endif
 # change no result.
 TRAIN_CFLAGS = $(TUTTI_KERNEL_CFLAGS) -fno-math-errno -fno-trapping-math
 
-# All sources but train_cuda.c. Tests link the first list with a device on the host, and compile
-# it with TRAIN_NO_TUTTI_CUDA.
+# All sources but train_cuda.c. Tests compile train_own_sources once more, with TRAIN_NO_TUTTI_CUDA,
+# and link them with a device on the host.
 train_own_sources = \
     %reldir%/example_train.c \
     %reldir%/train_parallel.c %reldir%/train_parallel.h

@@ -2,8 +2,8 @@
 /*
  * The same calls in every step: `mpirun -np 3 ./persistent`, or any other number of ranks.
  *
- * A persistent request is made once, from a call as a structure, and started in each step. After
- * the wait it is inactive again, and can be started again.
+ * A persistent request is made once, from a structure that describes the call, and started in each
+ * step. After the wait it is inactive again, and can be started again.
  *
  * To build it with an installed library:
  *

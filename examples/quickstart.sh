@@ -22,7 +22,7 @@ for argument; do
     esac
 done
 need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $plot
-unset TUTTI_PACKAGES # no setting of the library, which would warn about it
+unset TUTTI_PACKAGES # it is not a setting of the library, so the library would warn about it
 if [ -x $build/examples/example_train ]; then
     echo "building what has changed below $build"
 else

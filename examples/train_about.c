@@ -64,7 +64,7 @@ static const char *value(const line_t *line)
     return line->text + line->name + 1;
 }
 
-/* For "%.*s". The line has a value. */
+/* The length of a line's value, as the precision of "%.*s". The line must have a value. */
 static int value_bytes(const line_t *line)
 {
     return (int)(line->bytes - line->name - 1);

@@ -43,7 +43,7 @@ float *train_floats(size_t count)
 bool train_probe_file(const char *option, const char *given, const char *path, train_error_t *error)
 {
     struct stat info;
-    const bool there = lstat(path, &info) == 0; /* not access: a link may lead to no file yet */
+    const bool there = lstat(path, &info) == 0; /* not access(): it would follow a link */
     const int file = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
 
     if (file < 0)

@@ -44,8 +44,9 @@ typedef struct {
 float *train_floats(size_t count);
 
 /*
- * Can the file be written? Finds this error at the start, not after hours. Does not change an
- * existing file, and leaves no new one, except an empty one where a link leads to no file.
+ * Can the file be written? The check finds an error at the start of a run, not after hours. It does
+ * not change an existing file, and leaves no new file, with one exception: if the path is a link to
+ * a file that does not exist, it leaves an empty file there.
  *
  * option, given  the option and its value, for the error text; `path` may differ from `given`
  */

@@ -3,9 +3,9 @@
  * The compute backend: a table of operations, for the processor (train_cpu.c) or a GPU
  * (train_gpu.c).
  *
- * Layers, model and optimizer use only this table. The arrays of operations belong to the backend:
- * `alloc` makes them, and only `put` and `get` copy data in and out. On the processor they are
- * ordinary memory, and `put` and `get` copy, or do nothing.
+ * Layers, model and optimizer use only this table. The arrays that the operations use belong to the
+ * backend: `alloc` makes them, and only `put` and `get` copy data in and out. On the processor the
+ * arrays are ordinary memory, and `put` and `get` copy, or do nothing.
  *
  * A GPU's operations are only queued: they return before the work is done, and only `get` and
  * `sync` wait. No operation returns an error. The first error stays in `error`, and later
@@ -38,7 +38,7 @@ typedef struct {
     bool one_number; /* one number per output: a bias, which some optimizers treat differently */
     float *value;
     float *gradient;
-    void *number; /* the value as numbers, for products; with fp32 equal to value */
+    void *number; /* the value as numbers, for products; with fp32 the same as `value` */
 } train_tensor_t;
 
 /* Loss and correct rows of a set of rows. */
@@ -125,7 +125,8 @@ typedef struct {
     /* set delta to 0 where input is 0 */
     void (*cut)(train_compute_t *compute, const void *input, void *delta, size_t count);
 
-    /* see train_conv.c: between images and layer->columns; between layer->sums and outputs */
+    /* unfold, fold: between images and layer->columns; pool, unpool: between layer->sums and
+       outputs; see train_conv.c */
     void (*unfold)(const train_layer_t *layer, const void *input, size_t images);
     void (*fold)(const train_layer_t *layer, const void *input, size_t images, void *ret_delta);
     void (*pool)(const train_layer_t *layer, size_t images, void *ret_output, uint8_t *ret_winners,
@@ -133,7 +134,8 @@ typedef struct {
     void (*unpool)(const train_layer_t *layer, size_t images, const void *delta,
                    const uint8_t *winners);
 
-    /* turn rows of scores into probabilities, perhaps in the same array; adds to `sum` */
+    /* turn rows of scores into probabilities, perhaps in the same array; add the rows' loss and
+       correctness to `sum` */
     void (*softmax)(train_compute_t *compute, const void *scores, const uint8_t *labels,
                     size_t rows, size_t classes, float *ret_probabilities, train_score_t *sum);
 
@@ -145,7 +147,7 @@ typedef struct {
     /* *sum += *term */
     void (*add)(train_compute_t *compute, double *sum, const double *term);
 
-    /* multiply gradients by a factor; false if a result is infinite or NaN. Waits */
+    /* multiply gradients by a factor, and wait; false if a result is infinite or NaN */
     bool (*unscale)(train_compute_t *compute, float *gradients, size_t count, float factor);
 
     /*
@@ -156,7 +158,8 @@ typedef struct {
     void (*clip)(train_compute_t *compute, const train_tensor_t *tensors, size_t count,
                  double limit);
 
-    /* a tensor's part of an optimizer's step, with the tensor's state; also updates its numbers */
+    /* a tensor's part of an optimizer's step; `state` is the optimizer's state of this tensor. Also
+       updates the tensor's numbers */
     void (*step)(train_compute_t *compute, const train_rule_t *rule,
                  const train_averages_t *averages, const train_tensor_t *tensor, float *state,
                  double rate);
@@ -179,8 +182,8 @@ struct train_compute {
 void train_cpu_open(train_compute_t *ret_compute);
 
 /*
- * A GPU. Takes over the device, and closes it on failure or in train_gpu_close. Then *ret_compute
- * is empty, and may be closed again.
+ * A GPU. Takes over the device, and closes it on failure or in train_gpu_close. After a
+ * failure, and after train_gpu_close, *ret_compute is empty, and may be closed again.
  */
 bool train_gpu_open(train_device_t *device, train_precision_t precision,
                     train_compute_t *ret_compute, train_error_t *error);

@@ -2,8 +2,8 @@
 /*
  * A layer: convolution of 3 x 3 pixels, max pooling of 2 x 2, ReLU.
  *
- * A row is an image, pixel by pixel, with a pixel's channels side by side. Unfolding (im2col) makes
- * of each pixel a row with the 3 x 3 pixels around it. Then the convolution is the matrix product
+ * A row is an image, pixel by pixel, with a pixel's channels side by side. Unfolding (im2col) turns
+ * each pixel into a row with the 3 x 3 pixels around it. Then the convolution is the matrix product
  * of a dense layer, with pixels in place of images:
  *
  *     . . . .         . . . | . 1 2 | . 4 5      pixel 1
@@ -12,11 +12,12 @@
  *     . 7 8 9                                                       largest of 2 x 2, + bias, relu
  *     padded            columns: pixels x (9 * channels)
  *
- * Unfolding makes nine numbers of one. So the processor unfolds a group of a few images at a time,
- * whose columns stay in the cache until the matrix product has read them. For the backward pass,
- * only the pooled output is kept, and one byte per number: which of the four pixels was the
- * largest. The backward pass unfolds again instead of keeping 141 KB of columns per image. If all
- * images are one group, as on a GPU, the columns still exist, and are not computed again.
+ * Unfolding turns one number into nine. So the processor unfolds a group of a few images at a time;
+ * the group's columns stay in the cache until the matrix product has read them. For the backward
+ * pass, only the pooled output is kept, and for each of its numbers one byte: the index of the
+ * largest of the four pixels. The backward pass unfolds again instead of keeping 141 KB of columns
+ * per image. If all images are one group, as on a GPU, the columns still exist, and are not
+ * computed again.
  *
  * Pooling before bias and ReLU gives the same numbers as after them, with a quarter of the work. If
  * the number of rows or columns is odd, pooling ignores the last.
@@ -54,7 +55,7 @@ static void conv_forward(const train_layer_t *layer, const void *input, size_t r
     }
 }
 
-/* From the gradient by the outputs of a group of images to the gradient by layer->sums. */
+/* Compute the gradient by layer->sums from the gradient by the outputs of a group of images. */
 static void unpool_group(const train_layer_t *layer, const void *delta, size_t first, size_t images)
 {
     train_compute_t *compute = layer->compute;
@@ -90,8 +91,8 @@ static void conv_gradients(const train_layer_t *layer, const void *input, const 
         unpool_group(layer, delta, first, images);
         compute->ops->product(compute, &product);
     }
-    /* unpooling gives each gradient to exactly one pixel, so sums over outputs or pixels are
-       equal */
+    /* unpooling gives each gradient to exactly one pixel, so a sum over the outputs is equal to the
+       sum over the pixels */
     compute->ops->bias_gradient(compute, layer->bias, delta, rows * layer->outputs / layer->filters,
                                 add);
 }

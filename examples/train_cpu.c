@@ -18,8 +18,8 @@
 #define POOL 2 /* side of the pooling */
 
 /*
- * Columns of a group; they and the sums should fit into a second-level cache. Tried: 64 KB to 1 MB,
- * all within 3 %.
+ * Bytes of the columns of a group. Columns and sums should fit into a second-level cache. Tried:
+ * 64 KB to 1 MB, all within 3 %.
  */
 #define GROUP_BYTES ((size_t)256 << 10)
 

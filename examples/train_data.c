@@ -124,7 +124,7 @@ static bool idx_read_bytes(const idx_file_t *file, uint64_t total, uint8_t **ret
         have += want;
     }
 
-    /* one more read makes zlib check its checksum */
+    /* one more read makes zlib check the checksum of a compressed file */
     if (gzread(file->stream, &beyond, 1) > 0) {
         train_fail(error, "%s: goes on after the %llu bytes that its header promises", file->path,
                    (unsigned long long)total);

@@ -15,8 +15,8 @@
 #include "train_kernels.h"
 #include "train_layer.h"
 
-/* Columns of a group. Large enough for a batch to be one group, but elements are counted in 32
-   bits. */
+/* The columns of a group: enough bytes for a batch to be one group, but few enough that 32 bits can
+   count the elements. */
 #define GROUP_BYTES ((size_t)256 << 20)
 
 /*
@@ -24,7 +24,7 @@
  * parts, and the sums of the parts are added up in the same way.
  */
 #define PART_ROWS 32
-#define FEW_ROWS 64 /* up to here: one part */
+#define FEW_ROWS 64 /* up to this number of rows, a sum has one part */
 #define SQUARE_PARTS 16384u
 #define SCRATCH_BYTES ((size_t)4 << 20) /* half of it for the first parts */
 
@@ -164,7 +164,8 @@ static size_t parts_of(size_t rows, size_t row_bytes)
     return wanted < most ? wanted : most;
 }
 
-/* Queue the sums of `args`, of `bytes` bytes each. next: room for the sums of parts. */
+/* Queue the kernels for the sums that `args` describes; a sum has `bytes` bytes. next: room for the
+   sums of parts. */
 static void sum_columns(train_compute_t *compute, unsigned kernel, train_column_sum_args_t args,
                         size_t bytes, char *next)
 {

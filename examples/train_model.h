@@ -46,7 +46,7 @@ typedef struct {
     void *input;            /* rows x inputs of the first layer; the caller fills it */
     void *delta;            /* backward: gradient by a layer's output */
     void *delta_below;      /* the same for the layer below */
-    float *probabilities;   /* rows x classes; floats: the last layer's output */
+    float *probabilities;   /* rows x classes, floats; on the processor the last layer's output */
 } train_model_t;
 
 /* Called when a gradient is complete: the backward pass does not access it again. */

@@ -99,7 +99,7 @@ static const train_option_t table[] = {
 
 #define OPTION_COUNT (sizeof(table) / sizeof(table[0]))
 
-/* Other defaults, if another option has a certain word. */
+/* Defaults that differ from the table's if another option has a certain word. */
 static const struct {
     const char *name;
     size_t offset; /* of the other option's field */
@@ -135,7 +135,8 @@ static const struct {
 
 #define NEED_COUNT (sizeof(needs) / sizeof(needs[0]))
 
-/* The row of an argument; its name ends at '=' or at the argument's end. NULL: there is none. */
+/* The row of the option that an argument names. The name ends at '=', or with the argument. NULL:
+   there is no such option. */
 static const train_option_t *find(const char *argument)
 {
     const size_t length = strcspn(argument, "=");
@@ -154,7 +155,7 @@ static const train_option_t *nearest(const char *argument)
 {
     const size_t length = strcspn(argument, "=");
     const train_option_t *found = NULL;
-    size_t most = 2; /* more than "--" */
+    size_t most = 2; /* more than the "--" must be alike */
 
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         const size_t own = strlen(table[i].name), common = own < length ? own : length;

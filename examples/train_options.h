@@ -12,8 +12,8 @@
 
 #include "train_base.h"
 
-/* The values of options that are words, in their order; optimizer and schedule have their own
-   enums. */
+/* The values of options that are words, in the order of the words. Optimizer and schedule have
+   their own enums. */
 enum {
     TRAIN_MODEL_MLP,
     TRAIN_MODEL_CNN
@@ -60,7 +60,7 @@ typedef struct {
     int64_t threads;
     int64_t steps;
     int64_t progress;
-    const char *checkpoint; /* this and the next three: NULL: not given */
+    const char *checkpoint; /* here and in the next three fields, NULL means not given */
     const char *plot;
     const char *metrics;
     const char *log_steps;
@@ -71,7 +71,8 @@ typedef struct {
     uint64_t given; /* bit i: row i of the table was on the command line */
 } train_options_t;
 
-/* Parse the command line: `--name value`, `--name=value`. Other options have their defaults. */
+/* Parse the command line: `--name value`, `--name=value`. Options that are not given have their
+   defaults. */
 bool train_options_parse(int argc, char **argv, train_options_t *ret_options, train_error_t *error);
 
 /* Print all options with their defaults. */

@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For device memory in the order of a stream. Tests define TRAIN_NO_TUTTI_CUDA: Tutti does not know
-   their devices. */
+/* Calls on device memory, in the order of a stream. Tests define TRAIN_NO_TUTTI_CUDA, because their
+   devices are unknown to Tutti. */
 #ifndef TRAIN_NO_TUTTI_CUDA
 #include <dlfcn.h>
 #include <tutti/cuda.h>
@@ -33,8 +33,8 @@
 /*
  * Keep Tutti's error text, which names the rank and the tensor.
  *
- * A rank leaves while others train only if it was interrupted. After any other failure it stays
- * until all ranks have compared their errors (train_parallel_agree), or calls tutti_abort.
+ * Only an interrupted rank leaves while the others still train. After any other failure, a rank
+ * stays until all ranks have compared their errors (train_parallel_agree), or it calls tutti_abort.
  */
 static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t status)
 {
@@ -47,8 +47,8 @@ static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t st
 
 /*
  * Make Tutti use the trainer's device. By default, Tutti uses a device only if CUDA is in the
- * process; if TUTTI_DEVICE names it, a failure is an error. Without CUDA, the trainer itself
- * reports the error.
+ * process. If TUTTI_DEVICE names a device, a failure to use the device is an error. Without CUDA,
+ * the trainer itself reports the error.
  */
 static void ask_for_device(int64_t device)
 {
@@ -64,8 +64,9 @@ static void ask_for_device(int64_t device)
 }
 
 /*
- * Read the counters of communication that was hidden and exposed. They are not measured on a
- * device: there a wait only queues work, and it is the device that waits. One rank has none.
+ * Read the counters of hidden and exposed communication. These times are not measured on a device:
+ * there a wait only queues work, and it is the device that waits. A single rank has no
+ * communication.
  */
 static train_overlap_t read_overlap(const train_parallel_t *parallel)
 {
@@ -136,7 +137,8 @@ typedef struct {
     uint64_t fingerprint;
 } report_t;
 
-/* Find errors in all ranks' reports. Prints this rank's error if it is the lowest rank with it. */
+/* Find errors in all ranks' reports. Prints this rank's error, unless a lower rank has the same
+   error. */
 static bool judge(const train_parallel_t *parallel, const report_t *reports)
 {
     const size_t size = (size_t)parallel->size;

@@ -32,17 +32,17 @@ typedef struct {
     int hosts;
     int device;               /* number of the GPU that Tutti uses; -1: none, on all ranks */
     train_compute_t *compute; /* the model's backend */
-    float *gradients;         /* its array, or memory of tutti_mem_alloc; layout as parameters */
+    float *gradients;         /* the backend's array, or tutti_mem_alloc's; layout as parameters */
 
     /* the current step */
     tutti_request_t *requests[TRAIN_MAX_TENSORS + 1];
     size_t request_count;
     train_error_t start_error; /* the error of a request that could not be started */
-    train_overlap_t begin;     /* the counters before its first request */
+    train_overlap_t begin;     /* the counters before the step's first request */
 
     /* since the caller set them to 0 */
     double wait_seconds;     /* spent in train_parallel_wait */
-    train_overlap_t overlap; /* in all steps; 0: it is not measured, or nothing was sent */
+    train_overlap_t overlap; /* in all steps; 0: not measured, or nothing was sent */
     size_t reductions;       /* requests started */
 } train_parallel_t;
 
@@ -85,14 +85,15 @@ bool train_parallel_share(const train_parallel_t *parallel, void *buffer, size_t
                           train_error_t *error);
 
 /*
- * Start to add up the loss in place, before the backward pass; or a gradient, as a train_ready_t of
- * the backward pass. Both are arrays of the backend, and include the results of all queued work.
+ * Start an allreduce in place. _loss: of the loss, before the backward pass. _gradient: of a
+ * gradient, as the train_ready_t of the backward pass. Both are arrays of the backend, and the sums
+ * include the results of all queued work.
  */
 void train_parallel_reduce_loss(train_parallel_t *parallel, double *loss);
 void train_parallel_reduce_gradient(void *context, const train_tensor_t *tensor);
 
-/* Wait until all sums that were started in this step are complete; on a device, complete for work
-   that is queued afterwards. */
+/* Wait until all sums that were started in this step are complete. On a device, wait only until the
+   sums are queued: work that is queued afterwards finds them complete. */
 bool train_parallel_wait(train_parallel_t *parallel, train_error_t *error);
 
 /* This rank cannot continue, for the reason in `error`: end all ranks. Always returns false. */

@@ -147,8 +147,8 @@ static bool copy(FILE *from, const char *path, train_error_t *error)
     return true;
 }
 
-/* Run gnuplot on the script. ret_found: NULL; or, if there is no gnuplot, false without an
-   error. */
+/* Run gnuplot on the script. If ret_found is not NULL, a missing gnuplot is not an error:
+   *ret_found becomes false, and the function returns true. */
 static bool draw(FILE *script, FILE *drawing, const char *path, bool *ret_found,
                  train_error_t *error)
 {

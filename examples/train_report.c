@@ -3,8 +3,9 @@
  * Progress for users, and files for programs.
  *
  * A bar is drawn only on a terminal of known width. Open MPI gives each rank a pseudo-terminal for
- * stdout, even if mpirun itself writes to a file, so isatty() alone does not suffice. But then the
- * pseudo-terminal has a width of 0; otherwise it has the real terminal's width.
+ * stdout, even if mpirun itself writes to a file, so isatty() alone does not suffice. If mpirun
+ * writes to a file, the pseudo-terminal has a width of 0; otherwise it has the real terminal's
+ * width.
  */
 #include "train_report.h"
 
@@ -221,7 +222,7 @@ void train_report_interrupted(train_report_t *report, const train_stop_t *stop)
 {
     if (!report->active)
         return;
-    report->drawn = report->bar; /* even if erased before: the terminal shows ^C there */
+    report->drawn = report->bar; /* even if the bar was erased: the terminal shows ^C there */
     erase(report);
     printf("example_train: interrupted in epoch %zu/%zu, after step %zu of %zu; ", stop->epoch,
            stop->epochs, stop->step, stop->steps);
@@ -244,7 +245,7 @@ static bool close_file(FILE *file, const char *option, const char *path, int ear
     if (fclose(file) != 0 && earlier == 0)
         earlier = errno;
     if (earlier == 0 && failed)
-        earlier = EIO; /* an earlier write, whose errno is lost */
+        earlier = EIO; /* an earlier write has failed, and its errno is lost */
     if (earlier != 0)
         return train_fail(error, "%s %s: %s", option, path, strerror(earlier));
     return true;

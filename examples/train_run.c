@@ -17,7 +17,7 @@
 typedef struct {
     double loss;           /* over all images of all ranks */
     size_t images;         /* of all ranks */
-    size_t earlier_images; /* of them, before the run was resumed within the epoch */
+    size_t earlier_images; /* those of `images` from before the run was resumed in this epoch */
     double step_seconds;   /* this rank's, without the earlier images */
     double rate;           /* the last step's learning rate */
 } progress_t;
@@ -30,7 +30,7 @@ static double images_per_second(const progress_t *progress, double seconds)
 
 /*
  * Divide the gradients by the loss's scale. Returns false if the step must be skipped, because the
- * gradients have overflowed; with an error if the scale cannot become smaller.
+ * gradients have overflowed. If the scale cannot become smaller, `error` is set as well.
  */
 static bool unscale(trainer_t *trainer, train_error_t *error)
 {
@@ -159,7 +159,7 @@ static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *pro
     return true;
 }
 
-/* Update the state for the checkpoint, which on a device is a copy. */
+/* Update the state that the checkpoint saves; on a device it is a copy. */
 static void get_state(trainer_t *trainer)
 {
     train_compute_t *compute = &trainer->compute;
@@ -230,8 +230,8 @@ static void report_step(trainer_t *trainer, size_t step, double loss, const prog
 }
 
 /*
- * Add a step's loss to the epoch's. On a device the sum is computed there, and read only at the
- * `end` of the epoch, where it is equal on all ranks, and to show it. Returns whether it was read.
+ * Add a step's loss to the epoch's. A device computes the sum itself; the host reads it only at the
+ * `end` of the epoch, when it is equal on all ranks, and to show it. Returns whether it was read.
  */
 static bool take_loss(trainer_t *trainer, size_t count, bool end, progress_t *progress,
                       double *ret_loss)

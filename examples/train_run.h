@@ -23,7 +23,7 @@
 #define TRAIN_SCALE_FLOATS 4      /* in saved_state: the fields of train_scale_t; skipped steps */
 #define TRAIN_EVALUATION_ROWS 256 /* images of one forward pass of the test */
 
-/* In an array of the backend. */
+/* Sums, which lie in an array of the backend. */
 typedef struct {
     train_score_t step; /* of this rank; after the wait, the loss is the sum over all ranks */
     double epoch_loss;  /* only on a device: of the steps so far, summed over all images */

@@ -7,7 +7,7 @@
  * skipped, and the scale is halved, except after the first overflow. After many steps without
  * overflow the scale is doubled, and the next overflow counts as the first again.
  *
- * All ranks check the summed gradients, which are equal on all ranks, and so are the scales.
+ * All ranks check the summed gradients. These are equal on all ranks, so the scales are equal too.
  */
 #ifndef TRAIN_SCALE_H
 #define TRAIN_SCALE_H
@@ -23,7 +23,7 @@
 typedef struct {
     float value;          /* a power of two, at least 1 */
     uint32_t clean_steps; /* since the last doubling or overflow */
-    uint32_t hysteresis;  /* 1: the next overflow halves the value; above 1: it decrements this */
+    uint32_t hysteresis;  /* 1: the next overflow halves `value`; above 1: it decrements this */
 } train_scale_t;
 
 train_scale_t train_scale_start(void);

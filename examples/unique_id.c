@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks without MPI and without a launcher: `./unique_id 3` starts three by itself.
+ * Ranks without MPI and without a launcher: `./unique_id 3` itself starts three ranks.
  *
  *     this program --fork--> rank 0, 1, 2      each reads the id from the pipe,
  *          |                     ^

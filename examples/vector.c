@@ -41,7 +41,7 @@ static tutti_status_t collect(tutti_comm_t *world, int32_t *all, size_t *ret_tot
 }
 
 /*
- * Rank r sends its number to rank d, (r + d) modulo 3 times. The receivers get the counts first, by
+ * Rank r sends its number (r + d) modulo 3 times to rank d. The receivers get the counts first, by
  * an alltoall.
  */
 static tutti_status_t exchange(tutti_comm_t *world, size_t *ret_count, int32_t *ret_sum)

@@ -45,7 +45,7 @@ def _project() -> Dict[str, Any]:
 
 
 def _stem(project: Dict[str, Any]) -> str:
-    """NAME-VERSION, as files of the package begin."""
+    """NAME-VERSION, with which the names of the package's archives begin."""
     return "%s-%s" % (re.sub(r"[-_.]+", "_", project["name"]).lower(), project["version"])
 
 
@@ -78,7 +78,7 @@ def _entry_points(project: Dict[str, Any]) -> str:
 
 
 def _license() -> Optional[Path]:
-    """The license: in the source tree above python/, in a source archive beside this file."""
+    """The license file: above python/ in the source tree, beside this file in a source archive."""
     for folder in (HERE, HERE.parent):
         if (folder / "LICENSE").is_file():
             return folder / "LICENSE"
@@ -161,7 +161,7 @@ class _Wheel:
         self._project, self._tag = project, tag
 
     def add(self, name: str, data: bytes, mode: int = 0o644) -> None:
-        """Add a file. All times are those of SOURCE_DATE_EPOCH's default, so that equal files give
+        """Add a file. All files have SOURCE_DATE_EPOCH's default time, so that equal files give
         equal wheels."""
         entry = zipfile.ZipInfo(name)
         entry.external_attr = (0o100000 | mode) << 16

@@ -141,7 +141,7 @@ int gradients_mpi(const gradients_run_t *run, uint64_t start_ns);
 int gradients_mpi_fused(const gradients_run_t *run, uint64_t start_ns);
 /* MPI_Allreduce in place. 0, or -1 and a message on stderr. */
 int gradients_mpi_sum(const gradients_run_t *run, void *data, size_t bytes);
-/* Move sums to their place: copied, unless they are there, and with --average scaled. */
+/* Move sums to their place: copy them, unless they are there; scale them with --average. */
 void gradients_mpi_unpack(const gradients_run_t *run, void *to, const void *from, size_t count);
 
 /* gradients_cycle.c: a thread with a cycle, as in Horovod */

@@ -50,8 +50,8 @@ static void spoil(const gradients_run_t *run)
 }
 
 /* The sum from which `average` was computed. Sums are whole numbers. An average is rounded twice:
-   in the factor, and in the product. If a sum differs more than that from a whole number, it is
-   wrong, and is returned unrounded. */
+   in the factor, and in the product. If these two roundings do not explain the difference between
+   the sum and a whole number, the sum is wrong, and is returned unrounded. */
 static double sum_of(double average, int ranks, double rounding)
 {
     double sum = average * ranks;
@@ -60,7 +60,7 @@ static double sum_of(double average, int ranks, double rounding)
     return fabs(sum - whole) <= 2.0 * rounding * fabs(whole) ? whole : sum;
 }
 
-/* --average: make sums of the averages in `data`. */
+/* --average: replace the averages in `data` by the sums from which they were computed. */
 static void restore_sums(char *data, const bench_type_t *type, size_t count, int ranks)
 {
     for (size_t i = 0; i < count; i++) {

@@ -16,9 +16,9 @@
  * The original's loop never stops. Here the thread is parked outside this contestant's iterations,
  * so that it does not disturb the other contestants. Only one thread at a time calls MPI: the
  * program's thread before it submits and after all tensors are done, otherwise the cycle's thread.
- * All ranks have all tensors done in the same cycle. A real program submits at any time of a cycle.
- * So each iteration draws the time at which the thread's next cycle begins; all ranks draw the same
- * time.
+ * The cycle that completes the last tensor is the same on all ranks. A real program submits at any
+ * time of a cycle. So each iteration draws the time at which the thread's next cycle begins; all
+ * ranks draw the same time.
  */
 #include "gradients/gradients.h"
 #include "harness/peers.h"

@@ -25,8 +25,8 @@ void gradients_run(gradients_run_t *run, int who, uint64_t start_ns)
     bench_stop(&run->bench->world);
 }
 
-/* The order of the backward pass; with --random a new random order of this rank, if the contestant
-   allows it. */
+/* Fill in the order of submission: that of the backward pass; with --random, a new random order of
+   this rank, if the contestant allows it. */
 void gradients_order(gradients_run_t *run, int who)
 {
     if (run->options->random && gradients_way(run->bench->contestants[who])->takes_any_order) {
@@ -72,7 +72,7 @@ static void time_block(gradients_run_t *run, int who, const bench_trip_t *trip, 
         ret_us[i] = time_one(run, who);
 }
 
-/* All rounds. The data are zeros, because repeated sums in place of other data would overflow. */
+/* All rounds. The data are zeros, because sums of other data, repeated in place, would overflow. */
 static void time_rounds(gradients_run_t *run, bench_trip_t *trip)
 {
     bench_t *bench = run->bench;

@@ -41,7 +41,7 @@ void gradients_start_ready(gradients_run_t *run)
         run->requests[i] = run->persistent[run->order[i]];
 }
 
-/* During a backward pass, each is started when its gradient is ready. */
+/* During a backward pass, each request is started when its gradient is ready. */
 static tutti_status_t start_each(const gradients_run_t *run, uint64_t start_ns)
 {
     tutti_status_t status = TUTTI_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The contestants of tutti_gradients, and one iteration of the first: all gradients summed over all
- * ranks by name, in place.
+ * The contestants of tutti_gradients, and one iteration of the first contestant, `tutti`: it sums
+ * all gradients over all ranks by name, in place.
  *
  * The simulated backward pass runs on an accelerator: while a gradient is not ready, the rank's
  * thread sleeps. The pass continues while a call blocks, so after a long call the next gradients

@@ -150,7 +150,7 @@ static int open_files(run_t *run)
     return 1;
 }
 
-/* The result on all ranks: 0 if rank 0 has failed. */
+/* Open the files and print the heads, on rank 0. Returns 0 on all ranks if rank 0 has failed. */
 static int begin_output(run_t *run)
 {
     int can = 1;
@@ -201,7 +201,7 @@ static int judge(const run_t *run)
     const bench_options_t *options = &run->bench.options;
     int ok = 1;
 
-    /* First, because --json may replace the same file. */
+    /* Compare first, because --json may replace the old file. */
     if (options->compare != NULL)
         ok = bench_compare(&run->bench, run->rows, run->nrows) == 0;
     if (options->json != NULL)

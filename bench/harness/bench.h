@@ -176,7 +176,8 @@ void bench_complain(bench_options_t *options, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Parse a value of a flag: "64K"; "5%". 1 if it is valid. */
 int bench_number(const char *text, uint64_t *ret_number);
-/* "8:64K"; or "64K", which leaves *ret_first unchanged. NULL, or what is wrong with the text. */
+/* Parse "8:64K"; or "64K", which leaves *ret_first unchanged. NULL, or what is wrong with the
+   text. */
 const char *bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last);
 /* Can the text be a module's name, such as "cuda"? */
 int bench_is_module(const char *text);
@@ -243,7 +244,7 @@ typedef struct {
 
 /* bench.c. Add a contestant. align: its buffers' place; against: the index of its reference. */
 void bench_add(bench_t *bench, const bench_contestant_t *contestant, int align, int against);
-/* bench.c. The sweep's size number `index`, from 0. 0: there are fewer sizes. */
+/* bench.c. The sweep's size number `index`, counted from 0. Returns 0 if there are fewer sizes. */
 int bench_size(const bench_t *bench, size_t index, size_t *ret_bytes);
 
 /* buffers.c */
@@ -314,7 +315,7 @@ typedef struct {
     double median_us, p10_us, p90_us, p99_us; /* of the slowest rank's times */
     double bus_gbs;                           /* GB/s */
     double *round_us;                         /* [rounds] medians */
-    bench_interval_t ratio; /* its time / that of `against`, computed in each round */
+    bench_interval_t ratio; /* time / the time of `against`, computed in each round */
     double extra_us;        /* the difference, computed in each round */
     int right, same_bits;
 } bench_figures_t;
@@ -357,8 +358,8 @@ int bench_json_write(const bench_t *bench, const bench_row_t *rows, size_t count
 int bench_plot_known(const char *path);
 int bench_plot_begin(const bench_t *bench);
 int bench_plot_write(const bench_t *bench, const bench_row_t *rows, size_t count);
-/* compare.c: the number of sizes that are slower than in the old file; -1 and a message on
-   stderr. */
+/* compare.c: the number of sizes that are slower than in the old file. On failure -1, and a message
+   on stderr. */
 int bench_compare(const bench_t *bench, const bench_row_t *rows, size_t count);
 /* NULL if the old file can be read, and has the same setting and one of this run's sizes; otherwise
    the error, in `text`. */

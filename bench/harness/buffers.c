@@ -154,7 +154,7 @@ void bench_buffers_open(bench_t *bench)
     extents(bench, bench->options.max_bytes, largest);
     for (int i = SEND; i <= RECV; i++) {
         /* A share may be empty on some ranks. But all ranks must allocate, because tutti_mem_alloc
-           is collective: one element more. */
+           is collective. So each rank allocates one element more. */
         if (i == RECV && bench->program->collective->recv == BENCH_SHARE)
             largest[i] += bench->options.type->bytes;
         if (largest[i] == 0)

@@ -93,7 +93,8 @@ static void module_path(const char *kind, char *path, size_t bytes)
              slash == NULL ? "." : info.dli_fname, kind);
 }
 
-/* The module's words begin with its name, which the message has already. */
+/* The module's error text begins with the module's name. Leave the name out, since the
+   message already has it. */
 static void refuse_device(const bench_world_t *world, const char *kind)
 {
     const char *why = last_words();

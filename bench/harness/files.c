@@ -26,7 +26,7 @@ int bench_can_write(const bench_t *bench, const char *flag, const char *path)
     if (path == NULL || strcmp(path, "-") == 0)
         return 1;
     if (stat(path, &file) == 0 && S_ISFIFO(file.st_mode))
-        return 1; /* opening and closing it would end its reader */
+        return 1; /* a test that opens and closes the pipe would end its reader */
     is_there = lstat(path, &file) == 0;
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) {

@@ -55,7 +55,7 @@ static json_t *conditions(const bench_t *bench)
                      "environment", variables());
 }
 
-/* How the run was measured. --compare needs equal values in both runs, except of `barrier`. */
+/* How the run was measured. --compare needs equal values in both runs, except for `barrier`. */
 static json_t *setting(const bench_t *bench)
 {
     const bench_options_t *options = &bench->options;

@@ -75,7 +75,7 @@ int bench_mpi_reduce(const bench_call_t *call)
                       0, MPI_COMM_WORLD);
 }
 
-/* As in OSU, MPI_Reduce_scatter also for equal parts. */
+/* As in OSU, MPI_Reduce_scatter is called for equal parts as well. */
 int bench_mpi_reduce_scatter(const bench_call_t *call)
 {
     static int *counts;

@@ -85,8 +85,8 @@ static void add(const bench_call_t *call, void *sum, const void *more, size_t co
     }
 }
 
-/* Receive `count` elements of each other rank; recvbuf = their sum with `own`, this rank's part.
-   All sends of this rank have been posted. */
+/* Receive `count` elements from each other rank, and store their sum with `own`, this rank's part,
+   in recvbuf. All sends of this rank have been posted. */
 static int receive_sum(const bench_call_t *call, const void *own, size_t count)
 {
     size_t bytes = count * call->type->bytes;
@@ -99,7 +99,7 @@ static int receive_sum(const bench_call_t *call, const void *own, size_t count)
     if (wait_all() != 0)
         return -1;
     if (own != call->recvbuf)
-        memmove(call->recvbuf, own, bytes); /* in place they may overlap */
+        memmove(call->recvbuf, own, bytes); /* in place, both may overlap */
     for (int i = 0; i < call->world->size; i++) {
         if (i != call->world->rank)
             add(call, call->recvbuf, parts + (size_t)i * bytes, count);

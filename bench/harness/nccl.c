@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Wait until NCCL has accepted a call; no other call may be queued before. */
+/* Wait until NCCL has accepted a call. Before that, no other call may be queued. */
 static tutti_status_t settle(const bench_device_t *device)
 {
     tutti_status_t status;
@@ -68,7 +68,7 @@ void bench_nccl_queue(const bench_world_t *world, const tutti__nccl_call_t *call
     bench_device_check(world, settle(device), "nccl_call");
 }
 
-/* One call from `src` to recvbuf; sum; root 0. */
+/* Make one call from `src` to recvbuf. Reductions are sums, and the root is rank 0. */
 static int run_one(const bench_call_t *call, tutti__nccl_kind_t kind, const void *src)
 {
     tutti__nccl_call_t nccl = { kind,      src, call->recvbuf, call->count, call->type->dtype,
@@ -109,7 +109,7 @@ static tutti__nccl_call_t *calls_of(size_t ncalls)
     return calls;
 }
 
-/* Parts of different lengths: NCCL has no call for them, so a group of reductions, one to each
+/* NCCL has no call for parts of different lengths. So queue a group of reductions, one to each
    rank. */
 static void queue_uneven(const bench_call_t *call, void *result)
 {
@@ -180,8 +180,8 @@ int bench_nccl_alltoall(const bench_call_t *call)
     return 0;
 }
 
-/* NCCL has no barrier. As in PyTorch's process group: an allreduce of one element, for which the
-   host waits. */
+/* NCCL has no barrier. So, as in PyTorch's process group, the host waits for an allreduce of one
+   element. */
 int bench_nccl_barrier(const bench_call_t *call)
 {
     void *one = call->world->device->one;

@@ -147,7 +147,7 @@ int bench_plot_write(const bench_t *bench, const bench_row_t *rows, size_t count
 {
     /* If gnuplot ends early, SIGPIPE would end this program. */
     void (*before)(int) = signal(SIGPIPE, SIG_IGN);
-    /* If gnuplot cannot open the file, it draws on its standard output. */
+    /* If gnuplot cannot open the file, it draws on its standard output, hence >/dev/null. */
     FILE *to = count > 0 ? popen("gnuplot >/dev/null", "w") : NULL;
     int status = -1;
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One rank of a comparison with Horovod: the loop of its users, over Horovod or over Tutti.
+"""One rank of a comparison with Horovod: the loop that its users write, over Horovod or Tutti.
 
     mpirun -np 2 python horovod_loop.py tutti.horovod.torch
     mpirun -np 2 python horovod_loop.py horovod.torch

@@ -72,7 +72,7 @@ def rounds(name: str, calls: List[Tuple[str, Any, Callable[[], Any]]], times: in
 
 
 def tensors(count: int) -> Iterator[Tuple[str, torch.Tensor]]:
-    """An ordinary tensor; and one as DDP's buckets are, in memory that tutti need not copy."""
+    """Yield an ordinary tensor, and one in memory that tutti need not copy, like DDP's buckets."""
     yield "", torch.zeros(count)
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     if getattr(backend, "supports_tensor_alloc", lambda device: False)(torch.device("cpu")):

@@ -28,8 +28,8 @@ static const tensor_t *find_tensor(const part_t *part, const tensor_t *like)
     return NULL;
 }
 
-/* Ranks with a dump in which the tensor is not pending; -1: it is in a bucket at some rank, so all
-   ranks have submitted it. */
+/* The number of ranks that have a dump in which the tensor is not pending. -1: on some rank the
+   tensor is in a bucket, so all ranks have submitted it. */
 static int64_t count_lacking(const judged_t *judged, const tensor_t *tensor)
 {
     int64_t n = 0;
@@ -45,7 +45,7 @@ static int64_t count_lacking(const judged_t *judged, const tensor_t *tensor)
     return n;
 }
 
-/* The pending tensor that has waited longest for ranks that lack it, of one rank. */
+/* The longest waiting tensor among the pending tensors of one rank that other ranks lack. */
 static const tensor_t *oldest_lacking(const judged_t *judged, const part_t *part)
 {
     const tensor_t *oldest = NULL;
@@ -60,8 +60,8 @@ static const tensor_t *oldest_lacking(const judged_t *judged, const part_t *part
     return oldest;
 }
 
-/* A tensor that some ranks lack. If such a rank waits for a tensor that others lack, the ranks
-   have different orders. */
+/* Look for a tensor that some ranks lack. If a rank that lacks it waits for another tensor that
+   other ranks lack, the ranks have different orders. */
 static int judge_tensors(judged_t *judged)
 {
     const tensor_t *oldest = NULL;
@@ -93,7 +93,7 @@ static int judge_tensors(judged_t *judged)
 
 /* ---- chains of ranks that wait for each other ---- */
 
-/* Of a rank's lanes, the lane that has waited longest. */
+/* The longest waiting lane among a rank's lanes. */
 static const lane_t *oldest_lane(const part_t *part)
 {
     const lane_t *oldest = NULL;

@@ -24,7 +24,7 @@ static int64_t count(const judged_t *judged, const int *set)
     return n;
 }
 
-/* "rank 1", "ranks 0, 1 and 3". Of more than 8 the rest is counted. */
+/* "rank 1", "ranks 0, 1 and 3". After 8 ranks, only the number of the others is printed. */
 static void put_ranks(FILE *out, const judged_t *judged, const int *set)
 {
     int64_t n = count(judged, set), at = 0;
@@ -273,7 +273,7 @@ static char *paragraph(const judged_t *judged)
     fclose(out);
     while (text[0] != '\0' && text[strlen(text) - 1] == ' ')
         text[strlen(text) - 1] = '\0';
-    /* A sentence may begin with a word for ranks. */
+    /* A sentence may begin with a part that was printed in lower case, such as "ranks". */
     for (char *at = text; (at = strstr(at, ". ")) != NULL; at++)
         if (at[2] == 'r' || at[2] == 'c')
             at[2] -= 'a' - 'A';

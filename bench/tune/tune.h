@@ -56,7 +56,7 @@ struct tune_setting {
     size_t sizes[TUNE_SIZES + 1];
     int by_ranks; /* sizes are sums over all ranks, like the setting */
     tune_run_t run;
-    int in_place; /* then with zeros, whose sums do not overflow */
+    int in_place; /* 1: calls are in place, on zeros, whose sums do not overflow */
     /* --gradients */
     long warm;               /* least number of untimed calls in a turn */
     const tune_list_t *list; /* the tensors of `run` */
@@ -97,7 +97,7 @@ typedef struct {
     int winner; /* 0: the default stays */
     int64_t rounds;
     const char *name; /* the setting's */
-    int in_file;      /* the file can hold the setting, and the library reads it in such jobs */
+    int in_file;      /* the file can hold the setting, and jobs like this one read it there */
 } tune_result_t;
 
 /* End the world and make another one, which reads the settings again. */
@@ -155,7 +155,7 @@ void tune_keep(const char *path, int has_link, tune_search_t *search);
 void tune_link(bench_world_t *world, const tune_effort_t *effort, tune_search_t *search);
 /* Remove the link's variables. */
 void tune_link_clear(void);
-/* Is it the name of one of them? */
+/* Is this the name of one of the link's variables? */
 int tune_link_has(const char *name);
 
 /* ---- the user's gradients: tune_list.c ---- */

@@ -57,7 +57,7 @@ static int is_count(const char *word, uint64_t *ret_count)
     return word[0] != '\0' && count > 0 && count <= MOST_COUNT;
 }
 
-/* Words of the line, which is changed; MOST_WORDS + 1: there are more. */
+/* Split the line into words, in place. Returns their number; MOST_WORDS + 1: there are more. */
 static size_t split(char *line, char **ret_words)
 {
     size_t n = 0;

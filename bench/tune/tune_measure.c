@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The candidates of a setting take turns, in a random order in each round. In its turn, a candidate
- * has a world of its own, since tutti_init reads the settings, and in it a few blocks of calls of
- * each size. A block is timed as a whole; the slowest rank's time counts.
+ * The candidates of a setting take turns, in a random order in each round. Since tutti_init reads
+ * the settings, a candidate has a world of its own in its turn. In this world it runs a few blocks
+ * of calls of each size. A block is timed as a whole; the slowest rank's time counts.
  *
  * The compared value is the quotient of the candidate's and the default's time in the same round,
  * so that drift of the machine cancels. The median over rounds is taken for each size, and the
@@ -167,7 +167,8 @@ static double geometric_mean(const double *values, size_t count)
     return exp(sum / (double)count);
 }
 
-/* The quotient to the default: the median of these rounds for each size, the mean over sizes. */
+/* The quotient of a candidate's and the default's time: the median over these rounds for each size,
+   then the mean over sizes. */
 static double mean_ratio(const tune_t *t, int who, const int64_t *rounds, double *room)
 {
     double medians[TUNE_SIZES];

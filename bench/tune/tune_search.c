@@ -4,11 +4,11 @@
  *
  * Each setting is tuned with the winners of the settings before it. At the end there is one more
  * comparison with the defaults. It has two candidates: all winners together, and only those winners
- * that the file can hold, because later jobs read the file without the variables. Settings that do
- * not win there are not used.
+ * that the file can hold, because later jobs read the file without the variables. Winners that do
+ * not win this comparison are not used.
  *
- * Only algorithms that add each element in the same order wherever it stands are candidates:
- * otherwise the bits of a result would depend on the buckets.
+ * An algorithm is a candidate only if it adds the contributions to an element in the same order at
+ * every place of the element: otherwise the bits of a result would depend on the buckets.
  */
 #include "tune/tune.h"
 
@@ -60,7 +60,7 @@ void tune_search_clear(void)
         unsetenv(rows[i].setting.name);
 }
 
-/* The last turns: for each result's variable the winner's value, or the default. */
+/* For the last turns: set each result's variable to the winner's value, or to the default. */
 static void set_winners(const tune_setting_t *setting, const char *value)
 {
     const tune_search_t *search = setting->search;

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A Horovod script for Keras, as it is, that learns Fashion-MNIST.
+"""An unchanged Horovod script for Keras that learns Fashion-MNIST.
 
     mpirun -np 2 python -m tutti.horovod examples/python/horovod_keras.py
     python -m tutti.horovod -np 2 examples/python/horovod_keras.py
 
-One epoch over 40000 images reaches 81 % of the test images. The ranks share each batch of 128, so
-losses and accuracy are those of one process, up to rounding.
+After one epoch over 40000 images the model recognizes 81 % of the test images. The ranks share each
+batch of 128, so losses and accuracy are those of one process, up to rounding.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A Horovod script, as it is, that learns Fashion-MNIST.
+"""An unchanged Horovod script that learns Fashion-MNIST.
 
     mpirun -np 2 python -m tutti.horovod examples/python/horovod_mnist.py
     python -m tutti.horovod -np 2 examples/python/horovod_mnist.py

@@ -24,7 +24,7 @@ for epoch in range(3):
     total, count = 0.0, 0
     for images, labels in common.batches(data, 64, epoch, 0, 1):
         if len(labels) < 64:
-            continue  # micro-batches have one size
+            continue  # all micro-batches must have the same size
         optimizer.zero_grad()
         losses: list = []
         if rank == 0:

@@ -147,7 +147,7 @@ def _describe(what: What, array: Any, writing: bool) -> Buffer:
 
 
 def reading(call: str, array: Any, name: str = "array") -> Buffer:
-    """The buffer of an input of the call `call`, whose parameter `name` it is."""
+    """The buffer of an input: of `array`, which is the parameter `name` of the call `call`."""
     if array is None:
         raise TypeError("%s: %s is None; it must be an array" % (call, name))
     return _describe((call, name), array, False)

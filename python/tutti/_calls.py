@@ -51,8 +51,9 @@ class Prepared:
         self.result = result  # what the call returns
         self.keep = keep  # objects that must live until the call is done
         self.op: Optional[UserOp] = op if isinstance(op, UserOp) else None
-        # For a call whose counts are unknown: makes the buffer for the counts of all ranks, in the
-        # library's elements, sets `result`, and returns the address.
+        # For a call whose counts are unknown. The function gets the counts of all ranks, in the
+        # library's elements. It makes the buffer for the data, sets `result`, and returns the
+        # buffer's address.
         self.receive: Optional[Callable[["np.ndarray[Any, Any]"], int]] = None
 
     def structure(self, **fields: Any) -> _lib.Call:

@@ -37,8 +37,8 @@ def allreduce(array: Any, op: OpLike = "sum", out: Any = None,
                "minloc", "maxloc"; an Op; or an operation from create_op()
     out        the array for the result; `out=array` reduces in place. None: a new numpy array
     comm       the communicator; None: the world
-    prescale   of floating point types: each rank's data is multiplied by it before, ...
-    postscale  ... and the result by it after the reduction
+    prescale   of floating point types: a factor of each rank's data before the reduction
+    postscale  of floating point types: a factor of the result after the reduction
 
     Returns `out`, or the new array.
     """
@@ -172,8 +172,8 @@ def scatter(array: Any = None, root: int = 0, out: Any = None,
     array  on root: the number of rows (the first axis) is a multiple of `size`; not used on other
            ranks
     root   the rank that has the data; equal on all ranks
-    out    the array for this rank's part, of any shape with so many elements. On root None means a
-           new numpy array, and it may be root's own part of `array`
+    out    the array for this rank's part, of any shape with so many elements. On root, `out` may be
+           root's own part of `array`, and None means a new numpy array
     comm   the communicator; None: the world
     """
     comm = current(comm)
@@ -293,7 +293,7 @@ def sendrecv(array: Any, dest: int, out: Any, source: int,
 
     array   the data for rank `dest`
     dest    the receiving rank
-    out     the array for the data of rank `source`; without overlap with `array`
+    out     the array for the data of rank `source`; it must not overlap `array`
     source  the sending rank
     comm    the communicator; None: the world
 

@@ -90,7 +90,7 @@ class ShutdownError(TuttiError):
 
 
 class UnsupportedError(TuttiError, NotImplementedError):
-    """Valid, but this library, machine or setting cannot do it."""
+    """The call is valid, but this library, machine or setting cannot make it."""
 
     status = UNSUPPORTED
 
@@ -310,7 +310,7 @@ CALL_ARGUMENTS: Dict[str, str] = {
     "recv": "pzii", "sendrecv": "pzipzii",
 }
 
-# Name: result and arguments. Without an entry for the result: a status.
+# By the function's name: its result and its arguments. A status is an i; u is an unsigned int.
 _PROTOTYPES: Dict[str, Tuple[str, str]] = {
     "tutti_version": ("u", ""), "tutti_strerror": ("s", "i"), "tutti_last_error": ("s", ""),
     "tutti_dtype_bytes": ("z", "i"), "tutti_dtype_name": ("s", "i"), "tutti_op_name": ("s", "i"),

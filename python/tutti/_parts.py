@@ -76,7 +76,7 @@ def displacements(call: str, name: str, comm: Communicator, displs: Any,
                   counts: "np.ndarray[Any, Any]",
                   rows: Optional[int]) -> Tuple[Optional["np.ndarray[Any, Any]"], int]:
     """Displacements in rows, and the number of rows that the parts need. ValueError if they need
-    more than `rows` rows, unless it is None."""
+    more than `rows` rows, unless `rows` is None."""
     if displs is None:
         places, needed = None, int(counts.sum())
     else:
@@ -96,7 +96,7 @@ def rank_of(call: str, name: str, comm: Communicator, rank: int) -> int:
 def gathered(call: str, comm: Communicator, source: Buffer, counts: Any, displs: Any,
              out: Any) -> Tuple[Tuple[Any, ...], Any, Tuple[Any, ...]]:
     """For a rank that receives all parts: the further arguments (address, counts, displacements);
-    the result; and the objects that must live."""
+    the result; and the objects that must live until the call is done."""
     rows, row = rows_of(call, source)
     parts = per_rank(call, "counts", comm, counts)
     if parts[comm.rank] != rows:

@@ -127,7 +127,8 @@ class Request:
             raise error
 
     def _was_freed(self, status: int) -> bool:
-        """Whether a wait that returned an error has freed the request. If not, it continues."""
+        """Whether a wait that returned an error has freed the request. If not, the request
+        continues."""
         if status not in (_lib.TIMEOUT, _lib.INVALID_ARGUMENT, _lib.UNSUPPORTED):
             return True
         done = _lib.c_int(0)
@@ -204,7 +205,8 @@ def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> Li
 
     timeout  seconds for all of them; None: the library's own deadline
 
-    Raises the first error after the wait for all others. TimeoutError: some continue.
+    If requests fail, the first error is raised, after the wait for all others. After TimeoutError
+    some requests continue.
     """
     end = None if timeout is None else time.monotonic() + timeout
     results: List[Any] = []

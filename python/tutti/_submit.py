@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts asynchronous calls: one, several as a group, or one again and again. Calls in CUDA
-streams."""
+"""Starts asynchronous calls: one, several as a group, or one again and again. Also makes calls in
+the order of CUDA streams."""
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -166,7 +166,7 @@ class PersistentRequest(Request):
         self._raise_of_op()
 
     def free(self) -> None:
-        """Free the request; wait for it before. A second call does nothing."""
+        """Free the request. Wait for the request before this call. A second call does nothing."""
         with self._lock:
             if self._handle is not None:
                 check(lib.tutti_request_free(self._handle))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Element types and operations: from numpy's and DLPack's names to the library's numbers.
 
-A type here is a pair (dtype, unit): `dtype` is the library's number, and one element of the array
-is `unit` elements of it. For most types the unit is 1. A complex number is two floats. Elements of
-a type that the library does not have are moved as bytes: 12 bytes are 12 elements of UINT8.
+A type here is a pair (dtype, unit): `dtype` is the library's number of a type, and one element of
+the array is `unit` elements of this type. For most types the unit is 1. A complex number is two
+floats. Elements of a type that the library does not have are moved as bytes: 12 bytes are 12
+elements of UINT8.
 """
 
 import enum
@@ -199,13 +200,13 @@ def create_op(function: Callable[[Any, Any], Any], commutative: bool = True) -> 
     """Make an operation from a function, for the `op` of any reduction.
 
     function     function(left, right): two arrays of equal length, of the type of the call; returns
-                 the combined array. It must be associative, must not change its arguments, and must
-                 not call Tutti. Any thread may call it
+                 the combined array. The function must be associative, must not change its
+                 arguments, and must not call Tutti. Any thread may call it
     commutative  False: operands are always in the order of their ranks
 
-    Every rank makes its own. Create and free operations in the same order on all ranks. If the
-    function raises an exception, the call that uses it raises the exception when it has ended on
-    this rank; its result is then undefined on all ranks.
+    Every rank makes its own operation. Create and free operations in the same order on all ranks.
+    If the function raises an exception, the call that uses the operation raises this exception
+    on this rank when the call has ended. The call's result is then undefined on all ranks.
 
         longest = tutti.create_op(np.maximum)
         tutti.allreduce(x, op=longest)

@@ -24,7 +24,7 @@ def milliseconds(timeout: Optional[float]) -> int:
     if not timeout >= 0:
         raise ValueError("timeout is %r; it must be a number of seconds, 0 or more, or None"
                          % (timeout,))
-    return int(min(timeout * 1000 + 0.999, 0x7fffffff))  # of infinity as well
+    return int(min(timeout * 1000 + 0.999, 0x7fffffff))  # timeout may be infinity
 
 
 def option_ms(timeout: Optional[float]) -> int:
@@ -71,7 +71,7 @@ class Communicator:
 
     @property
     def host_rank(self) -> int:
-        """This host among all hosts."""
+        """The number of this host among all hosts, from 0 on."""
         return int(lib.tutti_host_rank(self.handle))
 
     @property
@@ -162,7 +162,7 @@ _connected: Dict[int, Tuple[int, Communicator]] = {}  # by handle: the process, 
 
 
 def _options(**fields: Any) -> Tuple[_lib.Options, List[Any]]:
-    """The library's options, and what must live as long as them."""
+    """The library's options, and the objects that must live as long as the options."""
     unique_id, store = fields.pop("unique_id", None), fields.pop("store", None)
     rank, size = fields.pop("rank", None), fields.pop("size", None)
     timeout, prefix = fields.pop("timeout", None), fields.pop("prefix", "tutti")
@@ -231,7 +231,7 @@ def connect(rank: int, size: int, unique_id: Optional[bytes] = None, store: Any 
             timeout: Optional[float] = None, prefix: str = "tutti") -> Communicator:
     """Make a communicator of ranks that need not be of one world, and need no init().
 
-    rank, size  of this process among the members; only the members call
+    rank, size  of this process among the members; only the members make this call
     unique_id   bytes from unique_id_create()
     store       instead of unique_id: an object with two methods. set(key, value) stores bytes under
                 a string; get(key, timeout_ms) waits until the key exists and returns its bytes, or

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a script that uses Horovod, as it is, over Tutti.
+"""Runs an unchanged script that uses Horovod over Tutti.
 
     mpirun -np 4 python -m tutti.horovod train.py --epochs 3
     torchrun --nproc-per-node 4 -m tutti.horovod train.py --epochs 3

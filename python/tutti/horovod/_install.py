@@ -69,7 +69,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """The module was executed under its own name; give it its own description back."""
+        """The module was executed before, under its own name: give it back the spec and the loader
+        of this name."""
         name = module.__spec__.name if module.__spec__ is not None else ""
         if name in self._own:
             module.__spec__, module.__loader__ = self._own.pop(name)
@@ -100,8 +101,8 @@ def install() -> None:
 
 
 def install_in_children() -> None:
-    """Processes that this process starts also find `horovod` here, such as spawned workers of a
-    DataLoader, which import the script again."""
+    """Let processes that this process starts also find `horovod` here. For example, the spawned
+    workers of a DataLoader import the script again."""
     if STAND_IN not in sys.path:
         sys.path.insert(0, STAND_IN)  # multiprocessing passes it to its children
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

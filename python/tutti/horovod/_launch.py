@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Starts ranks on this host. With --restarts, it starts a rank that has died again.
 
-Ranks meet by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. They inherit the output. If a rank dies
-and is not started again, the others get some seconds to end with the library's error; then they are
-ended by signals. This process passes SIGINT and SIGTERM on to the ranks, and then does the same; at
-a second signal it ends them at once.
+Ranks meet by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. They inherit this process's output. If
+a rank dies and is not started again, the others get some seconds to end with the library's error;
+then they are ended by signals. This process passes SIGINT and SIGTERM on to the ranks, and then
+gives them the same seconds before it ends them. At a second signal it ends them at once.
 """
 
 import os
@@ -66,7 +66,7 @@ class _Ranks:
 
 
 def _status(code: int) -> int:
-    """The exit status of this process for a rank's: a signal is 128 + its number."""
+    """The exit status of this process for that of a rank; after a signal 128 + its number."""
     return code if code >= 0 else 128 - code
 
 

@@ -3,9 +3,8 @@
 
 torch has no stable C++ interface, so the module is built on the user's machine, for each version
 of torch, Python and compiler. The name of its folder contains a hash of everything that the result
-depends on.
-When several ranks start at once, one compiles and the others wait for its file lock, which the
-kernel drops if that rank dies.
+depends on. When several ranks start at once, one compiles and the others wait for its file lock,
+which the kernel drops if that rank dies.
 """
 
 import fcntl

@@ -118,8 +118,9 @@ def follow(future: Any, name: str, swap: Swap) -> Future:
 
 
 def install(module: Any) -> None:
-    """Let get_future() of the C++ backend's Work return a Future. For device tensors it returns
-    torch's own future, which is complete at once, so its callbacks run in the program's order.
+    """Let get_future() of the C++ backend's Work return a Future. For device tensors get_future()
+    returns torch's own future, which is complete at once, so its callbacks run in the program's
+    order.
 
     All calls of get_future() of a Work return the same future: callbacks of two futures of one call
     would have the same names."""

@@ -2,8 +2,8 @@
 """The backend in Python, over ctypes: for machines without a C++ compiler.
 
 It makes the same calls as csrc/, under the same names, so ranks with either backend work together.
-It is a subclass of ProcessGroup, which torch uses instead of its own class: the only form that all
-versions from 2.5 on accept.
+PythonGroup is a subclass of ProcessGroup, which torch uses instead of its own class. No other form
+is accepted by all versions of torch from 2.5 on.
 """
 
 import sys
@@ -213,7 +213,8 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
     # ---- how every call is made ----
 
     def forget(self, work: PythonWork, is_asked: bool) -> None:
-        """The Work has ended. is_asked: the caller has waited for it, or has its future."""
+        """Called when a Work has ended. is_asked: the caller has waited for the Work, or has its
+        future."""
         with self._lock:
             if work in self._works:
                 self._works.remove(work)
@@ -221,7 +222,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
                     self._ended.append(work)
 
     def release(self, work: PythonWork) -> None:
-        """The caller waits for a Work that has ended already: it need not be kept any longer."""
+        """Called when a caller waits for a Work that has ended: stop keeping the Work."""
         if not self._ended:
             return
         with self._lock:

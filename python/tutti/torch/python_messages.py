@@ -192,7 +192,7 @@ class Messages:
         return error_of(_lib.SHUTDOWN, "", "%s: the group was shut down" % self._label)
 
     def close(self) -> None:
-        """Messages to oneself without a match end with the group."""
+        """End the messages to oneself that have no match: the group ends."""
         error = self._ended()
         with self._lock:
             left = [taker for side in (self._sends, self._receives) for q in side.values()

@@ -61,7 +61,8 @@ def _names(kind: Any, name: Optional[str], count: Optional[int],
 # ---- reductions ----
 
 def scaled(array: Array, factor: float) -> Array:
-    """array * factor in 64 bits, in the type of `array`; integers are truncated."""
+    """array * factor, computed in 64 bits and converted to the type of `array`; integers are
+    truncated."""
     return array if factor == 1.0 else (array.astype(np.float64) * factor).astype(array.dtype)
 
 
@@ -83,7 +84,7 @@ class _Reduction:
         self.prescale = self.postscale = 1.0
 
     def start(self, name: str, comm: _world.Communicator) -> Request:
-        """Start it."""
+        """Start the allreduce."""
         return _async.allreduce_async(name, self.send, OPS[self.op], comm=comm,
                                       prescale=self.prescale, postscale=self.postscale)
 

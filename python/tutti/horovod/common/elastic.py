@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Training that survives errors between ranks: a state that can be saved, restored and sent.
 
-run(func) calls func(state). If a call between the ranks fails in it, all ranks restore their last
+run(func) calls func(state). If a call between the ranks fails in func, all ranks restore their last
 committed state, connect again, agree on the state and call func again.
 
 Tutti has no driver that discovers hosts: the number of ranks stays the same. If a process dies,

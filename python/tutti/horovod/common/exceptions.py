@@ -36,7 +36,8 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 class HorovodVersionMismatchError(ImportError):
-    """Never raised: no module is built for one version of a framework. For `except` clauses."""
+    """Never raised, because no module is built for one version of a framework. The class exists for
+    `except` clauses."""
 
 
 # After these statuses a retry cannot help: the program or the installation is wrong.

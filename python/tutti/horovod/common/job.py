@@ -120,8 +120,9 @@ class Job:
     # ---- end ----
 
     def shutdown(self) -> None:
-        """End the library. If another front end has made the world, free only this one's
-        communicator. Does not wait for other ranks; does nothing before init()."""
+        """End the library. If another front end has made the world, free only the
+        communicator of this front end. Does not wait for other ranks; does nothing before
+        init()."""
         if not self.initialized:
             return
         self.initialized = False
@@ -185,8 +186,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     """Find the other ranks and connect to them. All ranks call it.
 
     comm          None: all ranks of the launcher's job. A list of ranks: only these are ranks of
-                  Horovod's job; each rank of the launcher's job must call, with a list that
-                  contains it. Or an mpi4py communicator
+                  Horovod's job; each rank of the launcher's job must call init() with a
+                  list that contains the rank. Or an mpi4py communicator
     process_sets  a list of ProcessSet to make, the same on all ranks; or "dynamic"
 
     If it was called before, without a shutdown() since, it only makes the process sets.

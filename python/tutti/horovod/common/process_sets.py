@@ -80,7 +80,7 @@ class ProcessSet:
         return len(self.ranks or ()) > 1
 
     def place_of(self, rank: int) -> int:
-        """The rank within the set of a rank of the job."""
+        """The rank that `rank`, a rank of the job, has within the set."""
         try:
             return self.ranks.index(rank)  # type: ignore[union-attr]
         except ValueError:
@@ -143,8 +143,8 @@ def start(job: Any) -> None:
 
 
 def end() -> None:
-    """Called by shutdown(): all sets become invalid, and their communicators are freed. That of
-    the global set is the job's."""
+    """Called by shutdown(): all sets become invalid, and their communicators are freed, except
+    that of the global set, which belongs to the job."""
     global _job
     for process_set in list(_sets.values()):
         if process_set.comm is not None:
@@ -156,7 +156,7 @@ def end() -> None:
 
 
 def _make(process_set: ProcessSet) -> None:
-    """Make the communicator of a set. All ranks of the job call."""
+    """Make the communicator of a set. All ranks of the job call this."""
     ranks = process_set.ranks or []
     if not ranks:
         raise ValueError("a process set needs a rank")
@@ -221,7 +221,8 @@ def _add_of_comms(process_set: ProcessSet) -> None:
 
 
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
-    """Make a process set after init(). All ranks call, with the same ranks, in the same order.
+    """Make a process set after init(). All ranks of the job call this with the same ranks, in the
+    same order.
 
     ValueError: a set with these ranks exists, or a rank is not in the job.
     """
@@ -240,7 +241,8 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Remove a process set. All ranks call; none may have a call on the set pending.
+    """Remove a process set. All ranks of the job call this; none may have a call on the set
+    pending.
 
     Returns False for the global process set, and for a set that was not added.
     """

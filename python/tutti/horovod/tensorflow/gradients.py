@@ -99,7 +99,7 @@ class _Distributed:
 
     @plain
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the tape's, reduced over the ranks."""
+        """As gradient() of the tape; the gradients are reduced over the ranks."""
         gradients = super().gradient(target, sources, *args, **kwargs)  # type: ignore[misc]
         flat = tf.nest.flatten(gradients)
         return tf.nest.pack_sequence_as(gradients, reduce_gradients(flat, self._tutti_reduction))

@@ -204,8 +204,8 @@ def alltoall(tensor: Any, splits: Any = None, name: Optional[str] = None,
              ignore_name_scope: bool = False,
              process_set: ProcessSet = global_process_set) -> Any:
     """Send a part of the tensor's rows to each rank, and concatenate the received parts. Returns
-    the concatenation; with `splits`, a pair of it and the number of rows received from each rank.
-    The gradient is an alltoall that sends the rows of the gradient back.
+    the concatenation; with `splits`, a pair: the concatenation and the number of rows received from
+    each rank. The gradient is an alltoall that sends the rows of the gradient back.
 
     splits  rows for each rank: a list, or a tensor of int32 or int64. None: equal parts
     """

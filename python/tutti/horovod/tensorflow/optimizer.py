@@ -25,7 +25,7 @@ class _Distributed:
 
     @plain
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> Any:
-        """As the optimizer's, with gradients reduced over the ranks."""
+        """As apply() of the optimizer; the gradients are reduced over the ranks before."""
         grads = list(grads)
         if self._tutti_passes > 1:
             return self._tutti_accumulate(grads, trainable_variables)

@@ -48,7 +48,8 @@ class Pending:
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Wait without raising; poll() is then True. For join, before which no call is pending."""
+        """Wait without raising; poll() is then True. For join(), which first waits for all pending
+        calls."""
         raise NotImplementedError
 
     def discard(self) -> bool:
@@ -127,7 +128,7 @@ class Requests(Pending):
             raise error
 
     def _follow(self) -> None:
-        """Order the current stream behind `stream`. They differ if a hook has made the call."""
+        """Order the current stream behind `stream`. The two differ if a hook has made the call."""
         if self.stream is not None:
             present = torch.cuda.current_stream(self.stream.device)
             if present.cuda_stream != self.stream.cuda_stream:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The calls of Horovod's torch interface. The file has Horovod's name for it, as programs import
-from it; MPI is one of several ways to run.
+"""The calls of Horovod's torch interface. The file has the name of Horovod's file, because programs
+import from it. Tutti also runs without MPI.
 
 Names are as in Horovod: calls of one kind with the same name are matched, in any order and from any
 thread. Calls without a name are matched by their order, separately for each kind and process set.
@@ -266,7 +266,7 @@ def _own_rows(gathered: sized.Gathered) -> List[Tuple[int, int]]:
 
 
 class _Allgather(torch.autograd.Function):
-    """The gradient of an allgather: the averaged gradient's rows of this rank."""
+    """The gradient of an allgather: this rank's rows of the averaged gradient."""
 
     @staticmethod
     def forward(ctx: Any, name: Optional[str], process_set: ProcessSet, grouped: bool,
@@ -521,8 +521,8 @@ def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: Optional[str] =
 
 def join(device: int = -1) -> int:
     """Declare that this rank has no more data. Until all ranks have joined, it contributes zeros to
-    the allreduces of the others. They must be Sum or Average; Average divides by the number of all
-    ranks. Blocks, and returns the rank that joined last.
+    the allreduces of the others. These allreduces must be Sum or Average; Average divides by the
+    number of all ranks. Blocks, and returns the rank that joined last.
 
     device  not used; memory for the zeros belongs to the library
 

@@ -4,9 +4,9 @@
 A hook on each parameter starts an allreduce as soon as the gradient is complete, so gradients are
 reduced while backward() computes the others. step() waits for all of them.
 
-The distributed optimizer is a view of the given one: it has its class (so isinstance works), its
-parameter groups and its state, and adds the methods of _Distributed. The given optimizer is not
-used any more.
+The distributed optimizer is a view of the given one: it has the given optimizer's class (so
+isinstance works), parameter groups and state, and adds the methods of _Distributed. The given
+optimizer is not used any more.
 
 A gradient that no backward pass has made on this rank is submitted as zeros in synchronize(),
 because other ranks may have made it.
@@ -172,7 +172,8 @@ class _Distributed:
                     gradient.group = group
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        """As the optimizer's; gradients of the new parameters are reduced as well."""
+        """As add_param_group() of the optimizer; gradients of the new parameters are reduced as
+        well."""
         super().add_param_group(param_group)
         if not hasattr(self, "_gradients"):
             return
@@ -185,7 +186,7 @@ class _Distributed:
 
     def _make_hook(self, gradient: _Gradient) -> Callable[..., None]:
         """The parameter keeps the hook alive. So the hook must not keep the optimizer alive: the
-        program may replace it by another one."""
+        program may replace the optimizer by another one."""
         this = weakref.ref(self)
 
         def hook(*_: Any) -> None:
@@ -195,7 +196,7 @@ class _Distributed:
         return hook
 
     def _on_gradient(self, gradient: _Gradient) -> None:
-        """A backward pass has added to a gradient."""
+        """Called when a backward pass has added to a gradient."""
         if gradient.passes <= 0:
             raise AssertionError(
                 "the gradient of '%s' was computed more than backward_passes_per_step = %d "
@@ -272,7 +273,7 @@ class _Distributed:
         self._synchronized = True
 
     def _wait(self) -> None:
-        """Wait for the plain calls at once, then for the others one by one. Raises the first error
+        """Wait for all plain calls together, then for the others one by one. Raises the first error
         after the wait for all: a call that nobody waits for would keep its tensors."""
         entries = [(g, handles._pending.get(g.handle)) for g in self._gradients.values()
                    if g.group is None]
@@ -367,7 +368,7 @@ class _Distributed:
             self._synchronized = False
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's. AssertionError: gradients are being reduced."""
+        """As zero_grad() of the optimizer. AssertionError: gradients are being reduced."""
         if self._touched:
             raise AssertionError("optimizer.zero_grad() was called after loss.backward() and "
                                  "before optimizer.step() or optimizer.synchronize(): gradients "
@@ -385,7 +386,7 @@ class _Distributed:
             gradient.passes = passes
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's; gradients that are being reduced are forgotten."""
+        """As load_state_dict() of the optimizer; gradients that are being reduced are forgotten."""
         if hasattr(self, "_gradients"):
             self._reset()
             self._synchronized = False
@@ -413,8 +414,9 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Any
     gradient_predivide_factor  f, with op=Average: gradients are multiplied by 1/f before the sum
                                and by f/size after it
     num_groups                 deprecated: see groups
-    groups                     a number: so many groups of gradients are each submitted together.
-                               A list of lists of parameters: these groups
+    groups                     a number: gradients are divided into so many groups, and those of a
+                               group are submitted together. A list of lists of parameters: the
+                               groups themselves
     sparse_as_dense            reduce sparse gradients as dense ones
     process_set                the ranks that reduce; other ranks make plain steps
 
@@ -437,7 +439,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Any
     base = type(optimizer)
     cls = type(base.__name__, (_Distributed, base), {"__module__": __name__})
     result = cls.__new__(cls)
-    # A learning rate scheduler replaces step on the object it was given.
+    # Not these two: a learning rate scheduler replaces step on the optimizer that it was given.
     result.__dict__.update({key: value for key, value in optimizer.__dict__.items()
                             if key not in ("step", "zero_grad")})
     result._setup(named_parameters, compression, backward_passes_per_step, op,

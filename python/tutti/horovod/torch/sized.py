@@ -7,8 +7,8 @@ ranks find that out between the two parts, and all of them get an error that nam
 
 In Horovod a background thread makes both parts, so a call ends on all ranks even if one of them
 never waits for it. Here synchronize() or poll() starts the second part. If the program calls
-neither of them, the starter starts it: a thread that exists only while there are such calls. It
-polls them after a millisecond, then less and less often.
+neither of them, a thread starts the second part: the starter, which exists only while there are
+such calls. It polls them after a millisecond, then less and less often.
 
     rank 0:  h = allgather_async(x); barrier(); synchronize(h)     the starter starts part 2
     rank 1:  h = allgather_async(x); synchronize(h); barrier()     synchronize() starts part 2

@@ -99,7 +99,7 @@ public:
         return device_ && device_->is_cuda();
     }
 
-    /* Append a call of `other`, which is empty afterwards. */
+    /* Append all calls of `other`, which is empty afterwards. */
     void absorb(Calls &&other)
     {
         if (other.device_)

@@ -56,8 +56,8 @@ template <typename Stream> void *native_handle(const Stream &, long)
 
 /*
  * The future's callback that this thread runs; see origin.py. The calls of a callback are not part
- * of the group's order, because the ranks' threads run callbacks at different times. They are named
- * after the call of the future, which has the same name on all ranks.
+ * of the group's order, because the ranks' threads run callbacks at different times. The
+ * calls of a callback are named after the call of the future, which has the same name on all ranks.
  */
 struct Origin {
     std::string name; /* "": none */

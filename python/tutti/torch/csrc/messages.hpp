@@ -83,7 +83,7 @@ public:
         return promise;
     }
 
-    /* Messages to oneself without a match end with the group. */
+    /* End the messages to oneself that have no match: the group ends. */
     void close()
     {
         std::map<int, Self> self;
@@ -228,7 +228,7 @@ private:
 
     /* If receives from any source still wait, post a receive from each rank again. If this fails,
        for example because the group has ended, each receive that is still posted will complete one
-       of them. The waiting receives beyond that number end with this error. */
+       of the waiting receives. The waiting receives beyond that number end with this error. */
     void repost(std::deque<Taker> &waiting, int tag, Ready &ready)
     {
         if (waiting.empty())

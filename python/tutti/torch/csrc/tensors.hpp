@@ -104,7 +104,7 @@ inline bool is_plain(const at::Tensor &t)
     return t.is_contiguous() && !t.is_conj() && !t.is_neg();
 }
 
-/* Without autograd and version counters: the tensors may be leaves, or inference tensors. */
+/* Copy without autograd and version counters: the tensors may be leaves, or inference tensors. */
 inline void copy_into(const at::Tensor &to, const at::Tensor &from)
 {
     at::AutoDispatchBelowADInplaceOrView guard;

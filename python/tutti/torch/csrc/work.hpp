@@ -3,7 +3,7 @@
  * The Work of an asynchronous call.
  *
  * A Work is completed by one of
- *   - a thread in wait() or isCompleted(). It takes the requests with tutti_wait, and so does the
+ *   - a thread in wait() or isCompleted(). It takes the requests with tutti_wait, and does the
  *     library's work while it waits;
  *   - a thread of the pool, if the future was requested; the requests' callback submits the Work to
  *     the pool.
@@ -148,7 +148,7 @@ private:
         });
     }
 
-    /* Receives posted for any source may never end, so they do not count. */
+    /* A receive that was posted for any source may never end, so it does not count. */
     void count_pending(int change)
     {
         if (then_)
@@ -352,8 +352,8 @@ inline void Group::drain()
 /*
  * Wait for the other ranks to leave as well: after one rank has left, the library accepts no
  * further requests, and the other ranks may still have messages for each other. The limit is 2 s,
- * because a peer may wait for a call that this rank will never make. After such a timeout, the
- * process's groups do not wait here for 10 s.
+ * because a peer may wait for a call that this rank will never make. For 10 s after such a timeout,
+ * the process's groups do not wait here.
  */
 inline void Group::say_goodbye()
 {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Found by processes that a script of `python -m tutti.horovod` starts, such as spawned workers:
-its folder is in their PYTHONPATH. Gives way to tutti.horovod.install()."""
+"""This package is found by processes that a script of `python -m tutti.horovod` starts, such as
+spawned workers: its folder is in their PYTHONPATH. It gives way to tutti.horovod.install()."""
 
 import importlib
 import sys

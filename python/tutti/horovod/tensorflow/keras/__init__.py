@@ -49,7 +49,7 @@ def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> 
 def load_model(filepath: Any, custom_optimizers: Any = None,
                custom_objects: Optional[Dict[str, Any]] = None,
                compression: Any = Compression.none) -> Any:
-    """Load a model, and make its optimizer a DistributedOptimizer, with its state.
+    """Load a model, and make its optimizer a DistributedOptimizer that keeps its state.
 
     custom_optimizers  classes of optimizers that Keras does not know
     custom_objects     other names, as for keras.models.load_model

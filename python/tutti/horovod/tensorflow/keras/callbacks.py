@@ -86,8 +86,9 @@ class MetricAverageCallback(keras.callbacks.Callback):
 class LearningRateScheduleCallback(keras.callbacks.Callback):
     """Sets the learning rate to initial_lr * multiplier(epoch) from start_epoch up to end_epoch.
 
-    multiplier           a function of the epoch; or a number, whose power it is
-    staircase            once for each epoch; otherwise for each batch, with fractions of epochs
+    multiplier           a function of the epoch; or a number, for the function number ** epoch
+    staircase            set the rate once for each epoch; otherwise for each batch, with fractions
+                         of epochs
     steps_per_epoch      None: the number that fit() has found
     momentum_correction  not used: Keras compiles the momentum into the step
     """

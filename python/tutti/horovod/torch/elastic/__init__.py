@@ -15,8 +15,8 @@ def _reset() -> None:
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate func(state, ...): if a call between the ranks fails in it, restore the committed
-    state, connect again, and call it again."""
+    """Decorate func(state, ...): if a call between the ranks fails in func, restore the committed
+    state, connect again, and call func again."""
     return run_fn(func, _reset)
 
 

@@ -27,13 +27,13 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin another epoch with all samples. Call it at the end of an epoch. At the beginning it
-        would discard the record of the samples that a restored epoch has processed."""
+        """Begin another epoch with all samples. Call this at the end of an epoch. A call at the
+        beginning would discard the record of the samples that a restored epoch has processed."""
         self.epoch, self.processed_num = epoch, 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Every rank has processed a batch of this size."""
+        """Record that every rank has processed a batch of this size."""
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> Dict[str, int]:
