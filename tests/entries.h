@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counts the entries of a folder: what a process holds, according to /proc. */
+/* Counts the entries of a folder of /proc, such as the descriptors that a process holds. */
 #ifndef TUTTI_TESTS_ENTRIES_H
 #define TUTTI_TESTS_ENTRIES_H
 
@@ -23,7 +23,7 @@ static inline int count_entries(const char *path)
     return n;
 }
 
-/* File descriptors; one of them is that of the folder. */
+/* Open file descriptors, including the one with which the folder is read. */
 static inline int open_files(void)
 {
     return count_entries("/proc/self/fd");

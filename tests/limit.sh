@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. TEST_SECONDS changes the limit, which
-# is 300, and 1800 with TUTTI_TEST_LONG: beside other work, the proofs under ASan need more than 600.
-# Tests on a real device have twice the limit, since they start CUDA and NCCL again and again, which
-# takes seconds, and run one at a time.
+# Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. The limit is TEST_SECONDS, by
+# default 300, or 1800 with TUTTI_TEST_LONG, because beside other work the proofs under ASan need
+# more than 600. Tests on a real device run one at a time. Their limit is twice as long, because
+# they start CUDA and NCCL again and again, and each start takes seconds.
 #
-# At most three times as many tests run at a time as there are processors, even if `make -j` starts
-# more: otherwise tests would exceed TEST_SECONDS. Tests in TEST_WAITS do not count, because they mostly
-# sleep. The time limit begins when the test has a place.
+# The number of tests that run at a time is at most three times the number of processors, even if
+# `make -j` starts more: otherwise tests would exceed TEST_SECONDS. The other tests wait for a free
+# place, and the time limit begins after this wait. Tests in TEST_WAITS need no place, because they
+# mostly sleep.
 set -u
 
 seconds=300
@@ -42,8 +43,8 @@ esac
 case $1 in
 *tests/unit/* | *tests/abi/* | *tests/lint/*) ;;
 *)
-    # By default all jobs of Open MPI 4 share a folder, and one that ends removes it when it is empty:
-    # then mpirun fails that was about to put its own into it.
+    # By default all jobs of Open MPI 4 share a folder. A job that ends removes this folder if it is
+    # empty. Then an mpirun that is about to make its own folder in it fails.
     session=$(mktemp -d) || exit 1
     export OMPI_MCA_orte_tmpdir_base="$session"
     ;;
@@ -60,7 +61,8 @@ case ${SANITIZER:-no} in
     ;;
 esac
 
-# In hundredths of a second: the machine's time, and the processor time of the children that ended.
+# Sets now, the time since the machine's start, and used, the processor time of the children that
+# have ended; both in hundredths of a second.
 read_clocks()
 {
     read -r now rest </proc/uptime

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every test is a program or script of its own: 0 passed, 77 skipped, anything else failed.
+# Every test is a program or script of its own. Its exit status is 0 if it has passed, 77 if it was
+# skipped, and anything else if it has failed.
 #
 #     unit_tests      written with cmocka, link libtutti_all.la; see unit/<room>/local.mk
 #     rank_tests      programs that make several ranks themselves; link libtutti_all.la too
-#     api_tests       like an application; a second line links libtutti.la instead:
-#                     tests_api_name_LDADD = $(API_LIBS)
+#     api_tests       use the library as an application does; a second line links libtutti.la
+#                     instead of libtutti_all.la: tests_api_name_LDADD = $(API_LIBS)
 #     test_programs   not tests, but started by script_tests
 #     script_tests    scripts, such as those that call mpirun; need the exec bit
 #     early_..._tests tests of these kinds that take 15 seconds and more: they start first, so that
@@ -14,14 +15,14 @@
 #                     a time
 #
 # A test that takes more than some three seconds of a processor has two forms, quick and long: see
-# long.h, for scripts long.sh. The quick form has fewer ranks, placings, seeds, sizes and rounds, and
-# reports in one line which of them it leaves out.
+# long.h, or long.sh for scripts. The quick form has fewer ranks, placings, seeds, sizes and rounds,
+# and reports in one line which of them it leaves out.
 #
 #     make check           all tests, quick
 #     make check-long      all tests, long
 #     make check-asan      asan_quick, quick: in a build --with-sanitizer=address,undefined
 #     make check-tsan      tsan_quick, quick: in a build --with-sanitizer=thread
-#     make check-tsan-long tsan_tests, long: likewise
+#     make check-tsan-long tsan_tests, long: in the same build
 #
 # The lists of tests that run once more with a sanitizer:
 #
@@ -76,7 +77,7 @@ include %reldir%/lint/local.mk
 include %reldir%/trainer/local.mk
 include %reldir%/python/local.mk
 
-# Less than 0.3 seconds of a processor for each second of the clock.
+# Tests that use less than 0.3 seconds of a processor in each second of the clock.
 waiting_tests = \
     %reldir%/api/env \
     %reldir%/api/stats_output \

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For test scripts, what long.h is for programs; sourced by them.
+# The counterpart of long.h for test scripts, which source it.
 
 # is_long WHAT: must the test run in its long form? If not, prints that WHAT is left out. A test
 # calls it once.

@@ -46,7 +46,7 @@ work=$top/build/python
 mkdir -p "$work"
 alone python.sh
 
-# end RESULT STATUS REASON: before any test has run.
+# end RESULT STATUS REASON: ends the script before any test has run.
 end() {
     mkdir -p "$work/tests"
     echo "$3" >"$work/tests/python.log"
@@ -65,7 +65,7 @@ build_library() {
             env -u TUTTI_PACKAGES make -C build/python -j "$jobs" libtutti.la modules
 }
 
-# from_pypi WHAT ARGUMENT...: installs packages; says why not.
+# from_pypi WHAT ARGUMENT...: installs packages; if this fails, prints the reason.
 from_pypi() {
     what=$1
     shift
@@ -77,12 +77,13 @@ from_pypi() {
 
 install_torch() {
     from_pypi "torch $torch" --no-deps "torch==$torch" || return
-    # numpy has to fit versions that are older than its newest. torch's own tests need expecttest.
+    # Without numpy: make_torch_environment has installed a version that fits this torch. torch's
+    # own tests need expecttest.
     from_pypi "packages for torch" typing-extensions filelock sympy networkx jinja2 fsspec ninja \
         setuptools expecttest
 }
 
-# make_environment NAME: a virtual environment, whose interpreter is then $python.
+# make_environment NAME: makes a virtual environment, and sets $python to its interpreter.
 make_environment() {
     environment=$work/venv-$1
     if [ ! -x "$environment/bin/pip" ]; then
@@ -109,8 +110,8 @@ make_torch_environment() {
     [ "$torch" = none ] || install_torch || :
 }
 
-# Sets $tensorflow_python: an interpreter with TensorFlow; without it that of all tests, so that those
-# for TensorFlow skip themselves.
+# Sets $tensorflow_python to an interpreter with TensorFlow. If TensorFlow cannot be installed, sets
+# it to the other tests' interpreter, so that the tests for TensorFlow skip themselves.
 find_tensorflow() {
     [ -z "$tensorflow_python" ] || return
     others=$python
@@ -187,7 +188,7 @@ failed=0
 skipped=0
 [ $# -gt 0 ] || set -- tests/python/test_*.py tests/python/torch_*.py tests/python/horovod_*.py \
     tests/python/horovod_upstream.sh
-for test; do # some files of these names are what tests share
+for test; do # some files with such names are not tests, but are shared by tests
     [ -e "$test" ] || continue
     case $test in
     *.sh) run_test "$test" ;;

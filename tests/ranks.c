@@ -28,7 +28,7 @@ void ranks_fail(const char *file, int line, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     fprintf(stderr, "%s:%d: rank %d: %s\n", file, line, my_rank, text);
-    /* A thread cannot end alone while others wait for it. */
+    /* The whole process ends: a thread cannot end alone while others wait for it. */
     _exit(FAILED);
 }
 
@@ -69,7 +69,7 @@ typedef struct {
     const job_t *job;
     int rank;
     char name[64];
-    pthread_barrier_t *end; /* threads: mappings are shared, so all close together */
+    pthread_barrier_t *end; /* threads share mappings, so they close together; else NULL */
 } member_t;
 
 static void run_rank(const member_t *m)
@@ -135,8 +135,8 @@ static int judge(const job_t *job, int rank, int status)
     return expected || WEXITSTATUS(status) != 0;
 }
 
-/* Wait for all children; after the time limit kill those that are left. Long forms have six times
-   as much, as in limit.sh: they also run with sanitizers, beside other tests. */
+/* Wait for all children; after the time limit, kill the remaining ones. In long forms the limit is
+   six times as long, as in limit.sh, because they also run with sanitizers, beside other tests. */
 static int reap(const job_t *job, const pid_t *pids)
 {
     uint64_t times = getenv("TUTTI_TEST_LONG") != NULL ? 6 : 1;
@@ -171,7 +171,7 @@ static int reap(const job_t *job, const pid_t *pids)
 
 static int is_child;
 
-/* LeakSanitizer asks. */
+/* LeakSanitizer calls this function: not 0 turns the check of this process off. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 
 int __lsan_is_turned_off(void)

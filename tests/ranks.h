@@ -19,7 +19,7 @@
 typedef struct {
     int rank, size;
     tutti_comm_t *comm;
-    tutti__comm_t *inside; /* what that leads to */
+    tutti__comm_t *inside; /* the object that comm leads to */
     void *arg;
 } rank_t;
 
@@ -31,7 +31,7 @@ typedef struct {
     int threads;           /* ranks are threads, else processes */
     int timeout_s;         /* for the whole job; 0: 60. Six times as much in long forms */
     const char *algorithm; /* TUTTI_ALGORITHM */
-    /* Adjust settings; may be NULL. */
+    /* Adjusts the settings of a rank; may be NULL. */
     void (*settings)(tutti__conf_t *conf, int rank);
     rank_fn_t fn;
     void *arg;
@@ -42,13 +42,14 @@ typedef struct {
 /* The object that a handle leads to. */
 tutti__comm_t *ranks_inside(const tutti_comm_t *handle);
 
-/* 0 if all ranks ended well. Prints what did not. */
+/* Run a job. Returns 0 if all ranks ended well; otherwise prints which rank did not, and how. */
 int ranks_run(const job_t *job);
 
-/* The tag() in the names at which a job's ranks meet, for those at which they meet once more. */
+/* The tag() that is in the name at which a job's ranks meet; also for the names of further meetings
+   of these ranks. */
 int ranks_tag(void);
 
-/* End this rank of a job as failed. */
+/* Print the text, and end this rank as failed. */
 void ranks_fail(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 
@@ -65,7 +66,7 @@ void ranks_fail(const char *file, int line, const char *fmt, ...)
             ranks_fail(__FILE__, __LINE__, "not true: %s", #cond);                                 \
     } while (0)
 
-/* A call that must answer `want`. */
+/* Make a call, which must return `want`. */
 #define CHECK_STATUS(call, want)                                                                   \
     do {                                                                                           \
         tutti_status_t s_ = (call);                                                                \
@@ -76,17 +77,17 @@ void ranks_fail(const char *file, int line, const char *fmt, ...)
 
 #define CHECK_OK(call) CHECK_STATUS(call, TUTTI_OK)
 
-/* tutti_last_error() has `words` in it. */
+/* tutti_last_error() must contain `words`. */
 #define CHECK_WORDS(words)                                                                         \
     do {                                                                                           \
         if (strstr(tutti_last_error(), (words)) == NULL)                                           \
             ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), (words)); \
     } while (0)
 
-/* An allreduce of float32, sum, in place. */
+/* The call of an allreduce of float32, sum, in place. */
 tutti_call_t ranks_sum(const char *name, void *x, size_t count);
 
-/* Run a job from main: prints its name, counts failures. */
+/* Run a job from main. If it fails, print its parameters, and add 1 to `failures`. */
 #define RUN_JOB(failures, job)                                                                     \
     do {                                                                                           \
         if (ranks_run(job) != 0) {                                                                 \
@@ -99,12 +100,13 @@ tutti_call_t ranks_sum(const char *name, void *x, size_t count);
     } while (0)
 
 /*
- * fork() by a rank, with nothing left in the streams. Its other threads' stacks are nobody's in the
- * child, so LeakSanitizer does not look there.
+ * fork() by a rank, after flushing stdio's streams. In the child the stacks of the rank's other
+ * threads belong to no thread, so LeakSanitizer is turned off there.
  */
 pid_t ranks_fork(void);
 
-/* 1 if ranks can be processes here: TSan sees only threads, and dislikes threads after fork. */
+/* 1 if ranks can be processes. With TSan they cannot: it checks only the threads of one process,
+   and does not support threads that a process starts after fork. */
 int ranks_can_fork(void);
 
 #endif

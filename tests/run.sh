@@ -31,10 +31,10 @@ top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
 
 builds=
 default="check asan tsan"
-cuda=--with-cuda-archs=75 # every later GPU takes it, too, and nvcc takes 2 seconds instead of 14
+cuda=--with-cuda-archs=75 # all later GPUs can run it, and nvcc takes 2 seconds instead of 14
 asan_cuda=--without-cuda
-# -g1 is what a backtrace needs; -g takes longer to compile. Once CFLAGS are given, configure has no
-# levels of its own: these are its defaults.
+# -g1 is enough for a backtrace; -g takes longer to compile. If CFLAGS are given, configure adds no
+# optimisation levels, so its default levels are repeated here.
 check_flags="CFLAGS=-g1 TUTTI_OPT_CFLAGS=-O2 TUTTI_OPT_KERNEL_CFLAGS=-O3"
 long=
 for argument; do
@@ -61,8 +61,8 @@ passed=0
 failed=0
 skipped=0
 skipped_names=
-times=build/times # of all tests: seconds, of a processor, build, name
-parts=            # of all builds, one a line
+times=build/times # a line for each test: seconds, seconds of a processor, build, name
+parts=            # a line for each build, with its time
 
 finish() {
     for name in $skipped_names; do
@@ -97,13 +97,13 @@ count() {
     done
 }
 
-# Of a processor, in hundredths of a second: what all children took that have ended.
+# Prints the processor time of all children that have ended, in hundredths of a second.
 processor() {
     set -- $(cat /proc/$$/stat)
     echo $((${16} + ${17}))
 }
 
-# part NAME COMMAND...: runs it, and keeps the time.
+# part NAME COMMAND...: runs the command, and adds its time to $parts.
 part() {
     part=$1
     shift
@@ -117,7 +117,7 @@ part() {
 "
 }
 
-# configure_build NAME: those with a configuration of their own.
+# configure_build NAME: configures a build; does nothing for a name without a configuration here.
 configure_build() {
     case $1 in
     check) configure_in build/check --enable-werror --enable-debug $cuda $check_flags ;;
@@ -129,8 +129,8 @@ configure_build() {
     esac
 }
 
-# run_build NAME TARGET: a build counts as a failure if it breaks otherwise than by its tests, and
-# as a success if it has no tests to count.
+# run_build NAME TARGET: builds the target, and counts the results of its tests. A target without
+# tests counts as one success. An error outside the tests counts as one failure.
 run_build() {
     dir=build/$1
     target=$2
@@ -162,7 +162,7 @@ run_build() {
     fi
 }
 
-# run_script NAME: a test that is no part of a build.
+# run_script NAME: runs a test that is not part of a build.
 run_script() {
     log=build/${1##*/}.log
     "$1" >"$log" 2>&1 </dev/null
@@ -182,7 +182,7 @@ run_script() {
     esac
 }
 
-# The tests of the Python package, which python.sh prints as make does.
+# Runs the tests of the Python package. python.sh prints their results as make does.
 run_python() {
     mkdir -p build/python
     TUTTI_TEST_COUNTED=1 tests/python.sh >build/python/make.log 2>&1 </dev/null
@@ -203,7 +203,8 @@ if ! need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $TEST_PACKAGES || ! generate;
     failed=1
     finish
 fi
-# A configure keeps one processor busy: all together. One that fails here says so in its turn.
+# A configure keeps one processor busy, so all of them run together. A configure that fails here
+# runs again in run_build, which reports the failure.
 for build in $builds; do
     configure_build "$build" >/dev/null 2>&1 &
 done

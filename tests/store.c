@@ -15,7 +15,7 @@ enum {
 };
 
 typedef struct {
-    atomic_int ready; /* release by the writer, after the rest; acquire by readers */
+    atomic_int ready; /* set by the writer after the other fields; read first by readers */
     char key[128];
     size_t bytes;
     char value[VALUE_BYTES];

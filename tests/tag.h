@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* Drawn by the first call; its children have it, too. No process id: containers may have the same
-   ones and share a network, to which abstract sockets belong. */
+/* A random number, drawn by a process's first call and inherited by its children. A process id
+   would not do: containers that share a network may have equal process ids, and the names of
+   abstract sockets belong to the network. */
 static inline int tag(void)
 {
     static int drawn;

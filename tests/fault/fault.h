@@ -23,7 +23,7 @@ extern board_t *board;
 void board_open(void);
 void board_clear(void);
 
-/* Limit in seconds from the fault until a rank must detect it, also on a busy machine. */
+/* A rank must detect the fault within this time in seconds, also on a busy machine. */
 #define SOON_S 10.0
 
 /* Seconds since the fault. */
@@ -32,7 +32,7 @@ double board_age_s(void);
 /* Every kind of call returns `want` at once, with `text` in its error text. */
 void check_dead(rank_t *self, tutti_status_t want, const char *text);
 
-/* The file `path` by a path as long as a setting may be. */
+/* Makes ret_path another path of the file `path`, as long as a setting may be. */
 void long_path(char ret_path[TUTTI__CONF_PATH], const char *path);
 
 /* A number from /proc/self/status, such as "VmRSS:"; -1 if it is not there. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that cannot open one more file in the middle of tutti_comm_split, after all ranks have
- * checked their limits: all ranks of the group receive the rank and the reason at once, other
- * groups are made, and the parent remains usable.
+ * In the middle of tutti_comm_split, after all ranks have checked their limits, a rank cannot open
+ * one more file: all ranks of its group receive this rank and the reason at once, other groups are
+ * made, and the parent remains usable.
  *
  * Calls that open a file are replaced here: on the selected rank and thread the n-th one fails.
  */
@@ -51,7 +51,7 @@ int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *restrict addr_bytes, int fla
     return taken;
 }
 
-/* Those without NONBLOCK are the library's check of the limit. */
+/* Calls without EFD_NONBLOCK are the library's check of the limit, and do not count here. */
 int eventfd(unsigned count, int flags)
 {
     if ((flags & EFD_NONBLOCK) != 0 && !may_open())
@@ -82,8 +82,8 @@ static void sum_up(tutti_comm_t *comm)
     CHECK_INT(x, tutti_size(comm));
 }
 
-/* Split; in `victim`'s group the n-th file of `victim` cannot be opened. 1 if that
-   group was made. */
+/* Split once; in this call `victim` can open only n files. Returns 1 on the ranks of the victim's
+   group if this group was made. */
 static int split_once(rank_t *self, int victim, int n, int color, int victims_color)
 {
     tutti_comm_t *comm = self->comm;
@@ -98,7 +98,7 @@ static int split_once(rank_t *self, int victim, int n, int color, int victims_co
     files_left = -1;
     if (status == TUTTI_OK) {
         sum_up(comm);
-        /* Ranks that are threads share mappings. */
+        /* Ranks that are threads share mappings, so none may free them before all are done. */
         CHECK_OK(tutti_barrier(self->comm));
         CHECK_OK(tutti_comm_free(comm));
     } else {
@@ -118,7 +118,7 @@ static int split_once(rank_t *self, int victim, int n, int color, int victims_co
     return status == TUTTI_OK && color == victims_color;
 }
 
-/* Allow one file more each time, until the split succeeds. */
+/* Allow one more file in each split, until a split succeeds. */
 static void each_file(rank_t *self)
 {
     static const int victims[] = { 0, 1, -1 };

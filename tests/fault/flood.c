@@ -8,10 +8,10 @@
  *
  * It prints the rates that were reached.
  *
- * Loopback only; at most RATE connections a second, of which KEPT stay open, for one job. A
+ * The connections use loopback only: for one job at most RATE a second, of which KEPT stay open. A
  * connection costs 10 to 20 us of a processor, so on an idle machine one process reaches RATE; on a
- * busy one several get a larger share. The rate counts from the time at which the first rank
- * listens.
+ * busy machine several processes get a larger share of the processors. The rate counts from the
+ * time at which the first rank listens.
  */
 #include "fault/startup.h"
 
@@ -32,7 +32,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Somewhat more than the 20 000 that are promised, because the flooders only catch up with it. */
+/* Somewhat more than the promised 20 000, because the flooders are always a little behind RATE. */
 #define RATE 21000
 #define KEPT 4000
 #define RANKS 4
@@ -41,15 +41,15 @@
 /* Shared with the flooding processes; zeroed before each job. */
 static struct {
     atomic_ullong opened;
-    atomic_ullong begin_us; /* a rank listens; 0: not yet */
+    atomic_ullong begin_us; /* when the first rank was seen to listen; 0: not yet */
 } * fire;
 
-/* Of a job, or of several. */
+/* What the flooders of a job, or of several jobs, have reached. */
 typedef struct {
     double opened, s, processor_s;
 } reached_t;
 
-/* Each socket uses another address of 127/8, because one address has only 28 000 ports. */
+/* Successive sockets use 64 addresses of 127/8, because one address has only 28 000 ports. */
 static int open_one(int port, unsigned number)
 {
     struct sockaddr_in from = { .sin_family = AF_INET }, to = { .sin_family = AF_INET };
@@ -122,7 +122,7 @@ static void flood(int self, int flooders, int close_at_once, double until)
     }
 }
 
-/* As soon as a rank listens, the flood comes before any other rank. */
+/* A rank that has begun to listen waits, so that the flood comes before any other rank. */
 static void wait_for_flood(const char *name)
 {
     if (strcmp(name, "listening") == 0)

@@ -103,9 +103,9 @@ static void aborts(rank_t *self)
 /* ---- a stopped rank ---- */
 
 /*
- * Is the victim named as the rank waited for? Over several hosts a direct call names the rank for
- * which the first rank with a timeout waited; this may be another waiter. For a named tensor rank 0
- * knows only the host that has not announced it.
+ * Is the victim named as the rank that is waited for? On several hosts the error of a direct call
+ * names the rank for which the first rank that timed out has waited, and this may be another
+ * waiting rank. For a named tensor rank 0 knows only which host has not announced it.
  */
 static int names(rank_t *self, const plan_t *plan)
 {
@@ -122,7 +122,7 @@ static int names(rank_t *self, const plan_t *plan)
         if (r != plan->victim && !counts && !chain)
             continue;
         snprintf(text, sizeof(text), "rank %d", r);
-        /* Not "rank 3 waited" */
+        /* In "rank 3 waited" rank 3 is the waiting rank, so this does not count. */
         for (const char *at = tutti_last_error(); (at = strstr(at, text)) != NULL; at++)
             if (strncmp(at + strlen(text), " waited", 7) != 0)
                 return 1;
@@ -136,7 +136,8 @@ static void stops(rank_t *self)
     unsigned long long none = 0;
     double began;
 
-    /* Set only now, so that a busy machine has time to reach this place. */
+    /* The short timeout is set only here, so that the ranks of a busy machine have time to get
+       here. */
     gather(self);
     self->inside->conf.shared.timeout_ms = 500;
     if (self->rank == plan->victim) {
@@ -166,7 +167,7 @@ static void stops(rank_t *self)
                    plan->victim);
     }
     check_dead(self, TUTTI_ERR_TIMEOUT, "rank");
-    /* The last rank lets the victim continue, which must find the same state. */
+    /* The last survivor lets the victim continue; the victim must find the same state. */
     if (atomic_fetch_add(&board->done, 1) + 2 == self->size)
         kill(atomic_load(&board->pid), SIGCONT);
     for (int i = 0; i < 5000 && atomic_load(&board->done) + 1 < self->size; i++)
@@ -257,7 +258,7 @@ static void forks(rank_t *self)
                     _exit(0);
                 if (round == 1)
                     execlp("true", "true", (char *)NULL);
-                /* With destructors and the functions of atexit. */
+                /* exit calls destructors and the functions of atexit. */
                 exit(0);
             }
             CHECK_INT(waitpid(pid, &result, 0), pid);
@@ -282,7 +283,7 @@ static void orphans(rank_t *self)
     if (self->rank == plan->victim) {
         pid = ranks_fork();
         if (pid == 0) {
-            /* Until the others have detected it, but not for ever. */
+            /* Live until the others have detected the death, but not for ever. */
             for (int i = 0; i < 30000 && atomic_load(&board->done) + 1 < self->size; i++)
                 usleep(1000);
             _exit(0);

@@ -3,7 +3,7 @@
  * The library sleeps: when nothing is pending it uses no processor time and sends nothing, and a
  * long wait uses little.
  *
- * No check requires speed. On a busy machine ranks only use less of it.
+ * No check requires speed: on a busy machine ranks only use less processor time.
  */
 #include "fault/fault.h"
 
@@ -11,14 +11,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Within a second. Measured: 0; a thread that polls every millisecond takes 30. */
+/* Most milliseconds of processor time in an idle second. Measured: 0; a thread that polls every
+   millisecond takes 30. */
 #define IDLE_MS 20
-/* How often threads of the process went to sleep; main itself does once. */
+/* Most times that threads of the process go to sleep in this second; main itself does so once. */
 #define IDLE_SLEEPS 12
-/* A waiter's share. Measured: 2 to 5 %; a waiter that only yields takes half a processor. */
+/* A waiter's largest share of a processor. Measured: 2 to 5 %; a waiter that only yields takes half
+   a processor. */
 #define WAITER_SHARE 0.3
-/* Its sleeps in the barrier below, whose length grows: some 70. With 2 ms each they
-   would be 340. */
+/* Most sleeps of a waiter in the barrier below. Sleeps become longer, so there are some 70. If each
+   took 2 ms, there would be 340. */
 #define WAITER_SLEEPS 200
 
 static void some_work(rank_t *self)
@@ -47,7 +49,7 @@ static long sleeps(void)
     return u.ru_nvcsw;
 }
 
-/* Idle for one second. */
+/* Check what the process uses in one idle second. */
 static void check_idle(rank_t *self, const char *when)
 {
     double cpu;
@@ -97,7 +99,7 @@ static void wait_long(rank_t *self)
     long slept;
 
     some_work(self);
-    /* All others wait already. */
+    /* The last rank comes after all others have begun to wait. */
     while (late && atomic_load(&board->ready) < self->size - 1)
         usleep(1000);
     if (late)

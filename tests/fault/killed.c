@@ -3,8 +3,8 @@
  * kill -9 at any time: all other ranks' pending calls end soon with PEER_LOST, name a killed rank,
  * and every later call returns the same at once.
  *
- * A thread of each victim kills it at some time, so the kill may hit any place in the library; with
- * a delay of 0 it dies before it arrives.
+ * A thread of each victim kills the victim after a delay, so the kill may hit any place in the
+ * library. With a delay of 0 the victim may die before its first call.
  */
 #include "fault/fault.h"
 #include "long.h"
@@ -107,7 +107,7 @@ static void run(rank_t *self)
                      : tutti_allreduce(x, x, plan->count, TUTTI_FLOAT32, TUTTI_MAX, self->comm);
     } while (status == TUTTI_OK);
     if (victim) {
-        /* Another victim was faster. */
+        /* Another victim has died first. */
         CHECK_STATUS(status, TUTTI_ERR_PEER_LOST);
         pthread_join(thread, NULL);
     }

@@ -4,9 +4,9 @@
  * ended; no descriptors, threads, mappings or memory in a process that starts and ends the
  * library often.
  *
- * Where the system allows it this runs in its own namespaces, so everything found there is the
- * test's. Elsewhere only names with "tutti" count that were not there before and do not disappear:
- * other tests have some while they run.
+ * Where the system allows this, the test runs in namespaces of its own, so everything found there
+ * is the test's. Elsewhere a name counts only if it contains "tutti", was not there before, and
+ * does not disappear, because other tests have such names while they run.
  */
 #include "fault/fault.h"
 
@@ -41,7 +41,7 @@ typedef struct {
 /* The content of shared places at the start. */
 static list_t before_all;
 
-/* Empty places that no other process can see. */
+/* Mount empty places that no other process can see. */
 static void go_private(void)
 {
     if (unshare(CLONE_NEWNS | CLONE_NEWIPC) != 0)
@@ -120,7 +120,8 @@ static int look_at_files(void)
     return count_there(&list);
 }
 
-/* Lines of a file of /proc with `text` in them; NULL: all but the head. */
+/* Print and count the lines of a file of /proc that contain `text`; NULL: all lines but the
+   first. */
 static int look_at_lines(const char *path, const char *text)
 {
     FILE *file = fopen(path, "r");
@@ -191,7 +192,8 @@ static void work(rank_t *self)
     free(x);
 }
 
-/* The ranks of *arg kill themselves after some work; the others end in their own way. */
+/* Ranks whose bits are set in *arg kill themselves after some work; the others end in their own
+   way. */
 static void die(rank_t *self)
 {
     const unsigned *killed = self->arg;
@@ -304,7 +306,7 @@ static void often(rank_t *self)
     for (int i = 0; i < 10000 && count_entries("/proc/self/task") > before.threads; i++)
         usleep(1000);
     after = usage();
-    /* The first rank that leaves closes its sockets. */
+    /* No rank leaves, and so closes its sockets, before all ranks have counted theirs. */
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_INT(after.fds, before.fds);
     CHECK_INT(after.threads, before.threads);

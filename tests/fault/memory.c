@@ -52,8 +52,8 @@ static void refused(rank_t *self, int who, size_t bytes)
     works(self);
 }
 
-/* Files cannot grow, so that rank's arena cannot. The signal of this limit must not kill
-   the process. */
+/* On one rank files cannot grow, so its arena cannot grow either. The signal that comes with this
+   limit must not kill the process. */
 static void limited(rank_t *self)
 {
     struct rlimit limit;
@@ -72,7 +72,7 @@ static void limited(rank_t *self)
     works(self);
 }
 
-/* More than the addresses, more than the machine, and sums that overflow. */
+/* More bytes than there are addresses, more than the machine has, and sizes whose sum overflows. */
 static void absurd(rank_t *self)
 {
     static const size_t sizes[] = { SIZE_MAX, SIZE_MAX - 4095, (size_t)1 << 62, (size_t)1 << 45 };
@@ -101,7 +101,8 @@ static void not_kept(rank_t *self)
     works(self);
 }
 
-/* Zero bytes, double free, foreign pointers, and an allocation that only the end frees. */
+/* Zero bytes, double free, foreign pointers, and an allocation that is freed only when the
+   communicator ends. */
 static void oddities(rank_t *self)
 {
     void *ptr = self, *none = self;

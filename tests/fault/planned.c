@@ -2,7 +2,7 @@
 /*
  * Faults while all ranks follow a learned plan: a rank is killed, stopped, or exits without
  * tutti_finalize; or it continues, but no longer submits one of the plan's tensors. The errors and
- * warnings of the other ranks name it, as they do without plans.
+ * warnings of the other ranks name this rank, as they do without plans.
  */
 #include "fault/fault.h"
 #include "long.h"
@@ -55,7 +55,7 @@ typedef struct {
 /* One file for what all ranks of a job write to stderr. */
 static int said;
 static int real_stderr;
-/* In bytes. */
+/* The limit of a bucket, in bytes. */
 static size_t bucket;
 
 #define STALL_MS 250
@@ -75,7 +75,7 @@ static tutti_request_t *submit(rank_t *self, int t, float *x)
     char name[16];
 
     snprintf(name, sizeof(name), "tensor %d", t);
-    /* The victim may have died. */
+    /* This may fail, because the victim may already have died. */
     if (tutti_allreduce_async(name, x, x, COUNT, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
                               &request) != TUTTI_OK)
         return NULL;
@@ -97,7 +97,7 @@ static void follow_plan(rank_t *self, const plan_t *plan, float (*x)[COUNT])
     CHECK(own->agreed.plan.plans >= 1);
     if (own->agreed.plan.runs)
         CHECK((own->agreed.plan.plan.nbuckets == 1) == (plan->place == ONE));
-    /* No rank is still in an earlier call. */
+    /* After this, no rank is still in an earlier call. */
     atomic_fetch_add(&board->ready, 1);
     while (atomic_load(&board->ready) < self->size)
         usleep(1000);
@@ -136,7 +136,7 @@ static void run_victim(rank_t *self, const plan_t *plan, float (*x)[COUNT])
     tutti_status_t status = TUTTI_OK;
     int n = plan->place <= ONE ? 0 : plan->place == MIDDLE ? TENSORS / 2 - 1 : TENSORS;
 
-    /* Not the first tensor. */
+    /* Tensor 0 is left out here. */
     for (int t = 1; t <= n && t < TENSORS; t++)
         request[t] = submit(self, t, x[t]);
     if (plan->place == IN_FLIGHT && plan->fault != ABSENT && plan->fault != WAITS)
@@ -184,8 +184,8 @@ static void want_words(const plan_t *plan, char *text, size_t bytes)
     snprintf(text, bytes, "rank %d %s", plan->victim, what);
 }
 
-/* Over several hosts rank 0 knows only which host has not announced a tensor. So the error names a
-   rank of the victim's host. */
+/* On several hosts rank 0 knows only which host has not announced a tensor. So its error may name
+   any rank of the victim's host. */
 static int names_host(rank_t *self, const plan_t *plan, const char *error)
 {
     const tutti__topo_t *topo = self->inside->topo;
@@ -197,7 +197,7 @@ static int names_host(rank_t *self, const plan_t *plan, const char *error)
         return 1;
     for (int r = 0; r < self->size && topo->nhosts > 1; r++) {
         snprintf(text, sizeof(text), "rank %d ", r);
-        /* Not "rank 3 waited" */
+        /* In "rank 3 waited" rank 3 is the waiting rank, so this does not count. */
         for (const char *at = error; (at = strstr(at, text)) != NULL; at++)
             if (topo->host_of[r] == topo->host_of[plan->victim] &&
                 strncmp(at + strlen(text), "waited", 6) != 0)
@@ -206,8 +206,9 @@ static int names_host(rank_t *self, const plan_t *plan, const char *error)
     return 0;
 }
 
-/* The error of a death names the victim. Otherwise the error or a warning before it does: on a busy
-   machine a rank may reach its deadline before it knows more than that others have not reported. */
+/* After a death, each error names the victim. After other faults, the error or a warning before it
+   names the victim: on a busy machine a rank may reach its deadline when it knows only that others
+   have not reported. */
 static void check_words(rank_t *self, const plan_t *plan)
 {
     const char *error = tutti_last_error();
@@ -242,7 +243,7 @@ static void run_other(rank_t *self, const plan_t *plan, float (*x)[COUNT])
     for (int t = 0; t < TENSORS; t++) {
         if (request[t] == NULL)
             continue;
-        /* Buckets that the victim has completed may be served. */
+        /* Buckets whose tensors the victim has all submitted may be served. */
         if (t == 0 || plan->fault == STOPPED || dies(plan)) {
             tutti_status_t status = tutti_wait(request[t], -1);
 
@@ -256,7 +257,7 @@ static void run_other(rank_t *self, const plan_t *plan, float (*x)[COUNT])
     }
     check_time(plan);
     check_dead(self, want, "rank");
-    /* The last rank lets the victim continue, which must find the same state. */
+    /* The last survivor lets the victim continue; the victim must find the same state. */
     if (atomic_fetch_add(&board->done, 1) + 2 == self->size && plan->fault == STOPPED)
         kill(atomic_load(&board->pid), SIGCONT);
 }
@@ -328,7 +329,7 @@ int main(int argc, char **argv)
             for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++) {
                 plan_t plan = { (fault_t)f, (place_t)place, jobs[i].victim };
 
-                /* Without a part of its tensors a rank has nothing to wait for. */
+                /* A rank that has submitted no tensor has nothing to wait for. */
                 if (plan.fault == WAITS && plan.place <= ONE)
                     continue;
                 if (whole || argc > 1 || dies(&plan) || n++ % 5 == 0)

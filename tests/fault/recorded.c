@@ -4,8 +4,8 @@
  * own, with TUTTI_DUMP; then tutti_report reads the dumps and must name the culprit, what the
  * others wait for, and what the culprit does instead.
  *
- * Ranks that wait do so only after all ranks have made their calls, so no case depends on who is
- * first.
+ * Ranks begin to wait only after all ranks have made their calls, so no case depends on which rank
+ * is first.
  */
 #include "fault/fault.h"
 
@@ -25,12 +25,12 @@
 #define MOST_RANKS 4
 /* Longest wait for other ranks; the deadline of the waits that fail is shorter. */
 #define LIMIT_MS 60000
-/* To each rank, from a process of its own. */
+/* Signals that each rank receives from a child of its own. */
 #define SIGNALS 20
 
 static char folder[64], dump_path[96], kept_path[96];
 
-/* TUTTI_DUMP is rank 0's. */
+/* All ranks use rank 0's TUTTI_DUMP. */
 static void settings(tutti__conf_t *conf, int rank)
 {
     conf->shared.timeout_ms = 4000;
@@ -53,7 +53,7 @@ static tutti_request_t *submit(rank_t *self, const char *name)
     return request;
 }
 
-/* Wait until n ranks have come here. */
+/* Wait until n ranks have called this. */
 static void all_here(int n)
 {
     double began = wall_ms();
@@ -87,7 +87,7 @@ static void wait_badly(tutti_request_t *request, tutti_status_t want)
     CHECK_STATUS(tutti_wait(request, -1), want);
 }
 
-/* A tensor that all ranks reduce: the recorder has seen calls. */
+/* All ranks reduce a tensor, so that the recorder has calls before the failure. */
 static void reduce(rank_t *self)
 {
     CHECK_OK(tutti_wait(submit(self, "before"), -1));
@@ -151,7 +151,7 @@ static void is_killed(rank_t *self)
     wait_badly(request, TUTTI_ERR_PEER_LOST);
 }
 
-/* The process that is stopped ends when the others have given up, so it never writes a dump. */
+/* The stopped process is killed when the others have given up, so it never writes a dump. */
 static void is_stopped(rank_t *self)
 {
     tutti_request_t *request;
@@ -207,8 +207,8 @@ static void keep_dump(int rank, const char *text)
     CHECK(has_text(kept, text));
 }
 
-/* A stall is reported, and the late rank comes when all ranks have written dumps. Rank 1 never
-   stalls; it is asked for its dump. */
+/* Rank 1 is late, so the other ranks report a stall; rank 1 comes when all ranks have written
+   dumps. Rank 1 itself never stalls; it is asked for its dump. */
 static void is_late(rank_t *self)
 {
     reduce(self);
@@ -217,8 +217,8 @@ static void is_late(rank_t *self)
     CHECK_OK(tutti_wait(submit(self, "late"), -1));
 }
 
-/* The same with a plan. The other ranks have started the tensor's bucket without agreement. It is
-   returned to agreement, so the tensor is only submitted. */
+/* The same with a plan. The other ranks have started the tensor's bucket without agreement. The
+   bucket is returned to agreement, so in their dumps the tensor is only submitted. */
 static void is_late_in_a_plan(rank_t *self)
 {
     for (int step = 0; step < 8; step++)
@@ -229,9 +229,9 @@ static void is_late_in_a_plan(rank_t *self)
     CHECK_OK(tutti_wait(submit(self, "late"), -1));
 }
 
-/* In a ring, rank 3 submits a tensor, and then holds its engine's token: it makes no step of the
-   bucket. Rank 0 has sent a message, and waits for rank 3; rank 1 waits for the next message of
-   rank 0; rank 2 cannot send to rank 3. */
+/* In a ring, rank 3 submits a tensor, and then holds its engine's token, so that its engine makes
+   no step of the bucket. Rank 0 has sent a message, and waits for rank 3; rank 1 waits for the next
+   message of rank 0; rank 2 cannot send to rank 3. */
 static void is_in_a_bucket(rank_t *self)
 {
     tutti__engine_t *e = self->inside->engine;
@@ -291,7 +291,7 @@ static void in_a_handler(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     child = ranks_fork();
     if (child == 0) {
-        /* Not this process's communicator. */
+        /* The communicator is the parent's, so this child has nothing to dump. */
         errno = 77;
         if (tutti_dump(dump_path) != TUTTI_ERR_INVALID_ARGUMENT || errno != 77)
             _exit(1);
@@ -337,7 +337,7 @@ static char *run_report(const char *options)
     return text;
 }
 
-/* Lines are broken between any words. */
+/* The report may break a line between any two words. */
 static void join_lines(char *text)
 {
     while ((text = strchr(text, '\n')) != NULL)

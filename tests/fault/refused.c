@@ -21,10 +21,12 @@
 #define SYS_epoll_pwait2 441
 #endif
 
-/* Processor time of an idle second. Measured: 0 to 1 ms; a spinning thread takes all it can get. */
+/* Most milliseconds of processor time in an idle second. Measured: 0 to 1; a spinning thread takes
+   all it can get. */
 #define IDLE_MS 100
 
-/* From now on epoll_pwait2 returns `error` in this process. 0: filters are not allowed here. */
+/* From now on epoll_pwait2 returns `error` in this process. Returns 0 if filters are not allowed
+   here. */
 static int refuse(int error)
 {
     struct sock_filter code[] = {
@@ -41,7 +43,7 @@ static int refuse(int error)
 
 static int refusal;
 
-/* Before the communicator's thread starts. */
+/* Called before the communicator's thread starts. */
 static void with_filter(tutti__conf_t *conf, int rank)
 {
     (void)conf;
@@ -72,7 +74,7 @@ static void idle(rank_t *self)
     check_dead(self, TUTTI_ERR_PEER_LOST, "rank 1 was lost");
 }
 
-/* In a child, because a filter cannot be removed. */
+/* Tries this in a child, because a filter cannot be removed. */
 static int can_filter(void)
 {
     int status = 0;

@@ -2,7 +2,7 @@
 /*
  * Stall warnings. A rank that waits reports the call and the rank it waits for, after
  * TUTTI_STALL_WARNING seconds and again as long as the wait lasts, for direct and asynchronous
- * calls alike. If the late rank never comes, the error at the deadline names both.
+ * calls alike. If the late rank never comes, the error at the deadline names the call and the rank.
  *
  * The late rank reads the waiter's warnings, and comes when they are there. So no case depends on
  * the speed of the machine.
@@ -24,7 +24,7 @@
 /* Warnings that each case waits for. */
 #define WARNINGS 2
 
-/* Files of both processes with each rank's stderr in a case. */
+/* Two files that both processes share; in a case, each rank's stderr goes to one of them. */
 static int said_by[2];
 static int real_stderr;
 
@@ -74,7 +74,8 @@ static void await_said(int rank, const char *part, int n)
     }
 }
 
-/* How long its rank has waited, according to the first warning with `part`. */
+/* How long a rank has waited, according to its first warning with `part`: the number after
+   `before`. */
 static double first_wait_s(int rank, const char *part, const char *before)
 {
     char text[8192], *at;
@@ -114,7 +115,7 @@ static void direct(rank_t *self)
         CHECK(first_wait_s(1, words, "has waited ") >= 0.5);
     }
     CHECK_OK(tutti_barrier(self->comm));
-    /* The same call again is a new wait. */
+    /* If the same call is made again, its wait counts anew. */
     if (self->rank == 0)
         await_said(1, "in a barrier (direct) for rank 0", WARNINGS);
     else
@@ -163,7 +164,7 @@ static void late(rank_t *self, int rank)
     to_stderr();
 }
 
-/* One rank is late with n tensors. The other rank counts those that it does not name. */
+/* One rank is late with n tensors. The other rank names some of them, and counts the rest. */
 static void late_with(rank_t *self, int rank, int n, const char *words)
 {
     tutti_request_t *request[TUTTI__NAMED + 1];
@@ -199,7 +200,7 @@ static void announce_and_stay(rank_t *self)
     CHECK_OK(tutti_wait(request, -1));
 }
 
-/* more: what rank 0 reports behind the rank that does not go on. */
+/* more: what rank 0 reports after the words about the rank that does not go on. */
 static void in_lane(rank_t *self, const char *more)
 {
     char words[256];
@@ -226,7 +227,7 @@ static void in_a_lane(rank_t *self)
     in_lane(self, "");
 }
 
-/* Between hosts, ranks send messages. */
+/* Between hosts a rank waits for a message of another rank. */
 static void in_a_message(rank_t *self)
 {
     float x[5] = { 1 };
@@ -298,8 +299,9 @@ static void check_on_time(const char *words, const char *before)
 }
 
 /*
- * One interval after the beginning of the wait. Checks at fixed times, one interval apart, the
- * first after half an interval, would come at 3, 9 and 15 s, and report this wait after 11.4 s.
+ * The warning comes one interval after the beginning of the wait. Checks at fixed times, one
+ * interval apart and the first after half an interval, would come at 3, 9 and 15 s, and would
+ * report this wait only after 11.4 s.
  */
 static void after_one_interval(rank_t *self)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that is slow at each step of tutti_init, but never slower than TUTTI_TIMEOUT. This is the
- * deadline of all steps together, so all ranks give up soon after it.
+ * A rank is slow in each step of tutti_init, but never slower than TUTTI_TIMEOUT. TUTTI_TIMEOUT is
+ * the deadline of all steps together, so all ranks give up soon after it.
  */
 #include "fault/startup.h"
 
@@ -12,7 +12,7 @@
 
 #define TIMEOUT_S 2
 #define STALL_MS 1000
-/* Its calls would take minutes. */
+/* All calls of the slow rank together would take minutes. */
 #define SOON_S 20.0
 
 static int slow;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank is killed before its k-th call that uses a socket, in tutti_init: all others end soon, and
- * name it. Places are counted from the moment at which the others can know of this rank.
+ * A rank is killed in tutti_init, before its k-th call that uses a socket: all others end soon, and
+ * name it. Such a place is counted only if the others can already know of this rank.
  *
  *   starting             some places
  *   starting all [way]   all places, for an idle machine: survivors must end within 2 s;
@@ -31,16 +31,16 @@ static double soon_s = SOON_S;
 static way_t way;
 
 /*
- * Can the others know of the victim? It has sent something. Two exceptions: if rank 0 has died
- * before a rank comes that meets by a name or by env://, that rank cannot distinguish this from a
- * late rank 0; and the maker of an id has no rank until its second message. By env:// a rank's
- * first message does not have its number.
+ * Can the others know of the victim? They can if it has sent something, with two exceptions. If
+ * rank 0 dies before another rank comes that meets by a name or by env://, that rank cannot
+ * distinguish the death from a late rank 0. And the maker of an id has no rank until its second
+ * message. By env:// a rank's first message does not have its number.
  */
 static int is_known(void)
 {
     if (way == BY_NAME && victim == 0)
         return atomic_load(&hall->accepted) >= 2;
-    /* A greeting and an answer for one rank, and a greeting for the other. */
+    /* It has sent a greeting and an answer to one rank, and a greeting to the other. */
     if (way == BY_ENV && victim == 0)
         return atomic_load(&hall->sent) >= 3;
     for (int r = 0; r < 3 && way == BY_ID && victim == maker; r++)
@@ -73,7 +73,7 @@ typedef struct {
     double longest_s;
 } tally_t;
 
-/* Judge the survivors' outcomes. 0: there was no such place. */
+/* Judge the survivors' outcomes. Returns 0 if there was no such place. */
 static int judge(const startup_t *job, int hung, tally_t *tally)
 {
     static int verbose = -1;
@@ -111,7 +111,7 @@ static int judge(const startup_t *job, int hung, tally_t *tally)
     return 1;
 }
 
-/* Kill at every `stride`-th place of one rank. */
+/* Kill one rank at every `stride`-th place. */
 static void try_places(startup_t *job, int rank, int stride, tally_t *tally)
 {
     victim = rank;

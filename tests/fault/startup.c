@@ -59,7 +59,8 @@ int startup_seal_fate(int fate)
 
 /* ---- a store ---- */
 
-/* A value is present if has_value is odd, and whole if has_value is the same afterwards. */
+/* There is a value if has_value is odd; a reader has the whole value if has_value is unchanged
+   after it has copied the value. */
 static int set_value(void *context, const char *key, const void *value, size_t bytes)
 {
     (void)context;
@@ -191,7 +192,7 @@ static void run_rank(const startup_t *job, int rank, int number)
         options.rank = rank;
         options.nranks = job->size;
     }
-    /* All ranks at once, however long their processes took to start. */
+    /* All ranks continue together, however long their processes took to start. */
     atomic_fetch_add(&hall->ready, 1);
     await(&hall->ready, job->size);
     startup_rank = rank;
@@ -212,7 +213,7 @@ static void run_rank(const startup_t *job, int rank, int number)
 
 /* ---- a job ---- */
 
-/* Ends when the pipe's other end is closed. */
+/* A process that makes an id, and ends when the pipe's other end is closed. */
 static void run_maker(const startup_t *job, int number, int until)
 {
     char byte;
@@ -242,7 +243,7 @@ static pid_t start(const startup_t *job, int rank, int number, const int *ends)
     exit(0);
 }
 
-/* 1 if the process had to be killed. */
+/* Wait for the end of the process. Returns 1 if the process had to be killed. */
 static int end(pid_t pid, double until)
 {
     int status;

@@ -21,7 +21,7 @@ enum {
 
 typedef enum {
     BY_NAME,  /* TUTTI_BOOT=local:NAME */
-    BY_ID,    /* made by a rank */
+    BY_ID,    /* an id made by a rank */
     BY_OTHER, /* an id made by another process */
     BY_STORE,
     BY_ENV, /* env://, with a job secret */
@@ -53,7 +53,8 @@ typedef struct {
 typedef struct {
     atomic_int ready;       /* ranks about to call tutti_init */
     atomic_ullong fault_ns; /* when a rank died */
-    /* Of ranks with an on_call: counted calls, and successful ones. */
+    /* Of ranks with an on_call: calls that the test counts; successful sends; successful
+       accepts. */
     atomic_int calls, sent, accepted;
     atomic_int got[MOST_RANKS];  /* pieces that each rank has received in tutti_init */
     atomic_int fate;             /* see startup_seal_fate */
@@ -75,11 +76,12 @@ void startup_open(void);
 /* Run a job. 0: all processes have ended before limit_s. */
 int startup_run(const startup_t *job);
 
-/* In a rank: called before each call that uses a socket, by any thread during tutti_init. */
+/* If a rank sets this, it is called before each call that uses a socket, by any thread during
+   tutti_init. */
 extern void (*on_call)(const char *name);
 
-/* For the rank with an on_call: it dies in tutti_init, or it leaves it alive. The first call
-   decides; returns 0 if the other fate was set before. */
+/* The fate of the rank with an on_call: it dies in tutti_init, or leaves tutti_init alive. The
+   first call decides; returns 0 if the other fate was set before. */
 enum {
     DIES = 1,
     LIVES

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls of startup.h: the library's calls that use sockets; each first calls the
+/* Replaces the library's calls that use sockets, as startup.h describes: each first calls the
    test's hook. */
 #include "fault/startup.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Traces: of 2 and 3 ranks, on one host and on two, started and stopped by the program, and of a
- * rank that forks. Each trace must be JSON, and have of every tensor and rank the submission, the
- * agreement, the packing of its bucket, the unpacking, the end and the wait, in this order. Clocks
- * are aligned: no tensor is agreed on before the last rank has submitted it. traced.py reads the
- * traces.
+ * rank that forks. Each trace must be JSON. For every tensor and rank it must have the submission,
+ * the agreement, the packing of the bucket, the unpacking, the end and the wait, in this order.
+ * Clocks are aligned: no tensor is agreed on before the last rank has submitted it. traced.py reads
+ * the traces.
  */
 #include "fault/fault.h"
 
@@ -35,7 +35,7 @@ static void quiet_traced(tutti__conf_t *conf, int rank)
         long_path(conf->shared.trace, path);
 }
 
-/* Several tensors at once, as a submission group: they are one bucket. */
+/* Submit several tensors at once, as a submission group: they are one bucket. */
 static void step(rank_t *self)
 {
     static float x[TENSORS][100];
@@ -81,7 +81,8 @@ static void start_and_stop(rank_t *self)
     CHECK_STATUS(tutti_trace_start(NULL), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
-/* A child of rank 0: a world and a trace of its own, whose part has the name of its parent's. */
+/* A child of rank 0 makes a world and a trace of its own; then a trace at the parent's path, whose
+   part has the name of the parent's part. */
 static void in_child(void)
 {
     char own[sizeof(path) + 8];
@@ -121,7 +122,7 @@ static void fork_child(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* Both are killed, after both are done: their parts stay. */
+/* Both ranks are killed after both are done: the parts of the trace stay. */
 static void die(rank_t *self)
 {
     steps(self);

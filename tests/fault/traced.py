@@ -39,7 +39,7 @@ def check_tensor(rank: int, tensor: str) -> None:
     if [e["ph"] for e in lives] != ["b", "e"] * steps:
         fail("rank %d, %s: %s" % (rank, tensor, lives))
     for i in range(steps):
-        # Numbers of buckets are those of all tensors of the communicator.
+        # Buckets are numbered over all tensors of the communicator.
         bucket = agrees[i]["args"]["bucket"]
         packs, unpacks = of(rank, "pack", bucket=bucket), of(rank, "unpack", bucket=bucket)
         runs = of(rank, "bucket", bucket=bucket)

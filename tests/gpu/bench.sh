@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The bench programs on a real device: results from Tutti and NCCL are right, as in
-# multi/bench/bench_device.sh and bench_device_lists.sh; and without a launcher.
+# The bench programs on a real device must report right results of Tutti and NCCL: with
+# multi/bench/bench_device.sh and bench_device_lists.sh, and without a launcher.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
 
-# On the pretend device the test suite runs these tests by itself.
+# For the pretend device the test suite runs these two scripts itself.
 if [ "$device" != pretend ] && [ "$nccl" = 1 ]; then
     expect sh "$srcdir/tests/multi/bench/bench_device.sh"
     expect sh "$srcdir/tests/multi/bench/bench_device_lists.sh"
 fi
 
-# right N HOSTS COMMAND...: all rows report right results.
+# right N HOSTS COMMAND...: runs the command (see ranks); all rows must report right results.
 right()
 {
     ranks "$@" >"$work/out" 2>&1

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # All calls on device memory through the library, on a real device: direct, asynchronous, and in
-# streams; with one rank, with a rank for each GPU, at least two, and with hosts that share a GPU.
+# streams; with one rank, with one rank per GPU (but at least two), and with hosts that share a GPU.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
 
-# in_streams N HOSTS: not through the host's memory, if there is NCCL.
+# in_streams N HOSTS: runs tests/gpu/stream. If there is NCCL, no rank may report that it has none.
 in_streams()
 {
     expect ranks "$@" tests/gpu/stream

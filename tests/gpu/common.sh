@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For the scripts that need a real device, which source it in the build folder. TUTTI_TEST_DEVICE
-# names the device, default cuda. Without such a device they print the reason and end with 77. With
+# Sourced, in the build folder, by the scripts that need a real device. TUTTI_TEST_DEVICE names the
+# device, by default cuda. Without such a device the scripts print the reason and end with 77. With
 # TUTTI_TEST_GPU=required they fail instead, and they also fail without NCCL.
 
 export TUTTI_TEST_DEVICE="${TUTTI_TEST_DEVICE:-cuda}"
@@ -52,13 +52,14 @@ wrong()
     errors=$((errors + 1))
 }
 
-# expect COMMAND...: succeeds.
+# expect COMMAND...: runs the command, which must succeed.
 expect()
 {
     "$@" || wrong "$*: status $?"
 }
 
-# fresh: a new file for the pretend NCCL, needed for each job; also below libraries.sh.
+# fresh: names a new file for the pretended NCCL, which needs one for each job; does nothing with
+# the real NCCL.
 fresh()
 {
     [ "$device" = pretend ] || [ -n "${TUTTI_TEST_PRETEND:-}" ] || return 0
@@ -75,10 +76,10 @@ share()
         NCCL_IB_DISABLE=1 NCCL_NET=Socket
 }
 
-# ranks N HOSTS COMMAND...: N ranks, without a launcher. HOSTS is one: all on this host; apart: each
-# rank is a host of its own. Prints the output of rank 0, and of the ranks that failed. With
-# `spread` set, each rank has a GPU of its own if there are enough, even on hosts apart. Otherwise
-# each host begins with the first GPU.
+# ranks N HOSTS COMMAND...: runs the command on N ranks, without a launcher. If HOSTS is `one`, all
+# ranks are on this host; if it is `apart`, each rank is a host of its own. Prints the output of
+# rank 0, and of the ranks that failed. If `spread` is set and there are enough GPUs, each rank has
+# a GPU of its own, even on hosts apart. Otherwise each host begins with the first GPU.
 ranks()
 {
     count=$1

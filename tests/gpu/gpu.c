@@ -22,8 +22,8 @@ int gpu_is_real(void)
     return strcmp(gpu_name(), "pretend") != 0;
 }
 
-/* The real module, but over the libraries of libraries.sh: the host does the copies, and NCCL
-   needs a file. */
+/* The pretend device, or the real module over the libraries of libraries.sh: then the host does the
+   copies, and NCCL needs a file. */
 static int is_pretended(void)
 {
     return !gpu_is_real() || getenv("TUTTI_TEST_PRETEND") != NULL;
@@ -192,7 +192,8 @@ size_t gpu_busy_bytes(void)
     return 2 * busy_bytes();
 }
 
-/* A real device needs more copies: 600 take about 100 ms. Not more, because queues are finite. */
+/* On a real device 600 copies take about 100 ms. There are no more of them, because queues are
+   finite. */
 void gpu_busy(const gpu_t *gpu, char *memory, tutti__dstream_t *stream)
 {
     int copies = is_pretended() ? 10 : 600;

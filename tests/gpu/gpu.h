@@ -23,15 +23,15 @@ enum {
 };
 
 const char *gpu_name(void);
-/* Is it the real device? */
+/* Is the named device a real one, not the pretend device? */
 int gpu_is_real(void);
-/* From TUTTI_TEST_DEVICES; at most GPU_MOST. */
+/* The number of devices, from TUTTI_TEST_DEVICES; at most GPU_MOST. */
 int gpu_devices(void);
 /* Ranks of one host: one per device, or two that share the only device (see common.sh). */
 int gpu_ranks(void);
-/* TUTTI_TEST_NCCL is not 0: the device's module has found NCCL. */
+/* 1 unless TUTTI_TEST_NCCL is 0: has the device's module found NCCL? */
 int gpu_has_nccl(void);
-/* Open the module. UNSUPPORTED or ABI, with the module's text. */
+/* Open the module. On failure returns UNSUPPORTED or ABI, with the module's text. */
 tutti_status_t gpu_module(const tutti__device_ops_t **ret_ops, const char **ret_versions);
 /* Call before each job. With a pretended NCCL, of the pretend device or of libraries.sh, each job
    needs a new file. 0: success. */
@@ -57,7 +57,7 @@ tutti_status_t gpu_query(const gpu_t *gpu, tutti__devent_t *event);
 void gpu_finish(const gpu_t *gpu);
 /* Device memory, freed by ops->free. */
 char *gpu_alloc(const gpu_t *gpu, size_t bytes);
-/* Complete at the return. */
+/* Copy in the stream, and wait until the copy is complete. */
 void gpu_copy(const gpu_t *gpu, void *dst, const void *src, size_t bytes);
 /* Queue copies that take some time; memory: gpu_busy_bytes() on the device. */
 void gpu_busy(const gpu_t *gpu, char *memory, tutti__dstream_t *stream);

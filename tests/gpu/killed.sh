@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Two hosts train on the device, and one rank is killed: the other rank ends, and names it. The data
-# go through the host's memory; then over one NCCL communicator of both hosts, whose kernels wait
-# for the dead rank. If there is only one GPU, both hosts share it.
+# Two hosts train on the device, and one rank is killed: the other rank ends, and names it. In the
+# first job the data go through the host's memory; in the second, over one NCCL communicator of both
+# hosts, whose kernels wait for the dead rank. If there is only one GPU, both hosts share it.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
@@ -17,7 +17,7 @@ fi
 computes=cuda
 [ "$device" != pretend ] || computes=cpu
 
-# begin RANK [COMMAND...]: a rank of the job, started by the command; sets pid.
+# begin RANK [COMMAND...]: starts a rank of the job, through COMMAND if it is given; sets pid.
 begin()
 {
     rank=$1

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The real module, tutti/cuda.so, with real data: the scripts for a GPU, unchanged, over pretended
-# libraries of CUDA and NCCL (tests/cuda_libs/), with two devices and with one. On a machine with a
-# GPU these libraries are used as well, because they come first in the search path.
+# Tests the real module, tutti/cuda.so, with real data: runs the scripts for a GPU, unchanged, over
+# pretended libraries of CUDA and NCCL (tests/cuda_libs/), with two devices and with one. On a
+# machine with a GPU these libraries are used as well, because they come first in the search path.
 set -u
 
 . "$srcdir/tests/cuda_libs/names.sh"
@@ -13,10 +13,10 @@ if ! has_cuda_libs; then
     exit 77
 fi
 use_cuda_libs "$work"
-# Each script that starts a job sets a file of its own here.
+# Each script that starts a job names a file of its own instead of $work/nccl.
 export TUTTI_TEST_PRETEND="$work/nccl" TUTTI_TEST_DEVICE=cuda
 
-# passes DEVICES COMMAND...: succeeds, and has used the libraries
+# passes DEVICES COMMAND...: the command must succeed with these devices, and use the libraries.
 passes() {
     devices=$1
     shift
@@ -34,7 +34,8 @@ passes 0,1 sh "$gpu/table.sh"
 passes 0,1 sh "$gpu/collectives.sh"
 if is_long "the bench programs, all calls with one device, the trainer in all precisions"; then
     long=yes
-    # Calls of NCCL before 2.27 belong to their threads. Without mpirun, to save time.
+    # With an NCCL before 2.27, whose calls belong to the calling thread until they are done.
+    # Without mpirun, to save time.
     passes 0,1 env MPI_LIBS= TUTTI_TEST_NCCL_VERSION=22605 sh "$gpu/bench.sh"
     passes 0 sh "$gpu/collectives.sh"
 fi

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# On a real device; without one they are skipped. TUTTI_TEST_DEVICE names the device; pretend.sh
-# runs all of them on the pretend device, libraries.sh with pretended libraries of CUDA and NCCL.
+# Tests on a real device, which are skipped without one. TUTTI_TEST_DEVICE names the device.
+# pretend.sh runs all of them on the pretend device, and libraries.sh with pretended libraries of
+# CUDA and NCCL.
 script_tests += \
     %reldir%/bench.sh \
     %reldir%/collectives.sh \
@@ -35,7 +36,7 @@ gpu_shared = %reldir%/gpu.c %reldir%/gpu.h
     $(gpu_shared)
 %C%_table_LDADD = $(LDADD) -lm -ldl
 
-# The tests of calls on the pretend device, over a real one.
+# The tests of calls on the pretend device, run on a real device.
 test_programs += %reldir%/async %reldir%/direct
 gpu_stand_in = %reldir%/stand_in.c $(gpu_shared)
 %C%_async_SOURCES = %reldir%/async.c $(device_world) $(gpu_stand_in)
@@ -43,7 +44,7 @@ gpu_stand_in = %reldir%/stand_in.c $(gpu_shared)
 %C%_direct_SOURCES = %reldir%/direct.c $(device_job) $(multi_case) $(gpu_stand_in)
 %C%_direct_LDADD = $(LDADD) -lm -ldl
 
-# Calls in streams; measure.sh runs it as well.
+# Calls in streams; measure.sh runs this program as well.
 test_programs += %reldir%/stream
 %C%_stream_SOURCES = %reldir%/stream.c $(gpu_shared)
 %C%_stream_LDADD = $(LDADD) -ldl

@@ -5,8 +5,8 @@
 #
 #     pack      packing and unpacking gradients next to the device's own copies
 #     direct    allreduce of 8 B to 64 MiB next to NCCL, blocking and in a stream
-#     hosts     two and four pretended hosts, with a GPU each if there are as many
-#     ways      two pretended hosts of two or more GPUs each, if there are as many: small allreduces
+#     hosts     two and four pretended hosts, with a GPU each if there are enough GPUs
+#     ways      two pretended hosts of two or more GPUs each, if there are enough: small allreduces
 #               by NCCL and in host memory, next to the estimates of lib/coll/device_cost.c
 #     lists     all gradients of three networks, next to NCCL
 #     train     the trainer's accuracy and speed, next to two processors
@@ -29,7 +29,7 @@ fi
 cd "$1" || exit 2
 shift
 parts=${*:-pack direct hosts ways lists train}
-spread=1 # ranks of several processes on one GPU take turns there, which is not to be measured
+spread=1 # processes that share a GPU take turns on it, and this must not be measured
 export TUTTI_MODULE_DIR="${TUTTI_MODULE_DIR:-$PWD/tutti/.libs}" TUTTI_TUNED=none
 . "$here/common.sh"
 need_device
@@ -61,8 +61,8 @@ if [ -n "$quick" ]; then
     length="--steps 5 --epochs 1"
 fi
 
-# in_time SECONDS WHAT: sets limit, at most to the rest of 8 minutes; fails if there is none. A check
-# (--quick) may run beside much other work, so it has four times as long.
+# in_time SECONDS WHAT: sets limit to SECONDS, or to the rest of 8 minutes if this is less; fails if
+# no time is left. A check (--quick) may run beside much other work, so it has four times as long.
 in_time()
 {
     left=$((470 - $(date +%s) + began))
@@ -96,8 +96,8 @@ pack()
     done
 }
 
-# direct_of N: ranks with a GPU each. Small calls also run with blocking communicators, for which
-# NCCL starts no threads.
+# direct_of N: measures N ranks with a GPU each. Small calls also run with blocking communicators,
+# for which NCCL starts no threads.
 direct_of()
 {
     step 60 "$1" one bench/tutti_allreduce -d "$device" -c -m 8:$most $peers $times
@@ -187,7 +187,7 @@ lists()
     step 100 2 apart bench/tutti_gradients $flags --alone
 }
 
-# trained N MODEL LABEL COMMAND...: a row.
+# trained N MODEL LABEL COMMAND...: runs the trainer, and prints its row of the table.
 trained()
 {
     many=$1

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs the scripts for a real device on the pretend device, so that they work when a real device is
-# available. Without a device they are skipped with a reason.
+# Runs the scripts for a real device on the pretend device, to make sure that they will work when a
+# real device is available. Also checks that without a device they are skipped with a reason.
 set -u
 export TUTTI_TEST_DEVICE=pretend TUTTI_TEST_DEVICES=2
 unset TUTTI_TEST_GPU
@@ -11,7 +11,7 @@ errors=0
 files=$(mktemp -d) || exit 1
 trap 'rm -rf "$files"' EXIT
 
-# ends STATUS PATTERN COMMAND...: with this status and output.
+# ends STATUS PATTERN COMMAND...: the command must end with this status, and print this pattern.
 ends()
 {
     wanted=$1

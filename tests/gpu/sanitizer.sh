@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# table.c under CUDA's compute-sanitizer: memcheck, because no kernel here uses shared memory. The
-# streams are omitted: the tool executes work at once, so there is nothing to wait for. Then three
-# steps of the example trainer.
+# Runs table.c under CUDA's compute-sanitizer, with memcheck only, because no kernel here uses
+# shared memory. The streams are omitted: the tool executes work at once, so there is nothing to
+# wait for. Then runs three steps of the example trainer.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device

@@ -3,12 +3,13 @@
  * pretend/pretend.h over the device that TUTTI_TEST_DEVICE names, so that the tests of calls on the
  * pretend device run on a real device without changes. Linked instead of tests/libpretend.la.
  *
- * It has PRETEND_DEVICES devices, whatever the machine has: number n is the real device n modulo
- * their number. So there may be more ranks than GPUs where NCCL allows it, which is on different
- * hosts. A list of allocations records the owner of each.
+ * There are PRETEND_DEVICES devices, however many the machine has: number n is the real device n
+ * modulo the number of real devices. So there may be more ranks than GPUs where NCCL allows this:
+ * on different hosts. A list of allocations records the owner of each.
  *
  * Ranks are processes, and each opens the module at the first use, because a process that has
- * initialised CUDA must not fork. Counts are this process's. Delays are the device's own.
+ * initialised CUDA must not fork. Counts are those of this process. Delays cannot be set: they are
+ * the real device's.
  */
 #include "gpu/gpu.h"
 #include "pretend/pretend.h"
@@ -106,7 +107,7 @@ static tutti__where_t where(const void *ptr)
     return found;
 }
 
-/* An object is made or freed. */
+/* Called before an object is made or freed: counts a violation if this is forbidden now. */
 static tutti_status_t changes(const char *what)
 {
     if (!atomic_load(&forbidden))
@@ -203,7 +204,7 @@ static void host_drop(void *ptr)
     real->host_free(ptr);
 }
 
-/* ---- objects that are counted when made, and freed without a count ---- */
+/* ---- objects of which only the making is checked, not the freeing ---- */
 
 static tutti_status_t make_stream(int is_urgent, tutti__dstream_t **ret_stream)
 {
@@ -302,7 +303,7 @@ unsigned pretend_counts(int device, pretend_count_t what)
     return what == PRETEND_FORBIDDEN ? atomic_load(&violations) : 0;
 }
 
-/* On the thread's device; if the thread has none, on the first. */
+/* Copies on the thread's device; if the thread has none, on the first device. */
 static void copy(void *dst, const void *src, size_t bytes)
 {
     int device = mine < 0 ? 0 : mine;

@@ -69,8 +69,8 @@ static void look(const world_t *w, int32_t *host, const char *device)
     gpu_copy(&w->gpu, host, device, 4 * COUNT);
 }
 
-/* Ten sums, each of the previous result, with copies before, between and after them. The first
-   operand is written late. */
+/* Ten maxima and a sum, each over the previous result, with copies before, between and after them.
+   The first operand is written late. */
 static void sums(world_t *w, int32_t *host)
 {
     int32_t want = w->rank.rank;
@@ -178,10 +178,11 @@ static void nccl_blocking(const world_t *w)
 
 typedef void (*contestant_t)(const world_t *w);
 
-/* NCCL's are last, and are omitted if it is missing. */
+/* The two that use NCCL are last, and are omitted if NCCL is missing. */
 static const contestant_t contestants[] = { blocking, in_stream, nccl_blocking, nccl_in_stream };
 
-/* A block of calls, in microseconds per call; the work in the stream ends with the block. */
+/* Measures a block of calls, in microseconds per call; the work in the stream ends with the
+   block. */
 static double block(const world_t *w, contestant_t contestant)
 {
     uint64_t began;

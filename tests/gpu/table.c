@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every function of mem/device.h, on the device that TUTTI_TEST_DEVICE names, against the
- * processor.
+ * Every function of mem/device.h, on the device that TUTTI_TEST_DEVICE names; results are compared
+ * with the processor's.
  *
  *      table PART...       memory, streams, casts, pieces, sums: one rank, no second process
  *      table nccl          one rank
@@ -21,7 +21,7 @@ static const struct {
     { "ranks", table_nccl, 1 },
 };
 
-/* -1: there is no such part. */
+/* Runs a part of this name. Returns -1 if there is none. */
 static int run(const char *name)
 {
     for (size_t i = 0; i < COUNT_OF(parts); i++) {

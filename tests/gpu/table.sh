@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every function of the device's table, on a real device, against the processor: table.c.
+# Runs table.c on a real device: every function of the device's table; results are compared with the
+# processor's.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pack between any two floating point types, with several factors, bit by bit as types.h defines it
- * (unit/reduce/reference.h); and copies of bits, of any type.
+ * pack converts between any two floating point types, with several factors. Its results must have
+ * the bits that types.h defines, and unit/reduce/reference.h computes. Also copies of bits, of any
+ * type.
  */
 #include "gpu/table.h"
 #include "unit/reduce/reference.h"
@@ -61,7 +62,7 @@ static int is_known(tutti_dtype_t dtype)
     return gpu_is_real() || tutti_dtype_bytes(dtype) > 1;
 }
 
-/* One piece, `shift` elements behind the begin of the memory; the bytes around it must
+/* One piece, `shift` elements after the beginning of the memory; the bytes around the piece must
    not change. */
 static void cast_case(ground_t *g, tutti_dtype_t from, tutti_dtype_t to, double scale, size_t count,
                       size_t shift)

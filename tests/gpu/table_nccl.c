@@ -109,7 +109,7 @@ static void one(ground_t *g, tutti__nccl_call_t c, int in_place)
     }
 }
 
-/* Reductions are the first three kinds. */
+/* Kinds `first` to `last` of the list, whose first three are the reductions. */
 static void some_kinds(ground_t *g, size_t first, size_t last, tutti__nccl_call_t call)
 {
     static const tutti__nccl_kind_t kinds[] = { TUTTI__NCCL_ALLREDUCE, TUTTI__NCCL_REDUCE_SCATTER,
@@ -131,7 +131,7 @@ static void all_kinds(ground_t *g, tutti_dtype_t dtype, tutti_op_t op, size_t co
     some_kinds(g, 0, op == TUTTI_SUM ? 4 : 2, call);
 }
 
-/* Also types that NCCL lacks, or does not reduce. */
+/* Data are moved with all types, also types that NCCL lacks, or does not reduce. */
 static void moves(ground_t *g)
 {
     for (int t = 1; t <= REFERENCE_TYPES; t++) {
@@ -143,8 +143,7 @@ static void moves(ground_t *g)
     }
 }
 
-/* Each rank's word passes around a ring, and one to the rank itself; with a sum of another
-   kind between. */
+/* In one call, each rank sends a word to the next rank of a ring, and another word to itself. */
 static void messages(ground_t *g)
 {
     uint32_t rank = (uint32_t)g->gpu.rank->rank, size = (uint32_t)g->gpu.rank->size;
@@ -211,7 +210,7 @@ static void results(ground_t *g)
     together(g);
 }
 
-/* 0: NCCL cannot register: it is older than 2.19, or registration is disabled. */
+/* Returns 0 if NCCL cannot register, because it is older than 2.19, or registration is disabled. */
 static int make_registered(const ground_t *g, void **ret_memory, tutti__nccl_reg_t **ret_reg)
 {
     tutti_status_t status = g->gpu.ops->nccl_alloc(ROOM, ret_memory);

@@ -24,7 +24,7 @@ static void set(ground_t *g, int value)
     gpu_copy(&g->gpu, g->device, g->host, 4);
 }
 
-/* Behind long work, a word is copied in the same stream; the event is last. */
+/* After long work, a word is copied in the same stream, and then the event is recorded. */
 static void in_order(ground_t *g)
 {
     const tutti__device_ops_t *ops = g->gpu.ops;
@@ -80,8 +80,8 @@ static void unrecorded(ground_t *g)
     ops->stream_drop(NULL);
 }
 
-/* A stream waits until the host has written this value, and no other stream waits with it. Streams
-   of the highest priority cannot wait. */
+/* A stream waits until the host has written a certain value; no other stream waits. Streams of the
+   highest priority cannot wait. */
 static void words(ground_t *g)
 {
     const tutti__device_ops_t *ops = g->gpu.ops;
@@ -98,7 +98,8 @@ static void words(ground_t *g)
     set(g, 4);
     g->host[2] = 0;
     CHECK_OK(ops->await(stream, (void *)word, value));
-    /* From the device: CUDA may execute copies within host memory at once, and wait for them. */
+    /* Copied from the device, because CUDA may execute a copy within host memory at once, and wait
+       for it. */
     CHECK_OK(ops->copy(g->host + 2, g->device, 4, stream));
     CHECK_OK(ops->record(g->event, stream));
     tutti__store_release(word, value - 1);
@@ -137,7 +138,8 @@ static void timers(ground_t *g)
     ops->event_drop(stop);
 }
 
-/* A thread without a device: its context is looked up, by calls that may invalidate a capture. */
+/* In a thread without a device, `use` looks up the context, with calls that may invalidate a
+   capture. */
 static void *use(void *arg)
 {
     const ground_t *g = arg;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sum of every type and number of sources: bits as from the processor's kernels. */
+/* sum with every type and number of sources: the results must have the bits that the processor's
+   kernels compute. */
 #include "gpu/table.h"
 #include "unit/reduce/reference.h"
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The example trainer on a real device, both models in all precisions: an epoch ends near the
-# processor's accuracy. The pretend device cannot compute: there the processor is compared
+# The example trainer on a real device, both models in all precisions: after an epoch the accuracy
+# must be near the processor's. The pretend device cannot compute: there the processor is compared
 # with itself.
 set -u
 . "$srcdir/tests/gpu/common.sh"

@@ -99,7 +99,7 @@ tsan_tests += %reldir%/direct/user_schedule
 %C%_direct_user_schedule_SOURCES = %reldir%/direct/user_schedule.c $(multi_case)
 %C%_direct_user_schedule_LDADD = $(LDADD) -lm
 
-# Needs no MPI to build, and no library: it replaces the core.
+# mpi_module needs neither MPI nor the library to build: it has a core of its own.
 test_programs += %reldir%/mpi/mpi_module
 EXTRA_DIST += %reldir%/module_check.h
 tests_multi_mpi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
@@ -216,7 +216,7 @@ tsan_tests += %reldir%/device/device_handover
 %C%_device_device_handover_SOURCES = %reldir%/device/device_handover.c $(device_user) $(multi_case)
 %C%_device_device_handover_LDADD = $(PRETEND_LIBS)
 
-# Messages of device memory, over an MPI that accepts it with a preloaded library.
+# Messages from and to device memory, over an MPI that accepts it through a preloaded library.
 test_programs += %reldir%/mpi/mpi_direct
 EXTRA_%C%_mpi_mpi_direct_DEPENDENCIES = tutti/pretend.la
 tests_multi_mpi_mpi_direct_LDADD = $(API_LIBS) -ldl

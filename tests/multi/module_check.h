@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of modules without the library: a core for them, and checks that end the process.
- * Included by one file of a program.
+ * For tests of modules without the library: the core that modules call, and checks that end the
+ * process. Included by one file of a program.
  */
 #ifndef TUTTI_TESTS_MODULE_CHECK_H
 #define TUTTI_TESTS_MODULE_CHECK_H

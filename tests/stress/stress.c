@@ -3,13 +3,14 @@
  * Random calls, sequential and concurrent, for a chosen time.
  *
  * All ranks draw the same calls from one seed: kind, type, operation, count, root, communicator,
- * direct or by name. Each rank draws its local choices by itself: the places of its buffers, in
- * place or not, its delays, and the order in which it submits and waits. Call number n depends only
- * on the seed and n, so the same seed repeats the same calls, but not the same timing.
+ * direct or by name. Each rank draws its local choices by itself: the places of its buffers,
+ * whether a call is in place, its delays, and the order in which it submits and waits. Call number
+ * n depends only on the seed and n, so the same seed repeats the same calls, but not the same
+ * timing.
  *
  *     STRESS_SECONDS  for all jobs together; 4, in the long form 60
- *     STRESS_SEED     printed; by default from the clock
- *     STRESS_JOB      only this job, as printed
+ *     STRESS_SEED     by default from the clock; each run prints its seed
+ *     STRESS_JOB      the number of the only job to run; each run prints its jobs' numbers
  */
 #include "long.h"
 #include "stress/task.h"
@@ -26,7 +27,7 @@
 
 enum {
     ALL_BUT_DIRECT = STRESS_TASKS - 1,
-    MOST_CHUNKS = 64, /* of a direct call; small chunks take long */
+    MOST_CHUNKS = 64, /* of a direct call: with small chunks, more would take long */
     SYNC_EVERY = 64   /* calls between two points at which rank 0 may end the job */
 };
 
@@ -38,8 +39,8 @@ typedef struct {
     tutti__word_t *entered;
 } stress_job_t;
 
-/* Settings of the present job: the defaults, or small ones, so that little data takes every path;
-   with groups or without. */
+/* Settings of the current job: the defaults, or small values with which little data takes every
+   path; with or without groups. */
 static tutti__conf_shared_t pieces;
 
 static void set_pieces(uint64_t seed, int job)
@@ -70,8 +71,8 @@ static void settings(tutti__conf_t *conf, int rank)
 
 /* ---- drawing a call ---- */
 
-/* Bytes of a buffer: any size, with each power-of-two range equally likely; or near the limits
-   between algorithms. */
+/* Bytes of a buffer: any size, with all ranges between two powers of two equally likely; or a size
+   near a limit between algorithms. */
 static size_t draw_bytes(uint64_t *row, size_t size)
 {
     static const size_t factors[] = { 1, 1, 2, 3 };
@@ -90,7 +91,7 @@ static size_t draw_bytes(uint64_t *row, size_t size)
            factors[stress_draw(row, sizeof(factors) / sizeof(factors[0]))];
 }
 
-/* At most `most` bytes. */
+/* Elements of a call: at most `most` bytes. */
 static size_t draw_count(const stress_shape_t *s, uint64_t *row, size_t size, size_t most)
 {
     size_t parts = stress_has_parts(s->kind) ? size : 1, esize = tutti_dtype_bytes(s->dtype);
@@ -138,7 +139,7 @@ static void delay(uint64_t *row)
         sched_yield();
 }
 
-/* Direct and named calls alternate; a shape often repeats in other buffers. */
+/* Direct and named calls are mixed at random. Often a shape is repeated with other buffers. */
 typedef struct {
     stress_rank_t rank;
     stress_task_t task[STRESS_TASKS]; /* 0 is direct */
@@ -146,7 +147,7 @@ typedef struct {
     int repeats[2]; /* remaining repeats: of the direct shape, of the others */
 } driver_t;
 
-/* The next shape of a task, or its last shape again. */
+/* Draw the next shape of a task, or keep the last one. */
 static void next_shape(driver_t *d, int slot, uint32_t number, uint64_t *row)
 {
     stress_shape_t *s = &d->shape[slot];
@@ -167,7 +168,7 @@ static void direct_call(driver_t *d, uint32_t number, uint64_t *row, uint64_t *o
     stress_finish(&d->task[0]);
 }
 
-/* The order is this rank's own. */
+/* Start all asynchronous tasks' next calls, in an order of this rank's own. */
 static void start_batch(driver_t *d, uint32_t number, uint64_t *row, uint64_t *own)
 {
     uint64_t turn = stress_draw(own, ALL_BUT_DIRECT);

@@ -2,9 +2,9 @@
 /*
  * See task.h.
  *
- * Element i of the data that one rank has for another is that of reference.h, and repeats after
- * PERIOD elements. PERIOD is prime, so data that are displaced by a chunk, a slot or a part are
- * always detected.
+ * The data that one rank has for another are the elements of reference.h, repeated after PERIOD
+ * elements. PERIOD is prime, so data that are displaced by a chunk, a slot or a part are always
+ * detected.
  */
 #include "stress/task.h"
 
@@ -20,7 +20,7 @@ enum {
     GUARD = 64, /* bytes around each buffer */
     RUBBISH = 0xa5,
     PERIOD = 1021,
-    PART_STEP = 131 /* between the first elements of a buffer's parts */
+    PART_STEP = 131 /* elements of reference.h between the beginnings of two parts */
 };
 
 uint64_t stress_draw(uint64_t *row, uint64_t n)
@@ -92,8 +92,8 @@ static int gets(const stress_task_t *t)
     }
 }
 
-/* Messages go around a ring, or between neighbours: `send` stands for send and
-   receive of a pair. */
+/* A SENDRECV goes around a ring. A SEND is drawn for each pair of neighbours: one of the two sends,
+   and the kind of the other becomes RECV. */
 static void find_peers(stress_task_t *t)
 {
     uint32_t size = (uint32_t)t->size, me = (uint32_t)t->me;
@@ -115,7 +115,8 @@ static void find_peers(stress_task_t *t)
 
 /* ---- lengths and buffers ---- */
 
-/* Elements from one rank for another; most v forms use only one of the two ranks. */
+/* The number of elements that one rank has for another. In most v forms it depends on one rank
+   only, which is then passed twice. */
 static size_t length(const stress_task_t *t, int from, int to)
 {
     const stress_shape_t *s = &t->shape;
@@ -169,7 +170,7 @@ static int may_be_in_place(const stress_task_t *t)
     }
 }
 
-/* A buffer in one of the arenas, or private; aligned, or at any address. */
+/* Make a buffer in one of the arenas, or a private one; aligned, or at any address. */
 static void make_region(stress_task_t *t, int which, int slot, uint64_t *row)
 {
     stress_region_t *r = &t->region[which];

@@ -27,7 +27,7 @@ typedef struct {
     tutti_dtype_t dtype;
     tutti_op_t op;
     size_t count;  /* elements; v forms: of the largest part */
-    uint32_t root; /* modulo the size; messages: determines the peers */
+    uint32_t root; /* the root is this modulo the size; it also determines the peers of messages */
     int group;     /* the communicator: 0: all ranks; 1: the ranks with this rank's parity */
     int symmetric; /* alltoallv: both directions have the same counts, so it may be in place */
     int memory;    /* 0: all in arenas, 1: all private, 2: each rank chooses */
@@ -50,7 +50,7 @@ typedef struct {
     tutti__word_t *entered; /* [ranks of the world] the last call that each has entered */
 } stress_rank_t;
 
-/* The parts of a buffer, one for each rank or only one. */
+/* The parts of a buffer: one for each rank, or only one. */
 typedef struct {
     size_t counts[STRESS_MOST_RANKS], displs[STRESS_MOST_RANKS];
     size_t extent; /* elements of the buffer, with gaps */
@@ -72,7 +72,8 @@ typedef struct {
     tutti_request_t *request; /* or NULL */
 } stress_task_t;
 
-/* Bytes in each arena; of a buffer in a direct call; and in an asynchronous call. */
+/* Most bytes of a buffer in a direct call, and in an asynchronous one; bytes between buffers, for
+   guards and random offsets; bytes of an arena. */
 enum {
     STRESS_DIRECT_BYTES = 4 << 20,
     STRESS_ASYNC_BYTES = 256 << 10,
@@ -86,7 +87,7 @@ int stress_is_v(tutti_call_kind_t kind);
 /* Does one of its buffers have a part for each rank? */
 int stress_has_parts(tutti_call_kind_t kind);
 
-/* slot: 0 is the direct call's. row: this rank's own. */
+/* slot: 0 for the direct call. row: this rank's own random sequence. */
 void stress_prepare(stress_task_t *t, const stress_rank_t *rank, const stress_shape_t *shape,
                     int slot, uint64_t *row);
 void stress_direct(stress_task_t *t);

@@ -28,7 +28,7 @@ wrong()
     errors=$((errors + 1))
 }
 
-# ran COMMAND...: into $log, with its status in $status.
+# ran COMMAND...: runs the command, with its output in $log and its status in $status.
 ran()
 {
     "$@" >"$log" 2>&1
@@ -44,7 +44,7 @@ rows()
     fi
 }
 
-# refuses WHAT COMMAND...: fails with WHAT in its output.
+# refuses WHAT COMMAND...: the command must fail, with WHAT in its output.
 refuses()
 {
     what=$1
@@ -55,7 +55,7 @@ refuses()
     fi
 }
 
-# misuse WHAT COMMAND...: refuses, with the status of a wrong option.
+# misuse WHAT COMMAND...: as refuses, and the status must be that of a wrong option.
 misuse()
 {
     refuses "$@"

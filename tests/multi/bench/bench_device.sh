@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/ on device memory, that of the pretend device (tests/pretend/module.c): correct results from
-# Tutti, its asynchronous calls and NCCL, in place and not, on one host and on several; and clear
-# refusals. gpu/bench.sh runs it on TUTTI_TEST_DEVICE.
+# The programs of bench/ on device memory, here the pretend device's (tests/pretend/module.c):
+# correct results from Tutti, its asynchronous calls and NCCL, in place and not, on one host and on
+# several; and clear refusals. gpu/bench.sh runs this script on TUTTI_TEST_DEVICE.
 set -u
 . "$srcdir/tests/multi/bench/bench_on_device.sh"
 
@@ -56,8 +56,8 @@ for ranks in $counts; do
     grep -q '^64 .* Fail$' "$log" || wrong "no row that says Fail"
 done
 
-# Each rank is a host: no limit is known. NCCL still has a communicator of all ranks, if each
-# has a device.
+# Each rank is a host, so the columns of the limit are empty. NCCL still has a communicator of all
+# ranks, if each has a device.
 if [ -n "$mpirun" ]; then
     limit='+- +-'
     ranks=3

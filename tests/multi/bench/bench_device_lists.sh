@@ -53,7 +53,7 @@ refuses '1 elements are wrong when packed, 0 when unpacked' \
     bench/tutti_pack -d $device --scale 1000 --rounds 1 -c --spoil --model gpt2
 misuse 'vgg makes no sense' bench/tutti_pack --model vgg
 refuses '^[^ ]*tutti_pack: -d nowhere: ' bench/tutti_pack -d nowhere
-# Without a GPU, or without the module: each name once.
+# Without a GPU or without the module, the message has each name once.
 ran bench/tutti_pack --scale 1000 --rounds 1 -i 1
 [ $status -eq 0 ] || { grep -q '^[^ ]*tutti_pack: -d cuda: ' "$log" &&
     ! grep -qE '(cuda: cuda|libcuda.so.1: libcuda.so.1): ' "$log"; } || wrong "without a GPU"

@@ -9,7 +9,7 @@ bench=bench/tutti_gradients
 small="--scale 1000 -c -x 0 --rounds 2 --orders 2"
 figures="( $number){4}( +-| $number){3}"
 
-# counts MODEL TENSORS ELEMENTS FIRST LAST: the content of its list, in the order of backward.
+# counts MODEL TENSORS ELEMENTS FIRST LAST: checks the model's list, in the order of backward.
 counts()
 {
     case $1 in
@@ -28,7 +28,8 @@ counts()
                      start == first && name == last) }' "$log" || wrong "$1: its list"
 }
 
-# row MODEL TENSORS CONTESTANT BITS: all correct, and the bits of its results.
+# row MODEL TENSORS CONTESTANT BITS: the results must be correct, and BITS must be in the last
+# column.
 row()
 {
     grep -qE "^$1 +$2 +[0-9]+ +$3$figures +Pass +$4\$" "$log" || wrong "$1, $3: $command"
@@ -54,7 +55,8 @@ gpt2 148
 END
 }
 
-# every_contestant MODEL TENSORS FLAG...: all correct. Only Tutti's bits must be the same.
+# every_contestant MODEL TENSORS FLAG...: the results of all contestants must be correct. Only
+# Tutti's must have the same bits.
 every_contestant()
 {
     model=$1

@@ -11,7 +11,7 @@ export XDG_CONFIG_HOME="$files/config"
 export TUTTI_TUNED=none
 unset TUTTI_MODULE_DIR TUTTI_CREDITS TUTTI_TIMEOUT TUTTI_ALGORITHM
 
-# has PATTERN: a line of the last report.
+# has PATTERN: a line of the last report must match.
 has()
 {
     [ $status -eq 0 ] && grep -qE -- "$1" "$log" || wrong "no line like '$1':"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For the tests of bench/ on device memory, which source it. Sets $device: TUTTI_TEST_DEVICE, by
-# default the pretend device; and $devices, the number of devices: NCCL needs one for each rank.
+# Sourced by the tests of bench/ on device memory. Sets $device to TUTTI_TEST_DEVICE, by default the
+# pretend device; and $devices to the number of devices: NCCL needs one for each rank.
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
 unset TUTTI_DEVICE TUTTI_DEVICE_ID
@@ -9,7 +9,7 @@ device=${TUTTI_TEST_DEVICE:-pretend}
 devices=${TUTTI_TEST_DEVICES:-1}
 [ "$device" = cuda ] || devices=3
 
-# job COMMAND...: ran, with the file that the pretend NCCL needs, new for each job.
+# job COMMAND...: as ran, with the file that the pretended NCCL needs, a new one for each job.
 job()
 {
     TUTTI_TEST_PRETEND=$files/nccl
@@ -18,7 +18,7 @@ job()
     ran "$@"
 }
 
-# spoiled WHAT COMMAND...: fails with WHAT in its output.
+# spoiled WHAT COMMAND...: the command must fail, with WHAT in its output.
 spoiled()
 {
     what=$1

@@ -56,7 +56,8 @@ fake_gnuplot()
     chmod +x "$files/bin/gnuplot"
 }
 
-# The end of the name is the format; gnuplot's output is not the program's.
+# The end of the file's name selects the format. gnuplot's own output must not be in the program's
+# output.
 mkdir "$files/bin"
 fake_gnuplot "echo noise; cat >'$files/script'"
 for kind in svg png PNG; do
@@ -113,7 +114,8 @@ for member in "command", "commit", "host", "cpu", "kernel", "mpi", "environment"
 fi
 $bench $few --json - 2>/dev/null | sed -n 1p | grep -q '^{$' || wrong "--json -"
 
-# Much slower than before in both ways of comparing, or faster; or as fast, if all contestants
+# Compared with faster.json, Tutti is now much slower, in both ways of comparing; with slower.json,
+# it is faster; with alike.json, it is as fast next to its peer, because all contestants have
 # changed alike. The factor is so large that other load on this machine does not matter.
 scale Tutti 1e-9 "$files/now.json" "$files/faster.json"
 scale Tutti 1e9 "$files/now.json" "$files/slower.json"

@@ -8,9 +8,9 @@ set -u
 
 peers="$srcdir/bench/peers.sh"
 
-# A launcher whose ratios are 3, 1, 2 in passes 1 to 3, under yield 5, 0.5, 0.9; at 16 bytes both 4.
-# In this test Open MPI has no ucx, calls the algorithm 7 "other", prints a warning of UCX with
-# glibc, and cannot run 3 ranks.
+# A fake launcher. At 8 bytes its ratios in passes 1 to 3 are 3, 1, 2, and 5, 0.5, 0.9 with the
+# setting yield; at 16 bytes they are 4 with each setting. In this test Open MPI has no ucx, calls
+# the algorithm 7 "other", prints a warning of UCX with glibc, and cannot run 3 ranks.
 cat >"$files/mpirun" <<'END'
 #!/bin/sh
 for last; do :; done
@@ -44,7 +44,7 @@ p,16,Tutti,10,
 p,16,MPI,40,4
 CSV
 END
-# MPICH's: Tutti takes 100 times as long there, and MPICH 1.25 times that.
+# MPICH's fake launcher: Tutti takes 100 times as long there, and MPICH 1.25 times that.
 cat >"$files/mpiexec.hydra" <<'END'
 #!/bin/sh
 for last; do :; done
@@ -74,7 +74,7 @@ printf '%s\n' '#!/bin/sh' 'exit 1' >"$files/plain/tutti_allreduce"
 chmod +x "$files/mpirun" "$files/mpiexec.hydra" "$files/ompi_info" "$files"/*/tutti_allreduce \
     "$files/mpich/bench/tutti_allreduce"
 
-# made_up ARGUMENT...: with the fake launcher.
+# made_up ARGUMENT...: runs peers.sh with the fake launcher.
 made_up()
 {
     ran env MPIRUN="$files/mpirun" "$peers" "$@"

@@ -11,7 +11,7 @@ export XDG_CONFIG_HOME="$files/config"
 own=$XDG_CONFIG_HOME/tutti/tuned
 unset TUTTI_TUNED $settings
 
-# value NAME: the choice of the last run.
+# value NAME: prints the last run's choice for this setting.
 value()
 {
     sed -n "s/^# $1, [0-9]* rounds: \([0-9]*[KM]\) takes .*/\1/p" "$log"
@@ -50,14 +50,15 @@ refuses "^tutti_tune: $files/none/a: No such file" $launch $bench --quick -o "$f
 refuses "^tutti_tune: $files: Is a directory" $launch $bench --quick -o "$files"
 [ ! -e "$files/none" ] && ! grep -q '^# TUTTI' "$log" || wrong '-o'
 
-# A dry run writes nothing, and nor does a run without a place to write to.
+# A dry run writes nothing, and neither does a run without a place to write to.
 if [ $rounds -gt 1 ]; then
     ran $launch $bench --quick -n
     [ $status -eq 0 ] && [ ! -e "$own" ] || wrong '--dry-run'
     refuses '/dev/null/a/b: Not a directory' $launch $bench --quick -o /dev/null/a/b
 fi
 
-# A row for each candidate, the default twice; the table's figures; verbose, each size.
+# The table has a row with figures for each candidate, and two for the default; -v adds the times of
+# each size.
 ran $launch $bench --quick --rounds $rounds -v --spoil --seed 5
 [ $status -eq 0 ] && grep -q '^# Ranks: 2$' "$log" || wrong "status $status, or no number of ranks"
 for name in $settings; do
@@ -70,7 +71,8 @@ done
 [ "$(grep -c '^# One host: the link between hosts is not measured$' "$log")" -eq 1 ] ||
     wrong 'no line about the link'
 
-# The file is where the library looks for it; its text; no other files.
+# The file must be where the library looks for it, and have the right text. There must be no other
+# files.
 file=$(sed -n 's/^# written: //p' "$log")
 case $file in
 "$own"/*-2ranks) ;;

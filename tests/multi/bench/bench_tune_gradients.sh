@@ -29,7 +29,8 @@ refuses 'wants two ranks or more: mpirun' $bench --gradients "$list"
 [ -n "$mpirun" ] || finish
 launch="$mpirun -np 2"
 
-# bad LINE WHAT: in the third line of a list. Rank 0 alone prints it, and nothing is written.
+# bad LINE WHAT: LINE is the third line of a list. Rank 0 alone must print WHAT, and nothing is
+# written.
 bad()
 {
     printf '# bad\n10\n%b\n20\n' "$1" >"$files/bad"
@@ -56,20 +57,20 @@ if is_long "six of seven bad lines; several hosts"; then
 fi
 refuses "$files/none: No such file" $launch $bench --gradients "$files/none"
 
-# value NAME: the choice of the last run
+# value NAME: prints the last run's choice for this setting
 value()
 {
     sed -n "s/^# $1, [0-9]* rounds: \([^ ]*\) takes .*/\1/p" "$log"
 }
 
-# search ARGUMENT...: one round, with candidates that win
+# search ARGUMENT...: runs one round, in which candidates win
 search()
 {
     ran $launch $bench --gradients "$list" --quick --rounds 1 --spoil --seed 5 -o "$out" "$@"
     [ $status -eq 0 ] || wrong "$*: status $status"
 }
 
-# holds TEXT WHAT: the lines of the file without comments
+# holds TEXT WHAT: the file's lines, without comments, must be TEXT
 holds()
 {
     sed 's/ *#.*//; /^$/d' "$out" >"$files/held"

@@ -17,13 +17,14 @@ fi
 long=
 is_long "figures that are not used; a link with a known speed" && long=yes
 
-# hosts COMMAND...: a rank on each of two pretended hosts. The environment of b is TUTTI_TUNED=none.
+# hosts COMMAND...: runs a rank on each of two pretended hosts, a and b. Host b's rank has
+# TUTTI_TUNED=none.
 hosts()
 {
     ran $mpirun -np 1 env TUTTI_HOST_ID=a "$@" : -np 1 env TUTTI_HOST_ID=b TUTTI_TUNED=none "$@"
 }
 
-# figure NAME: the file's line
+# figure NAME: prints the number in the file's line of this name
 figure()
 {
     sed -n "s/^$1 \([0-9]*\) # .*/\1/p" "$out"

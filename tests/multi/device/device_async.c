@@ -316,7 +316,7 @@ static void direct(rank_t *self)
     }
 }
 
-/* All requests are counted, and the buckets of one host that NCCL has served. */
+/* All requests must be counted, and also the buckets that NCCL has served, if there is NCCL. */
 static void check_stats(const gpu_rank_t *gpu)
 {
     tutti_stats_part_t part = TUTTI_STATS_PART_INIT;
@@ -416,7 +416,7 @@ static void behind(rank_t *self)
     entry.call.stream = gpu.stream;
     entry.call.has_stream = 1;
     large = device_submit(&gpu, &entry);
-    usleep(50000); /* it has been begun */
+    usleep(50000); /* the large call has begun */
     entry = device_entry("small", y, y, 1);
     small = device_submit(&gpu, &entry);
     CHECK_OK(tutti__engine_wait(small, -1));
@@ -457,7 +457,7 @@ int main(void)
     failures += run_device_jobs(many, 2, NULL, 0);
     device_options.fusion_bytes = 0;
     failures += run_device_jobs(behind, 2, NULL, 0);
-    /* All in host memory. */
+    /* All calls are made in host memory. */
     device_options = (device_options_t){ .no_nccl = 1 };
     failures += run_device_jobs(many, 2, NULL, 0);
     return failures != 0;

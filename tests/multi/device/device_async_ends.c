@@ -150,7 +150,7 @@ static void no_launches(gpu_rank_t *gpu, float *x)
     CHECK_INT(pretend_counts(gpu->rank->rank, PRETEND_PACKS) - before, 0);
 }
 
-/* More events than were made at set-up; later calls reuse them. */
+/* These calls need more events than were made at set-up; later calls reuse the events. */
 static void events(gpu_rank_t *gpu, float *x)
 {
     static const char *const when[] = { "first", "again" };
@@ -290,7 +290,7 @@ static void joined(rank_t *self)
 
     device_begin(&gpu, self);
     x = device_alloc(&gpu, 4 * N + LARGE + (size_t)self->size * N);
-    /* Its lanes have been used for other data. */
+    /* The lanes have already been used for other data. */
     for (int i = 0; i < 8; i++)
         allreduce(&gpu, "before", x, N);
     for (int epoch = 0; epoch < 2; epoch++) {
@@ -352,10 +352,11 @@ static void killed(rank_t *self)
         CHECK(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_TRANSPORT || status == TUTTI_OK);
         ended += status == TUTTI_OK;
     }
-    /* The other ranks may have all that they need of rank 0. */
+    /* The other ranks may already have received all that they need from rank 0. */
     CHECK(self->rank != 0 || ended < GROUP);
     CHECK_OK(tutti_barrier(self->comm));
-    /* Not left to the end, which aborts unfinished work. */
+    /* NCCL's work must be over here, and not only after device_end, which aborts unfinished
+       work. */
     CHECK_STATUS(tutti__nccl_node_settle(gpu.device.node), TUTTI_ERR_TRANSPORT);
     expect_words("was aborted");
     device_end(&gpu);
@@ -363,7 +364,7 @@ static void killed(rank_t *self)
     device_free(&gpu, x);
 }
 
-/* killed while data are copied through host memory, where there is no run to cancel. */
+/* As `killed`, while data are copied through host memory, where there is no run to cancel. */
 static void killed_staged(rank_t *self)
 {
     tutti_request_t *requests[3];
@@ -396,7 +397,7 @@ static void killed_staged(rank_t *self)
     device_free(&gpu, x);
 }
 
-/* A single rank waits only for its device: nor may this wait for long. */
+/* A single rank waits only for its device. This wait must not be long either. */
 static void alone(rank_t *self)
 {
     tutti__entry_t entry;
@@ -420,7 +421,7 @@ static void alone(rank_t *self)
     device_end(&gpu);
 }
 
-/* All ranks close it while calls are running. */
+/* All ranks close the engine while calls are running. */
 static void closed(rank_t *self)
 {
     tutti_request_t *requests[GROUP];

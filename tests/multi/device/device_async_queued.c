@@ -127,7 +127,7 @@ static void one_step(user_t *u, tutti_call_t *calls, int step, int by_one)
     for (int t = 0; t < TENSORS; t++) {
         size_t n = elements(&calls[t], self->size), bytes = n * tutti_dtype_bytes(calls[t].dtype);
 
-        /* The only wait of the host: the last step uses the pinned memory as well. */
+        /* The only wait of the host: the previous step's copies may still use the pinned memory. */
         if (t == 0)
             user_wait(u);
         for (size_t i = 0; i < n; i++)
@@ -202,7 +202,7 @@ static void ahead(rank_t *self)
     usleep(SOON_US);
     second = u.job.ops->query(u.end);
     CHECK_OK(tutti_test(requests[1], &done));
-    /* Otherwise this rank itself was late. */
+    /* If more time has passed, this rank itself was late. */
     if (tutti__now_ns() - begun < 450000000u) {
         CHECK_INT(first, TUTTI__AGAIN);
         CHECK_INT(second, TUTTI__AGAIN);
@@ -365,7 +365,7 @@ static void refused(rank_t *self)
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     user_wait(&u);
     expect(&u, (float)self->size);
-    /* A late rank: nothing is queued yet. */
+    /* One rank is late, so nothing is queued yet. */
     call = ranks_sum("late", u.job.memory, 1);
     if (self->rank > 0) {
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
@@ -384,8 +384,8 @@ static void refused(rank_t *self)
     user_end(&u);
 }
 
-/* NCCL hangs with queued work: one request was handed over; the other ends when a rank ends the
-   communicator, and so do later ones. */
+/* NCCL hangs with queued work. One request was handed over; the other one, and later ones, end when
+   a rank ends the communicator. */
 static void hangs(rank_t *self)
 {
     tutti_request_t *requests[2];

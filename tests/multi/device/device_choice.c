@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Allreduces on the device memory of several hosts: by NCCL inside hosts, or in host memory. Tests
- * the choice, for direct calls and in the engine, that results are correct in both ways, and have
- * the same bits where that is promised. And devices whose NCCL serves different types.
+ * the choice, for direct calls and in the engine. Results must be correct in both ways, and have
+ * the same bits where this is promised. And devices whose NCCL serves different types.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -12,7 +12,7 @@
 
 enum {
     SMALL = 100,      /* elements */
-    LARGE = 12000,    /* of 4 bytes: twice of it does not fit the stage */
+    LARGE = 12000,    /* of 4 bytes: two such buffers do not fit STAGE */
     BYTES = 4 * LARGE /* of a buffer */
 };
 
@@ -23,7 +23,7 @@ typedef enum {
     ASYNC
 } how_t;
 
-/* Values whose sums are rounded, the same for an element of any call. */
+/* Values whose sums are rounded. Element i is the same in every call. */
 static void fill(float *x, size_t count, int rank)
 {
     for (size_t i = 0; i < count; i++)
@@ -35,7 +35,7 @@ static unsigned nccl_calls(const device_job_t *job)
     return pretend_counts(job->self->rank, PRETEND_NCCL_CALLS);
 }
 
-/* 1: NCCL took part. */
+/* Make one allreduce. Returns 1 if NCCL took part. */
 static int reduce(device_job_t *job, how_t how, size_t count, tutti_dtype_t dtype, float *ret_sum)
 {
     unsigned before = nccl_calls(job);
@@ -97,7 +97,8 @@ static void both_by_size(rank_t *self)
     expect(self, ASYNC, 0, 1, 1);
 }
 
-/* Buckets have any size, and three ranks can be summed in two ways. */
+/* A bucket may have any size, and the two ways sum three ranks with different bits. So only direct
+   calls are chosen by size. */
 static void direct_by_size(rank_t *self)
 {
     expect(self, DIRECT, 0, 1, 0);
@@ -131,7 +132,7 @@ static void without_room(rank_t *self)
     device_end(&job);
 }
 
-/* In any place, for any type. */
+/* Calls in any place, of several types. */
 static void cases(rank_t *self)
 {
     static const tutti_dtype_t types[] = { TUTTI_FLOAT32, TUTTI_BFLOAT16, TUTTI_INT64 };

@@ -190,7 +190,8 @@ static void rest(rank_t *self)
 
 /* ---- parts of different lengths ---- */
 
-/* A call's buffers on the device; if the caller's overlap, with the same distance. */
+/* A call's buffers on the device. If the caller's buffers overlap, these overlap in the same
+   way. */
 typedef struct {
     char *send, *recv;
     size_t send_bytes, recv_bytes;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct calls on device memory that must fail: buffers in two kinds of memory, ranks with
- * different ones, a rank that dies, a device that hangs; and communicators whose ranks have
- * different devices, or one GPU, no NCCL, or cannot open one. All ranks get the error in time,
- * with a text.
+ * different kinds, a rank that dies, a device that hangs; and communicators whose ranks have
+ * different devices, or share a GPU, or have no NCCL, or cannot open a device. All ranks get the
+ * error in time, with a text.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -20,8 +20,8 @@
 
 /* ---- arguments ---- */
 
-/* An allgatherv of one element of each rank, whose recvbuf is passed later. First it is `wrong`, if
-   this is not NULL. */
+/* An allgatherv of one element of each rank, whose recvbuf is passed later. If `wrong` is not NULL,
+   it is passed first, and must be refused with `words`. */
 static void receive_later(tutti_comm_t *comm, const void *from, void *wrong, const char *words,
                           void *to)
 {
@@ -68,7 +68,7 @@ static void wrong_buffers(rank_t *self)
     receive_later(self->comm, mine, elsewhere, "recvbuf is memory of device 15", mine + 16);
     job.ops->free(elsewhere);
     CHECK_OK(job.ops->use(self->rank));
-    /* A side without elements may be anywhere. */
+    /* A buffer without elements may be anywhere. */
     CHECK_OK(tutti_allreduce(host, mine, 0, TUTTI_INT32, TUTTI_SUM, self->comm));
     case_works(self);
     device_end(&job);
@@ -147,8 +147,8 @@ static void die_in_calls(rank_t *self, int hangs)
 
     device_begin(&job, self, 1 << 16);
     CHECK_OK(tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
-    /* The first call is over everywhere; a rank that is slow to leave this barrier may find rank 1
-       lost already. */
+    /* After this barrier the first call is over on all ranks. A rank that is slow to leave the
+       barrier may already find rank 1 lost. */
     status = tutti_barrier(self->comm);
     if (hangs)
         pretend_hang(self->rank, 0);
@@ -183,7 +183,7 @@ static void die_at_work(rank_t *self)
     die_in_calls(self, 1);
 }
 
-/* A device that hangs: the deadline. */
+/* A device hangs: the call ends at the deadline. */
 static void hang(rank_t *self)
 {
     device_job_t job;
@@ -288,7 +288,8 @@ static void found_one(rank_t *self)
     device_end(&job);
 }
 
-/* So that rank 0 finds "cuda", which is lent: any library under the name of CUDA's. */
+/* Rank 0 finds the device "cuda" if a library with the name of CUDA's is loaded: here the pretend
+   device's, and a device "cuda" is lent. */
 static int run_found(void)
 {
     job_t job = { .size = 2, .threads = 1, .fn = found_one, .settings = one_without };
@@ -339,7 +340,7 @@ static void add_on(const device_job_t *job, tutti_comm_t *comm)
     CHECK_INT(one, tutti_size(comm));
 }
 
-/* arg: not NULL: hosts of one rank each, which NCCL serves. */
+/* If arg is not NULL, each host has one rank, and NCCL serves these hosts. */
 static void shared_gpu(rank_t *self)
 {
     int has_nccl = self->arg != NULL;
@@ -382,7 +383,7 @@ static void warned(tutti__conf_t *conf, int rank)
     conf->log_level = TUTTI__LOG_WARN;
 }
 
-/* A job's output on stderr. */
+/* Run a job, and return its output on stderr. */
 static int run_listening(job_t *job, char *ret_said, size_t room)
 {
     FILE *file = tmpfile();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A function of a rank's device fails once, at its n-th call, for each function: from set-up to the
- * last call, direct and asynchronous. All ranks end with an error, none waits for its deadline, and
- * nothing is left.
+ * A function of a rank's device fails once, at its n-th call. Each function is tested, from set-up
+ * to the last call, in direct and asynchronous calls. All ranks end with an error, none waits for
+ * its deadline, and nothing is left.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -151,7 +151,7 @@ static tutti_status_t asynchronous(const mine_t *m)
         status = tutti_cuda_submit(&call, 1, m->comm, (struct CUstream_st *)(void *)m->stream,
                                    &requests[n]);
         if (status != TUTTI_OK) {
-            /* As after wrong arguments: the other ranks have not been told. */
+            /* As after wrong arguments, the other ranks have not been told of the error. */
             tutti_abort(m->comm, tutti_last_error());
             break;
         }
@@ -236,12 +236,13 @@ static void one_world(rank_t *self)
 
 static int is_wrong(const world_t *world, tutti_status_t status)
 {
-    /* Without NCCL everything continues if the leader's request for an id failed; and without
-       its memory. */
+    /* If the leader's request for an id failed, everything continues without NCCL; if NCCL's memory
+       failed, without that memory. */
     int goes_on = !world->came || fault.function == F_nccl_id || fault.function == F_nccl_alloc ||
                   fault.function == F_nccl_register;
 
-    /* The library's thread also asks when all calls are done, so that nothing can fail any more. */
+    /* The library's thread also calls `query` when all calls are done, so that nothing can fail any
+       more. */
     if (fault.function == F_query && atomic_load(&fault.by_library) && status == TUTTI_OK)
         return 0;
     return status == TUTTI_ERR_TIMEOUT || (status == TUTTI_OK) != goes_on;
@@ -278,7 +279,7 @@ static int run_world(const char *hosts, int in_group)
 }
 
 /* Each function in turn: its first calls, then later and later ones, until there are no more. */
-/* In the quick form every third function, the next ones in the next run. */
+/* The quick form tests every third function; each run_all begins one function later. */
 static int whole, turn;
 
 static int run_all(tutti_status_t status, int device, const char *hosts, int in_group)

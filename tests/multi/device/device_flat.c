@@ -191,7 +191,7 @@ static void at_once(rank_t *self)
 /* ---- late ranks ---- */
 
 /* No rank launches before all have come, so that other work is not queued behind a launch that
-   waits; also without the comparison, for which they would wait anyway. */
+   waits. This also holds without the comparison of calls, for which the ranks would wait anyway. */
 static void late(rank_t *self)
 {
     int is_late = self->rank == self->size - 1;

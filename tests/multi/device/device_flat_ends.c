@@ -42,7 +42,8 @@ static void mismatch(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     status = tutti_allreduce(job.memory, job.memory, count, TUTTI_INT32, TUTTI_SUM, self->comm);
     if (!self->inside->conf.shared.compare) {
-        /* Detected in the gate, which some ranks have passed earlier, and never by NCCL. */
+        /* Detected in the launch sequencer, which some ranks have passed earlier, and never by
+           NCCL. */
         CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST);
         job.ops->free(job.memory);
         return;
@@ -66,8 +67,8 @@ static void count_slow(void *arg, tutti_log_level_t level, const char *text)
         atomic_fetch_add(&slow_aborts, 1);
 }
 
-/* Rank 1 dies some time after the others have begun: during gate, launch or flight, or with a
-   device that hangs (death_us 0). */
+/* Rank 1 dies some time after the others have begun: in the launch sequencer, in the launch, in
+   flight, or with a device that hangs (death_us 0). */
 static void die(rank_t *self)
 {
     struct itimerval timer = { { 0, 0 }, { 0, death_us > 0 ? death_us : 300000 } };
@@ -165,7 +166,7 @@ static int run_refusals(void)
     for (size_t i = 0; i < COUNT_OF(refusals); i++) {
         job_t job = { .size = 2, .threads = 1, .fn = cannot_open, .arg = &refusals[i] };
 
-        /* The first one precedes all preparation, so there is no NCCL. */
+        /* The first refusal precedes all preparation, so there is no NCCL. */
         if (i > 0)
             failures += pretend_prepare(2) != 0;
         tutti__module_lend_device(pretend_device());

@@ -226,7 +226,7 @@ static void settings(tutti__conf_t *conf, int rank)
     atomic_store(&board->parents[rank], getpid());
 }
 
-/* The world, which a child may try to end, or to start again. */
+/* Fork a rank of the world, which the child may try to end, or to start again. */
 static int world(void)
 {
     int result = 1;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Below MPI_THREAD_MULTIPLE the engine's thread sends no messages between hosts. So if a direct
- * call on device memory follows an asynchronous one in the launch order, it must do that call's
- * work itself, even another communicator's, because no other thread may. The same holds for a
- * thread that waits for a request, because other ranks may wait for another communicator's first.
- * Such threads are woken when there is such work, and poll it often (without a device: chain,
- * begins_work). Callbacks on the engine's thread may not make direct calls between hosts.
+ * call on device memory follows an asynchronous one in the launch order, the thread in the direct
+ * call must also do the work of the asynchronous call, even if this is another communicator's: no
+ * other thread may. The same holds for a thread that waits for a request, because other ranks may
+ * first wait for a request of another communicator. Such threads are woken when there is such work,
+ * and poll often for it (chain and begins_work test this without a device). Callbacks on the
+ * engine's thread may not make direct calls between hosts.
  *
  * The transport between the hosts is one of shared memory that refuses the engine's thread.
  */
@@ -50,14 +51,14 @@ static int count_disguised(tutti__xport_t *xport, int is_engine)
     return !is_engine;
 }
 
-/* It makes progress only when polled, so the engine asks it. */
+/* This transport makes progress only when it is polled, so the engine calls this function. */
 static tutti_status_t nothing(tutti__xport_t *xport)
 {
     (void)xport;
     return TUTTI_OK;
 }
 
-/* Before anything is in flight. */
+/* Called before anything is in flight. */
 static void refuse_the_engine(tutti__comm_t *comm, tutti__xport_ops_t *ops)
 {
     *ops = *comm->shm->ops;
@@ -244,7 +245,8 @@ static void chain(rank_t *self)
 
 static atomic_int submitted; /* by ranks other than 0, for short_step */
 
-/* The engine's thread cannot start a call without a name, the first one, and reports this. */
+/* Submit the first call without a name. The engine's thread cannot start it, and must report
+   this. */
 static tutti_request_t *barred(tutti__engine_t *e, tutti_comm_t *comm, float *x)
 {
     tutti_request_t *request;
@@ -261,7 +263,7 @@ static tutti_request_t *barred(tutti__engine_t *e, tutti_comm_t *comm, float *x)
     return request;
 }
 
-/* A step of a thread that does not stay begins work. Threads that sleep in a wait of any
+/* A thread makes only one short step, which begins work. Threads that sleep in a wait of any
    communicator are woken, and no longer sleep long. */
 static tutti_request_t *short_step(tutti__engine_t *e, tutti__engine_t *other, tutti_comm_t *comm,
                                    float *x)
@@ -269,7 +271,8 @@ static tutti_request_t *short_step(tutti__engine_t *e, tutti__engine_t *other, t
     tutti_request_t *request;
     uint32_t epoch, other_epoch;
 
-    /* These ranks poll no more before rank 0 waits. So rank 0's part of the call cannot end. */
+    /* The other ranks do not poll any more before rank 0 waits, so rank 0's part of the call cannot
+       end. */
     while (atomic_load(&submitted) < 3)
         usleep(100);
     tutti__token_await(&e->token);

@@ -27,10 +27,10 @@ enum {
     DELAY_US = 300,
     SHORT_MS = 1500,
     SOON_US = 30000,
-    LATER_US = 2400000 /* after SHORT_MS and what is added to it, if that applied */
+    LATER_US = 2400000 /* later than SHORT_MS and the time that is added to it, if they applied */
 };
 
-static atomic_int opened; /* the gate: 1 if nothing waits there */
+static atomic_int opened; /* 1: the gate is open, and nothing waits there */
 static atomic_int given;
 
 static void begin(user_t *u, rank_t *self)
@@ -139,8 +139,8 @@ static void verify_xor(user_t *u, int t)
 
 /* ---- the host continues ---- */
 
-/* By NCCL and between hosts; scaled, so in host memory; and direct calls of both kinds; all of them
-   behind a gate, on all ranks or on one. */
+/* Calls by NCCL and between hosts; a scaled call, which is in host memory; and direct calls of both
+   kinds. All of them wait behind a gate, on all ranks or on one. */
 static void ahead(rank_t *self, int held)
 {
     tutti_async_options_t scale = TUTTI_ASYNC_OPTIONS_INIT;
@@ -195,8 +195,8 @@ static void one_held(rank_t *self)
     ahead(self, 1);
 }
 
-/* One after another on the same data, under one name: each begins after the wait for the one
-   before, and none is launched before that. Direct calls between them. */
+/* Calls one after another on the same data, under one name: each call begins after the wait for the
+   previous one, and none is launched earlier. Direct calls are made between them. */
 static void in_a_row(rank_t *self)
 {
     float times = 1;
@@ -309,7 +309,8 @@ static void as_ever(rank_t *self)
     user_wait(&u);
     verify(&u, 1, 1);
 
-    /* Work of the library might be queued behind it. */
+    /* For an urgent stream the host waits: work of the library might be queued behind this
+       stream's. */
     CHECK_OK(u.job.ops->stream_make(1, &urgent));
     put(&u, 2);
     call = ranks_sum("urgent", slot(&u, 2), COUNT);
@@ -508,8 +509,8 @@ static void two_threads(rank_t *self)
     user_end(&u);
 }
 
-/* A host's own communicator shares the device, and so does its NCCL. It may be made and ended while
-   requests of others are handed over. */
+/* A group of one host shares the device, and so does its NCCL. The group may be made and ended
+   while requests of other communicators are handed over. */
 static void groups(rank_t *self)
 {
     int color = self->rank < self->size - 1, nranks;
@@ -554,7 +555,8 @@ static void groups(rank_t *self)
 
 /* ---- the end ---- */
 
-/* Freed while the caller's own work lasts longer than the deadline, which is no error of a peer. */
+/* The communicator is freed while the caller's own work lasts longer than the deadline. This is no
+   error of a peer. */
 static void freed_late(rank_t *self)
 {
     pthread_t opener;
@@ -580,7 +582,8 @@ static void freed_late(rank_t *self)
     user_end(&u);
 }
 
-/* Freed while the host still has work to do; a joining rank has nothing pending. */
+/* The communicator is freed while the host still has work to do. A joining rank has nothing
+   pending. */
 static void freed(rank_t *self)
 {
     tutti_request_t *request;
@@ -603,7 +606,7 @@ static void freed(rank_t *self)
         CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
         CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
         status = user_look(&u);
-        /* Otherwise this rank itself was late. */
+        /* If more time has passed, this rank itself was late. */
         if (tutti__now_ns() - begun < 200000000u)
             CHECK_INT(status, TUTTI__AGAIN);
         if (t == 1)

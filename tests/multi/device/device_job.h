@@ -51,7 +51,8 @@ int device_run_job(job_t *job);
 void device_begin(device_job_t *job, rank_t *self, size_t bytes);
 void device_end(device_job_t *job);
 
-/* From here on, or until here, nothing may be made or freed on any device. Collective. */
+/* If `forbidden` is set, nothing may be made or freed on any device from here on, until a call
+   without it. Collective. */
 void device_forbid_alloc(rank_t *self, int forbidden);
 
 #endif

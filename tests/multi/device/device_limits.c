@@ -106,7 +106,7 @@ int main(void)
 
     failures += device_run(no_space, RANKS, NULL, 1);
     failures += device_run(no_space, RANKS, "aab", 1);
-    /* From here on for the rest of the process; last. */
+    /* This limit holds for the rest of the process, so this test is the last one. */
     if (forbid_locking() != 0) {
         fprintf(stderr, "memory can be locked all the same; the rest is skipped\n");
         return failures != 0 ? 1 : 77;

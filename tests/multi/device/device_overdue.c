@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Work that is queued in a stream, and never ends on one rank's device: no call waits for it, and
- * still the communicator ends by the deadline, or at once if NCCL reports a failure. Long work of
- * the caller's own before it does not count.
+ * Work that is queued in a stream never ends on one rank's device. No call waits for it; still the
+ * communicator ends by the deadline, or at once if NCCL reports a failure. Long work of the caller
+ * that precedes it does not count as overdue.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -108,7 +108,8 @@ static void sick(rank_t *self)
     hangs(self, 0, 0, 1);
 }
 
-/* The last of many, all after a copy of the caller's: the others have completed meanwhile. */
+/* The last of many calls never ends. All of them follow a copy of the caller's; the others have
+   completed meanwhile. */
 static void last(rank_t *self)
 {
     tutti__dstream_t *stream;

@@ -81,7 +81,7 @@ static double sum_from(const user_t *u, int first)
 }
 
 /* Several calls at once. goes_through: they are packed, so if NCCL executes them, they use
-   registered memory; between hosts only allreduce does. */
+   registered memory; between hosts NCCL executes only an allreduce. */
 static void run(const user_t *u, const tutti_call_t *calls, int n, int goes_through)
 {
     int by_nccl = calls->kind == TUTTI_CALL_ALLREDUCE || ranks_inside(u->comm)->shape.nhosts == 1;

@@ -4,8 +4,8 @@
  * stream after the caller's own; with groups of unequal sizes, hosts with unequal numbers of ranks,
  * and ranks in no group. The parent's calls complete.
  *
- * Making a group allocates, and so waits for the device, on which nothing can be launched
- * meanwhile; and the work that is there waits for other ranks.
+ * Making a group allocates memory, and so waits for the device. Meanwhile nothing can be launched
+ * there, and the work that is already there waits for other ranks.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -84,7 +84,7 @@ static void sum_up(const mine_t *m, tutti_comm_t *comm)
     }
 }
 
-/* Groups of 1 and the rest, of even and odd ranks, and a group without rank 0. */
+/* Groups of one rank and of the rest, of even and odd ranks, and a group without rank 0. */
 static void make_parts(const mine_t *m)
 {
     const rank_t *self = m->job.self;

@@ -2,8 +2,8 @@
 /*
  * A rank is stopped (SIGSTOP) during calls on device memory: at its n-th call of a function of the
  * device, for each function. The others end within the deadline and a bound, with an error that
- * names it, and may free their memory at once. When it continues, it ends with an error as well. If
- * it is stopped only for a short while, calls are only delayed.
+ * names the stopped rank, and may free their memory at once. When the stopped rank continues, it
+ * ends with an error as well. If it is stopped only for a short while, calls are only delayed.
  *
  * With TUTTI_TEST_SEEN=1 it prints the phases that occurred.
  */
@@ -33,7 +33,8 @@ enum {
 #else
     TIMEOUT_MS = 400,
 #endif
-    /* From the deadline to the error, on a busy machine; 0.3 to 1 s of it are waits for reports. */
+    /* The longest time from the deadline to the error, on a busy machine. 0.3 to 1 s of it are
+       waits for reports. */
     BOUND_MS = 6000
 };
 
@@ -60,7 +61,7 @@ static struct {
 } * board;
 
 static const tutti__device_ops_t *real;
-static atomic_int counts; /* calls from here on */
+static atomic_int counts; /* 1: calls are counted from here on */
 static atomic_uint calls;
 static tutti__comm_t *its_comm;
 
@@ -192,11 +193,11 @@ static void check_end(rank_t *self, tutti_status_t status, const char *words)
         return;
     }
     CHECK(status != TUTTI_OK);
-    /* Or shortly before. */
+    /* A call may also have failed shortly before the victim was stopped. */
     if (self->rank == plan.victim || atomic_load(&board->failed_ns) < stopped)
         return;
     snprintf(victim, sizeof(victim), "rank %d", plan.victim);
-    /* Not as the rank that reports it. */
+    /* The error must name the victim, but not as the rank that reports the error. */
     if (strstr(words, victim) == NULL || strncmp(words, victim, strlen(victim)) == 0 ||
         (status != TUTTI_ERR_TIMEOUT && status != TUTTI_ERR_TRANSPORT))
         ranks_fail(__FILE__, __LINE__, "\"%s\" (%s) does not name rank %d", words,
@@ -253,7 +254,7 @@ static void settings(tutti__conf_t *conf, int rank)
 
 /* ---- jobs ---- */
 
-/* Returns the failures. *ret_came: was it stopped at all? */
+/* Returns the failures. *ret_came: was the victim stopped at all? */
 static int run_one(int *ret_came)
 {
     job_t job = {
@@ -274,7 +275,7 @@ static int run_one(int *ret_came)
     return failures;
 }
 
-/* In the quick form every third function, the next ones in the next run. */
+/* The quick form tests every third function; each run_all begins one function later. */
 static int whole, turn;
 
 static int run_all(int victim, const char *hosts, int is_short, unsigned step)

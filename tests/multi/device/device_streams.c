@@ -165,7 +165,7 @@ static void at_once(rank_t *self)
     CHECK_OK(ops->record(u.end[1], u.stream[0]));
     usleep(SOON_US);
     status = ops->query(u.end[1]);
-    if (tutti__now_ns() - begun < 450000000u) /* otherwise this rank itself was late */
+    if (tutti__now_ns() - begun < 450000000u) /* else this rank itself was late */
         CHECK_INT(status, TUTTI__AGAIN);
     CHECK_OK(ops->copy(got, u.job.memory, LARGE * sizeof(float), u.stream[0]));
     wait_for(&u, 0);
@@ -257,7 +257,8 @@ static void mixed(rank_t *self)
 
 /* ---- errors ---- */
 
-/* On all ranks; otherwise only some of the host's ranks would enter a collective. */
+/* Streams of all ranks are captured: otherwise only some ranks of the host would enter a
+   collective. */
 static void captured(rank_t *self, user_t *u)
 {
     tutti_call_t call = ranks_sum(NULL, u->job.memory, 8);

@@ -69,7 +69,7 @@ static void hint(rank_t *self)
     while (status == TUTTI_OK);
     CHECK_INT(status, TUTTI_ERR_TIMEOUT);
     CHECK(tutti__now_ns() - begin < (TIMEOUT_MS + BOUND_MS) * 1000000ull);
-    /* No rank can free memory there. */
+    /* No memory of the stuck device can be freed. */
     if (self->rank != STUCK)
         job.ops->free(job.memory);
 }
@@ -90,7 +90,8 @@ static void end_part(const device_job_t *job, tutti_comm_t *part)
     CHECK(tutti__now_ns() - begin < BOUND_MS * 1000000ull);
 }
 
-/* In a group, which is freed; the world continues, and no further group can be made. */
+/* NCCL is stuck in a group, which is freed; the world continues, and no further group can be
+   made. */
 static void stuck_part(rank_t *self)
 {
     tutti_comm_t *part, *another = NULL;

@@ -16,9 +16,9 @@ typedef struct {
 
 /* bytes: of the device memory, and of `in`; out_bytes 0: no `out`. */
 void user_begin(user_t *u, rank_t *self, size_t bytes, size_t out_bytes);
-/* After the work in the stream. */
+/* Called after the work in the stream. */
 void user_end(user_t *u);
-/* As end, for a communicator that has ended. */
+/* As user_end, for a communicator that has ended. */
 void user_drop(user_t *u);
 
 struct CUstream_st *user_stream(const user_t *u);

@@ -54,8 +54,8 @@ tutti_request_t *device_submit(gpu_rank_t *gpu, const tutti__entry_t *entry);
 /* Device memory with room for `count` float; freed by device_free. */
 float *device_alloc(gpu_rank_t *gpu, size_t count);
 void device_free(gpu_rank_t *gpu, void *ptr);
-/* After the work in the user's stream: from, or to, host memory, which must stay valid
-   until then. */
+/* Queue a copy from host memory in the user's stream; the host memory must stay valid until the
+   copy is done. */
 void device_put(gpu_rank_t *gpu, void *device, const void *host, size_t bytes);
 
 #endif

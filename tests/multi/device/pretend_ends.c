@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-/* Deadlock 7: an abort ends hanging work only on its own rank. The others are not told, and each
-   must abort as well. */
+/* An abort ends hanging work only on its own rank. The other ranks are not told, and each must
+   abort as well. */
 static void aborted(rank_t *self)
 {
     tutti__nccl_call_t call;
@@ -30,7 +30,7 @@ static void aborted(rank_t *self)
             CHECK_OK(p.gpu.ops->nccl_poll(p.gpu.nccl));
             p.gpu.ops->nccl_abort(p.gpu.nccl);
             p.gpu.nccl = NULL;
-            /* Work queued behind it continues. */
+            /* Work that is queued behind the aborted call continues. */
             CHECK_OK(gpu_finish(&p.gpu));
         }
         CHECK_OK(tutti_barrier(self->comm));
@@ -48,7 +48,8 @@ static void *abort_later(void *arg)
     return NULL;
 }
 
-/* Deadlock 1: an allocation waits for NCCL's work, which waits for a rank. It is counted. */
+/* A deadlock: an allocation waits for NCCL's work, which waits for a rank. The pretend device
+   counts this. */
 static void alloc_in_flight(rank_t *self)
 {
     tutti__nccl_call_t call;

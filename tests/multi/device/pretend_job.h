@@ -51,9 +51,9 @@ typedef struct {
 
 void plant_begin(plant_t *p, rank_t *self);
 void plant_end(plant_t *p);
-/* Of PLANT_COUNT int32, in place. */
+/* An allreduce of PLANT_COUNT int32, in place. */
 tutti__nccl_call_t plant_allreduce(const plant_t *p);
-/* A call, with the event recorded after it. 0: already refused. */
+/* Make a call, and record the event after it. Returns 0 if the call was already refused. */
 int plant_launch(plant_t *p, const tutti__nccl_call_t *call);
 
 #endif

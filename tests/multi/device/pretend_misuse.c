@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Misuse on which NCCL would hang, planted: the pretended NCCL reports it on all ranks, and ends.
+ * The tests plant misuse on which NCCL would hang: the pretended NCCL reports it on all ranks, and
+ * ends.
  */
 #include "pretend_job.h"
 
@@ -110,7 +111,7 @@ static void other_length(rank_t *self)
     pair(self, TUTTI__NCCL_SEND, TUTTI__NCCL_RECV, PLANT_COUNT + 1, "recv of 101 from rank 0");
 }
 
-/* Deadlock 5. */
+/* Rank 0 makes the next call before nccl_poll has returned OK. */
 static void not_polled(rank_t *self)
 {
     tutti__nccl_call_t call;
@@ -129,7 +130,8 @@ static void not_polled(rank_t *self)
     plant_end(&p);
 }
 
-/* not_polled for the stream: there is no work yet after which an event could be recorded. */
+/* As not_polled, but rank 0 records an event: there is no work yet after which it could be
+   recorded. */
 static void recorded_before_poll(rank_t *self)
 {
     tutti__nccl_call_t call;
@@ -157,7 +159,7 @@ static void not_open(rank_t *self)
     plant_begin(&p, self);
     call = plant_allreduce(&p);
     gpu_id(&p.gpu, &id);
-    /* No other rank comes: it is not ready, and does not wait. */
+    /* No other rank comes, so the communicator does not become ready; no call waits for that. */
     if (self->rank == 0) {
         CHECK_OK(p.gpu.ops->nccl_open(&id, 0, (uint32_t)self->size, 0, &nccl));
         for (int i = 0; i < 10; i++)
@@ -180,7 +182,7 @@ static void *poll_too(void *arg)
     return NULL;
 }
 
-/* Deadlock 4: two threads at once, of rank 0. */
+/* Two threads of rank 0 make a call at the same time. */
 static void two_threads(rank_t *self)
 {
     tutti__nccl_call_t call;
@@ -192,17 +194,17 @@ static void two_threads(rank_t *self)
     if (self->rank == 0) {
         pretend_slow_calls(500000);
         CHECK_INT(pthread_create(&thread, NULL, poll_too, &p), 0);
-        /* May fail itself, if the other one came first. */
+        /* This call may fail itself, if the other thread's call came first. */
         (void)p.gpu.ops->nccl_call(p.gpu.nccl, &call, 1, p.gpu.stream);
         pthread_join(thread, NULL);
         pretend_slow_calls(0);
     }
-    /* The later of the two calls reports it. */
+    /* The later of the two calls reports the misuse. */
     gpu_expect(&p.gpu, p.gpu.nccl, "another thread of device 0");
     plant_end(&p);
 }
 
-/* Deadlock 4: two communicators in one stream, the last rank in the other order. */
+/* Two communicators in one stream; the last rank uses the other order. */
 static void crossed(rank_t *self)
 {
     int is_last = self->rank == self->size - 1;
@@ -232,7 +234,7 @@ static void crossed(rank_t *self)
     plant_end(&p);
 }
 
-/* Deadlock 6: a message and a collective in one group. */
+/* A message and a collective in one group. */
 static void mixed(rank_t *self)
 {
     tutti__nccl_call_t calls[2];

@@ -20,7 +20,7 @@ static void fill(unsigned char *values, size_t bytes, int rank, tutti_dtype_t dt
 
     for (size_t i = 0; i < bytes; i++)
         values[i] = (unsigned char)rand_r(&seed);
-    /* No infinities and NaNs: clear a bit of the exponents. */
+    /* A bit of the exponents is cleared, so that there are no infinities and NaNs. */
     for (size_t i = 0; dtype == TUTTI_FLOAT32 && i + 3 < bytes; i += 4)
         values[i + 3] = (unsigned char)((values[i + 3] & 0x80) | 0x3f);
     for (size_t i = 0; dtype == TUTTI_BFLOAT16 && i + 1 < bytes; i += 2)
@@ -213,8 +213,8 @@ static void two_messages(rank_t *self)
     gpu.ops->free(ptr);
 }
 
-/* As in the hierarchical allreduce: two collectives as one; and another communicator, in the same
-   order on all ranks; with delays, and calls in two streams. */
+/* As in the hierarchical allreduce, two collectives run as one; another communicator is used in the
+   same order on all ranks; with delays, and calls in two streams. */
 static void groups(rank_t *self)
 {
     size_t size = (size_t)self->size, n = 1000;
@@ -312,7 +312,7 @@ static void two_streams(rank_t *self)
     gpu.ops->free(ptr);
 }
 
-/* Communicators' places are reused: more than exist at once. */
+/* More communicators, one after another, than may exist at once: their places are reused. */
 static void many(rank_t *self)
 {
     gpu_t gpu;

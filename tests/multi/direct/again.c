@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The same direct call repeated, with other buffers each time, and calls in between that must not
- * be confused with it: another count, type, operation, root or place; wrong buffers; a rank with
- * another call.
+ * The same direct call is repeated, with other buffers each time. Between the repetitions are calls
+ * that must not be confused with it: with another count, type, operation, root or place; with wrong
+ * buffers; or with another call on one rank.
  */
 #include "ranks.h"
 
@@ -32,7 +32,7 @@ static void check_sums(const float *x, size_t n, int size, int turn, float divis
         CHECK(x[i] == sum_at(i, size, turn) / divisor);
 }
 
-/* In place every second time, and then twice in a row. */
+/* Two turns out of place alternate with two in place. */
 static void allreduces(rank_t *self, size_t n, tutti_op_t op)
 {
     float from[TURNS + MOST], to[TURNS + MOST];
@@ -49,7 +49,7 @@ static void allreduces(rank_t *self, size_t n, tutti_op_t op)
     }
 }
 
-/* Other types of the same length, other operations. */
+/* Calls with other types of the same length, and with other operations. */
 static void types(rank_t *self)
 {
     for (int turn = 0; turn < TURNS; turn++) {
@@ -169,7 +169,7 @@ static void wrong_buffers(rank_t *self)
     CHECK_OK(tutti_allreduce(x, y, 8, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
 }
 
-/* One rank repeats, the others do not. */
+/* One rank repeats its call, the others make another call. */
 static void mismatch(rank_t *self)
 {
     float x[16] = { 0 }, y[16];
@@ -226,7 +226,7 @@ static void everything(rank_t *self)
         allreduces(self, counts[i], TUTTI_SUM);
         CHECK_OK(tutti_barrier(self->comm));
         CHECK_OK(tutti_barrier(self->comm));
-        /* A run in the executor needs its own memory. */
+        /* This call runs in the executor, which must have memory of its own. */
         CHECK_OK(tutti_scan(x, x, counts[i] * 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
         CHECK_OK(tutti_barrier(self->comm));
         reduces(self, counts[i]);

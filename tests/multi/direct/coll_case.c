@@ -229,7 +229,7 @@ static layout_t lay_out(const area_t *area, const case_t *c)
     CHECK(most + 2 * GUARD + 64 <= area->bytes);
     l.in_place = c->kind == TUTTI_CALL_BROADCAST || c->place == IN_PLACE ||
                  c->place == IN_PLACE_MPI || (c->place == MIXED && self->rank % 2);
-    /* If a side is not used, the other cannot be in place. */
+    /* If a rank does not use one of the two buffers, the call cannot be in place there. */
     if (c->kind != TUTTI_CALL_EXSCAN && (!l.shape.gets || !l.shape.gives))
         l.in_place = 0;
     l.send = area_base(area, c->memory, 0) + GUARD;
@@ -237,7 +237,7 @@ static layout_t lay_out(const area_t *area, const case_t *c)
     if (!l.in_place)
         return l;
     if (l.shape.send >= l.shape.recv) {
-        /* As in MPI, only for a reduce_scatter. */
+        /* As in MPI, only a reduce_scatter may have both buffers at the same address. */
         l.recv =
             l.send +
             (c->place == IN_PLACE_MPI && c->kind != TUTTI_CALL_SCATTER ? 0 : l.shape.own * esize);
@@ -270,7 +270,7 @@ static void check_rubbish(const case_t *c, const char *from, size_t bytes, const
             SAY(c, what, j);
 }
 
-/* Sent data are unchanged, except the part into which was received. */
+/* The sent data must be unchanged, except for the part into which data were received. */
 static void check_sent(const area_t *area, const case_t *c, const layout_t *l, int went_well)
 {
     char element[REFERENCE_MOST_BYTES];

@@ -7,7 +7,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Small pieces, so that little data takes every code path: for job_t.settings. */
+/* For job_t.settings: small pieces, so that little data takes every code path. */
 enum {
     CHUNK_BYTES = 4096,
     AREA_BYTES = 1 << 20
@@ -29,7 +29,8 @@ int run_small(rank_fn_t fn, int size, const char *hosts, int threads);
 
 /* Does everything still work, without remains of earlier calls? */
 void case_works(rank_t *self);
-/* The status is that of a mismatch that has ended the communicator. */
+/* Check that this status is that of a mismatch, and that the mismatch has ended the
+   communicator. */
 void case_is_dead(rank_t *self, tutti_status_t status);
 
 /* The collectives with equal parts. */
@@ -74,7 +75,7 @@ typedef struct {
     const size_t
         *offsets; /* [2] offsets in a cache line, below 64, of sendbuf and recvbuf; NULL: as
                      memory_t defines */
-    char *device; /* of the same size, the caller's; and functions to access it */
+    char *device; /* the caller's device memory, of `bytes`; read and write access it */
     void (*read)(void *dst, const void *device_src, size_t bytes);
     void (*write)(void *device_dst, const void *src, size_t bytes);
 } area_t;
@@ -92,21 +93,21 @@ void case_run(area_t *area, const case_t *c, tutti_status_t wanted);
 /* case_run in all places and memories, with all roots. */
 void case_ways(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op,
                size_t count);
-/* Some types and operations with case_ways, small and of several chunks. */
+/* case_ways with some types and operations, for small counts and for counts of several chunks. */
 void case_in_all_ways(area_t *area, tutti_call_kind_t kind);
 /* The same for all kinds. */
 void case_all_ways(rank_t *self);
-/* case_run with a root, place and memory that follow from `turn`. Consecutive turns combine all of
-   them. */
+/* case_run with a root, place and memory that follow from `turn`. Consecutive turns go through all
+   combinations of these. */
 void case_turn(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op,
                size_t count, unsigned turn);
-/* The number of elements that are more than two chunks for each rank. */
+/* A number of elements that is more than two chunks for each rank. */
 size_t case_several_chunks(const rank_t *self, size_t esize);
 
-/* The arg of fn's ranks. */
+/* In run_each_algorithm, the arg of the ranks that run fn. */
 typedef struct {
     const tutti__algorithm_t *algorithm;
-    int ordered; /* with its sub, if it has one */
+    int ordered; /* it keeps the order of ranks, and its sub-algorithm does, if it has one */
 } forced_t;
 
 /* Run fn with each algorithm of the table that serves these hosts, forced by TUTTI_ALGORITHM, in

@@ -14,7 +14,7 @@
 
 /* ---- every type with every operation ---- */
 
-/* Places, memories and roots rotate, so that all of them meet all types and operations. */
+/* Places, memories and roots rotate, so that each of them is used with all types and operations. */
 static void one_of_each(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op)
 {
     static const size_t counts[] = { 0, 1, 37, 150 };
@@ -98,7 +98,7 @@ static void user_ops(rank_t *self)
 
 /* ---- factors ---- */
 
-/* Powers of two, so the products are exact. */
+/* The factors are powers of two, so the products are exact. */
 static void scaled_one(rank_t *self, size_t count, int in_place, double prescale, double postscale)
 {
     float *x = calloc(2 * (count + 1), sizeof(*x)), *y = in_place ? x : x + count;
@@ -142,7 +142,7 @@ static void scaled(rank_t *self)
 
 /* ---- results ---- */
 
-/* The sum of awkward floats: the same bits on all ranks. */
+/* The sum of floats that must be rounded has the same bits on all ranks. */
 static void same_bits(rank_t *self)
 {
     enum {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Invalid direct calls, on all ranks or on one: the right status, a text with the wrong argument,
- * and a communicator that serves the next call.
+ * Invalid direct calls, on all ranks or on one: they return the right status, and a text that names
+ * the wrong argument; and the communicator serves the next call.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/direct/reference.h"
@@ -25,7 +25,7 @@ static const size_t same_place[MOST_RANKS];
 #define INVALID(call, words) WRONG(call, TUTTI_ERR_INVALID_ARGUMENT, words)
 #define UNSUPPORTED(call, words) WRONG(call, TUTTI_ERR_UNSUPPORTED, words)
 
-/* Buffers, types, operations and roots of the calls with equal parts. */
+/* Wrong buffers, types, operations and roots in the calls with equal parts. */
 static void bad_cases(rank_t *self)
 {
     for (int k = 0; k < CASE_KINDS; k++) {
@@ -179,7 +179,7 @@ static void bad_arguments(rank_t *self)
     bad_vectors(self);
     bad_messages(self);
     case_works(self);
-    /* On one rank only: nothing was done, so this rank makes the right call next. */
+    /* Now only one rank makes the mistakes. They start nothing, so it makes the right call next. */
     for (int r = 0; r < self->size; r++) {
         if (self->rank == r) {
             bad_cases(self);
@@ -205,7 +205,7 @@ static void *late_barrier(void *arg)
     return NULL;
 }
 
-/* One of them is refused; nothing is lost. */
+/* Two threads make a call at the same time: one call is refused, and nothing is lost. */
 static void two_threads(rank_t *self)
 {
     for (int i = 0; i < 50; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More than 2^31 elements, also more than 2^31 in one part; skipped without sufficient memory.
- * Every element is compared, by repeating blocks.
+ * More than 2^31 elements, also more than 2^31 in one part; skipped without sufficient memory. The
+ * data are a repeated block, and every element is compared.
  */
 #include "long.h"
 #include "ranks.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A prime, so that no error by a power of two is hidden. */
+/* A prime, so that data displaced by a power of two are detected. */
 #define PERIOD 65521
 #define COUNT (((size_t)1 << 31) + 5)
 #define NEED_GIB 14

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct collectives on buffers at any offset in a cache line: at one element, at bytes that are no
- * multiple of an element, at different places on each rank and for each operand; in private and
- * shared memory, in place and not, through slots, by zero-copy, and with non-temporal stores.
+ * Direct collectives on buffers at any offset in a cache line: offsets of one element, of bytes
+ * that are not a multiple of an element, and different offsets on each rank and for each operand;
+ * in private and shared memory, in place and not, through slots, by zero-copy, and with
+ * non-temporal stores.
  */
 #include "multi/direct/coll_case.h"
 

@@ -100,7 +100,7 @@ static void check_data(const way_t *w, const char *got, int from, size_t count)
     }
 }
 
-/* Everything outside the parts is unchanged. */
+/* Everything outside the parts must be unchanged. */
 static void check_gaps(const way_t *w, const char *buf, const parts_t *p)
 {
     char *covered = calloc(p->extent + 1, 1);
@@ -200,7 +200,7 @@ static void alltoallv(const way_t *w)
     way_t other = *w;
     parts_t out, in;
 
-    /* Different layouts on both sides, if not in place. */
+    /* If the call is not in place, the two sides have different layouts. */
     if (!w->in_place)
         other.style = (style_t)((w->style + 1) % STYLES);
     for (int r = 0; r < self->size; r++)
@@ -320,7 +320,7 @@ static void vectors(rank_t *self)
         every_v(&w);
         reduce_scatterv(&w);
     }
-    /* Several chunks for some, and none for others. */
+    /* Several chunks for some ranks, and none for others. */
     w.dtype = TUTTI_UINT64;
     w.esize = 8;
     w.scale = CHUNK_BYTES / 8 + 5;

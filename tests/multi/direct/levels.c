@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks of one host in several groups (TUTTI_GROUP_SIZE): correct results of every collective, in
- * all kernels and around the sizes where they change; the same bits in all of them; mismatches and
- * late ranks are detected as in one group.
+ * Ranks of one host in several groups (TUTTI_GROUP_SIZE): correct results of every collective, with
+ * all kernels and around the sizes at which the library changes the kernel; the same bits from all
+ * kernels; mismatches and late ranks are detected as in one group.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -19,7 +19,7 @@ enum {
 };
 
 static uint64_t group_size; /* of the current job */
-static atomic_int *gave_up; /* ranks that have waited for a late one until their deadline */
+static atomic_int *gave_up; /* how many ranks have waited for a late rank until their deadline */
 
 static void in_groups(tutti__conf_t *conf, int rank)
 {
@@ -32,7 +32,8 @@ static void in_groups(tutti__conf_t *conf, int rank)
 static const tutti_call_kind_t in_levels[] = { TUTTI_CALL_ALLREDUCE, TUTTI_CALL_REDUCE,
                                                TUTTI_CALL_REDUCE_SCATTER };
 
-/* Announcements hold 1024 bytes divided by the ranks, at least 48; slots 8192. */
+/* Sizes around the limits: an announcement holds 1024 bytes divided by the number of ranks, at
+   least 48; a slot holds 8192. */
 static void one_of_each(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op)
 {
     size_t esize = tutti_dtype_bytes(dtype), size = (size_t)area->self->size;
@@ -84,7 +85,7 @@ static float value_of(int rank, size_t i)
     return (float)(x >> 8) / (float)(1u << (x % 16));
 }
 
-/* The groups' sums, and their sum. */
+/* The sum of the groups' sums. */
 static float sum_of(int size, size_t i)
 {
     float sum = 0;
@@ -110,7 +111,8 @@ static void check_bits(const rank_t *self, const float *x, size_t n, const char 
     }
 }
 
-/* Direct and asynchronous, in private and shared memory, in one bucket with others and alone. */
+/* The bits are the same in direct and asynchronous calls, in private and shared memory, in one
+   bucket with others and alone. */
 static void bits(rank_t *self)
 {
     static const size_t counts[] = { 1, 12, 40, 2048, 2500, 20000 };
@@ -145,7 +147,7 @@ static void bits(rank_t *self)
     free(own);
 }
 
-/* Large values whose average fits: a group's sum does not fit the type. */
+/* The average of these large values fits the type, but a group's sum does not. */
 static void averages(rank_t *self)
 {
     uint16_t half = 0x7800; /* 32768 */
@@ -245,7 +247,7 @@ int main(void)
         return failures != 0;
     }
     for (size_t i = 0; i < (whole ? COUNT_OF(shapes) : 2); i++) {
-        /* Only operations that reduce use levels; all others must work as before. */
+        /* Only reductions use the groups; all other operations must work as before. */
         failures += run(case_all_ways, shapes[i][0], shapes[i][1], 0);
         failures += run(user_ops, shapes[i][0], shapes[i][1], 0);
         failures += run(bits, shapes[i][0], shapes[i][1], 0);

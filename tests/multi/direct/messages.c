@@ -116,7 +116,7 @@ static void pair(const way_t *w, size_t out, size_t back)
     free(send);
 }
 
-/* A sender waits for its receiver. */
+/* A send returns only after its receive has begun. */
 static void waits(rank_t *self)
 {
     uint64_t begin = tutti__now_ns();
@@ -136,7 +136,7 @@ static void waits(rank_t *self)
 static void messages(rank_t *self)
 {
     static const tutti_dtype_t dtypes[] = { TUTTI_UINT8, TUTTI_FLOAT32, TUTTI_INT64_INT64 };
-    /* Not the largest with threads, for TSan. */
+    /* With TSan, where ranks are threads, the largest count is left out. */
     static const size_t counts[] = { 1, 13, 5000, 120000 };
     size_t ncounts = COUNT_OF(counts) - !ranks_can_fork();
     int me = self->rank, x = 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages that mismatch: MISMATCH on both ranks, a text with both calls, no buffer touched,
- * and the next call works; the other ranks are not affected. With TUTTI_COMPARE=0, or if one of the
- * two is in a collective call, the communicator ends, on all ranks alike.
+ * Direct messages that mismatch. Both ranks get MISMATCH and a text with both calls, no buffer is
+ * touched, and the next call works; the other ranks are not affected. With TUTTI_COMPARE=0, or if
+ * one of the two is in a collective call, the communicator ends, on all ranks alike.
  */
 #include "multi/direct/coll_case.h"
 
@@ -28,8 +28,8 @@ static void is_filled(const int32_t *buf, size_t n, int32_t value)
 
 #define NONE SIZE_MAX
 
-/* A rank's call: elements to the other, and from it; NONE: it does not send, or does
-   not receive. */
+/* A rank's call: elements to the other rank, and elements from it. NONE: this rank does not send,
+   or does not receive. */
 typedef struct {
     size_t out, in;
     tutti_dtype_t dtype;
@@ -60,7 +60,7 @@ static void misfit(rank_t *self, part_t zero, part_t one, const char *words)
         CHECK_WORDS(self->inside->world_rank != NULL ? "in a group of " : "rank 0");
     }
     is_filled(recv, MOST, -1);
-    /* The same two ranks, at once. */
+    /* The same two ranks can exchange a message at once. */
     if (self->rank == 0)
         CHECK_OK(tutti_send(&x, 1, TUTTI_INT32, 1, self->comm));
     if (self->rank == 1) {
@@ -79,7 +79,7 @@ static void misfits(rank_t *self)
            "rank 0 sends 10 elements of float32 to rank 1, which expects 20 of float32");
     misfit(self, (part_t){ NONE, 20, i32 }, (part_t){ 20, NONE, f32 },
            "rank 1 sends 20 elements of float32 to rank 0, which expects 20 of int32");
-    /* Too long by whole pieces. */
+    /* The message is too long by whole pieces. */
     misfit(self, (part_t){ 2 * piece, NONE, f32 }, (part_t){ NONE, piece, f32 },
            "rank 0 sends 2048 elements of float32 to rank 1, which expects 1024 of float32");
     misfit(self, (part_t){ 20, 30, f32 }, (part_t){ 29, 19, f32 },
@@ -97,7 +97,7 @@ static void misfits(rank_t *self)
            "rank 1 sends 6 elements of float32 to rank 0, which expects 5 of float32");
 }
 
-/* One direction matches, so it is moved; the other one does not. */
+/* One direction matches, so its data are moved; the other direction does not match. */
 static void half(rank_t *self)
 {
     int32_t send[MOST], recv[MOST];
@@ -139,7 +139,8 @@ static void one_and_two(rank_t *self, int sends_first)
     }
 }
 
-/* Rank 0 sends to 1 only after 2 has sent to 1, and 2 does this after it has sent to 0. */
+/* Rank 0 sends to rank 1 only after rank 2 has sent to rank 1. Rank 2 does this only after it has
+   sent to rank 0. */
 static void chain(rank_t *self, size_t count)
 {
     int32_t send[MOST], recv[MOST];
@@ -159,7 +160,7 @@ static void chain(rank_t *self, size_t count)
     }
 }
 
-/* Also on a communicator that no message has used yet. */
+/* Calls that match, also on a communicator that no message has used yet. */
 static void fits(rank_t *self)
 {
     if (self->size > 2) {
@@ -174,7 +175,7 @@ static void fits(rank_t *self)
 /* ---- a ring ---- */
 
 /* Rank `odd` sends too little: the two ranks concerned get the error, and all other messages
-   arrive. odd < 0: each does, so nothing arrives. */
+   arrive. If odd < 0, each rank sends too little, so nothing arrives. */
 static void ring(rank_t *self, int odd, size_t count)
 {
     int me = self->rank, size = self->size, next = (me + 1) % size, last = (me + size - 1) % size;
@@ -215,7 +216,7 @@ static void in_part(rank_t *self)
 
 /* ---- mismatches that end the communicator ---- */
 
-/* The receiver detects it, and the sender at its next call. */
+/* The receiver detects the mismatch, and the sender detects it in its next call. */
 static void uncompared(rank_t *self, size_t count, tutti_dtype_t dtype)
 {
     float a[20] = { 0 };
@@ -241,7 +242,8 @@ static void uncompared_types(rank_t *self)
     uncompared(self, 20, TUTTI_INT32);
 }
 
-/* On one host both wait for each other; between hosts the received data are no head. */
+/* On one host the two ranks wait for each other; between hosts the received data are not the head
+   of a message. */
 static void and_collective(rank_t *self)
 {
     float a[5] = { 0 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls that mismatch: MISMATCH on every rank, a text that names two of them, no recvbuf
- * touched, and a communicator that serves the next call. Inside one host with every algorithm;
- * between hosts as well. With TUTTI_COMPARE=0 the communicator ends, on all ranks alike.
- * messages_bad.c tests messages.
+ * Direct calls that mismatch. Every rank gets MISMATCH and a text that names two of the ranks, no
+ * recvbuf is touched, and the communicator serves the next call. Inside one host this is tested
+ * with every algorithm; between hosts as well. With TUTTI_COMPARE=0 the communicator ends, on all
+ * ranks alike. messages_bad.c tests messages.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -52,7 +52,7 @@ static void mismatches_of(area_t *area, tutti_call_kind_t kind, size_t count, pl
     }
 }
 
-/* Every call with every other, and with a barrier. */
+/* Each call mismatches each other call, and a barrier. */
 static void other_calls(area_t *area, tutti_call_kind_t kind)
 {
     rank_t *self = area->self;
@@ -159,7 +159,7 @@ static void vectors(rank_t *self)
                     "recvcounts[0] is 2 on rank 0 and 3 on rank 1");
     vector_mismatch(self, tutti_reduce_scatterv(x, y, more, TUTTI_INT32, TUTTI_SUM, self->comm),
                     "recvcounts[0] is 2 on rank 0 and 3 on rank 1");
-    /* The sum is the same. */
+    /* The sum of the counts is the same on all ranks. */
     more[self->size - 1] -= (size_t)(wrong && self->size > 2);
     vector_mismatch(self, tutti_reduce_scatterv(x, y, more, TUTTI_INT32, TUTTI_SUM, self->comm),
                     "recvcounts[0] is 2 on rank 0 and 3 on rank 1");
@@ -170,7 +170,7 @@ static void vectors(rank_t *self)
         self,
         tutti_reduce_scatterv(x, y, wrong ? none : counts, TUTTI_INT32, TUTTI_SUM, self->comm),
         "recvcounts[0] is 2 on rank 0 and 0 on rank 1");
-    /* Types and roots, and entirely different calls. */
+    /* Types and roots differ, and then entirely different calls are made. */
     vector_mismatch(self,
                     tutti_alltoallv(x, counts, NULL, y, counts, NULL,
                                     wrong ? TUTTI_FLOAT32 : TUTTI_INT32, self->comm),
@@ -187,7 +187,7 @@ static void vectors(rank_t *self)
                     "a barrier");
 }
 
-/* A meeting does not compare factors, which some ranks may not have. */
+/* The meeting of a node operation does not compare factors, because some ranks may have none. */
 static void mismatched_factors(rank_t *self, double prescale, double postscale)
 {
     float a = 1, b = -1;
@@ -260,7 +260,8 @@ static void own_calls(rank_t *self, int odd)
 
 /* ---- in a group ---- */
 
-/* Everything above between the ranks of a group, while the others are in a group of their own. */
+/* All tests above, between the ranks of a group, while the other ranks are in a group of their
+   own. */
 static void in_parts(rank_t *self)
 {
     rank_t member = *self;
@@ -280,7 +281,7 @@ static void in_parts(rank_t *self)
 
 /* ---- mismatches that end the communicator ---- */
 
-/* Between hosts, without comparison: data may have moved before it is detected. */
+/* Between hosts, without comparison, data may have moved before the mismatch is detected. */
 static void not_compared(rank_t *self)
 {
     float a[20] = { 0 };

@@ -51,7 +51,7 @@ int reference_serves(tutti_dtype_t dtype, tutti_op_t op)
 
 /* ---- conversion to and from numbers ---- */
 
-/* Normal numbers and zero only; to nearest even. */
+/* The bits of a narrow type, rounded to nearest even; for normal numbers and zero only. */
 static uint64_t narrow_bits(double value, int exponent_bits, int mantissa_bits)
 {
     int exponent, bias = (1 << (exponent_bits - 1)) - 1;
@@ -113,7 +113,7 @@ static void put_float(tutti_dtype_t dtype, double value, void *element)
     }
 }
 
-/* Integers as 64 bits, with their sign. */
+/* An integer as 64 bits, with its sign extended. */
 static uint64_t get_int(tutti_dtype_t dtype, const void *element)
 {
     int unused = 64 - 8 * types[dtype].bytes;
@@ -198,7 +198,7 @@ static uint64_t random_bits(int rank, size_t i, unsigned salt)
     return x ^ x >> 31;
 }
 
-/* Products of 8 and sums of 8 are exact in a FLOAT8_E5M2, which has three bits. */
+/* Values whose products and sums over 8 ranks are exact in FLOAT8_E5M2, which has three bits. */
 static double float_value(tutti_dtype_t dtype, tutti_op_t op, uint64_t bits)
 {
     switch (op) {
@@ -317,7 +317,7 @@ static void fold(tutti_dtype_t dtype, tutti_op_t op, const void *a, const void *
         put_int(dtype, fold_int(dtype, op, get_int(dtype, a), get_int(dtype, b)), to);
 }
 
-/* Narrow types are divided in float32 and rounded once more. */
+/* Narrow types are divided in float32, and the quotient is rounded once more. */
 static void divide(tutti_dtype_t dtype, int ranks, void *element)
 {
     uint64_t bits;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The required results of collectives, element by element and one rank after another, with separate
- * code: nothing of the library's kernels. Values are chosen so that every result is exact with any
- * association: small integers in floating point types, any bits in integers.
+ * Computes the required results of collectives, element by element and one rank after another, with
+ * code of its own: it uses none of the library's kernels. Values are chosen so that every result is
+ * exact with any association: small integers in floating point types, any bits in integers.
  */
 #ifndef TUTTI_TESTS_REFERENCE_H
 #define TUTTI_TESTS_REFERENCE_H
@@ -17,7 +17,7 @@ enum {
     REFERENCE_OPS = 13
 };
 
-/* Is this type and operation served, by the table in types.h? */
+/* Are this type and this operation served, according to the table in types.h? */
 int reference_serves(tutti_dtype_t dtype, tutti_op_t op);
 
 /* Element i of `rank`'s input; op determines which values are exact. User-defined
@@ -29,13 +29,14 @@ void reference_value(tutti_dtype_t dtype, tutti_op_t op, int rank, size_t i, uns
 void reference_fold(tutti_dtype_t dtype, tutti_op_t op, int first, int end, size_t i, unsigned salt,
                     void *ret_element);
 
-/* For tutti_op_create. Affine maps x -> a x + b of 32-bit numbers, of UINT64: do not commute. */
+/* Operations for tutti_op_create. Composition of affine maps x -> a x + b, where a and b are the
+   two 32-bit halves of a UINT64: does not commute. */
 void reference_affine(void *dst, const void *left, const void *right, size_t count,
                       tutti_dtype_t dtype, void *context);
 /* (1 + a)(1 + b) - 1 of UINT64: commutes. */
 void reference_shifted_product(void *dst, const void *left, const void *right, size_t count,
                                tutti_dtype_t dtype, void *context);
-/* The left operand, of any type: does not commute. */
+/* Returns the left operand, of any type: does not commute. */
 void reference_left(void *dst, const void *left, const void *right, size_t count,
                     tutti_dtype_t dtype, void *context);
 

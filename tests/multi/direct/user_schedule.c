@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TUTTI_ALGORITHM=collective:@file: hand-written schedules, and those that the library prints, give
- * correct results in direct and asynchronous calls; wrong schedules, and missing files, are an
- * error of opening a communicator on all ranks, with the same text.
+ * TUTTI_ALGORITHM=collective:@file: hand-written schedules, and schedules that the library prints,
+ * give correct results in direct and asynchronous calls. With a wrong schedule or a missing file,
+ * opening a communicator fails on all ranks with the same text.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/direct/reference.h"
@@ -173,14 +173,14 @@ static void by_hand(rank_t *self)
     case_in_all_ways(&area, TUTTI_CALL_ALLREDUCE);
     case_in_all_ways(&area, TUTTI_CALL_ALLTOALL);
     call_in_all_ways(&area, TUTTI_CALL_BROADCAST);
-    affine.count = 1500; /* it keeps the order of ranks */
+    affine.count = 1500; /* the schedule keeps the order of ranks */
     case_run(&area, &affine, TUTTI_OK);
     for (size_t count = 10; count < 100000; count *= 10)
         async_allreduce(self, count);
     area_close(&area);
 }
 
-/* Other groups have other rules; this file is for the world. */
+/* The file is used by a group of all ranks, as by the world; a smaller group selects otherwise. */
 static void in_groups(rank_t *self)
 {
     tutti_comm_t *all, *half;
@@ -199,7 +199,8 @@ static void in_groups(rank_t *self)
     async_allreduce(&part, 10000);
 }
 
-/* It is not known where they finish, so they have no wire format. */
+/* The library does not know where a schedule from a file finishes an element, so such calls have no
+   wire format, and their results are exact. */
 static void with_wire_format(rank_t *self)
 {
     for (size_t count = 10; count < 100000; count *= 10)
@@ -258,7 +259,7 @@ static void call_printed(rank_t *self)
     area_close(&area);
 }
 
-/* Write the schedules of a row to a file; 0: it cannot serve. */
+/* Write the schedules of a row to a file. Returns 0 if the row cannot serve this shape. */
 static int print_row(const tutti__algorithm_t *row, const tutti__shape_t *shape, uint32_t root)
 {
     tutti__coll_args_t args = { .root = root,
@@ -372,7 +373,7 @@ static void write_wrong(void)
         fprintf(order, "RECV_REDUCE from rank %d: IN[0] -> OUT[0]\n", (r + 1) % 3);
         fprintf(order, "RECV_REDUCE from rank %d: OUT[0] -> OUT[0], finish\n", (r + 2) % 3);
         fprintf(order, "END_LOOP\n");
-        /* In place, the data that are sent last have been overwritten. */
+        /* In place this schedule is wrong: the data that are sent last have been overwritten. */
         head(apart, r, 3, 3, ", sizes all equal");
         fprintf(apart, "COPY IN[%d] -> OUT[%d]\n", r, r);
         for (int k = 1; k < 3; k++) {
@@ -392,7 +393,7 @@ static void write_wrong(void)
     write_allreduce("three", 3);
 }
 
-/* Proved, but not supported by the host's kernels or the executor. */
+/* Schedules that are proved correct, but that the host's kernels or the executor do not support. */
 static void write_unfit(void)
 {
     FILE *loop = create("loop"), *scratch = create("scratch"), *mixed = create("mixed");
@@ -511,7 +512,7 @@ int main(void)
         failures += run_by_hand(size, threads);
     failures += run_printed(threads);
     failures += run_wrong(threads);
-    if (!threads) /* they share a folder */
+    if (!threads) /* threads share a folder */
         failures += run_own_folders();
     snprintf(remove, sizeof(remove), "rm -r '%s'", folder);
     failures += system(remove) != 0;

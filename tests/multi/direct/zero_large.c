@@ -2,8 +2,8 @@
 /*
  * Zero-copy allreduce and reduce, in each of its variants: in place, out of place, mixed; results
  * that the caches keep, and results that outgrow them (TUTTI_L3_BYTES sets the limit); types and
- * averages with a kernel for all buffers at once, and without. And all of it from and to private
- * memory, through slots, in long pieces.
+ * averages with and without a kernel for all buffers at once. The same calls are also made on
+ * private memory, through slots, in long pieces.
  */
 #include "ranks.h"
 
@@ -12,13 +12,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Some blocks and a remainder, in a part that begins neither at the memory's begin
-   nor at a line. */
+/* Some blocks and a remainder, in a part that begins neither at the beginning of the memory nor at
+   a cache line. */
 #define COUNT ((size_t)100003)
 #define SHIFT 3
 #define ROOM (COUNT + 2 * SHIFT)
 
-/* Just too small for the results of two ranks, and large enough for five's. */
+/* One cache is just too small for the results of two ranks; the other is large enough for five
+   ranks'. */
 #define SMALL_L3 (2 * COUNT * 4)
 #define LARGE_L3 (5 * COUNT * 4 + 5)
 

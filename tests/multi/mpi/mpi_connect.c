@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A world over MPI between pretended hosts, and communicators from tutti_comm_connect beside it.
- * Started by mpi_connect.sh. The argument is the level for MPI_Init_thread: at a low level only
- * this thread may call MPI, so a thread that waits for the other communicator must do the world's
- * work.
+ * Started by mpi_connect.sh. The argument is the level for MPI_Init_thread. At a low level only the
+ * program's thread may call MPI, so while it waits for the other communicator it must do the
+ * world's work.
  */
 #include "api/api.h"
 
@@ -22,7 +22,7 @@ static void *find(const char *name)
     return found;
 }
 
-/* By an id of rank 0, which the world broadcasts. */
+/* The ranks connect by an id of rank 0, which the world broadcasts. */
 static tutti_comm_t *connect_all(int rank, int size)
 {
     tutti_options_t options = TUTTI_OPTIONS_INIT;

@@ -126,7 +126,7 @@ static void one(size_t count, tutti_op_t op, int in_place)
     look(to, count, op);
 }
 
-/* Several at once, to be fused; and a direct call meanwhile. */
+/* Several calls at once, which are fused; and a direct call meanwhile. */
 static void several(size_t count, int and_direct)
 {
     tutti_request_t *request[5];
@@ -150,7 +150,7 @@ static void several(size_t count, int and_direct)
     look(in, 5 * count, TUTTI_SUM);
 }
 
-/* Each alone if fusion allows it, so that all lanes are busy. */
+/* Eight tensors; if fusion leaves each of them alone, all lanes are busy. */
 static void crowd(void)
 {
     enum {
@@ -320,7 +320,7 @@ static int be_left(void)
     MUST(all_messages() > 0);
     MUST(tutti_allreduce_async("x", in, out, MOST, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL,
                                &request) == TUTTI_OK);
-    /* It begins, and makes no further progress, because rank 1 does nothing. */
+    /* The call begins, and makes no further progress, because rank 1 does nothing. */
     for (int i = 0; rank != 1 && i < 100; i++) {
         MUST(tutti_test(request, &done) == TUTTI_OK && !done);
         usleep(2000);
@@ -332,7 +332,7 @@ static int be_left(void)
         kill(getpid(), SIGKILL);
     }
     say_polled();
-    usleep(1500000); /* Tutti's thread is told of it */
+    usleep(1500000); /* Tutti's thread is told of the death */
     MUST(tutti_wait(request, -1) == TUTTI_ERR_PEER_LOST);
     tutti_finalize();
     printf("rank %d: %u late\n", rank, late());

@@ -15,7 +15,7 @@ for sub in recursive_doubling halving_doubling ring; do
         works $hosts "$shim" direct direct
     done
 done
-# Alternating, so that ends get other slots.
+# The algorithm alternates between calls, so that direct ends get other slots.
 TUTTI_ALGORITHM=allreduce:0-4k:hierarchical/ring,allreduce:4k-100M:hierarchical/halving_doubling
 works abc "$shim" direct direct
 works aabbcd "$shim" direct direct

@@ -44,7 +44,8 @@ job()
     ran timeout --kill-after=5 250 $mpirun ${recovers:-} -np ${#HOSTS} "$files/host" $program "$@"
 }
 
-# works HOSTS SHIM direct|staged WORDS [N]: correct results, in this way, and a log line with WORDS.
+# works HOSTS SHIM direct|staged WORDS [N]: the results must be correct, the data must go this way,
+# and a line of the log must have WORDS.
 works()
 {
     job "$1" "$2" works "$3" ${5:-}

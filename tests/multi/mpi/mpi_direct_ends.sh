@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Messages between pretended hosts from and to device memory, over a real MPI: TUTTI_GPU_DIRECT=0, a
-# rank whose MPI refuses, and an MPI that reports nothing: through the host's memory. An MPI that
-# waits for the device; a rank that dies.
+# Messages between pretended hosts from and to device memory, over a real MPI. With
+# TUTTI_GPU_DIRECT=0, with a rank whose MPI refuses, and with an MPI that reports nothing, the data
+# go through the host's memory. Also an MPI that waits for the device, and a rank that dies.
 set -u
 . "$srcdir/tests/multi/mpi/mpi_direct_common.sh"
 
@@ -15,11 +15,11 @@ waits="aabb aaabb aaabbb"
 is_long "two of three placings with an MPI that waits" || waits=aaabbb
 
 # An MPI that waits for the device whenever it gets device memory. At that moment NCCL's work is on
-# the device, and waits for other ranks. The test must reach this state, and end well: a launch that
-# the device waits for was made by all ranks of the host. If NCCL were called before all ranks of the
-# host have reached the call, two hosts of three ranks would hang: a rank waits in MPI, in a lane's
-# message, for another lane's launch; a neighbour has to make that launch, and waits for a message of
-# a rank that waits in MPI in the same way.
+# the device, and waits for other ranks. The test must reach this state, and end well, because all
+# ranks of the host have made each launch that the device waits for. If NCCL were called before all
+# ranks of the host have reached the call, two hosts of three ranks would hang: a rank waits in MPI,
+# in a lane's message, for another lane's launch. A neighbour has to make that launch, but waits for
+# a message of a rank that waits in MPI in the same way.
 export TUTTI_TEST_WAITS=1
 for hosts in $waits; do
     TUTTI_ALGORITHM=allreduce:hierarchical/recursive_doubling TUTTI_FUSION_BYTES=1K \
@@ -31,7 +31,7 @@ unset TUTTI_TEST_WAITS
 # Rank 1 is killed. A message may arrive for a receive that was abandoned.
 recovers=--enable-recovery
 export TUTTI_COMPARE=0 # otherwise the comparison reports the death first
-# Whether one is late is the machine's affair, so a job without one is repeated.
+# Whether a message is late depends on the machine, so a job without a late message is repeated.
 for cancels in yes no; do
     [ $cancels = yes ] || export TUTTI_TEST_NO_CANCEL=1
     for try in 1 2 3 4; do

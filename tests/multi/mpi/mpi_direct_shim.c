@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An MPI that accepts the pretend device's memory: preloaded before a real one, whose calls it
- * wraps. Messages from and to device memory go through bounce buffers, and are counted. Its query
- * returns 1, except on the rank that TUTTI_TEST_REFUSES names.
+ * wraps. Messages from and to device memory go through bounce buffers, and are counted. The query
+ * for support of the pretend device returns 1, except on the rank that TUTTI_TEST_REFUSES names.
  *
  * With TUTTI_TEST_NO_CANCEL a receive into device memory cannot be cancelled, as if its message
  * were arriving; abandoned receives are written when the program requests it. Writing to freed
@@ -99,7 +99,7 @@ unsigned mpi_direct_write_abandoned(void)
     return n;
 }
 
-/* The module that the library has opened, or will. Under the lock. */
+/* The module that the library has opened, or will open. Called under the lock. */
 static void find_device(void)
 {
     char path[4200];

@@ -348,8 +348,9 @@ static void case_wrong_length(void)
     wrong_length(&meet, 4096, 100, 104);
     wrong_length(&meet, 4096, 104, 100);
     wrong_length(&meet, 4096, 0, 4);
-    /* More than fits: MPICH 4.0 then ends the job, whatever the error handler. Not larger than an
-       eager message, because Open MPI 4.1.4 would write past the buffer. */
+    /* The message is longer than the receive: MPICH 4.0 then ends the job, whatever the error
+       handler. It is not larger than an eager message, because Open MPI 4.1.4 would write a larger
+       one past the buffer. */
     if (strcmp(module->name, "openmpi") == 0)
         wrong_length(&meet, 64, 128, 64);
     meet.close(meet.ctx);
@@ -377,8 +378,8 @@ static void pass_on(tutti__xport_t *xport, tutti__chan_t *out, tutti__chan_t *in
     CHECK_OK(status);
 }
 
-/* Direct ends: messages longer than the transport's, and the test's own slots, different
-   in each run. */
+/* Direct ends: messages are longer than the transport's, and the slots are the test's own,
+   different in each run. */
 static void case_lent(void)
 {
     static char slots[3][3 * 8192], block[8192];
@@ -498,7 +499,7 @@ static void case_give_up(void)
     module->give_up();
 }
 
-/* As give_up, by leaving without tutti_finalize. */
+/* As give_up, but rank 0 leaves without tutti_finalize. */
 static void case_leave(void)
 {
     tutti__meet_t meet;
@@ -637,7 +638,7 @@ static void case_app_multiple(void)
     app_level(3);
 }
 
-/* MPI_Finalize while Tutti still runs, with messages in flight. */
+/* The application calls MPI_Finalize while Tutti still runs, with messages in flight. */
 static void app_ends_first(int ours)
 {
     tutti__xport_t *xport;
@@ -702,7 +703,7 @@ static const struct {
     { "app_ends_ours", case_app_ends_ours },
 };
 
-/* Open MPI's plugins use libmpi's names without linking it; the core does the same. */
+/* Makes libmpi global, as the core does: Open MPI's plugins use its names without linking it. */
 static void make_mpi_global(void)
 {
     Dl_info where;

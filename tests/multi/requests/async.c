@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Named tensors: any order, several threads, fused and not, mismatches, names, shutdown.
+ * Named tensors: in any order, from several threads, fused and not; mismatches, names, shutdown.
  */
 #include "ranks.h"
 #include "long.h"
@@ -161,7 +161,7 @@ static void any_order(rank_t *self)
             workers[t] = (worker_t){ self, tensors, t, step };
             pthread_create(&threads[t], NULL, work, &workers[t]);
         }
-        /* Direct calls at the same time. */
+        /* Direct calls are made at the same time. */
         CHECK_OK(tutti_allreduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, self->comm));
         CHECK_INT(one, self->size);
         for (int t = 0; t < THREADS; t++)
@@ -170,7 +170,7 @@ static void any_order(rank_t *self)
     free_tensors(tensors);
 }
 
-/* ---- many tiny ones: more control messages than a ring holds ---- */
+/* ---- many tiny tensors: more control messages than a ring holds ---- */
 
 static void flood(rank_t *self)
 {
@@ -242,7 +242,7 @@ static void direct_mismatch(rank_t *self)
     CHECK_STATUS(tutti_allreduce(x, x, n, TUTTI_FLOAT32, TUTTI_SUM, self->comm),
                  TUTTI_ERR_MISMATCH);
     CHECK(strstr(tutti_last_error(), "rank 1") != NULL);
-    /* One rank one-shot, the others chunked. */
+    /* Rank 0's call is chunked, the others' calls are one-shot. */
     n = self->rank == 0 ? 8192 : 4;
     CHECK_STATUS(tutti_allreduce(x, x, n, TUTTI_FLOAT32, TUTTI_SUM, self->comm),
                  TUTTI_ERR_MISMATCH);
@@ -295,7 +295,7 @@ static void shutdown_pending(rank_t *self)
         CHECK_OK(status);
         return;
     }
-    /* On a busy machine the others may have left before this. */
+    /* On a busy machine the others may have left before this submission. */
     if (status != TUTTI_ERR_SHUTDOWN) {
         CHECK_STATUS(status, TUTTI_ERR_TIMEOUT);
         status = tutti_wait(r, -1);

@@ -168,7 +168,7 @@ static void any_order(rank_t *self)
             workers[t] = (worker_t){ self, tasks, t, step };
             pthread_create(&threads[t], NULL, work, &workers[t]);
         }
-        /* Direct calls at the same time. */
+        /* Direct calls are made at the same time. */
         CHECK_OK(tutti_allreduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, self->comm));
         CHECK_INT(one, self->size);
         for (int t = 0; t < THREADS; t++)
@@ -179,8 +179,8 @@ static void any_order(rank_t *self)
 
 /* ---- groups ---- */
 
-/* Tasks i with i % of == number as one group. Messages between pairs are left out, because not all
-   ranks have them. */
+/* Make one group of the tasks i with i % of == number. Messages between pairs are left out, because
+   not all ranks have them. */
 static size_t make_group(task_t **tasks, int of, int number, tutti_call_t *calls, int *order)
 {
     size_t n = 0;

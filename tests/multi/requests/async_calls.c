@@ -34,7 +34,7 @@ static void compose(void *dst, const void *left, const void *right, size_t count
 
         memcpy(&l, (const char *)left + i * sizeof(l), sizeof(l));
         memcpy(&r, (const char *)right + i * sizeof(r), sizeof(r));
-        /* Never the gap between fused tensors: no element is 0. */
+        /* The operands are never the gap between fused tensors, because no element is 0. */
         CHECK(l.a != 0 && r.a != 0);
         d.a = l.a * r.a % 1009;
         d.b = (l.b * r.a + r.b) % 1009;
@@ -57,7 +57,7 @@ tutti_op_t task_affine(void)
     return affine;
 }
 
-/* One element from a number; pairs also get the rank. */
+/* Write one element, made from a number; pairs also get the rank. */
 static void put(tutti_dtype_t dtype, char *to, double v, int rank)
 {
     float f = (float)v;
@@ -144,7 +144,7 @@ static size_t part(const task_facts_t *f, int from, int to)
     return (from + 2 * to + f->number) % 5 == 0 ? 0 : n;
 }
 
-/* For v forms with one rank on one side. */
+/* Elements of a rank's part in v forms in which one side is a single rank. */
 static size_t part_of(const task_facts_t *f, int rank)
 {
     return part(f, rank, 0);

@@ -44,11 +44,11 @@ double task_value(const task_facts_t *facts, int rank, size_t i);
 
 task_t *task_make(const rank_t *self, const task_facts_t *facts);
 void task_free(task_t *task);
-/* New garbage in recv. */
+/* Fill recv with new garbage. */
 void task_reset(task_t *task);
-/* Start it by the function of its kind. */
+/* Start the task by the function of its kind. */
 tutti_status_t task_start(task_t *task, tutti_comm_t *comm);
-/* For a task whose recvcounts come later: the steps of this rank in between. */
+/* For a task whose recvcounts come later: receive the counts, and pass recvbuf. */
 void task_receive(task_t *task);
 /* Check the result, and that sendbuf is unchanged. */
 void task_verify(const task_t *task);
@@ -56,9 +56,9 @@ void task_verify(const task_t *task);
 /* Operations on pairs of int64: composition of maps a x + b; they do not commute. */
 tutti_op_t task_affine(void);
 
-/* The communicator works as before, even with this name. */
+/* Check that the communicator works as before, even with this name. */
 void still_works(const rank_t *self, const char *name);
-/* Does tutti_last_error have these in it? NULL: ignored. */
+/* Check that tutti_last_error() contains these texts; NULL is ignored. */
 void last_error_says(const char *name, const char *one, const char *other);
 
 /* For main: run fn in processes, on one host with each of these sizes, and on several. Returns the

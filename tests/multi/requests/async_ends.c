@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests that end without being served: their communicator is freed, a rank has left, another
- * call's deadline has passed. And the calls that a callback may not make.
+ * Requests that end without being served, because their communicator is freed, a rank has left, or
+ * another call's deadline has passed. And the calls that a callback may not make.
  */
 #include "multi/requests/async_calls.h"
 
@@ -63,7 +63,7 @@ static void given_late(rank_t *self, int aborts)
         for (int i = 0; i < LATE; i++)
             (void)tutti_request_receive(late[i], y, NULL);
     } else {
-        /* So that the other rank sleeps, and its library's thread ends them. */
+        /* The other rank sleeps by then, so its library's thread ends the requests. */
         usleep(20000);
         if (aborts)
             CHECK_OK(tutti_abort(part, "enough"));
@@ -148,7 +148,7 @@ static void freed_meanwhile(rank_t *self)
     }
 }
 
-/* Repeat until the end. */
+/* Repeat this until the communicator ends. */
 static void *start_and_receive(void *arg)
 {
     tutti_request_t *r = arg;
@@ -246,7 +246,7 @@ static void deadlines(rank_t *self)
     CHECK(r[2] == NULL && r[3] == NULL);
     CHECK_STATUS(tutti_request_recvcounts(v, LONG_MS, counts), TUTTI_ERR_SHUTDOWN);
     CHECK_STATUS(tutti_wait(v, LONG_MS), TUTTI_ERR_SHUTDOWN);
-    /* If the outcome is certain, it is returned. */
+    /* When the request has ended, tutti_test returns its status. */
     while ((status = tutti_test(r[4], &done)) == TUTTI_OK)
         CHECK_INT(done, 0);
     CHECK_STATUS(status, TUTTI_ERR_TIMEOUT);
@@ -284,7 +284,7 @@ static void frees(void *arg, tutti_status_t status)
     atomic_fetch_add(&f->calls, 1);
 }
 
-/* On the waiting thread, and on the library's. */
+/* Callbacks may not free communicators, on the waiting thread or on the library's thread. */
 static void ends_in_callbacks(rank_t *self)
 {
     float x = 1;
@@ -342,7 +342,8 @@ static void ends_others(void *arg, tutti_status_t status)
 }
 
 /* Without stall warnings the library's thread does not wake at intervals. So it calls the callbacks
-   only if the thread inside a callback wakes it. A communicator of one rank has no such thread. */
+   only if the thread inside a callback wakes it. In a communicator of one rank the library has no
+   thread. */
 static void end_others(rank_t *self, int is_alone)
 {
     float x = 1, y;
@@ -397,7 +398,7 @@ static void left_behind(rank_t *self)
         CHECK_OK(tutti_request_free(persistent));
         return;
     }
-    /* The rank may have left before this. */
+    /* The last rank may have left before this call. */
     status = tutti_barrier_async("first", self->comm, NULL, &r);
     CHECK_STATUS(status == TUTTI_OK ? tutti_wait(r, -1) : status, TUTTI_ERR_SHUTDOWN);
     r = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous calls that differ between ranks: MISMATCH on the ranks concerned, which names the
- * tensor and two ranks; no data are moved, and later calls work.
+ * Asynchronous calls that differ between ranks. The ranks concerned get MISMATCH, with a text that
+ * names the tensor and two ranks; no data are moved, and later calls work.
  */
 #include "multi/requests/async_calls.h"
 
@@ -263,7 +263,7 @@ static void group_misfit(rank_t *self)
     }
 }
 
-/* One invalid call refuses its whole group, on this rank alone. */
+/* If one call is invalid, its whole group is refused, on this rank alone. */
 static void group_refused(rank_t *self)
 {
     float x[3] = { 1, 1, 1 };
@@ -358,7 +358,7 @@ static void arguments(rank_t *self)
     CHECK_STATUS(tutti_wait_any(NULL, 0, -1, NULL), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_wait_all(NULL, 1, -1), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_OK(tutti_wait_all(NULL, 0, -1));
-    /* With known counts; then with a buffer passed later, which must not be NULL. */
+    /* First the counts become known; then the buffer is passed, which must not be NULL. */
     counts[0] = 1;
     CHECK_OK(tutti_allgatherv_async("v", in, self->rank == 0, NULL, NULL, NULL, TUTTI_FLOAT32,
                                     self->comm, NULL, &r));

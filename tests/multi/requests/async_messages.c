@@ -54,7 +54,7 @@ static void undisturbed(rank_t *self)
     still_works(self, "after messages");
 }
 
-/* More control messages than a ring holds, past ranks that do not read. */
+/* More control messages than a ring holds pass ranks that do not read. */
 static void flood(rank_t *self)
 {
     enum {
@@ -106,8 +106,8 @@ static void message_misfits(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* A message on one rank, a collective on the others: all ranks have come, and the calls
-   cannot match. */
+/* One rank submits a message, the others a collective: all ranks have come, and the calls cannot
+   match. */
 static void message_and_collective(rank_t *self)
 {
     float x = 1;

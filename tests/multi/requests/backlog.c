@@ -28,7 +28,8 @@ static void short_deadline(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = 10000;
 }
 
-/* Rank 0 has all its errors, and nothing pending, while it still has to send the rest of them. */
+/* Rank 0 has all its errors, and nothing pending, while it still has to send the rest of the
+   errors. */
 static void rejects(rank_t *self)
 {
     tutti_request_t *r[REJECTS];
@@ -46,7 +47,7 @@ static void rejects(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* Rank 0 decides, and takes no part in them. */
+/* Messages between ranks 1 and 2: rank 0 coordinates them, but takes no part in them. */
 static void messages(rank_t *self)
 {
     tutti_request_t **r = calloc(MESSAGES, sizeof(*r));
@@ -87,7 +88,8 @@ static tutti_status_t submit_group(rank_t *self, const char *first, tutti_reques
     return tutti_submit(call, GROUP, self->comm, ret_requests);
 }
 
-/* Rank 2 leaves: this is not an error of memory, however much of the group has come. */
+/* Rank 2 leaves. However much of rank 1's group has come to rank 0, the error is the departure, not
+   a lack of memory. */
 static void leaves(rank_t *self)
 {
     static __thread tutti_request_t *r[GROUP];
@@ -145,7 +147,7 @@ static void conduct(rank_t *self)
     await(HAVE_A, 3);
     usleep(100000);
     kill(pid_of[0], SIGSTOP);
-    /* Last, and while rank 0 is stopped, because rank 0 gives a conflict little time. */
+    /* Submitted last, and while rank 0 is stopped, because rank 0 gives a conflict little time. */
     CHECK_OK(tutti_allreduce_async("A", &z, &z, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
     atomic_store(&pid_of[IS_STOPPED], 1);
     await(HAS_GROUP, 1);
@@ -186,7 +188,7 @@ static void stops(rank_t *self)
     atomic_fetch_add(&pid_of[HAVE_A], 1);
     await(IS_STOPPED, 1);
     CHECK_OK(submit_group(self, "Y", r));
-    /* The library's thread may not have run yet: this thread fills the ring as well. */
+    /* The library's thread may not have run yet, so this thread also fills the ring. */
     for (int i = 0; i < 50; i++) {
         CHECK_OK(tutti_test(r[0], &done));
         usleep(1000);
@@ -202,7 +204,7 @@ static void stops(rank_t *self)
 
 static tutti_request_t *left_pending[REJECTS];
 
-/* At the end of rank 1's process, after its communicator is closed. */
+/* Called at the end of rank 1's process, after its communicator is closed. */
 static void continue_rank_0(void)
 {
     kill(pid_of[0], SIGCONT);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators from tutti_comm_connect: only their members make them; overlapping ones at the same
- * time from several threads; beside another communicator; with groups of their own; freed in
- * different orders. Ranks are threads of one process, or processes.
+ * Communicators from tutti_comm_connect: only their members make them; overlapping ones are made at
+ * the same time by several threads; they are used beside another communicator, have groups of their
+ * own, and are freed in different orders. Ranks are threads of one process, or processes.
  */
 #include "ranks.h"
 #include "long.h"
@@ -76,7 +76,8 @@ static void work(tutti_comm_t *comm, unsigned set, int rank, int times)
     free(x);
 }
 
-/* The communicator's ranks free it when all have worked: peers that leave are another test. */
+/* The ranks free the communicator after all of them have worked; connect_ends.c tests ranks that
+   leave earlier. */
 static void finish(tutti_comm_t *comm)
 {
     CHECK_OK(tutti_barrier(comm));
@@ -154,7 +155,7 @@ static void overlap(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* Several at a time, beside the test's own communicator; each rank frees them in its own order. */
+/* Several communicators at a time, beside the test's own; each rank frees them in its own order. */
 static void orders(rank_t *self)
 {
     enum {
@@ -263,7 +264,7 @@ static void names(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* Meetings by unique ids: an id of one member, another one of each pair. */
+/* Meetings by unique ids: by an id of one member for all, and by another id for each pair. */
 static void ids(rank_t *self)
 {
     tutti_options_t options = TUTTI_OPTIONS_INIT;

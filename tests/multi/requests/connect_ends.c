@@ -17,7 +17,7 @@ enum {
     SHORT_MS = 400
 };
 
-/* The job's own deadlines are 30 s and more, so an end before this is not theirs. */
+/* The job's own deadlines are 30 s and more, so they do not cause an end before this time. */
 #define IN_TIME_NS 15000000000u
 
 static tutti_options_t options_of(const rank_t *self, tutti_store_t *store, const char *prefix)
@@ -58,7 +58,7 @@ static void missing(rank_t *self)
             CHECK_WORDS(want);
         CHECK(tutti__now_ns() - begin < IN_TIME_NS);
     }
-    /* The next one works. */
+    /* The next communicator works. */
     CHECK_OK(tutti_barrier(self->comm));
     comm = connect_all(self, "found", 0);
     CHECK_OK(tutti_barrier(comm));
@@ -106,7 +106,7 @@ static void twice(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* The ranks do not have the same number of ranks. */
+/* The ranks pass different numbers of ranks. */
 static void sizes(rank_t *self)
 {
     tutti_store_t store;
@@ -166,7 +166,8 @@ static void dies_later(rank_t *self)
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* The communicator's own deadline, in a direct call and in a wait; other communicators live on. */
+/* The communicator's own deadline passes, in a direct call and in a wait; other communicators live
+   on. */
 static void deadlines(rank_t *self)
 {
     static const char *const prefixes[] = { "deadline/direct", "deadline/async" };
@@ -216,7 +217,7 @@ static void one_deadline(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* A member frees it while the others go on: they get SHUTDOWN, with its name. */
+/* A member frees the communicator while the others go on: they get SHUTDOWN, with its name. */
 static void leaves(rank_t *self)
 {
     tutti_comm_t *comm = connect_all(self, "leaves", 0);

@@ -45,7 +45,7 @@ static void direct_calls(rank_t *self)
     CHECK_OK(tutti_allgather(x, y, COUNT, TUTTI_FLOAT32, self->comm));
     CHECK_OK(tutti_broadcast(x, COUNT, TUTTI_FLOAT32, 0, self->comm));
     CHECK_OK(tutti_allgatherv(x, own, y, counts, NULL, TUTTI_FLOAT32, self->comm));
-    /* The counts of a rank that is not the root are no counts. */
+    /* A rank other than the root passes no valid recvcounts, and they are not read. */
     CHECK_OK(tutti_gatherv(x, own, y, self->rank == 0 ? counts : (const size_t *)8, NULL,
                            TUTTI_FLOAT32, 0, self->comm));
     for (int i = 0; i < 3; i++)
@@ -123,7 +123,7 @@ static void check_requests(const rank_t *self, const tutti_stats_t *s)
     CHECK_INT(s->plan_hits + s->plan_breaks + s->plan_steps, 0);
 }
 
-/* The parts have the same sums. */
+/* The sums over all parts are those of the whole. */
 static void check_parts(const rank_t *self, const tutti_stats_t *s)
 {
     tutti_stats_part_t part = TUTTI_STATS_PART_INIT;
@@ -215,7 +215,7 @@ static void run(rank_t *self)
     check_times(&after);
 }
 
-/* A group counts apart. */
+/* A group has counters of its own. */
 static void groups(rank_t *self)
 {
     tutti_stats_t stats = TUTTI_STATS_INIT;
@@ -231,7 +231,7 @@ static void groups(rank_t *self)
     CHECK_INT(read_stats(self).direct_bytes.count, 0); /* the library's own calls do not count */
 }
 
-/* Only the time of the wait is exposed; what is in flight is hidden or exposed. */
+/* Only the time of the wait is exposed; time in flight is either hidden or exposed. */
 static void waits(rank_t *self)
 {
     tutti_request_t *request;

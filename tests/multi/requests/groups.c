@@ -88,7 +88,8 @@ static members_t with_color(int size, int color, int (*color_of)(int rank), int 
     return members;
 }
 
-/* All ranks free it together: ranks that are threads share mappings, which is not tested here. */
+/* All ranks free the group together: ranks that are threads share mappings, which is not tested
+   here. */
 static void free_one(rank_t *self, tutti_comm_t *comm)
 {
     CHECK_OK(tutti_barrier(self->comm));
@@ -191,7 +192,8 @@ static void create(rank_t *self)
     tutti_comm_t *comm = self->comm;
     int in = 0;
 
-    /* None, then all in reverse, then every second one from the last. */
+    /* First a group without ranks, then one of all ranks in reverse order, then every second rank
+       from the last. */
     CHECK_OK(tutti_comm_create(self->comm, NULL, 0, &comm));
     CHECK(comm == NULL);
     for (int step = 1; step <= 2; step++) {
@@ -283,7 +285,7 @@ static void *work_there(void *arg)
     return NULL;
 }
 
-/* Rows, columns and the world, each in a separate thread, some of them by name. */
+/* Rows, columns and the world are used, each by a separate thread, some of them by name. */
 static void overlapping(rank_t *self)
 {
     task_t task[3];
@@ -303,7 +305,7 @@ static void overlapping(rank_t *self)
     free_one(self, column);
 }
 
-/* Made and freed on the world while another one is in use. */
+/* Groups of the world are made and freed while another group is in use. */
 static void beside_work(rank_t *self)
 {
     pthread_t thread;
@@ -372,7 +374,7 @@ static void check_freed(tutti_comm_t *comm, const char *who)
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* Requests pending in a group that one rank frees; peers get this error, and no other. */
+/* One rank frees a group in which requests are pending; its peers get this error, and no other. */
 static void freed_pending(rank_t *self)
 {
     static const char *const who[] = { "rank 3 of the group (world rank 0) has",
@@ -404,8 +406,8 @@ static void freed_pending(rank_t *self)
     }
 }
 
-/* Freed at once by one rank after another, in all orders of the first two, while a tensor is in
-   flight: all get the sum or the report of the end. */
+/* Two ranks free a group, one after the other and in all orders, while a tensor is in flight: all
+   ranks get the sum, or the report of the end. */
 static void freed_in_flight(rank_t *self)
 {
     for (int i = 0; i < 36; i++) {
@@ -417,7 +419,7 @@ static void freed_in_flight(rank_t *self)
         float x = 1;
 
         CHECK_OK(tutti_comm_split(self->comm, 0, 0, &comm));
-        /* The first one may have left before this. */
+        /* The first rank may have left before this call. */
         status =
             tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL, &request);
         if (self->rank == second)
@@ -454,12 +456,11 @@ static void aborted(rank_t *self)
     }
     work(other, self->rank, 4);
     work(self->comm, self->rank, 4);
-    /* The dead one is left to the end. */
+    /* The dead group is left to the end. */
     free_one(self, other);
 }
 
-/* Ranks 2 and 3 are a group, in which rank 2 does not come, to a direct call and to an
-   asynchronous one. */
+/* Ranks 2 and 3 are a group. Rank 2 does not come: to a direct call, and to an asynchronous one. */
 static void late(rank_t *self)
 {
     tutti_request_t *request;
@@ -515,14 +516,14 @@ static void kill_one(rank_t *self)
     }
 }
 
-/* Ranks 1 and 2 never come to the meeting: one is dead, one has stopped until it is killed. */
+/* Rank 1 never comes to the meeting of the new group: it is killed while the others wait. */
 static void kill_while_making(rank_t *self)
 {
     uint64_t begin = tutti__now_ns();
     tutti_comm_t *comm;
 
     if (self->rank == 1) {
-        /* The descriptor of the meeting cannot be opened: see net_files_left. */
+        /* The alarm kills this rank. */
         alarm(1);
         pause();
     }
@@ -600,7 +601,7 @@ static void often(rank_t *self)
     if (resident_kib() > kib + 1024)
         ranks_fail(__FILE__, __LINE__, "%ld KiB resident, were %ld", resident_kib(), kib);
 #endif
-    /* The first rank that leaves closes its sockets. */
+    /* No rank leaves, and so closes its sockets, before all ranks have counted theirs. */
     CHECK_OK(tutti_barrier(self->comm));
 }
 
@@ -687,7 +688,7 @@ int main(void)
             }
         }
     }
-    /* Not with TSan: it changes a setting that the engines' threads read. */
+    /* Not with TSan: `late` changes a setting that the engines' threads read. */
     for (int several = 0; several < 2 && can_fork; several++) {
         job_t job = { .size = 4, .hosts = several ? "abab" : NULL, .threads = 1, .fn = late };
 

@@ -86,7 +86,7 @@ typedef struct {
     int calls;
 } told_t;
 
-/* The request is stored where its submitter finds it, however early this runs. */
+/* However early this callback runs, the request is already where the submitting call stores it. */
 static void tell(void *arg, tutti_status_t status)
 {
     const tutti_callback_info_t *info = arg;
@@ -175,7 +175,7 @@ static void told_of_lists(rank_t *self)
     CHECK_OK(tutti_request_free(r[0]));
 }
 
-/* A program of the first version passes a shorter structure; and invalid options. */
+/* A program of the first version passes a shorter structure. Also invalid options. */
 static void old_options(rank_t *self)
 {
     tutti_async_options_t options;
@@ -207,7 +207,7 @@ static void old_options(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* A name that is pending: the caller's variable is unchanged. */
+/* A call whose name is pending fails, and leaves the caller's variable unchanged. */
 static void unchanged(rank_t *self)
 {
     tutti_request_t *first, *second = (tutti_request_t *)(void *)self;
@@ -235,7 +235,7 @@ static void unchanged(rank_t *self)
     "rank 1 has announced only its counts: tutti_request_receive is missing, or the process is "   \
     "stopped"
 
-/* The rank's engine: a deadline for the next waits, which tutti_init does not have. The engine's
+/* Give the next waits of the rank's engine a shorter deadline than tutti_init had. The engine's
    thread reads it with the token. */
 static void soon(rank_t *self)
 {
@@ -254,7 +254,7 @@ static void end_without(rank_t *self, tutti_request_t *r)
     CHECK(strstr(tutti_last_error(), "submitted") == NULL);
 }
 
-/* Rank 1 has its counts, and passes no buffer. */
+/* Rank 1 asks for its counts, but passes no buffer. */
 static void no_buffer(rank_t *self)
 {
     size_t ones[16], counts[16];
@@ -274,7 +274,7 @@ static void no_buffer(rank_t *self)
 
 static atomic_int ended; /* rank 0 has its error */
 
-/* Rank 1's engine makes steps until the first phase is complete, and none after that. */
+/* Hold rank 1's engine: it makes steps until the first phase is complete, and none after that. */
 static void stop_between(rank_t *self, const tutti_request_t *handle)
 {
     tutti__engine_t *engine = self->inside->engine;

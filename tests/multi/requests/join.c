@@ -109,7 +109,7 @@ static void verify(const rank_t *self, const batch_t *b, int epoch, int step)
     }
     for (int i = 0; i < N; i++) {
         CHECK_INT(b->sum[i], sum_of(size, epoch, step, i));
-        /* Divided by the number of all ranks, joined or not. */
+        /* The average divides by the number of all ranks, joined or not. */
         if (b->avg[i] != (float)(sum_of(size, epoch, step, i) / size))
             ranks_fail(__FILE__, __LINE__, "avg %g, wanted %g", b->avg[i],
                        sum_of(size, epoch, step, i) / size);
@@ -245,8 +245,8 @@ static tutti_status_t sum_of_two(rank_t *self, const char *name)
     return tutti_wait(r, -1);
 }
 
-/* Each message to a joined rank is refused as soon as it is announced, by any working thread, and
-   its owner frees it at the same time. */
+/* Any working thread refuses a message to a joined rank as soon as it is announced, while the
+   message's owner frees it. */
 static void refused_often(rank_t *self)
 {
     float x = 0, open = 1;
@@ -293,7 +293,8 @@ static void pending(rank_t *self)
     CHECK(last >= 0 && last < self->size);
 }
 
-/* A rank is late with the tensor that "pending" expects: it submits after the barrier. */
+/* Rank 0 cannot join while its tensor is pending. The other ranks submit the tensor late, after the
+   barrier. */
 static void late(rank_t *self)
 {
     float x = 1;
@@ -342,7 +343,8 @@ static void short_deadline(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = 2000;
 }
 
-/* No rank comes: the deadline names the missing ones. But while others work, the wait continues. */
+/* No rank comes to the join: the deadline names the missing ranks. But while others work, the wait
+   continues. */
 static void never(rank_t *self)
 {
     float x = 1;

@@ -75,7 +75,7 @@ static void root_first(rank_t *self)
     tutti_request_t *request;
     float x = (float)self->rank, y = -1;
 
-    /* Its own part is done when it has sent. */
+    /* Rank 0's part is done when it has sent, so it may leave first. */
     CHECK_OK(tutti_broadcast(&y, 1, TUTTI_FLOAT32, 0, self->comm));
     if (self->rank == 0)
         return;
@@ -163,7 +163,7 @@ typedef struct {
     atomic_int in_callback;
 } user_t;
 
-/* Uses the group until it is refused, and a while longer: whatever a call that began before still
+/* Uses the group until a call is refused, and a while longer. Everything that an earlier call still
    needs is there until the callback returns. */
 static void use_group(void *arg, tutti_status_t status)
 {

@@ -59,7 +59,7 @@ static task_facts_t facts_of(int number, int size)
     return f;
 }
 
-/* Which calls have no name; the others are submitted out of order. */
+/* Has this call no name? Calls with names are submitted out of order. */
 static int is_nameless(int number)
 {
     return mix((unsigned)number * 3 + 7) % 4 != 0;
@@ -135,8 +135,8 @@ static void mixture(rank_t *self)
             start(self, open, late, 1);
             late = -1;
         }
-        /* All wait for all now and then, so that no rank waits for a call that another rank only
-           makes after a wait. */
+        /* Now and then all ranks wait for all their calls, so that no rank waits for a call that
+           another rank makes only after a wait. */
         if (number % 8 == 7)
             finish_some(self, open, number, 1);
     }
@@ -241,7 +241,7 @@ static void messages(rank_t *self)
     free(requests);
     free(in);
     free(out);
-    /* A mismatch of one message concerns two ranks, and the next ones arrive. */
+    /* If one message mismatches, this concerns its two ranks only, and the next messages arrive. */
     if (self->rank < 2) {
         int x[4] = { 1, 2, 3, 4 };
         tutti_request_t *r[2];
@@ -413,7 +413,8 @@ static void refused(rank_t *self)
         tutti_allreduce_async(NULL, &x, &x, 1, (tutti_dtype_t)99, TUTTI_SUM, comm, NULL, &request),
         TUTTI_ERR_INVALID_ARGUMENT);
     CHECK(request == NULL);
-    /* Not counted; a name that only begins like one is not refused. */
+    /* The refused calls are not counted. A name that is only similar to the library's own is not
+       refused. */
     still_works(self, NULL);
     still_works(self, "call 1 with a name");
     still_works(self, "without a name");
@@ -518,7 +519,7 @@ static void mismatches(rank_t *self)
 
 /* ---- ends ---- */
 
-/* Rank 1 leaves, with a call of the others in the lane and another one behind it. */
+/* Rank 1 leaves while one call of the others is in the lane and another one is behind it. */
 static void departure(rank_t *self)
 {
     tutti_comm_t *comm;
@@ -546,7 +547,7 @@ static void departure(rank_t *self)
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* This rank frees a communicator with such calls in flight. */
+/* Rank 0 frees a communicator with such calls in flight. */
 static void freed(rank_t *self)
 {
     tutti_comm_t *comm;

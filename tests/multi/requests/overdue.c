@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests with a deadline of their own: passed with a waiter, and without one; far longer and far
- * shorter than the communicator's; other communicators go on.
+ * Requests with a deadline of their own: it passes with a waiter, and without one; it is far longer
+ * or far shorter than the communicator's; other communicators go on.
  */
 #include "ranks.h"
 
@@ -16,7 +16,7 @@ enum {
     SHORT_MS = 300
 };
 
-/* The job's own deadlines are 30 s, so an end before this is not theirs. */
+/* The job's own deadlines are 30 s, so they do not cause an end before this time. */
 #define IN_TIME_NS 12000000000u
 
 static const char *const names[] = { "late", NULL }; /* with agreement, and without */
@@ -43,7 +43,8 @@ static void free_group(const rank_t *self, tutti_comm_t *comm)
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* Rank 0 does not make the call. tutti_wait, tutti_wait_any, and no wait before the end. */
+/* Rank 0 does not make the call. The others call tutti_wait, or tutti_wait_any, or do not wait
+   before the end. */
 static void waited(rank_t *self)
 {
     for (int n = 0; n < 6; n++) {
@@ -81,8 +82,8 @@ static void waited(rank_t *self)
     }
 }
 
-/* A communicator of one rank has no thread of the library's. Its request waits for its own
-   program, which tests. */
+/* In a communicator of one rank the library has no thread. Its request waits for a call of its own
+   program, which only calls tutti_test. */
 static void alone(rank_t *self)
 {
     static const size_t one = 1;
@@ -103,7 +104,7 @@ static void alone(rank_t *self)
     free_group(self, comm);
 }
 
-/* Only a callback is told. */
+/* The program does not wait; only this callback is told of the end. */
 static void note(void *arg, tutti_status_t status)
 {
     atomic_store((atomic_int *)arg, (int)status);
@@ -133,8 +134,8 @@ static void told(rank_t *self)
     }
 }
 
-/* A deadline that is longer than the communicator's, and one that does not pass: requests that are
-   done in time, many at once, also after others with shorter ones. */
+/* Deadlines that are longer than the communicator's, and do not pass: many requests, some without a
+   deadline of their own, are done in time. */
 static void in_time(rank_t *self)
 {
     enum {

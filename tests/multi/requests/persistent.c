@@ -50,7 +50,7 @@ static void many_starts(rank_t *self)
         CHECK_OK(tutti_request_free(requests[t]));
 }
 
-/* All at once, and what cannot be started. */
+/* Start many requests at once; and lists that cannot be started. */
 static void start_all(rank_t *self)
 {
     enum {
@@ -79,7 +79,7 @@ static void start_all(rank_t *self)
     }
     CHECK_OK(tutti_start_all(NULL, 0));
     CHECK_STATUS(tutti_start_all(NULL, 1), TUTTI_ERR_INVALID_ARGUMENT);
-    /* Nothing is started if one cannot be. */
+    /* If one request of a list cannot be started, none is. */
     memcpy(wrong, (tutti_request_t *[]){ requests[0], requests[1], requests[0] }, sizeof(wrong));
     CHECK_STATUS(tutti_start_all(wrong, 3), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK(strstr(tutti_last_error(), "'all 0' is active") != NULL);
@@ -147,7 +147,7 @@ static void moves(rank_t *self)
                                                                  self->size * (self->size - 1) / 2
                                                            : -1);
     }
-    /* Refused, and the buffers stay. */
+    /* These calls are refused, and the request keeps its buffers. */
     CHECK_STATUS(tutti_request_set_buffers(request, from, NULL), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_request_set_buffers(request, memory[0], memory[0] + 1),
                  TUTTI_ERR_INVALID_ARGUMENT);
@@ -239,7 +239,8 @@ static tutti_async_options_t hears(heard_t *h)
     return options;
 }
 
-/* Once for each start, before the wait is over, whichever thread completes it. */
+/* A callback is called once for each start, before the wait is over, whichever thread completes the
+   request. */
 static void each_start(rank_t *self)
 {
     float x[8] = { 0 };
@@ -259,7 +260,7 @@ static void each_start(rank_t *self)
     for (int s = 0; s < 60; s++) {
         for (int i = 0; i < 8; i++)
             CHECK_OK(tutti_start(r[(i + self->rank) % 8]));
-        /* The library's thread, a waiter, or a thread that only submits. */
+        /* So that the library's thread, a waiter, or a thread that only submits completes them. */
         if (s % 3 == 0)
             usleep(1000);
         for (int i = 0; i < 8; i++) {
@@ -277,7 +278,7 @@ static void each_start(rank_t *self)
     }
 }
 
-/* Callbacks start other requests, a long chain; and may not wait. */
+/* Callbacks start other requests, in a long chain; and callbacks may not wait. */
 static void chain(rank_t *self)
 {
     enum {
@@ -349,7 +350,7 @@ static void no_waiting(rank_t *self)
     CHECK_INT(y, self->size);
 }
 
-/* Errors as well: mismatches, and requests that are pending at the end. */
+/* Callbacks are also told of errors: mismatches, and requests that are pending at the end. */
 static void bad_ends(rank_t *self)
 {
     float x[2] = { 1, 1 };
@@ -403,8 +404,8 @@ static void aborted(rank_t *self)
 
 /* ---- waiting for any ---- */
 
-/* A request that is submitted again whenever it is done must not hide the others. In a world of
-   one, where every request is done at once; with more ranks all would have to choose alike. */
+/* A request that is submitted again whenever it is done must not hide the others. The world has one
+   rank, so that every request is done at once; with more ranks, all would have to choose alike. */
 static void fair(rank_t *self)
 {
     enum {
@@ -462,7 +463,8 @@ static void timeouts(rank_t *self, tutti_comm_t *other)
     CHECK_INT(x[0] + x[1], 2 * self->size);
 }
 
-/* The first request of a list takes a part of the timeout: the error still names all of it. */
+/* The wait for the first request of a list takes a part of the timeout: the error still names the
+   whole timeout. */
 static void whole_timeout(rank_t *self)
 {
     float x[2] = { 1, 1 };

@@ -61,7 +61,7 @@ static unsigned random_below(uint64_t *state, unsigned below)
     return (unsigned)(*state >> 33) % below;
 }
 
-/* What the engine has counted; without its token, when nothing is pending. */
+/* What the engine has counted. Read without the engine's token, so only when nothing is pending. */
 static const tutti__plan_requests_t *counted(const rank_t *self)
 {
     return &self->inside->engine->its_owners.agreed.plan;
@@ -160,7 +160,7 @@ typedef struct {
     program_t *p;
     const tensor_t *tensor;
     const int *order;
-    int n, step, waits; /* waits: for its tensors that no rank submits late */
+    int n, step, waits; /* waits: the thread waits, except for late tensors */
     uint64_t random;
     pthread_t thread;
 } share_t;
@@ -314,7 +314,7 @@ static void close_program(program_t *p)
     CHECK_OK(tutti_mem_free(p->self->comm, p->block));
 }
 
-/* Each tensor has its own memory, or all follow each other; a rank's own choice. */
+/* Each tensor has memory of its own, or all tensors follow each other; each rank chooses. */
 static void place(program_t *p, const tensor_t *tensor, int n)
 {
     int are_apart = random_below(&p->own, 4) == 0;
@@ -342,7 +342,7 @@ static int tensors_of(program_t *p, tensor_t *tensor)
     return n;
 }
 
-/* Some steps differ, and some models change. */
+/* Random programs: some steps deviate from the model, and sometimes the model changes. */
 static void random_steps(rank_t *self)
 {
     program_t p;
@@ -498,7 +498,7 @@ static void leaves_some(rank_t *self)
     CHECK(tutti__now_ns() - began < 20000000000u);
 }
 
-/* The same on hosts: then two ranks that live on exchange a message. */
+/* The same on several hosts. Then the two ranks that live on exchange messages. */
 static void leaves_talkers(rank_t *self)
 {
     tutti_request_t *request;
@@ -552,8 +552,8 @@ static void set_called(void *arg, tutti_status_t status)
 }
 
 /* The program submits one tensor of a bucket, and no further one: the plan stops, and the request
-   ends. With an argument it has a callback, and no thread makes a call until it has ended;
-   otherwise this thread only tests it. */
+   ends. With an argument, the request has a callback, and no thread makes a call until the request
+   has ended; otherwise this thread only tests it. */
 static void submits_a_part(rank_t *self)
 {
     enum {
@@ -570,8 +570,8 @@ static void submits_a_part(rank_t *self)
     for (int step = 0; step < 9; step++) {
         int is_last = step == 8;
 
-        /* Until the library's thread, which wakes each 0.5 s while requests are pending, sleeps for
-           long. The result is the same if it does not. */
+        /* Wait until the library's thread, which wakes each 0.5 s while requests are pending,
+           sleeps for long. The result is the same if it does not. */
         if (is_last)
             usleep(600000);
         for (int t = 0; t < (is_last ? 1 : N); t++) {
@@ -622,10 +622,9 @@ static int partial_submissions(void)
     return failures;
 }
 
-/* Tensors that follow each other in shared memory are reduced there, on the ranks where they do,
-   and nothing beside them is touched. In each step a rank submits the tensors from
-   the end of the memory to its beginning. With an argument, the order differs between steps and
-   ranks. */
+/* On ranks where tensors follow each other in shared memory, they are reduced there, and nothing
+   beside them is touched. In each step a rank submits the tensors from the end of the memory to its
+   beginning. With an argument, the order differs between steps and ranks. */
 static void adjacent(rank_t *self)
 {
     enum {
@@ -739,7 +738,7 @@ int main(void)
         job.arg = NULL;
         job.fn = joins;
         RUN_JOB(failures, &job);
-        /* Threads leave together. */
+        /* Ranks that are threads leave together, so `leaves` needs processes. */
         job.fn = leaves;
         if (!job.threads)
             RUN_JOB(failures, &job);

@@ -44,7 +44,7 @@ static uint32_t random_below(uint64_t *state, uint32_t below)
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* Of at most 16, so that sums of 8 ranks fit each format. */
+/* Values of at most 16, so that sums of 8 ranks fit each format. */
 static float value_of(int rank, size_t i, unsigned salt)
 {
     uint32_t x = (uint32_t)(i * 2654435761u) ^ ((uint32_t)rank * 40503u + salt * 69069u);
@@ -214,7 +214,7 @@ static void check_tensor(rank_t *self, tensor_t *t, size_t k, int step)
                    tutti_dtype_name(format->dtype));
 }
 
-/* Alone, then together, then in a plan: the same bits. */
+/* Each tensor gets the same bits alone, then together with others, then in a plan. */
 static void async(rank_t *self)
 {
     tensor_t tensors[TENSORS];
@@ -318,7 +318,7 @@ static void mismatch_of(rank_t *self, const char *name, tutti_dtype_t good, tutt
     exact(self);
 }
 
-/* A call without a format is described as before. */
+/* If a call without a format mismatches, the error names no format for it. */
 static void other_call(rank_t *self)
 {
     static _Thread_local float x[20000];
@@ -377,7 +377,7 @@ static void errors(rank_t *self)
           "options->wire is for sums and averages of float32, not for a broadcast");
 }
 
-/* One host: no message goes to another one. */
+/* On one host no message goes to another host, so formats have no effect. */
 static void one_host(rank_t *self)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;

@@ -13,8 +13,8 @@ errors=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-# on HOSTS PROGRAM...: a rank for each letter, which names its host; sets $ranks. Rank 0 takes a
-# free port from the test's own range.
+# on HOSTS PROGRAM...: starts the program with a rank for each letter of HOSTS, which names the
+# rank's host; sets $ranks. Rank 0 takes a free port from the test's own range.
 on()
 {
     hosts=$1
@@ -37,7 +37,7 @@ on()
     what="$* on $hosts"
 }
 
-# passed N PATTERN: so many ranks have printed it
+# passed N PATTERN: N ranks must have printed a line that matches.
 passed()
 {
     lines=$(cat "$work"/[0-9]* | grep -c -e "$2")

@@ -27,7 +27,7 @@
 
 /* Shared by the ranks. */
 static struct {
-    tutti__word_t came[1024]; /* at each fence */
+    tutti__word_t came[1024]; /* ranks that have come to each fence */
     tutti__word_t is_refused;
     char address[MOST_RANKS][ADDRESS_BYTES];
 } * common;
@@ -113,7 +113,7 @@ static int send_step(flow_t *flow)
     return 1;
 }
 
-/* Every third call is of one message, into its place. */
+/* Every third call expects one message, at a given place. */
 static void expect(flow_t *flow)
 {
     uint32_t call = TUTTI__MIN(1 + flow->next % 7, flow->total - flow->next);
@@ -240,7 +240,8 @@ static void *run_lane(void *arg)
     return NULL;
 }
 
-/* The library's thread and direct calls, each with its lanes. */
+/* As the library's thread and direct calls do, two threads use the transport, each with its own
+   lanes. */
 static void case_threads(void)
 {
     tutti__xport_t *xport = open_xport(65536, 2);
@@ -256,7 +257,7 @@ static void case_threads(void)
     xport->ops->close(xport);
 }
 
-/* A rank that is done does not poll any more; its peers must not need it. */
+/* A rank that has all its messages does not poll any more; its peers must not need this. */
 static void case_quiet(void)
 {
     static const size_t most[] = { 8, 4096, 65536, 262144 };
@@ -340,8 +341,9 @@ static void case_mismatch(void)
     mismatch(100000, 65536, 5, "sent more than 65536 bytes");
 }
 
-/* Rank 0 sends `sent` bytes; rank 1 has a place for `wanted`, and cancels before it looks, or not.
-   Afterwards nothing is written there any more, and never behind it. */
+/* Rank 0 sends `sent` bytes. Rank 1 has a place for `wanted` bytes; if `cancels` is set, it cancels
+   before it looks at the message. Afterwards nothing is written to this place any more, and nothing
+   is ever written behind it. */
 static void placed(size_t sent, size_t wanted, int cancels)
 {
     static unsigned char block[1 << 20];
@@ -397,7 +399,8 @@ static void case_placed(void)
     }
 }
 
-/* A message to the right that is not received, and receives from the left that get nothing. */
+/* Send a message to the right that no rank receives, and start receives from the left that get
+   nothing. */
 static tutti__chan_t *stuck(tutti__xport_t *xport, char *block, size_t bytes, int may_fail)
 {
     uint32_t left = (me + size - 1) % size;
@@ -469,7 +472,7 @@ static void case_connecting(void)
     free(block);
 }
 
-/* A sleeper is woken by a message, long before its time, and by its other descriptor. */
+/* A message wakes a sleeper long before its timeout, and so does the sleeper's other descriptor. */
 static void case_woken(void)
 {
     int bell = eventfd(0, EFD_NONBLOCK), pending = 0;
@@ -512,8 +515,8 @@ static void case_woken(void)
     xport->ops->close(xport);
 }
 
-/* Rank 1 dies while messages are in flight. The others' calls fail after some time, and close
-   does not wait for it. */
+/* Rank 1 dies while messages are in flight. The others' calls fail after some time, and close does
+   not wait for rank 1. */
 static void case_killed(void)
 {
     tutti__xport_t *xport = open_xport(1 << 20, 4);

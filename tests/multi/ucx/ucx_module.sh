@@ -16,7 +16,7 @@ errors=0
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 
-# passes CASE...: without a word of UCX, which would print warnings
+# passes CASE...: the cases must pass, and UCX may print no warning and no error.
 passes()
 {
     $program "$@" >"$log" 2>&1 || errors=$((errors + 1))
