@@ -3,7 +3,7 @@
  * Fixes every size, offset and number that programs were compiled with.
  *
  * A change here breaks existing programs. New fields and numbers get new lines; existing lines
- * stay. The test is passed when it compiles.
+ * stay. The test passes if this file compiles.
  */
 #include <tutti/tutti.h>
 

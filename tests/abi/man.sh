@@ -3,8 +3,8 @@
 #
 # The manual pages agree with the headers, the table of variables and the programs: each exported
 # function has a page with its declaration, each parameter and each variable is explained, and each
-# option is listed. mandoc and groff, if installed, find no error, and other awks make the same
-# pages. Runs in the build directory.
+# option is listed. If mandoc and groff are installed, they find no error. If other versions of awk
+# are installed, they make the same pages. This script runs in the build directory.
 set -eu
 
 top=$(cd "$srcdir" && pwd)
@@ -22,7 +22,7 @@ squeeze() {
     sed 's/\\f[BIPR]//g; s/\\e/\\/g; s/\\-/-/g' "$@" | tr -d ' \n'
 }
 
-# make_pages OUT AWK...: sections 3 and 7, from $headers.
+# make_pages OUT AWK...: makes the pages of sections 3 and 7 from $headers.
 make_pages() {
     out=$1
     shift
@@ -51,7 +51,7 @@ for name in $(sed -n 's/^ *\(tutti_[a-z][a-z0-9_]*\);.*/\1/p' "$top/lib/libtutti
     fi
     target=$(sed -n 's/^\.so //p' "$page")
     [ -z "$target" ] || page=man/$target
-    # All sections of the page that have text.
+    # The names of all sections of the page that have text.
     sections=$(awk '/^\.SH/ { name = $2; next } !/^\./ && !(name in seen) {
         seen[name] = 1; printf "%s ", name }' "$page")
     case $sections in
@@ -77,7 +77,7 @@ fi
 grep -q 'tutti_odd: no comment says what oddity is' "$here/errors" ||
     fail "undocumented parameter: $(cat "$here/errors")"
 
-# No paragraph is cut in two, and no section ends where a list was announced.
+# No paragraph may be cut in two, and no section may end after a colon that announces a list.
 awk 'FNR == 1 { last = ""; cut = 0 }
     /^\.SH/ && last ~ /:$/ { print FILENAME ": nothing follows: " last }
     cut && /^[a-z]/ { print FILENAME ": cut in two: " last " | " $0 }

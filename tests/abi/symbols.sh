@@ -3,7 +3,7 @@
 #
 # The names that libtutti.so exports, the names in libtutti.map and the names marked TUTTI_API in
 # the public headers are equal. Exception: names in the map's TUTTI_PRIVATE are in no public header.
-# Runs in the build directory.
+# This script runs in the build directory.
 set -eu
 
 lib=.libs/libtutti.so

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tutti's interface in version 0 of its structures, as far as version_0.c uses it. Frozen: no
- * number and no field here may change, even if include/tutti/ does.
+ * Tutti's interface in version 0 of its structures, as far as version_0.c uses it. This file is
+ * frozen: no number and no field in it may change, even if include/tutti/ changes.
  */
 #ifndef TUTTI_TESTS_TUTTI_0_H
 #define TUTTI_TESTS_TUTTI_0_H

@@ -3,7 +3,8 @@
  * A program that was built with the header of version 0 runs with the present library.
  *
  * Each structure ends at the end of a page, and the next page allows no access. So a read of a
- * field that version 0 did not have crashes. A world of one rank, which meets by a store.
+ * field that version 0 did not have crashes. The program makes a world of one rank, which meets by
+ * a store.
  */
 #include "abi/tutti_0.h"
 
@@ -22,7 +23,7 @@
         }                                                                                          \
     } while (0)
 
-/* A copy whose last byte is the last readable byte. */
+/* Returns a copy of the structure whose last byte is the last readable byte. */
 static void *at_end(const void *structure, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

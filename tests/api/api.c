@@ -104,6 +104,6 @@ void clean_environment(void)
             continue;
         }
         snprintf(name, sizeof(name), "%.*s", (int)length, *entry);
-        unsetenv(name); /* the next entry has moved to this place */
+        unsetenv(name); /* the next variable has moved to this place */
     }
 }

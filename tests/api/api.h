@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared by tests of the public interface. They have what an application has: the headers and
- * libtutti.so, but nothing internal.
+ * Shared by tests of the public interface. These tests have what an application has, the headers
+ * and libtutti.so, and nothing internal.
  */
 #ifndef TUTTI_TESTS_API_H
 #define TUTTI_TESTS_API_H
@@ -43,7 +43,7 @@
 
 #define CHECK_OK(call) CHECK_STATUS(call, TUTTI_OK)
 
-/* A call that must fail, with this text in tutti_last_error(). */
+/* Check that a call fails, with this text in tutti_last_error(). */
 #define CHECK_ERROR(call, want, words)                                                             \
     do {                                                                                           \
         CHECK_STATUS(call, want);                                                                  \
@@ -55,14 +55,15 @@
  * Run `fn` in `size` children, which run at the same time.
  *
  * env       "NAME=VALUE" pairs, each ended by '\n', set in all children; may be NULL
- * ret_text  their output on stdout and stderr, cut at `bytes`; NULL: it goes to this process's
+ * ret_text  their output on stdout and stderr, cut at `bytes`; NULL: it goes to stdout and stderr
+ *           of this process
  *
  * Returns the number of children that did not end with 0.
  */
 int run_children(int size, const char *env, void (*fn)(int rank, int size), char *ret_text,
                  size_t bytes);
 
-/* Unset the variables of launchers, and Tutti's except the tests' own. */
+/* Unset the variables of launchers, and Tutti's variables except those of the tests. */
 void clean_environment(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every public function with invalid arguments: the right status, a text that names the error,
- * outputs unchanged, and a communicator that still works. In a world of one.
+ * Calls every public function with invalid arguments, in a world of one. Checks the status, that
+ * the text names the error, that outputs do not change, and that the communicator still works.
  */
 #include "api/api.h"
 
@@ -18,7 +18,7 @@ enum {
     OPS = 13
 };
 
-/* The table in types.h. */
+/* Does this type have this operation? As in the table in types.h. */
 static int is_served(int t, int o)
 {
     int is_pair = t >= TUTTI_FLOAT32_INT32, is_bool = t == TUTTI_BOOL;
@@ -65,7 +65,7 @@ static void type_names(void)
     CHECK(strcmp(tutti_op_name((tutti_op_t)-1), "unknown operation") == 0);
     CHECK_OK(tutti_op_create(keep_right, NULL, 1, &op));
     CHECK(strcmp(tutti_op_name(op), "user operation") == 0);
-    /* One permanent text, for any unknown operation. */
+    /* All unknown operations have the same text, which is permanent. */
     CHECK(tutti_op_name(op) == tutti_op_name((tutti_op_t)((int)op + 1)));
     CHECK_OK(tutti_op_free(op));
 }
@@ -118,7 +118,7 @@ static void options(void)
     tutti_options_t o = TUTTI_OPTIONS_INIT;
     newer_t newer = { TUTTI_OPTIONS_INIT, { 0 } };
 
-    /* Smaller than in the first version. */
+    /* The size is smaller than in the first version. */
     o.size = offsetof(tutti_options_t, mpi_comm) + sizeof(o.mpi_comm) - 1;
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
     o.size = 0;
@@ -137,7 +137,8 @@ static void options(void)
     newer.more[39] = 1;
     CHECK_ERROR(tutti_init(&newer.known), TUTTI_ERR_ABI, "field");
     CHECK(tutti_world() == NULL);
-    /* A newer program that uses no new field, and a program of an older minor version. */
+    /* A newer program that uses no new field, and a program built with an older minor version, are
+       accepted. */
     newer.more[39] = 0;
     CHECK_OK(tutti_init(&newer.known));
     CHECK_OK(tutti_finalize());
@@ -310,7 +311,7 @@ static void buffers_and_counts(void)
 #undef WRONG
 }
 
-/* Memory of one rank is freed by its own function only. */
+/* Memory from tutti_mem_alloc_local can be freed by tutti_mem_free_local only. */
 static void local_memory(void)
 {
     void *ptr = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks without a launcher: this program starts itself with fork and exec, and the ranks meet by a
- * unique id in a file, or by a store made of files. After that, the error cases.
+ * unique id in a file, or by a store made of files. Also tests the error cases.
  *
  * bootstrap                      all cases
  * bootstrap CASE RANK SIZE DIR   one rank
@@ -32,7 +32,7 @@ static double now_s(void)
 
 /* ---- files ---- */
 
-/* Atomic: a concurrent reader sees the whole file or none. */
+/* Make a file atomically: a concurrent reader sees the whole file or none. */
 static int put_file(const char *name, const void *bytes, size_t length)
 {
     char path[512], temporary[560];
@@ -63,7 +63,7 @@ static int get_file(const char *name, void *bytes, size_t room, size_t *ret_leng
     return 0;
 }
 
-/* Keys have slashes; file names do not. */
+/* Replace the slashes of a key, because file names have none. */
 static void name_file(const char *key, char *name, size_t room)
 {
     snprintf(name, room, "%s", key);
@@ -170,7 +170,7 @@ static void by_id(int maker)
     CHECK_OK(tutti_finalize());
 }
 
-/* A second world after the first, from another rank's id. */
+/* After the first world the ranks make further ones, each with the id of another rank. */
 static void again(void)
 {
     tutti_options_t o = options();
@@ -197,7 +197,7 @@ static void by_store(const char *prefix)
     CHECK_OK(tutti_finalize());
 }
 
-/* A rank comes when another one has warned that it waits for it. */
+/* The late rank comes when another rank has logged a warning that it waits. */
 static void note_warning(void *arg, tutti_log_level_t level, const char *text)
 {
     if (level == TUTTI_LOG_WARN && strstr(text, arg) != NULL)
@@ -227,7 +227,7 @@ static void late(int late_rank, int has_store, const char *words)
     CHECK_OK(tutti_log_set_callback(NULL, NULL));
 }
 
-/* Rank 1 is started, and ends before it calls init. */
+/* Rank 1 is started, and ends before it calls tutti_init. */
 static void missing(void)
 {
     tutti_options_t o = options();
@@ -290,7 +290,8 @@ static void mistakes(void)
     CHECK_OK(tutti_finalize());
 }
 
-/* Unused ids block no process: with tutti_finalize, and without. */
+/* Ids that are not used do not prevent a process from ending, whether it calls tutti_finalize or
+   not. */
 static void unused(void)
 {
     tutti_unique_id_t id;

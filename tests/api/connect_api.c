@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_comm_connect as a program sees it: arguments; beside tutti_init and tutti_finalize; unique
- * ids of two front ends in one process; one rank; a forked child.
+ * tutti_comm_connect as a program sees it. Tests its arguments, its use beside tutti_init and
+ * tutti_finalize, unique ids of two front ends in one process, one rank, and a forked child.
  */
 #include "api/api.h"
 #include "store.h"
@@ -117,7 +117,7 @@ static void arguments(void)
     store = unused_store();
     o.size = 32;
     CHECK_ERROR(tutti_comm_connect(&o, &comm), TUTTI_ERR_ABI, "options->size");
-    /* A program that was built with the version before: without timeout_ms. */
+    /* A program that was built with the version before has no timeout_ms. */
     o = store_options(&store, 0, 1);
     o.size = offsetof(tutti_options_t, timeout_ms);
     o.timeout_ms = -7;
@@ -130,7 +130,7 @@ static void arguments(void)
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* One rank: no store, no thread; many of them. */
+/* Many communicators of one rank use no store and start no thread. */
 static void alone(void)
 {
     enum {
@@ -185,8 +185,8 @@ static void reduces_as(const char *name, tutti_comm_t *comm)
     CHECK_OK(tutti_wait(request, -1));
 }
 
-/* A tutti_init that fails does not stop a trace that it has not started. tutti_finalize stops the
-   trace also without a world. */
+/* A tutti_init that fails does not stop a trace that it has not started. Even without a world,
+   tutti_finalize stops the trace. */
 static void traces(void)
 {
     tutti_store_t store = unused_store();
@@ -219,7 +219,7 @@ static void traces(void)
 
 /* ---- two processes ---- */
 
-/* The world comes and goes while connected communicators live. */
+/* The world is made and finalized while connected communicators exist. */
 static void beside_world(int rank, int size)
 {
     tutti_store_t first = store_with("first"), world = store_with("world"),
@@ -241,7 +241,7 @@ static void beside_world(int rank, int size)
     reduces(tutti_world(), size);
     reduces(b, size);
     CHECK_OK(tutti_barrier(tutti_world()));
-    /* A request of a connected communicator is pending meanwhile. */
+    /* A request of a connected communicator is pending during this. */
     CHECK_OK(tutti_allreduce_async("over", &x, &y, 1, TUTTI_INT32, TUTTI_SUM, a, NULL, &request));
     CHECK_OK(tutti_finalize());
     CHECK(tutti_world() == NULL);
@@ -263,7 +263,7 @@ static void beside_world(int rank, int size)
     CHECK_OK(tutti_finalize());
 }
 
-/* Rank 0 makes ids, of which the second is used after its tutti_finalize. */
+/* Rank 0 makes ids. The second one is used after rank 0's tutti_finalize. */
 static void ids(int rank, int size)
 {
     tutti_store_t store = store_with("ids");
@@ -288,17 +288,17 @@ static void ids(int rank, int size)
     reduces(b, size);
     CHECK_OK(tutti_barrier(a));
     CHECK_OK(tutti_comm_free(a));
-    /* The first id is still answered for. */
+    /* The thread of the first id still answers. */
     o.unique_id = &id[0];
     CHECK_ERROR(tutti_comm_connect(&o, &a), TUTTI_ERR_INVALID_ARGUMENT, "used already");
     CHECK_OK(tutti_barrier(b));
     CHECK_OK(tutti_comm_free(b));
-    /* With the last communicator the ids have ended, and their threads. */
+    /* When the last communicator has ended, the ids and their threads have ended as well. */
     if (rank == 0)
         CHECK_INT(threads(), 1);
 }
 
-/* A child of rank 0 may not use its communicator, and connects one of its own with rank 1. */
+/* A child of rank 0 may not use its parent's communicator, and connects a new one with rank 1. */
 static void forked(int rank, int size)
 {
     tutti_store_t store = store_with("parents"), own = store_with("childs");
@@ -340,7 +340,7 @@ static void forked(int rank, int size)
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* The world's own deadline. */
+/* The deadline of the world does not apply to connected communicators. */
 static void deadline(int rank, int size)
 {
     tutti_store_t store = store_with("deadline");
@@ -362,7 +362,7 @@ static void deadline(int rank, int size)
     CHECK_OK(tutti_finalize());
 }
 
-/* Between hosts there is no MPI for it, and the test's environment forbids UCX. */
+/* Between hosts a connected communicator cannot use MPI, and the test's environment forbids UCX. */
 static void hosts(int rank, int size)
 {
     tutti_store_t store = store_with("hosts");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that meet without MPI, by the variables of env:// and of launchers: in any order, with
- * missing, doubled and misinformed ranks, with strangers and other jobs at the port, with secrets,
- * and where another process owns MASTER_PORT, as torchrun's agent does.
+ * Ranks that meet without MPI, by the variables of env:// and of launchers: in any order; with
+ * missing, doubled and misinformed ranks; with strangers and other jobs at the port; with secrets;
+ * and with another process that owns MASTER_PORT, as torchrun's agent does.
  *
  * Each rank is a process. A port is reserved by a socket that is bound and does not listen, so that
  * tests that run at the same time choose different ports.
@@ -25,18 +25,18 @@ enum {
     ALL_PORTS = 17 /* MASTER_PORT and those above it */
 };
 
-/* One process. */
+/* A process, and the outcome that its tutti_init must have. */
 typedef struct {
     int rank, size;
-    const char *env;       /* "NAME=VALUE\n...", besides those of env:// */
+    const char *env;       /* "NAME=VALUE\n...", besides the variables of env:// */
     tutti_status_t status; /* of tutti_init */
-    const char *words;     /* of its error */
+    const char *words;     /* that its error must have */
     int delay_ms;          /* before tutti_init */
 } member_t;
 
 static int failures;
 static int port;        /* MASTER_PORT of the present job */
-static int log_fd = -1; /* stderr of the processes to come; -1: this process's */
+static int log_fd = -1; /* stderr of processes started from now on; -1: that of this process */
 static atomic_int *ready;
 static char folder[] = "/tmp/tutti-env-XXXXXX";
 
@@ -56,7 +56,7 @@ static int bind_port(int number)
     return -1;
 }
 
-/* Reserve `count` ports in a row; `port` is the first. */
+/* Reserve `count` consecutive ports. Sets `port` to the first. */
 static void reserve(int count, int *ret_fds)
 {
     struct sockaddr_in addr;
@@ -91,7 +91,7 @@ static int reach(void)
     return -1;
 }
 
-/* Rank 0 listens. */
+/* Wait until rank 0 listens. */
 static void await_port(void)
 {
     int fd;
@@ -141,7 +141,8 @@ static void work(int rank, int size)
     CHECK(sum == (float)size);
 }
 
-/* common: variables of all ranks. together: how many processes wait for each other first. */
+/* common: variables of all ranks. together: the number of processes that wait for each other before
+   tutti_init. */
 static pid_t start(const member_t *it, const char *common, int together)
 {
     pid_t pid;
@@ -188,7 +189,7 @@ static void finish(const char *what, pid_t pid)
     failures++;
 }
 
-/* All at once, at the port that is reserved. */
+/* Run all members at once, at the reserved port. */
 static void run_here(const char *what, const member_t *members, int count, const char *common)
 {
     pid_t pid[MOST];
@@ -220,7 +221,7 @@ static void any_order(void)
             for (int i = 0; i < size; i++) {
                 int rank = late < 0 ? (3 * i + 1) % size : size - 1 - i;
 
-                /* 3 i + 1 takes each rank once unless 3 divides the size. */
+                /* 3 i + 1 modulo the size gives each rank once, unless 3 divides the size. */
                 members[i].rank = size % 3 == 0 ? size - 1 - i : rank;
                 members[i].size = size;
                 members[i].delay_ms = members[i].rank == late ? 150 : 0;
@@ -230,7 +231,7 @@ static void any_order(void)
     }
 }
 
-/* The same port again, in new processes. */
+/* New processes use the same port several times. */
 static void again(void)
 {
     member_t members[3] = { { .rank = 0, .size = 3 },
@@ -309,7 +310,7 @@ static void overdue(void)
     snprintf(common, sizeof(common), "%s\nTUTTI_BOOT=local:tutti-env-%d\nTUTTI_SIZE=2", soon,
              tag());
     warned(" s for rank 0, which has not called tutti_init\n", &local[1], &local[0], common);
-    /* No stall: rank 0 warns when it has begun to listen. */
+    /* Rank 0 does not wait for this warning: it warns as soon as it listens. */
     warned("rank 0's name: no-such-host.invalid has no address", &nameless, &ranks[1],
            "TUTTI_LOG=warn");
 }
@@ -336,7 +337,7 @@ static void misinformed(void)
     run("rank 0 twice", zeros, 2, NULL);
 }
 
-/* Variables that make no sense, without other ranks. */
+/* Variables that make no sense. No other ranks are started. */
 static void nonsense(void)
 {
     static const member_t cases[] = {
@@ -410,7 +411,7 @@ static void secrets(void)
 
     with_intruders("wrong secrets", "TUTTI_JOB_SECRET=psst!", wrong, 3);
     with_intruders("a needless secret", NULL, needless, 1);
-    /* A secret in a file, whose line end does not count. */
+    /* The secret is in a file, and the line end of the file does not belong to it. */
     snprintf(path, sizeof(path), "%s/secret", folder);
     snprintf(common, sizeof(common), "TUTTI_JOB_SECRET_FILE=%s", path);
     file = fopen(path, "w");
@@ -489,7 +490,7 @@ static void agent(void)
     run_here("a silent service's port", members, 3, torchrun);
     snprintf(common, sizeof(common), "%s\nTUTTI_PORT=%d", torchrun, port + 9);
     run_here("TUTTI_PORT", members, 3, common);
-    /* Two jobs of neighbouring ports at the same time. */
+    /* Two jobs with neighbouring ports run at the same time. */
     for (int i = 0; i < 6; i++)
         members[i] = (member_t){ .rank = i % 3, .size = 3 };
     snprintf(common, sizeof(common), "MASTER_PORT=%d", port + 1);
@@ -504,12 +505,12 @@ static void agent(void)
         close(fds[i]);
 }
 
-/* Launchers' variables, without MPI. */
+/* Ranks meet by the variables of launchers, without MPI. */
 static void launchers(void)
 {
     static const char none[] = "RANK=-\nWORLD_SIZE=-\nMASTER_ADDR=-\nMASTER_PORT=-\n"
                                "TUTTI_MODULE_DIR=/nonexistent\n";
-    /* Variables of all ranks, and names of the variables with rank and size. */
+    /* all: variables of all ranks. The other fields: names of the variables with rank and size. */
     static const struct {
         const char *what, *all, *rank, *size;
         int port;
@@ -549,7 +550,7 @@ static void launchers(void)
         int fd;
 
         reserve(1, &fd);
-        /* A format only where the text has one. */
+        /* Only some texts have a "%d", which is replaced. */
         snprintf(all, sizeof(all), "%s", cases[i].all);
         if (strstr(all, "%d") != NULL) {
             char *at = strstr(all, "%d"), rest[300];
@@ -570,8 +571,8 @@ static void launchers(void)
     }
 }
 
-/* A libcrypto that cannot be loaded: a secret that is set is an error. In a process that is started
-   anew, because the loader reads its path at the start. */
+/* If libcrypto cannot be loaded, a secret that is set is an error. This is tested in a newly
+   started process, because the loader reads its search path at the start. */
 static void no_libcrypto(const char *self)
 {
     static const member_t alone = { 0,

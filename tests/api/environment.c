@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Effects of the environment: ranks without a launcher, forced algorithms, the help text;
- * and reports of wrong variables. Each case runs in its own processes, because the
- * environment is read once.
+ * Effects of the environment: ranks without a launcher, forced algorithms, the help text, and
+ * reports of wrong variables. Each case runs in separate processes, because a process reads its
+ * environment once.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -106,7 +106,7 @@ static void aborts(int rank, int size)
 
 /* ---- cases ---- */
 
-/* Several ranks meet under a name of their own. */
+/* Run several ranks that meet under a new name. */
 static void together(int size, const char *env, void (*fn)(int rank, int size))
 {
     static int number;
@@ -183,11 +183,11 @@ static void wrong(void)
     expect("pigeon", 2);
     together(2, "TUTTI_ALGORITHM=allreduce", refused);
     expect("TUTTI_ALGORITHM", 2);
-    /* A known algorithm for the wrong collective: a barrier has no ring. */
+    /* The algorithm is known, but not for this collective: a barrier has no ring. */
     together(2, "TUTTI_ALGORITHM=barrier:ring", refused);
     expect("ring", 2);
-    /* A known algorithm that does not support two hosts; and a transport between hosts that
-       is missing. */
+    /* The algorithm is known, but does not support two hosts. In the next case, the transport
+       between hosts is missing. */
     together(2, "TUTTI_ALGORITHM=allreduce:node", refused_on_two_hosts);
     expect("[6] ", 2);
     together(2, "TUTTI_TRANSPORT=mpi", refused_on_two_hosts);
@@ -206,13 +206,13 @@ static void wrong(void)
     expect("TUTTI_BOOT=pigeon", 1);
     alone("TUTTI_BOOT=local:x\nTUTTI_RANK=3\nTUTTI_SIZE=2", refused);
     expect("[1] ", 1);
-    /* A launcher's job of four ranks, and no MPI to find the others. */
+    /* The job of the launcher has four ranks, but there is no MPI by which to find the others. */
     alone("OMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=1\nTUTTI_MODULE_DIR=/nonexistent", refused);
     expect("[6] ", 1);
     expect("mpirun started 4 ranks", 1);
 }
 
-/* Variables of launchers, but nothing by which the ranks could meet. */
+/* There are variables of launchers, but nothing by which the ranks could meet. */
 static void company(void)
 {
     static const char *const certain[] = {
@@ -283,7 +283,7 @@ static void help_and_warnings(void)
     expect("TUTTI_ALGORITHM [", 1);
 }
 
-/* Dumps that cannot be written: tutti_init warns on one rank of a host, and each failed dump is
+/* If dumps cannot be written, tutti_init warns on one rank of a host, and each failed dump is
    reported. */
 static void dumps(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_finalize with a pending request: it ends with an error, and its callback runs while
- * tutti_finalize does. The callback may not begin or end anything.
+ * tutti_finalize while a request is pending: the request ends with an error, and its callback runs
+ * during tutti_finalize. The callback may not begin or end anything.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-/* All ranks map it. */
+/* In memory that all ranks map. */
 static atomic_int *has_left;
 
 static void on_end(void *calls, tutti_status_t status)
@@ -20,7 +20,7 @@ static void on_end(void *calls, tutti_status_t status)
     atomic_fetch_add((atomic_int *)calls, 1);
 }
 
-/* Only rank 0 submits, and leaves first. */
+/* Only rank 0 submits. It is also the first rank to leave. */
 static void with_callback(int rank, int size)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;

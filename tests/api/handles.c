@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Invalid handles, freed or never valid: every public function gets every kind of them, and returns
- * an error. In a world of one.
+ * Invalid handles, which were freed or have never been valid. In a world of one, every public
+ * function is called with every kind of them, and must return an error.
  */
 #include "api/api.h"
 
@@ -55,7 +55,7 @@ static tutti_status_t submit(tutti_comm_t *c, int how)
 
 static int color_of_none = TUTTI_COLOR_NONE, the_rank;
 static tutti_comm_t *no_comm;
-static tutti_status_t state = TUTTI_ERR_INTERNAL; /* must not change; nor must the text */
+static tutti_status_t state = TUTTI_ERR_INTERNAL; /* neither this nor the text may change */
 static tutti_stats_t stats = TUTTI_STATS_INIT;
 static tutti_stats_part_t stats_part = TUTTI_STATS_PART_INIT;
 static char state_text[8] = "as is";
@@ -150,7 +150,7 @@ static tutti_status_t in_list(tutti_request_t *r, int all)
     return status;
 }
 
-/* Cast to the same type as the others. */
+/* The function is cast to the same type as the others. */
 #define REQUEST(name, expression)                                                                  \
     static tutti_status_t call_##name(tutti_comm_t *c)                                             \
     {                                                                                              \
@@ -247,7 +247,7 @@ static void table_is_complete(void)
     snprintf(path, sizeof(path), "%s/lib/libtutti.map", srcdir != NULL ? srcdir : ".");
     map = fopen(path, "r");
     if (map == NULL)
-        return; /* started by hand in another folder */
+        return; /* the test was started by hand in another folder */
     while (fgets(line, sizeof(line), map) != NULL) {
         int at = 0;
 
@@ -261,7 +261,7 @@ static void table_is_complete(void)
     fclose(map);
 }
 
-/* No function accepts this pointer as a communicator, or as a request. */
+/* Check that no function accepts this pointer as a communicator, or as a request. */
 static void refused(const void *handle, int as_request, const char *words)
 {
     for (int i = 0; i < FUNCTIONS; i++) {
@@ -304,7 +304,7 @@ static void garbage(tutti_comm_t *world)
     refused(request, 0, "comm is a request, not a communicator");
     refused(world, 1, "request is a communicator, not a request");
     CHECK_OK(tutti_wait(request, -1));
-    /* Near valid handles: other generations and indices. */
+    /* Values that are close to valid handles: other generations and indices. */
     refused((void *)((uintptr_t)world + 1), 0, "");
     refused((void *)((uintptr_t)world + 100000), 0, "");
     refused((void *)((uintptr_t)world ^ (uintptr_t)1 << 32), 0, "");
@@ -321,7 +321,7 @@ static void comms(tutti_comm_t *world)
     CHECK_OK(tutti_barrier(part));
     CHECK_OK(tutti_comm_free(part));
     refused(part, 0, "comm is a communicator that was freed");
-    /* Another object has its place. */
+    /* Another object has the place of the freed one. */
     CHECK_OK(tutti_comm_split(world, 0, 0, &next));
     CHECK(next != part);
     refused(part, 0, "comm is a communicator that was freed");
@@ -351,7 +351,7 @@ static void requests(tutti_comm_t *world)
     CHECK(next != request);
     refused(request, 1, "request is a request that was freed");
     CHECK_OK(tutti_wait(next, 10000));
-    /* Inactive, then freed. */
+    /* A persistent request that is inactive, and then freed. */
     call.name = "p";
     CHECK_OK(tutti_persistent_create(&call, world, &request));
     CHECK_OK(tutti_start(request));
@@ -359,7 +359,7 @@ static void requests(tutti_comm_t *world)
     CHECK_ERROR(tutti_wait(request, -1), TUTTI_ERR_INVALID_ARGUMENT, "not active");
     CHECK_OK(tutti_request_free(request));
     refused(request, 1, "request is a request that was freed");
-    /* Twice in one list. */
+    /* The same request is twice in one list. */
     twice[0] = twice[1] = start_one(world, "t");
     CHECK_ERROR(tutti_wait_all(twice, 2, -1), TUTTI_ERR_INVALID_ARGUMENT, "was freed");
     CHECK(twice[0] == NULL && twice[1] != NULL);

@@ -57,7 +57,7 @@ static void from_the_start(int rank, int size)
     CHECK_INT(box.level, TUTTI_LOG_WARN);
     check_has(&box, "[TUTTI_NO_SUCH is no setting");
     CHECK_OK(tutti_finalize());
-    /* Back to stderr. */
+    /* Let the log go to stderr again. */
     setenv("TUTTI_LOG", "debug", 1);
     CHECK_OK(tutti_init(NULL));
     CHECK_STATUS(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT);
@@ -65,7 +65,7 @@ static void from_the_start(int rank, int size)
     CHECK_INT(box.count, 1);
 }
 
-/* Many messages, while the caller has the lock that the callback takes. */
+/* The library logs many messages while the caller holds the lock that the callback takes. */
 static void with_a_lock(int rank, int size)
 {
     static box_t box;
@@ -95,7 +95,8 @@ static void with_a_lock(int rank, int size)
 
 /* ---- a rank that dies ---- */
 
-/* The thread that logs the death has the engine's token, and no wait ends without this token. */
+/* Rank 1 dies while the callback's lock is held. The thread that logs the death holds the engine's
+   token, and no wait ends without this token. */
 static void death(int rank, int size)
 {
     static box_t box;
@@ -120,7 +121,7 @@ static void death(int rank, int size)
     check_has(&box, "[rank 1 ");
 }
 
-/* want, dislike: texts that their stderr must have, and must not have. */
+/* want, dislike: texts that the stderr of the ranks must have, and must not have. */
 static void run(int size, const char *settings, void (*fn)(int rank, int size), const char *want,
                 const char *dislike)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_comm_state: reports without a call whether a communicator is usable, or why it has ended;
- * also while another thread is inside a call.
+ * tutti_comm_state reports, without a collective call, whether a communicator is usable, or why it
+ * has ended. It may be called while another thread is inside a call.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -35,7 +35,7 @@ static void check_usable(const tutti_comm_t *comm)
     CHECK(text[0] == '\0');
 }
 
-/* Poll until it has ended in this way. */
+/* Poll until the communicator has ended in this way. */
 static void await_end(const tutti_comm_t *comm, tutti_status_t want, const char *words)
 {
     tutti_status_t state = TUTTI_OK;
@@ -76,7 +76,7 @@ static void alone(int rank, int size)
     CHECK(strstr(tutti_last_error(), "comm is NULL") != NULL);
     CHECK_STATUS(tutti_barrier(part), TUTTI_ERR_PEER_LOST);
     CHECK(strcmp(tutti_last_error(), text) == 0);
-    /* Cut to the size, or not requested. */
+    /* The text is cut to the size, or not requested at all. */
     CHECK_OK(tutti_comm_state(part, &state, cut, 5));
     CHECK(strncmp(cut, text, 4) == 0 && memcmp(cut + 4,
                                                "\0"
@@ -99,7 +99,7 @@ static void alone(int rank, int size)
 
 /* ---- several ranks ---- */
 
-/* Rank 1 dies. The others make no call, and have none pending. */
+/* Rank 1 dies. The other ranks make no call, and no call is pending. */
 static void death(int rank, int size)
 {
     (void)size;

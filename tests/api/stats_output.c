@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a process shows of its statistics: the table, the file, and the endpoint, which garbage,
- * idle clients and forks do not disturb.
+ * The statistics that a process shows: in the table, in the file, and at the endpoint, which is not
+ * disturbed by garbage, idle clients and forks.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -27,7 +27,7 @@ enum {
 
 static int failures;
 static char folder[] = "/tmp/tutti-stats-XXXXXX";
-static int port; /* and the next one */
+static int port; /* the first of two: rank r uses port + r */
 
 /* ---- helpers ---- */
 
@@ -44,7 +44,7 @@ static void path_of(char path[128], const char *name, int rank)
     snprintf(path, 128, "%s/%s_%d", folder, name, rank);
 }
 
-/* 0: there is no such file. */
+/* Returns 0 if there is no such file. */
 static int read_text(const char *path, char text[TEXT])
 {
     FILE *file = fopen(path, "r");
@@ -64,7 +64,7 @@ static void check_has(const char *text, const char *line)
         FAIL("no '%s' in:\n%s", line, text);
 }
 
-/* A sample of a communicator. */
+/* Check the sample of a communicator. */
 static void check_calls(const char *text, const char *comm, int id, int rank, int n)
 {
     char line[200];
@@ -84,7 +84,7 @@ static struct sockaddr_in address(int at)
     return addr;
 }
 
-/* -1: it is refused. */
+/* Connect to a port. Returns -1 if the connection is refused. */
 static int reach(int at)
 {
     const struct sockaddr_in addr = address(at);
@@ -141,7 +141,7 @@ static void for_file(int rank, int size)
 
     path_of(path, "each", rank);
     CHECK_OK(tutti_init(NULL));
-    /* It is there soon after the start. */
+    /* The file exists soon after the start. */
     for (int i = 0; i < LIMIT_S * 100 && !read_text(path, text); i++)
         usleep(10000);
     check_has(text, "# TYPE tutti_operations_total counter\n");
@@ -152,13 +152,13 @@ static void for_file(int rank, int size)
     CHECK_OK(tutti_finalize());
     CHECK(read_text(path, text));
     check_calls(text, "world", 1, rank, CALLS);
-    check_calls(text, "group", 2, rank, 3); /* also after its end */
+    check_calls(text, "group", 2, rank, 3); /* the file has the group even after its end */
     snprintf(line, sizeof(line), "transport=\"%s\"", size == 1 ? "none" : "shm");
     check_has(text, line);
     check_has(text, "tutti_call_seconds_count{comm=\"world\"");
     snprintf(path + strlen(path), 8, ".tmp");
     CHECK(!read_text(path, text));
-    /* A second world writes it again. */
+    /* A second world writes the file again. */
     CHECK_OK(tutti_init(NULL));
     make_calls(tutti_world(), 1);
     CHECK_OK(tutti_finalize());
@@ -238,8 +238,8 @@ static void for_leaver(int rank, int size)
     CHECK_OK(tutti_finalize());
 }
 
-/* A client whose connection needs a descriptor when there is none: it waits, and the thread that
-   would serve it sleeps meanwhile. */
+/* A client connects when the process has no free descriptor. The client waits, and the thread that
+   would serve it sleeps until there is a descriptor. */
 static void for_no_descriptor(int rank, int size)
 {
     static char answer[TEXT];
@@ -295,7 +295,7 @@ static void for_fork(int rank, int size)
     }
     ask_text(port + rank, get, "HTTP/1.1 200 OK\r\n", answer);
     CHECK_OK(tutti_finalize());
-    CHECK_INT(recv(client, answer, 1, 0), 0); /* closed, also by the child */
+    CHECK_INT(recv(client, answer, 1, 0), 0); /* closed by the parent and by the child */
     CHECK_INT(reach(port + rank), -1);
     kill(pid, SIGKILL);
     CHECK(waitpid(pid, &status, 0) == pid);
@@ -305,7 +305,7 @@ static void for_fork(int rank, int size)
 
 /* ---- errors ---- */
 
-/* The port is taken: a warning, and the job runs. */
+/* If the port is taken, there is a warning, and the job runs. */
 static void for_taken_port(int rank, int size)
 {
     const struct sockaddr_in addr = address(port);
@@ -352,7 +352,7 @@ static int is_free(int at)
     return is;
 }
 
-/* Two free ports below those that the system gives to connections. */
+/* Find two free ports below those that the system gives to outgoing connections. */
 static void find_ports(void)
 {
     port = 20000 + getpid() % 5000 * 2;
@@ -361,7 +361,7 @@ static void find_ports(void)
     CHECK(port < 32000);
 }
 
-/* want, dislike: texts that their stderr must have, and must not have. */
+/* want, dislike: texts that the stderr of the ranks must have, and must not have. */
 static void run(int size, const char *settings, void (*fn)(int rank, int size), const char *want,
                 const char *dislike)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libcublas: c = alpha a b + beta c in a stream, by columns, as in its documentation. Sums are in
- * double. Built if cuBLAS's header is found.
+ * libcublas: c = alpha a b + beta c in a stream, by columns, as in cuBLAS's documentation. Sums are
+ * computed in double. This file is built if cuBLAS's header is found.
  */
 #include "cuda_libs/inside.h"
 
@@ -17,7 +17,7 @@ struct cublasContext {
     cudaStream_t stream;
 };
 
-/* A matrix in memory, column by column, `stride` elements from one to the next. */
+/* A matrix in memory, column by column. stride: elements from one column to the next. */
 typedef struct {
     const void *at;
     tutti_dtype_t dtype;
@@ -96,7 +96,7 @@ static double element(const matrix_t *m, size_t row, size_t column)
     return x;
 }
 
-/* The whole matrix, or transposed, as [columns][rows]. */
+/* Returns the whole matrix as [columns][rows], transposed if `turns`. */
 static double *columns_of(const matrix_t *m, int turns)
 {
     size_t rows = turns ? m->columns : m->rows, columns = turns ? m->rows : m->columns;
@@ -159,14 +159,15 @@ static int dtype_of(cudaDataType type, tutti_dtype_t *ret_dtype)
     return type == CUDA_R_32F || type == CUDA_R_16F || type == CUDA_R_16BF;
 }
 
-/* With sums in float32: a and b have one type; c has this type or float32. */
+/* Sums must be in float32, a and b must have the same type, and c must have this type or
+   float32. */
 static int fits(const gemm_item_t *g, cublasComputeType_t compute, cublasGemmAlgo_t algo)
 {
     return compute == CUBLAS_COMPUTE_32F && algo == CUBLAS_GEMM_DEFAULT &&
            g->a.dtype == g->b.dtype && (g->c.dtype == g->a.dtype || g->c.dtype == TUTTI_FLOAT32);
 }
 
-/* 0: a size or a stride is invalid. */
+/* Returns 0 if a size or the stride is invalid. */
 static int describe(matrix_t *ret_m, const void *at, int rows, int columns, int stride)
 {
     ret_m->at = at;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams that are captured into a graph. The graph stays empty, because nothing may be queued
- * there. Tested are the calls that are allowed meanwhile: an unsafe call invalidates the capture,
- * unless its thread is in relaxed mode (cudaThreadExchangeStreamCaptureMode in CUDA's header).
+ * Streams that are captured into a graph. The graph stays empty, because nothing may be queued in
+ * such a stream. With these functions tests find forbidden calls during a capture: an unsafe call
+ * invalidates the capture, unless its thread is in relaxed mode
+ * (cudaThreadExchangeStreamCaptureMode in CUDA's header).
  */
 #include "cuda_libs/inside.h"
 
@@ -25,7 +26,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects captures */
 static capture_t captures[MOST];
 static _Thread_local enum cudaStreamCaptureMode mine = cudaStreamCaptureModeGlobal;
 
-/* NULL: not captured. Under the lock. */
+/* Returns NULL if the stream is not captured. Call it with the lock held. */
 static capture_t *find(cudaStream_t stream)
 {
     for (int i = 0; i < MOST; i++)
@@ -154,7 +155,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     return rt_end(code);
 }
 
-/* There are no streams that wait for the legacy stream, so its own capture cannot affect it. */
+/* No stream here waits for the legacy stream, so captures cannot affect the legacy stream. */
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 {
     int code = rt_begin("cudaStreamIsCapturing");

@@ -17,14 +17,14 @@
 #define FATBIN_MAGIC 0xba55ed50u
 #define MOST_FUNCTIONS 64
 #define MOST_THREADS 1024
-#define TRAINER_WORDS 32 /* of a kernel's arguments, 8 bytes each */
+#define TRAINER_WORDS 32 /* in a kernel's arguments, 8 bytes each */
 
 struct CUfunc_st {
     int device;
-    const kernel_t *kernel; /* NULL: the trainer's */
+    const kernel_t *kernel; /* NULL: a kernel of the trainer */
     const trainer_kernel_t *trainer;
     int is_sum;
-    size_t from_bytes, to_bytes; /* of an element */
+    size_t from_bytes, to_bytes; /* size of an element */
 };
 
 struct CUmod_st {
@@ -242,7 +242,7 @@ static void take_params(launch_item_t *item, void **params)
     memcpy(&item->count, params[1], sizeof(item->count));
 }
 
-/* Unlike other calls: only for streams of the context's device. */
+/* Unlike other calls, this one accepts only streams of the context's device. */
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                         unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Errors in the form of CUDA and NCCL: a code, and its text. The runtime's last error belongs to
- * the thread. A thread that does not clear it ends the process at its next call: the module must
- * clear its own errors, so that an application does not find them.
+ * the thread. If the thread does not clear it, the thread's next call ends the process, because the
+ * module must clear its own errors, so that an application does not find them.
  */
 #include "cuda_libs/inside.h"
 

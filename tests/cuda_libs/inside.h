@@ -2,13 +2,13 @@
 /*
  * Libraries of CUDA and NCCL for machines without a GPU: one shared object, which stands for
  * libcuda, libcudart, libcublas and libnccl, over the pretend device (tests/pretend/). So the real
- * module, tutti/cuda.so, moves and reduces data, and the trainer trains. It has the functions that
- * these two and the tests of tests/gpu/ call.
+ * module, tutti/cuda.so, moves and reduces data, and the trainer trains. The shared object has the
+ * functions that the module, the trainer and the tests of tests/gpu/ call.
  *
  *      errors.c       codes and texts; uncleared errors
  *      driver.c       libcuda: context, modules, launches, pointers
  *      kernels.cc     the library's kernels on the host
- *      trainer.cc     the trainer's
+ *      trainer.cc     the trainer's kernels on the host
  *      blas.c         libcublas: one product
  *      runtime.c      libcudart: devices and memory
  *      streams.c      streams, events, copies
@@ -17,9 +17,9 @@
  *      nccl_calls.c   calls and groups
  *
  * CUDA_VISIBLE_DEVICES determines the number of devices. TUTTI_TEST_PRETEND names the file that a
- * job's ranks share; without it they are threads of this process. TUTTI_TEST_NCCL_VERSION: 22605
- * for 2.26.5. If the real libraries would hang or do something unintended, these return an error
- * with a text, or end the process if no call can return it.
+ * job's ranks share; without it the ranks are threads of this process. TUTTI_TEST_NCCL_VERSION sets
+ * NCCL's version: 22605 for 2.26.5. If the real libraries would hang or do something unintended,
+ * these libraries return an error with a text, or end the process if no call can return the error.
  */
 #ifndef TUTTI_TESTS_CUDA_LIBS_INSIDE_H
 #define TUTTI_TESTS_CUDA_LIBS_INSIDE_H
@@ -31,7 +31,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-ncclResult_t ncclGroupStart(void); /* in NCCL's header without prototypes */
+ncclResult_t ncclGroupStart(void); /* NCCL's header has these without prototypes */
 ncclResult_t ncclGroupEnd(void);
 #pragma GCC visibility pop
 
@@ -65,10 +65,10 @@ struct ncclComm {
 
 /* Set a code and its text. */
 int err_say(int code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
-/* The code for a result of the pretend device, whose text it keeps. SYSTEM becomes `otherwise`,
-   unless the device is broken. */
+/* Returns the code for a result of the pretend device, and keeps the result's text. SYSTEM becomes
+   `otherwise`, unless the device is broken. */
 int err_code(tutti_status_t status, int otherwise);
-/* No call can return the error: ends the process. */
+/* End the process, because no call can return the error. */
 void err_fatal(const char *fmt, ...) TUTTI__PRINTF(1, 2) __attribute__((noreturn));
 
 /* Each function of the runtime that needs a context begins with rt_begin, which makes one. All
@@ -82,20 +82,20 @@ ncclResult_t nccl_code(tutti_status_t status);
 
 /* ---- driver.c ---- */
 
-/* For kernels in a stream: replace a caller's address by the device's view. 0: the
-   device is broken. */
+/* For kernels in a stream: replace a caller's address by the device's view. Returns 0 if the device
+   is broken. */
 int kernel_sees(const char *what, const void **at, size_t bytes);
 
 /* ---- nccl.c ---- */
 
-/* Is it a communicator, and not in progress? */
+/* Check that comm is a communicator, and is not in progress. */
 ncclResult_t comm_ready(const char *what, ncclComm_t comm);
 
 /* ---- runtime.c ---- */
 
 /* The number of devices. */
 int device_visible(void);
-/* 1: from cudaMallocManaged. */
+/* Returns 1 if ptr is from cudaMallocManaged. */
 int memory_is_managed(const void *ptr);
 
 /* ---- streams.c ---- */
@@ -106,15 +106,15 @@ typedef struct {
     int before;
 } visit_t;
 
-/* 0, or a code. For the stream NULL the device is the thread's. */
+/* Returns 0 or a code. For the stream NULL, the thread's device is used. */
 int visit_stream(const char *what, cudaStream_t handle, visit_t *ret_visit);
 void visit_device(device_t *device, visit_t *ret_visit);
 void visit_end(const visit_t *visit);
 
 /* ---- capture.c ---- */
 
-/* 0: the thread may make a call that is unsafe while other threads capture. Otherwise their
-   captures become invalid. */
+/* Returns 0 if the thread may make a call that is unsafe while other threads capture. Otherwise the
+   captures of these threads become invalid. */
 int capture_forbids(const char *what);
 void capture_forget(cudaStream_t handle);
 

@@ -9,8 +9,8 @@ has_cuda_libs() {
     test -e "$TUTTI_MODULE_DIR/cuda.so" && test -e "$cuda_libs"
 }
 
-# use_cuda_libs FOLDER: links them there under their names. Programs that start after this use them,
-# even if the real libraries are installed.
+# use_cuda_libs FOLDER: makes links to the pretended libraries in FOLDER, under their names.
+# Programs that start after this use them, even if the real libraries are installed.
 use_cuda_libs() {
     for name in libcuda.so.1 libcudart.so.12 libcudart.so.13 libcublas.so.12 libcublas.so.13 \
         libnccl.so.2; do

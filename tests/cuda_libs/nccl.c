@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * libnccl: communicators. A non-blocking communicator is in progress until ncclCommGetAsyncError
- * has reported the end. The real one may finish earlier, so an earlier call is an error here. After
- * ncclCommFinalize it is in progress until all ranks have called it.
+ * has reported the end. The real NCCL may finish earlier, but here a call before that report is an
+ * error. After ncclCommFinalize the communicator is in progress until all ranks have called
+ * ncclCommFinalize.
  */
 #include "cuda_libs/inside.h"
 
@@ -13,7 +14,7 @@
 #define CONFIG_MAGIC 0xcafebeefu
 /* Below this version a call keeps its remaining work in its thread. */
 #define UNBOUND 22700
-/* It is reported as in progress at least so often. */
+/* How often a communicator is reported as in progress at least. */
 #define POLLS 2
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -258,7 +259,7 @@ ncclResult_t ncclMemFree(void *ptr)
     return ncclSuccess;
 }
 
-/* If registration is disabled, it returns no handle and no error. */
+/* If registration is disabled, this function returns no handle and no error. */
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
 {
     const char *local = getenv("NCCL_LOCAL_REGISTER");

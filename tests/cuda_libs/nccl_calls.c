@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * libnccl: calls. Every call is in a group, even a single one, and is launched when the group ends.
- * A group has one communicator and one stream here, as in Tutti. Collectives without elements are
- * omitted, as in the real library.
+ * In this library a group has one communicator and one stream, as Tutti uses it. Collectives
+ * without elements are omitted, as in the real library.
  */
 #include "cuda_libs/inside.h"
 
@@ -16,7 +16,7 @@ static _Thread_local struct {
     ncclComm_t comm;
     cudaStream_t stream;
     size_t n, room;
-    tutti__nccl_call_t *calls; /* freed with each group */
+    tutti__nccl_call_t *calls; /* freed at the end of each group */
 } group;
 
 ncclResult_t ncclGroupStart(void)
@@ -100,7 +100,7 @@ static ncclResult_t check(const char *what, const tutti__nccl_call_t *call, nccl
         return nccl_say(ncclInvalidArgument, "%s: the communicator was finalized", what);
     if (call->dtype == 0 || call->op == 0)
         return nccl_say(ncclInvalidArgument, "%s: type %d, or its operation", what, (int)type);
-    /* Also calls that only move elements, as taskAppend does in NCCL's enqueue.cc. */
+    /* This also applies to calls that only move elements, as in taskAppend of NCCL's enqueue.cc. */
     if (!is_message(call) && call->count > 0 && is_float8(type))
         return nccl_say(ncclInvalidArgument,
                         "%s: FP8 reduction support begins with sm90 capable devices", what);

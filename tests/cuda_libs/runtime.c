@@ -53,7 +53,7 @@ cudaError_t cudaGetDeviceCount(int *count)
     return rt_end(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
-/* From here on the thread uses the device, which has a context. */
+/* After this call the thread uses the device, which then has a context. */
 cudaError_t cudaSetDevice(int device)
 {
     int code = check_device(device);
@@ -127,7 +127,8 @@ cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
     return rt_end(code);
 }
 
-/* The entry of a pointer; of NULL: a free entry; NULL: there is none. Under the lock. */
+/* Returns the entry of a pointer, or for NULL a free entry. Returns NULL if there is none. Call it
+   with the lock held. */
 static managed_t *find_managed(const void *begin)
 {
     for (int i = 0; i < MOST_MANAGED; i++)
@@ -168,7 +169,7 @@ cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
     return cudaSuccess;
 }
 
-/* 0: it is not managed. */
+/* Returns 0 if ptr is not managed memory. */
 static int drop_managed(void *ptr)
 {
     managed_t *entry;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libcudart: streams, events and copies. A thread may use the streams and events of another device,
- * if CUDA allows it. The pretend device requires that the thread uses this device meanwhile.
+ * libcudart: streams, events and copies. Where CUDA allows it, a thread may use the streams and
+ * events of another device. The pretend device requires that the thread uses this device during the
+ * call, so the thread switches to it.
  */
 #include "cuda_libs/inside.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs a fuzz target without a fuzzer: over the files named as arguments (for example an input that
- * crashed), otherwise over its seeds, their mutations, and noise. Each run has the same inputs.
+ * Runs a fuzz target without a fuzzer. The inputs are the files named as arguments (for example one
+ * that has led to a crash) or, without arguments, the target's seeds, their mutations, and noise.
+ * Each run has the same inputs.
  */
 #include "fuzz.h"
 
@@ -24,7 +25,8 @@ static uint32_t next(uint32_t below)
     return (uint32_t)(state >> 32) % below;
 }
 
-/* In an allocation of its very size, so that a sanitizer sees what is read beyond. */
+/* Copy the input into an allocation of exactly its size, so that a sanitizer detects reads beyond
+   it. */
 static void run(const uint8_t *data, size_t bytes)
 {
     uint8_t *copy = malloc(bytes + (bytes == 0));
@@ -68,7 +70,8 @@ static void run_all(uint8_t *seed, uint8_t *data)
         }
     }
     for (unsigned i = 0; i < NOISES; i++) {
-        /* Small bytes more often: most formats begin with lengths. */
+        /* About half of these inputs have only small bytes, because most formats begin with
+           lengths. */
         uint32_t below = next(2) ? 256 : 4;
 
         bytes = next(next(2) ? 64 : 4096);

@@ -11,7 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* A sound input to begin with, the n-th of them; its length, 0 when there are no more. */
+/* Write the n-th valid input with which a fuzzer begins. Returns its length, or 0 if there are no
+   more. */
 size_t fuzz_seed(unsigned n, uint8_t *ret_data, size_t room);
 
 #endif

@@ -4,8 +4,9 @@
  *
  * A gate with a secret, and one without, wait for ranks 1 and 2 of 3, each in a thread. Each input
  * is cut into two pieces and sent twice, each time over a new connection: unchanged, and in the
- * form of a hello and a knock with right magic numbers, so that the checks after these are reached.
- * The gate must answer only with a greeting and refusals, close the connection, and continue.
+ * form of a hello and a knock with right magic numbers, so that the checks after those of the magic
+ * numbers are reached. The gate must answer only with a greeting and refusals, close the
+ * connection, and continue.
  *
  * The first byte: bit 0: which gate; bit 1: keep this connection's right token, which only the gate
  * without a secret accepts; bits 2 to 7: where to cut.
@@ -39,7 +40,7 @@ typedef struct {
     tutti__gate_knock_t knock;
 } letter_t;
 
-static place_t places[2]; /* without a secret, with one */
+static place_t places[2]; /* [0]: without a secret; [1]: with a secret */
 
 static void demand(int truth)
 {
@@ -47,7 +48,8 @@ static void demand(int truth)
         abort();
 }
 
-/* A strict gate would end with the first contradiction that has a right token. */
+/* The gate is not strict, because a strict gate would end at the first contradiction that has a
+   right token. */
 static void *serve(void *arg)
 {
     place_t *place = arg;
@@ -83,7 +85,8 @@ static void open_places(void)
     }
 }
 
-/* Read until the gate closes the connection: at most one answer, and that a refusal. */
+/* Read until the gate closes the connection. It may send at most one answer, which must be a
+   refusal. */
 static void hear(const place_t *place, int fd)
 {
     uint64_t deadline = tutti__net_deadline(WAIT_MS);
@@ -128,7 +131,8 @@ static int reach(const place_t *place, tutti__gate_greeting_t *ret_greeting)
     return fd;
 }
 
-/* The input as hello and knock. With a right token its rank is none that could be admitted. */
+/* Change the input into a hello and a knock. If it keeps a right token, its rank must not be one
+   that could be admitted. */
 static void mend(const place_t *place, const tutti__gate_greeting_t *greeting, letter_t *letter,
                  int keep_token)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fuzz target: schedules read from text, and the checker behind it.
+ * Fuzz target: the parser of schedules as text, and the checker.
  *
  * The first byte selects the number of ranks and the requirements. Schedules that were read must be
  * the same after they are printed and read again. The checker may accept or refuse them, but must
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define MOST_RANKS 4
-/* The checker takes memory by these. */
+/* Limits of inputs, because the checker's memory grows with these numbers. */
 #define MOST_BLOCKS 64
 
 static void demand(int truth)
@@ -140,7 +140,7 @@ static const char node[] =
 
 size_t fuzz_seed(unsigned n, uint8_t *ret_data, size_t room)
 {
-    /* The byte in front: ranks - 1, and 4 times the collective. */
+    /* The byte in front of the text: ranks - 1, plus 4 times the collective. */
     static const struct {
         uint8_t first;
         const char *text;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All that came out, as one number, and how it ended. */
+/* A hash of all frames that the parser has returned, their number, and how parsing has ended. */
 typedef struct {
     uint64_t hash;
     unsigned frames;
@@ -43,7 +43,7 @@ static void take_piece(tutti__frame_in_t *in, const char *piece, size_t bytes, s
     }
 }
 
-/* Cut into pieces of `step` bytes; 0: into one. */
+/* Parse the data in pieces of `step` bytes; 0: in one piece. */
 static outcome_t parse(const char *data, size_t bytes, size_t step)
 {
     outcome_t outcome = { TUTTI__HASH_INIT, 0, TUTTI__AGAIN };

@@ -2,8 +2,9 @@
 /*
  * Fuzz target: the parser of the statistics' endpoint.
  *
- * The request is parsed after each byte, as it arrives, in memory of exactly that size. The first
- * verdict is what the client gets. Metrics are only for a whole head that asks for them.
+ * The request arrives byte by byte, and is parsed after each byte, in memory of exactly that size.
+ * The client gets the first verdict. It may be the metrics only for a whole head that asks for
+ * them.
  */
 #include "fuzz.h"
 

@@ -2,8 +2,9 @@
 /*
  * Fuzz target: the parser of tuned files.
  *
- * The parsed values are inside the limits, and are the same after they are written and read again.
- * An error text is not empty, and fits into its buffer, whose size the first byte selects.
+ * Parsed values must be inside the limits, and must be the same after they are written and read
+ * again. An error text must not be empty, and must fit into its buffer, whose size the first byte
+ * selects.
  */
 #include "fuzz.h"
 
@@ -74,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     return 0;
 }
 
-/* One setting more than there may be. */
+/* Write one setting more than a file may have. */
 static size_t put_many(uint8_t *ret_data, size_t room)
 {
     size_t used = (size_t)snprintf((char *)ret_data, room, "xtutti_tuned 1\n");

@@ -3,8 +3,8 @@
  * Fuzz target: unique ids as bytes.
  *
  * Each input is parsed twice: unchanged, and with the right magic, layout and checksum, so that the
- * checks after these are reached. The fields of an accepted id must be inside the limits, and must
- * give the same bytes when they are written again.
+ * checks after those of these three fields are reached. The fields of an accepted id must be inside
+ * the limits, and must give the same bytes when they are written again.
  */
 #include "fuzz.h"
 
@@ -38,7 +38,7 @@ static void decode(const tutti_unique_id_t *bytes)
     demand(memcmp(&id.token, &twice.token, sizeof(id.token)) == 0);
 }
 
-/* As id.c has it. */
+/* Set the magic, the layout and the checksum, as id.c does. */
 static void mend(tutti_unique_id_t *bytes)
 {
     unsigned char *at = (unsigned char *)bytes->bytes;

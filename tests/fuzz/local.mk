@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Fuzz targets. Normal checks run each over its seeds, with the small driver; see driver.c. With a
-# fuzzer: clang -fsanitize=fuzzer,address, the target's file and the library's, without driver.c.
+# Fuzz targets. Normal checks run each target over its seeds, with a small driver; see driver.c. To
+# use a fuzzer, compile the target's file and the library's files, without driver.c, with clang
+# -fsanitize=fuzzer,address.
 
 fuzz_tests = \
     %reldir%/fuzz_gate \

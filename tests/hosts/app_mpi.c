@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An application that uses MPI itself and passes its own communicator to tutti_init: app_mpi LEVEL,
- * where LEVEL is single or multiple; started by app_mpi.sh. The communicator has the ranks in
+ * where LEVEL is single or multiple. app_mpi.sh starts it. The communicator has the ranks in
  * reverse order. The application uses MPI while Tutti is initialised, and afterwards.
  *
  * `app_mpi absent` calls MPI_Init, never tutti_init, and waits to be ended; see late.sh.
@@ -23,7 +23,7 @@ static int wrong(const char *what)
     return 1;
 }
 
-/* Tutti does not affect the application's own messages and its error handler. */
+/* Checks that Tutti does not affect the application's own messages and its error handler. */
 static int mpi_works(MPI_Comm comm)
 {
     int sum = -1;
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
             return wrong("tutti_init");
         if (tutti_rank(tutti_world()) != rank || tutti_size(tutti_world()) != size)
             return wrong("another rank than in the communicator");
-        /* Duplicated, so the caller may free its own. */
+        /* Tutti has duplicated the communicator, so the caller may free its own. */
         if (times == 1)
             MPI_Comm_free(&reverse);
         if (!tutti_works())

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The transport between hosts changes no bits, whatever the length of its messages and with a wire
-# format.
+# The transport between hosts changes no bits, whatever the length of its messages, with or without
+# a wire format.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -11,7 +11,7 @@ limit=90
 transports="mpi shm"
 ! test -e "$TUTTI_MODULE_DIR/ucx.so" || transports="$transports ucx"
 
-# same A B [C]: ranks on hosts a, b, c
+# same A B [C]: runs A, B and C ranks on hosts a, b and c
 same()
 {
     first=

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums whose rounding shows the order of the additions; run by bits.sh over each transport. Rank 0
- * prints "bits: HASH" of the results of all ranks. Environment: BITS_MOST, no more elements in a
- * call than so many.
+ * Computes sums whose rounding shows the order of the additions. bits.sh runs it over each
+ * transport. Rank 0 prints "bits: HASH" of the results of all ranks. The environment variable
+ * BITS_MOST is the largest number of elements in a call.
  */
 #include <tutti/tutti.h>
 
@@ -27,7 +27,7 @@ static uint64_t hash(uint64_t h, const void *data, size_t bytes)
     return h;
 }
 
-/* Of many magnitudes, and other ones on each rank. */
+/* Fill with numbers of many magnitudes that differ between ranks. */
 static void fill(float *x, size_t count, int rank)
 {
     uint32_t state = 12345u + (uint32_t)rank * 777u;

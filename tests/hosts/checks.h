@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Checks of the programs *_check.c, which scripts start on several hosts. Like an application these
- * programs include only the library's headers, so ranks.h is not for them. A failed check prints
+ * programs include only the library's headers, so they cannot use ranks.h. A failed check prints
  * its place, the rank and a text, and ends the process.
  */
 #ifndef TUTTI_TESTS_HOSTS_CHECKS_H
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* This process in the communicator that is tested. */
+/* This process's rank in the tested communicator, and the communicator's size. */
 static int rank = -1, size;
 /* The present call, for the text of a failed check: ", call 7". */
 static char now_at[40];

@@ -6,22 +6,22 @@
 # usage: cluster.sh run [OPTION...] [--] COMMAND [ARGUMENT...]
 #        cluster.sh check [OPTION...]     can a cluster with these options be made here?
 #
-#     -np N             ranks; by default as many as the hosts have room for
-#     --hosts K         hosts; by default as many as the ranks need
+#     -np N             number of ranks; by default as many as the hosts have room for
+#     --hosts K         number of hosts; by default as many as the ranks need
 #     --per-host P      ranks on each host, 1 by default; "3,1": on host 1 and host 2
-#     --rate RATE       of each host's link, each way, as tc has it: 1gbit. By default the link is
-#                       as fast as the machine
-#     --delay TIME      from one host to another, each way: 1ms, 500us
+#     --rate RATE       of each host's link in each direction, in the form of tc: 1gbit. By default
+#                       the link is as fast as the machine
+#     --delay TIME      from one host to another, in each direction: 1ms, 500us
 #     --launcher mpirun Open MPI starts the ranks (the default)
 #     --launcher env    the ranks are started with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
 #                       MASTER_ADDR and MASTER_PORT, as torchrun does
-#     --mpirun OPTIONS  more of mpirun's
-#     --pin             hosts share no processors, as far as there are enough
+#     --mpirun OPTIONS  more options of mpirun
+#     --pin             hosts do not share processors, if there are enough of them
 #     --counters FILE   at the end, a line for each host: "node1 sent BYTES received BYTES"
 #
 # The exit status is the command's. With --launcher env it is that of the first rank that failed,
-# in rank order; the other ranks run to their end. 77: a cluster cannot be made here; a line says
-# what is missing. It needs root, and Debian's packages iproute2 and util-linux.
+# in rank order; the other ranks run to their end. 77: a cluster cannot be made here, and a line
+# names what is missing. A cluster needs root, and Debian's packages iproute2 and util-linux.
 #
 #     machine     cluster.sh
 #     cluster     PID 1: cluster.sh inside     mpirun     relay         10.77.0.254 on the bridge
@@ -33,14 +33,14 @@
 #
 # Each host has its own network, host name, loopback, /dev/shm, /proc, /sys, System V memory and
 # process numbers. If hosts shared one of these, UCX would use it instead of the link. The cluster
-# has its own ones as well, which contain those of its hosts: nothing of a cluster is visible on the
-# machine, so clusters do not disturb each other. When the cluster's PID 1 ends, the kernel ends its
-# processes, and then removes namespaces, mounts and links, which only these processes held. PID 1
-# is killed when cluster.sh ends, even by SIGKILL.
+# has separate ones as well, which contain those of its hosts. So nothing of a cluster is visible on
+# the machine, and clusters do not disturb each other. When the cluster's PID 1 ends, the kernel
+# ends its processes, and then removes namespaces, mounts and links, which only these processes
+# held. PID 1 is killed when cluster.sh ends, even by SIGKILL.
 #
-# mpirun runs beside the hosts, as on a login node: a process can enter only PID namespaces below
-# its own. A link with a delay is a pair of TAP devices with cluster_relay.c between them: not all
-# kernels have netem.
+# mpirun runs beside the hosts, as on a login node: a process can enter only PID namespaces that are
+# inside its own. A link with a delay is a pair of TAP devices with cluster_relay.c between them:
+# not all kernels have netem.
 set -u
 
 self=$(cd "$(dirname "$0")" && pwd)/${0##*/}
@@ -65,7 +65,7 @@ cannot()
 
 ranks= hosts= per_host=1 rate= delay= launcher=mpirun pin=no counters= options=
 
-# Sets $shift: how many arguments are options.
+# Sets $shift to the number of arguments that are options.
 parse()
 {
     shift=$#
@@ -209,9 +209,10 @@ run()
 
 # ---- in the cluster ----
 
-# What a host's PID 1 runs: NAME. It names itself on the pipe 3 once the host is there, with its
-# number in the cluster, whose /proc is still mounted when it reads it. Then it reaps orphans.
-# The new /sys shows the host's own links; the control groups are mounted as they were.
+# What a host's PID 1 runs, with the host's name as $0. When the host is complete, it writes this
+# name and its own process id to the pipe 3. The id is that in the cluster, because the cluster's
+# /proc is still mounted when the script reads the id. Then it reaps orphans. The new /sys shows the
+# host's own links. The control groups are mounted there as they were.
 host_init='
     read -r pid rest </proc/self/stat
     echo "$0" >/proc/sys/kernel/hostname &&
@@ -242,7 +243,7 @@ start_hosts()
     exec 3>&-
 }
 
-# on HOST COMMAND...: only in the host's network
+# on_net HOST COMMAND...: runs the command in the host's network only
 on_net()
 {
     pid=$(cat "$shm/$1")
@@ -250,7 +251,7 @@ on_net()
     nsenter -t "$pid" --net "$@"
 }
 
-# Makes the devices of delayed links, and keeps carrying their frames.
+# Makes the devices of delayed links, and starts the relay, which carries their frames.
 start_relay()
 {
     mkfifo $shm/ready
@@ -258,7 +259,7 @@ start_relay()
     read -r word <$shm/ready && [ "$word" = ready ]
 }
 
-# link HOST: from the host to the bridge
+# link HOST: makes the link from the host to the bridge
 link()
 {
     pid=$(cat "$shm/node$1")
@@ -275,7 +276,7 @@ link()
         on_net "node$1" tc qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 50ms
 }
 
-# HOST COMMAND...: this process becomes the command, on the host
+# enter HOST COMMAND...: this process becomes the command, on the host
 enter()
 {
     host=$1
@@ -284,7 +285,7 @@ enter()
     exec nsenter -t "$(cat "$shm/$host")" --net --uts --ipc --mount --pid "$@"
 }
 
-# What mpirun runs as ssh: [OPTION...] HOST COMMAND-LINE
+# What mpirun runs instead of ssh: agent [OPTION...] HOST COMMAND-LINE
 agent()
 {
     while [ "${1#-}" != "$1" ]; do
@@ -295,10 +296,11 @@ agent()
     enter "$host" sh -c "$*"
 }
 
-# Divides the processors among the hosts, in order. If there are fewer than hosts, some share one.
+# Divides the processors among the hosts, in order. If there are fewer processors than hosts, some
+# hosts share one.
 pin_hosts()
 {
-    # Not by nproc: it obeys OMP_NUM_THREADS, and does not say which processors these are.
+    # nproc cannot be used: it obeys OMP_NUM_THREADS, and does not print which processors these are.
     allowed=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status | tr , '\n' |
         awk -F - '{ for (i = $1; i <= $NF; i++) print i }')
     processors=$(echo "$allowed" | wc -l)
@@ -372,7 +374,7 @@ inside()
     [ $pin = no ] || pin_hosts
     "by_$launcher" "$@"
     status=$?
-    # What a host sends, its port receives.
+    # Bytes that a host sends are received by its port.
     [ -z "$counters" ] || sed -n 's/^ *port\([0-9]*\):/\1 /p' /proc/net/dev |
         awk '{ print "node" $1, "sent", $2, "received", $10 }' | sort -V >"$counters"
     exit $status

@@ -13,13 +13,13 @@ export TUTTI_LOG=info TUTTI_INTERFACE=eth0
 work=$(mktemp -d)
 trap 'rm -rf "$log" "$counters" "$work"' EXIT
 
-# said N WORDS: so many lines of the output have these words
+# said N WORDS: exactly N lines of the output must have these words
 said()
 {
     [ "$(grep -c -e "$2" "$log")" -eq "$1" ] || wrong "$what: not $1 lines with '$2'"
 }
 
-# agreed TRANSPORT
+# agreed TRANSPORT: all ranks must have taken this transport
 agreed()
 {
     passed $ranks "passed"
@@ -27,7 +27,8 @@ agreed()
     said 1 "transport auto: $1[;,]"
 }
 
-# On two hosts, each in an environment that SCRIPT makes; $n is the host's number.
+# prepared SCRIPT: runs the program on two hosts. On each, SCRIPT prepares the environment first; in
+# it, $n is the host's number.
 prepared()
 {
     on 1,1 sh -c "read -r name </proc/sys/kernel/hostname; n=\${name#node}; $1; exec \"\$@\"" sh \
@@ -57,8 +58,8 @@ prepared "[ \$n = 1 ] || export TUTTI_MODULE_DIR=$work/modules"
 agreed mpi
 said 1 "transport auto: mpi, because ucx cannot be used: rank 1: "
 
-# UCX of host 2 has a network of its own only. First no route leads there; then there is one, but no
-# answer, as behind a firewall.
+# UCX of host 2 can use only a separate network. First there is no route to this network. Then there
+# is a route, but no answer, as behind a firewall.
 network="ip link add net1 type veth peer name net2 && ip addr add 10.77.9.\$n/24 dev net1 &&
     ip link set net1 up && ip link set net2 up"
 prepared "[ \$n = 1 ] || { $network && export UCX_NET_DEVICES=net1; }"
@@ -68,7 +69,7 @@ prepared "$network && { [ \$n = 1 ] || export UCX_NET_DEVICES=net1; }"
 agreed mpi
 said 1 "transport auto: mpi, because a message over ucx did not pass"
 
-# An MPI that takes device memory, here imitated. A sanitizer's library must be loaded first.
+# An imitated MPI that accepts device memory. A sanitizer's library must be loaded before it.
 shim=$PWD/tests/multi/mpi/.libs/mpi_direct_shim.so
 if test -e "$shim" && [ "${SANITIZER:-no}" = no ]; then
     export TUTTI_TEST_PRETEND=$work/nccl

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# All collectives, mismatches of calls and of messages between the hosts of a cluster; see
-# cluster_data.sh.
+# Tests all collectives, mismatches of calls, and mismatches of messages between the hosts of a
+# cluster. See cluster_data.sh.
 set -u
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/cluster_common.sh"
@@ -18,7 +18,7 @@ check()
     crossed "$least"
 }
 
-# Each mismatch is an error on several ranks; they are not logged here.
+# Each mismatch is an error on several ranks. These errors are not logged here.
 export TUTTI_LOG=none
 over mpi check 2,2 4000000 collectives_check
 check 3,1 100000 direct_check 13

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# cluster.sh itself: hosts are distinct, options do what they say, and nothing remains of a cluster,
-# whichever way it ends. Sanitizers have nothing to find here.
+# Tests cluster.sh itself: hosts are distinct, options have their effects, and nothing remains of a
+# cluster, whichever way it ends. Sanitizers have nothing to find here.
 set -u
 
 cluster=$(dirname "$0")/cluster.sh
@@ -23,7 +23,7 @@ wrong()
     errors=$((errors + 1))
 }
 
-# with OPTION...: a cluster by the launcher env; sets $status
+# with OPTION... COMMAND...: runs a cluster with the launcher env; sets $status
 with()
 {
     timeout --kill-after=5 60 "$cluster" run --launcher env --counters "$work/counters" "$@" \
@@ -31,7 +31,7 @@ with()
     status=$?
 }
 
-# is_status WANTED WHAT
+# is_status WANTED WHAT: $status must be WANTED
 is_status()
 {
     [ "$status" -eq "$1" ] || wrong "$2: status $status, not $1" "$work/out"
@@ -56,8 +56,8 @@ grep -q "missing: root" "$work/out" || wrong "root is not named" "$work/out"
 
 # ---- hosts are distinct ----
 
-# Of each rank: its settings, host name, namespaces, whose /proc it has, the device of its /dev/shm,
-# and its links.
+# Prints for each rank: its settings, host name, namespaces, the namespace of its /proc, the device
+# of its /dev/shm, and its links.
 facts='echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR:$MASTER_PORT \
     $(cat /proc/sys/kernel/hostname) $(readlink /proc/self/ns/net /proc/self/ns/uts \
     /proc/self/ns/ipc /proc/self/ns/mnt /proc/self/ns/pid) $(readlink /proc/1/ns/pid) \
@@ -92,7 +92,7 @@ is_status 2 "5 ranks on 3 places"
 
 # ---- links ----
 
-# carried BYTES MOST: node2 has sent so many, and at most MOST
+# carried BYTES MOST: node2 must have sent at least BYTES, and at most MOST
 carried()
 {
     is_status 0 "sending $1 bytes"
@@ -102,14 +102,14 @@ carried()
     fi
 }
 
-# value PATTERN: a number that cluster_wire has printed
+# value PATTERN: prints the number that cluster_wire has printed after PATTERN
 value()
 {
     sed -n "s/.*$1 \([0-9]*\) us.*/\1/p" "$work/out"
 }
 
-# Beside the first 256 KiB, which may pass at once, no byte may be faster than the rate: 2.5 MB/s.
-# How slow it is depends on the machine.
+# The first 256 KiB may pass at once. All other bytes must not be faster than the rate, 2.5 MB/s.
+# How much slower they are depends on the machine.
 with --rate 20mbit --per-host 1,1 $wire 1000000
 carried 1000000 1200000
 us=$(value in)
@@ -126,7 +126,7 @@ pinned()
     is_status 0 "pinned"
 }
 
-# Neither OpenMP's variables nor the numbers of this process's processors matter.
+# --pin must work with OpenMP's variables, and with any numbers of this process's processors.
 allowed=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
 last=${allowed##*[,-]}
 if [ "$last" != "$allowed" ]; then
@@ -143,7 +143,7 @@ else
     pinned
 fi
 
-# Two clusters at a time.
+# Two clusters run at the same time.
 timeout 60 "$cluster" run --launcher env --counters "$work/other" --per-host 1,1 $wire 100000 \
     >"$work/other.out" 2>&1 &
 with --per-host 1,1 $wire 400000
@@ -160,10 +160,11 @@ left()
     grep -lsz "^$mark$" /proc/[0-9]*/environ
 }
 
-# gone WHAT: no process of the cluster is there any more, and nothing else of it has ever been
+# gone WHAT: no process of the cluster exists any more, and this machine has no other trace of the
+# cluster
 gone()
 {
-    # Only after SIGKILL of cluster.sh the kernel may still be at it.
+    # Only after SIGKILL of cluster.sh, the kernel may still be ending the processes.
     tries=0
     while [ -n "$(left)" ] && [ "$1" = SIGKILL ] && [ $tries -lt 300 ]; do
         sleep 0.1
@@ -177,7 +178,7 @@ gone()
     done
 }
 
-# ends STATUS SCRIPT [OPTION...]: runs it as both ranks
+# ends STATUS SCRIPT [OPTION...]: runs SCRIPT as both ranks; the cluster must end with STATUS
 ends()
 {
     wanted=$1
@@ -192,7 +193,8 @@ ends 0 'sleep 1000 & [ -n "$RANK" ]'
 ends 3 'sleep 1000 & [ $RANK = 0 ] || exit 3' --delay 1ms
 ends 137 '[ $RANK = 0 ] || kill -KILL $$'
 
-# interrupt SIGNAL STATUS LAUNCHER: sends cluster.sh a signal while its ranks run
+# interrupt SIGNAL STATUS LAUNCHER: sends cluster.sh a signal while its ranks run; it must end with
+# STATUS
 interrupt()
 {
     rm -f "$work"/came.*

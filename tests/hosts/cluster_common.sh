@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Sourced after common.sh by scripts that run ranks on a cluster of cluster.sh; skips the test where
-# there can be none.
+# a cluster cannot be made.
 
 cluster=$(dirname "$0")/cluster.sh
 "$cluster" check || exit
@@ -10,8 +10,8 @@ trap 'rm -f "$log" "$counters"' EXIT
 
 limit=100
 
-# over TRANSPORT COMMAND...: runs it with this TUTTI_TRANSPORT. Without it the ranks compare UCX and
-# MPI, and mostly take UCX.
+# over TRANSPORT COMMAND...: runs the command with this TUTTI_TRANSPORT. Without TUTTI_TRANSPORT the
+# ranks compare UCX and MPI, and mostly take UCX.
 over()
 {
     export TUTTI_TRANSPORT=$1
@@ -26,8 +26,9 @@ have_ucx()
     test -e "$TUTTI_MODULE_DIR/ucx.so"
 }
 
-# on PLACES [OPTION...] COMMAND...: runs it on a cluster with so many ranks on each host, "3,1"; sets
-# $what, $status, $hosts and $ranks. It may take $limit seconds. Each host has processors of its own, as far as there are enough.
+# on PLACES [OPTION...] COMMAND...: runs the command on a cluster. PLACES: the number of ranks on
+# each host, "3,1". Sets $what, $status, $hosts and $ranks. The command may take $limit seconds.
+# Hosts do not share processors, if there are enough of them.
 on()
 {
     what="on hosts with $*"
@@ -39,8 +40,8 @@ on()
     status=$?
 }
 
-# crossed BYTES: each host has sent and received at least so many over its link. To start and end
-# under mpirun takes some 60 KB.
+# crossed BYTES: each host must have sent and received at least so many over its link. The start and
+# the end under mpirun alone need some 60 KB.
 crossed()
 {
     awk -v least="$1" '$3 < least || $5 < least { short = 1 } END { exit short || NR == 0 }' \

@@ -10,8 +10,8 @@ set -u
 
 program=tests/hosts/hosts_check
 
-# data PLACES [OPTION...]: the results alone are 2 MB for each of 12 large calls, of which at least
-# every second byte is from another host
+# data PLACES [OPTION...]: runs all collectives. The results alone are 2 MB for each of 12 large
+# calls, and at least half of these bytes come from another host
 data()
 {
     on "$@" $program data
@@ -19,8 +19,9 @@ data()
     crossed 10000000
 }
 
-# survived VICTIM: on 2 + 2 the other ranks report a killed one. Open MPI's mpirun lets them, with
-# --enable-recovery, but on several hosts it does not end then, whatever the ranks were.
+# survived VICTIM: of 2 + 2 ranks, one is killed, and the others must report it. With
+# --enable-recovery, Open MPI's mpirun lets the others run, but on several hosts mpirun does not end
+# afterwards, with any program.
 survived()
 {
     "$cluster" run --pin --per-host 2,2 --mpirun --enable-recovery $program killed $1 \

@@ -9,7 +9,7 @@ set -u
 
 folder=$(mktemp -d)
 
-# down RANKS PLACES
+# down RANKS PLACES: all RANKS ranks, placed as PLACES, must pass
 down()
 {
     rm -f "$folder"/*

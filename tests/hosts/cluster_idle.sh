@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ranks that have nothing to do, on the hosts of a cluster. Without calls the links carry only the
-# probes of TCP's keepalive, of one connection per host. A rank that waits two seconds for a late one
-# hardly uses its processor: less than 20 ms on an idle machine, over UCX as over MPI.
+# probes of TCP's keepalive, of one connection per host. A rank that waits two seconds for a late
+# rank hardly uses its processor: less than 20 ms on an idle machine, over UCX and over MPI.
 set -u
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/cluster_common.sh"
 
 program=tests/hosts/idle_check
-# Neighbours and routers of IPv6 would count.
+# Packets by which IPv6 finds neighbours and routers would be counted.
 only4='echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 && exec "$@"'
 
-# quiet PLACES
+# quiet PLACES: ranks that make no calls
 quiet()
 {
     on "$1" --launcher env sh -c "$only4" sh $program quiet 4
@@ -20,7 +20,8 @@ quiet()
     grep "packets" "$log"
 }
 
-# late TRANSPORT PLACES: a busy machine wakes ranks at bad times, so that it costs more
+# late TRANSPORT PLACES: ranks that wait for a late one. They may use 60 ms, because a busy machine
+# wakes ranks at bad times, which costs more
 late()
 {
     over $1 on "$2" $program late 60
@@ -33,7 +34,7 @@ if have_ucx; then
     quiet 1,1
     quiet 2,1,2
     late ucx 1,1
-    late ucx 2,2 # messages wake sleepers, if a host has one processor
+    late ucx 2,2 # if a host has one processor, messages must wake sleeping ranks
 fi
 late mpi 1,1
 is_long "two ranks on a host over MPI" && late mpi 2,2

@@ -3,17 +3,19 @@
  * Links with a delay, for cluster.sh: cluster_relay DELAY_US HOSTS
  *
  * Makes two TAP devices for each host, host1 and port1 to hostK and portK, and carries Ethernet
- * frames between the two. A frame from a host is held for the delay; a frame to it is not, so the
- * delay from one host to another is one delay. Prints "ready" once the devices exist. Runs until it
- * is killed; the devices end with it.
+ * frames between the two. A frame from a host is held for the delay; a frame to a host is not, so
+ * the delay from one host to another is one delay. Prints "ready" once the devices exist. Runs
+ * until it is killed; the devices disappear when it ends.
  *
  *     host's stack -> host1 -> read, queue of frames and times -> write -> port1 -> bridge
  *
  * The devices pass segments of 64 KiB whose checksums are not computed yet (IFF_VNET_HDR), as veth
- * does. The header before each frame describes how to complete it; the relay passes it on unread.
+ * does. The header before each frame describes how to complete the frame. The relay does not read
+ * this header, but passes it on.
  *
- * All links have one relay: a frame that it writes to a port can be read from another host's port
- * at once. Tried: a relay for each link; a round trip with 1 ms each way took 2.25 ms then.
+ * One relay serves all links, because a frame that it writes to a port can be read from another
+ * host's port at once. Tried: a relay for each link. Then a round trip with a delay of 1 ms in each
+ * direction took 2.25 ms.
  */
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -43,7 +45,7 @@ typedef struct {
     char *data;
 } frame_t;
 
-/* In the order of their due times, since all have the same delay. */
+/* Frames in the order of their due times, since all have the same delay. */
 static frame_t queue[QUEUE];
 static size_t first, queued;
 
@@ -167,8 +169,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: cluster_relay DELAY_US HOSTS\n");
         return 2;
     }
-    /* Frames should be late by the delay only, also beside busy ranks. If the kernel refuses, the
-       delay is less exact. */
+    /* Frames should be late only by the delay, even if ranks keep all processors busy. If the
+       kernel refuses, the delay is less exact. */
     sched_setscheduler(0, SCHED_FIFO, &param);
     prctl(PR_SET_TIMERSLACK, 1);
     for (int i = 0; i < hosts; i++) {

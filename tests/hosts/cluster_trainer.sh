@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The trainer on the hosts of a cluster: its gradients cross the links, and its checkpoint is, bit by
-# bit, the one of as many ranks on pretended hosts.
+# The trainer on the hosts of a cluster: its gradients cross the links, and its checkpoint is equal,
+# bit by bit, to that of the same number of ranks on pretended hosts.
 set -u
 
 . "${0%/*}/../trainer/common.sh"
@@ -13,11 +13,12 @@ cluster=${0%/*}/cluster.sh
 varied "$work/data"
 export TUTTI_TIMEOUT=30
 
-# Of 64 x 200 + 200 x 10 weights in float32, for 16 steps, at least half crosses each link.
+# Of the gradients of 64 x 200 + 200 x 10 weights in float32, for 16 steps, at least half crosses
+# each link.
 arguments="--data $work/data --batch 5 --hidden 200 --epochs 4"
 least=400000
 
-# trained PLACES: on a cluster and on pretended hosts
+# trained PLACES: trains on a cluster and on pretended hosts, and compares the checkpoints
 trained()
 {
     rm -f "$work/real" "$work/pretended"

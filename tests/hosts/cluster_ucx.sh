@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ranks without MPI on the hosts of a cluster: they meet by env://, UCX carries the data, and the
-# data cross the links. The trainer's checkpoint is, bit by bit, that of pretended hosts.
+# data cross the links. The trainer's checkpoint is equal, bit by bit, to that on pretended hosts.
 set -u
 . "${0%/*}/../trainer/common.sh"
 cluster=${0%/*}/cluster.sh
@@ -14,7 +14,7 @@ fi
 export TUTTI_TIMEOUT=30
 counters=$work/counters
 
-# on PLACES BYTES COMMAND...: on a cluster; so many bytes cross each link
+# on PLACES BYTES COMMAND...: runs the command on a cluster; at least BYTES must cross each link
 on()
 {
     places=$1
@@ -34,7 +34,8 @@ check()
     [ "$(grep -c passed "$work/out")" -eq $ranks ] || wrong "$*" "$work/out"
 }
 
-# trained PLACES HOSTS: HOSTS has a letter for each rank
+# trained PLACES HOSTS: trains on a cluster and on pretended hosts, and compares the checkpoints.
+# HOSTS has a letter for each rank: its pretended host
 trained()
 {
     rm -f "$work/real" "$work/pretended"

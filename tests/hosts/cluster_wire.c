@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a cluster's links carry, without the library: cluster_wire BYTES, a rank of cluster.sh's
- * launcher env. Each rank but 0 sends BYTES to rank 0 over TCP, one rank after the other, and then
- * exchanges single bytes with it. It prints
+ * Measures a cluster's links without the library: cluster_wire BYTES. It is started as a rank by
+ * cluster.sh's launcher env. Each rank except 0 sends BYTES to rank 0 over TCP, one rank after the
+ * other, and then exchanges single bytes with rank 0. Each of these ranks prints
  *
  *     rank R sent BYTES in T us, round trip U us
  *
- * T lasts until rank 0 has them all; U is the shortest round trip.
+ * T: the time until rank 0 has received all bytes. U: the shortest round trip.
  */
 #include <netdb.h>
 #include <netinet/in.h>

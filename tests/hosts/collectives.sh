@@ -8,7 +8,7 @@ set -u
 
 program=tests/hosts/collectives_check
 
-# on A B: ranks on hosts a and b
+# on A B: runs A ranks on host a and B ranks on host b
 on()
 {
     what="collectives on hosts with $1 + $2, chunks of ${TUTTI_CHUNK_BYTES:-64K}"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every direct collective once, small and large, and messages, between hosts: run by each rank of
- * collectives.sh. Like an application it uses only the library's headers. tests/multi tests all
- * types and operations; here the transport between hosts is the real one.
+ * Makes every direct collective once, small and large, and messages, between hosts. Each rank of
+ * collectives.sh runs this program. Like an application it uses only the library's headers.
+ * tests/multi tests all types and operations. This program tests the real transport between hosts.
  */
 #include "checks.h"
 
@@ -31,7 +31,8 @@ static void fill(size_t count)
     }
 }
 
-/* From element `at` on, r has `count` elements of rank `from`, from `begin` on. */
+/* Check that r, from element `at` on, has `count` elements of rank `from`, from its element `begin`
+   on. */
 static void got(size_t at, size_t count, int from, size_t begin)
 {
     for (size_t i = 0; i < count; i++)
@@ -39,7 +40,7 @@ static void got(size_t at, size_t count, int from, size_t begin)
               (long long)r[at + i]);
 }
 
-/* r has the sum over the ranks [0, end). */
+/* Check that r has the sum over the ranks [0, end). */
 static void got_sum(size_t count, int end, size_t begin)
 {
     for (size_t i = 0; i < count; i++) {
@@ -88,7 +89,8 @@ static void reductions(void)
         got_sum(n, rank, 0);
 }
 
-/* The left operand: does not commute, so the result must be rank 0's data. */
+/* Returns the left operand. This operation does not commute, so the result must be rank 0's
+   data. */
 static void keep_left(void *dst, const void *left, const void *right, size_t count,
                       tutti_dtype_t dtype, void *context)
 {
@@ -140,7 +142,7 @@ static void equal_parts(void)
     }
 }
 
-/* Elements from rank q to rank p; some parts are empty. */
+/* The number of elements from rank q to rank p. Some parts are empty. */
 static size_t count_of(int q, int p)
 {
     return n * (size_t)((q + p) % 3) / 2;

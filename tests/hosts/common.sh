@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Sourced by the scripts here: finds mpirun and a module for it, or exits with 77; runs a program's
-# ranks and counts the successful ones.
+# Sourced by the scripts in this folder. Finds mpirun and a module for it, or exits with 77. Has
+# functions that run a program's ranks and count the successful ones.
 
 . "$(dirname "$0")/../long.sh"
 
-# Open MPI leaks memory in plugins that it has unloaded, so suppressions cannot name it.
+# Open MPI leaks memory in plugins that it has unloaded, so suppressions cannot name these leaks.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
-# Ends a hang with an error that names the call.
+# If a rank hangs, this ends it with an error that names the call.
 export TUTTI_TIMEOUT=30
 
 errors=0
@@ -26,7 +26,7 @@ command -v "$mpirun" >/dev/null 2>&1 || skip "no mpirun"
 case $($mpirun --version 2>&1) in
 *"Open MPI"* | *OpenRTE*)
     mpi=openmpi
-    # As users run it: no yield_when_idle and the like.
+    # The options are those of users, without yield_when_idle and the like.
     mpirun="$mpirun --oversubscribe"
     ;;
 *) mpi=mpich ;;
@@ -41,14 +41,14 @@ wrong()
     errors=$((errors + 1))
 }
 
-# launch ARGUMENT...: mpirun, for at most $limit seconds; sets $status
+# launch ARGUMENT...: runs mpirun for at most $limit seconds; sets $status
 launch()
 {
     timeout --kill-after=5 $limit $mpirun "$@" >"$log" 2>&1
     status=$?
 }
 
-# passed N PATTERN: all ranks have succeeded, N with such a line
+# passed N PATTERN: all ranks must have succeeded, and N lines must match
 passed()
 {
     lines=$(grep -c -e "$2" "$log")
@@ -57,7 +57,8 @@ passed()
     fi
 }
 
-# on_hosts A B [C]: sets $status; ranks of $program on the pretended hosts a, b, c
+# on_hosts A B [C]: runs A, B and C ranks of $program on the pretended hosts a, b and c; sets
+# $status
 on_hosts()
 {
     a="-np $1 env TUTTI_HOST_ID=a $program"

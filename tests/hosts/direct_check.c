@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls that mismatch, between hosts: run by each rank of direct_check.sh. For each kind of
- * mismatch, each rank in turn makes the call that differs. All ranks get TUTTI_ERR_MISMATCH, no
- * buffer is written, and the next call works; in the world and in groups. Like an application it
- * uses only the library's headers.
+ * Direct calls that mismatch, between hosts. Each rank of direct_check.sh runs this program. For
+ * each kind of mismatch, each rank in turn makes the call that differs. All ranks must get
+ * TUTTI_ERR_MISMATCH, no buffer may be written, and the next call must work. This is tested in the
+ * world and in groups. Like an application the program uses only the library's headers.
  *
  * usage: direct_check [N]    every N-th mismatch; by default all
  */
@@ -92,7 +92,8 @@ static void works(void)
     CHECK(sum[1] == -size * (size - 1) / 2, "%d", (int)sum[1]);
 }
 
-/* The text names the odd rank; if that is rank 0, also any other rank. */
+/* Check that the text names the odd rank. If the odd rank is rank 0, the text names another rank as
+   well. */
 static void names(int odd)
 {
     char name[32];
@@ -139,7 +140,7 @@ static void mismatches_of(tutti_call_kind_t kind, int odd)
     bad = good;
     bad.count++;
     differs(&good, &bad, odd);
-    /* Of one size: only this distinguishes them. */
+    /* Both types have the same size, so only the type distinguishes the calls. */
     bad = good;
     bad.dtype = TUTTI_FLOAT32;
     differs(&good, &bad, odd);

@@ -6,7 +6,7 @@
 set -u
 . "$(dirname "$0")/common.sh"
 
-# on A B [C]: ranks of $program on hosts a, b, c
+# on A B [C]: runs A, B and C ranks of $program on hosts a, b and c
 on()
 {
     what="$program on hosts with $*"
@@ -14,7 +14,7 @@ on()
     passed $(($1 + $2 + ${3:-0})) "on $# hosts: .* passed"
 }
 
-# Each mismatch is an error on every rank; they are not logged here.
+# Each mismatch is an error on every rank. These errors are not logged here.
 export TUTTI_TRANSPORT=mpi TUTTI_LOG=none
 program=tests/hosts/direct_check
 on 1 1

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # If a rank fails, the other ranks report the right error in time. `faults.sh all` runs all 180
-# combinations of these, the long form every third one:
+# combinations of the following. The long form runs every third one:
 #
 #     fault  the rank is killed (kill), is stopped (stop), exits without tutti_finalize (exit), or
 #            calls tutti_abort (abort)
@@ -23,7 +23,7 @@ cases=0
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 
-# run PLACE RANKS FAULT PHASE VICTIM
+# run PLACE RANKS FAULT PHASE VICTIM: runs one combination
 run()
 {
     per_host=$2

@@ -63,8 +63,9 @@ static FILE *make_file(const char *prefix)
     return file;
 }
 
-/* Continue in a child, which this process kills when it is stopped and all others have passed. The
-   launcher would stop together with a stopped process of its own. Call this before tutti_init. */
+/* Continue in a child. When the child has stopped and all other ranks have passed, this process
+   kills the child. Without the child, the launcher would stop together with its stopped process.
+   Call this function before tutti_init. */
 static void guard(void)
 {
     const char *world = getenv("WORLD_SIZE");
@@ -115,7 +116,7 @@ static void learn_plan(void)
     }
 }
 
-/* Does the error name the victim? If a rank is stopped, rank 0 knows only which host has not
+/* Does the error name the victim? If a rank is stopped, rank 0 knows only the host that has not
    announced a tensor. So over several hosts the error may name any rank of the victim's host. */
 static int names_victim(const char *error)
 {
@@ -174,7 +175,8 @@ static void run_victim(void)
         (void)submit(t, SMALL, &request);
     for (int t = 0; is(phase, "flight") && t < TENSORS; t++)
         (void)submit(t, LARGE, &request);
-    /* Meanwhile the others fall asleep in their waits, or, in "finalizing", leave. */
+    /* During this pause the other ranks fall asleep in their waits, or leave in the phase
+       "finalizing". */
     if (is(phase, "agreeing") || is(phase, "finalizing"))
         usleep(50000);
     fail();

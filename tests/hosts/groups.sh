@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Groups under mpirun: on one host, and with MPI between hosts, where they all share one MPI
-# communicator; a group that a rank ends, and a rank killed in a group.
+# Groups under mpirun: on one host, and with MPI between hosts, where all groups share one MPI
+# communicator. In further cases a rank ends a group, or a rank is killed in a group.
 set -u
 . "$(dirname "$0")/common.sh"
 

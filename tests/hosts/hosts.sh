@@ -8,7 +8,8 @@ set -u
 
 program=tests/hosts/hosts_check
 
-# on A B [C]: ranks on hosts a, b, c. All use the environment that is exported now.
+# on A B [C]: runs A, B and C ranks on hosts a, b and c. All ranks have the environment that is
+# exported at this time.
 on()
 {
     a="-np $1 env TUTTI_HOST_ID=a $program"
@@ -42,7 +43,7 @@ TUTTI_ALGORITHM=
 TUTTI_TRANSPORT=shm
 on 2 2
 
-# Several small pieces in flight, and a second start.
+# Several small pieces are in flight, and the library is started twice.
 TUTTI_TRANSPORT=mpi
 export TUTTI_CHUNK_BYTES=32K TUTTI_CREDITS=1
 what="small chunks, twice"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Run by every rank of a job under mpirun: hosts_check CASE [ARGUMENT]; started by hosts.sh. Like
- * an application it uses only the library's headers. Prints "rank R of N on H hosts: CASE passed"
- * and exits with 0, or prints the error.
+ * hosts_check CASE [ARGUMENT]: every rank of a job under mpirun runs this program. hosts.sh starts
+ * it. Like an application it uses only the library's headers. It prints "rank R of N on H hosts:
+ * CASE passed" and exits with 0, or prints the error.
  *
  *     data      all collectives, exact results, direct and by name, up to 2 MB
  *     twice     data, with tutti_finalize and tutti_init in between
@@ -138,7 +138,7 @@ enum {
     TENSORS = 20
 };
 
-/* Each rank has its own order. */
+/* Make named calls. Each rank has a different order. */
 static void by_name(void)
 {
     static const size_t counts[] = { 1, 1000, 0, 70000, 12345 };
@@ -156,7 +156,7 @@ static void by_name(void)
         snprintf(name, sizeof(name), "tensor %d", t);
         OK(tutti_allreduce_async(name, x[t], x[t], count, TUTTI_FLOAT32, TUTTI_SUM, tutti_world(),
                                  NULL, &request[t]));
-        /* Direct calls between, in the same order on all ranks. */
+        /* Direct calls are made between the named ones, in the same order on all ranks. */
         if (k % 5 == 2)
             allreduce(100, 1);
     }
@@ -204,7 +204,8 @@ static void data(void)
 
 /* ---- groups ---- */
 
-/* In-place sums of all sizes over `comm`; this rank has the sum of its members' numbers. */
+/* Make in-place sums of all sizes over `comm`, and check that this rank gets the sum of its
+   members' numbers. */
 static void sums(tutti_comm_t *comm, int times)
 {
     static const size_t counts[] = { 1, 700, 40000, 200000 };
@@ -262,7 +263,7 @@ static void groups(int rounds)
         sums(tutti_world(), 4);
         OK(tutti_comm_free(half));
         OK(tutti_comm_free(pair));
-        /* In the last round the other one is left to tutti_finalize. */
+        /* In the last round, `back` is left to tutti_finalize. */
         if (round < rounds - 1)
             OK(tutti_comm_free(back));
     }
@@ -317,8 +318,8 @@ static void killed(int victim)
     snprintf(name, sizeof(name), "rank %d", victim);
     OK(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()));
     if (rank == victim) {
-        /* The others are most probably in their next call then; otherwise they find it when
-           they make it. */
+        /* After this time the other ranks are most probably in their next call. Otherwise they
+           detect the death when they make this call. */
         usleep(200000);
         kill(getpid(), SIGKILL);
     }
@@ -331,8 +332,8 @@ static void killed(int victim)
     CHECK(tutti_barrier(tutti_world()) == TUTTI_ERR_PEER_LOST, "%s", tutti_last_error());
 }
 
-/* Registered before MPI starts, so it runs after the library's exit handler: the victim's other
-   threads run on meanwhile, and must report only the exit. */
+/* This exit handler is registered before MPI starts, so it runs after the library's exit handler.
+   During it the victim's other threads continue, and must report only the exit. */
 static void stay_a_while(void)
 {
     usleep(300000);

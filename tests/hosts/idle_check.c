@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cost of ranks that have nothing to do; started by cluster_idle.sh on a cluster.
+ * Measures the cost of ranks that have nothing to do. cluster_idle.sh starts it on a cluster.
  *
  *     idle_check quiet S   no call for S seconds: the host's interface carries only the probes of
- *                          TCP's keepalive, at most one a second for each connection and end, which
- *                          have no data
- *     idle_check late MS   the last rank comes two seconds late to a barrier: meanwhile each of the
- *                          others uses at most MS milliseconds of a processor
+ *                          TCP's keepalive, which have no data: at most one a second for each end
+ *                          of a connection
+ *     idle_check late MS   the last rank comes two seconds late to a barrier: while they wait, each
+ *                          of the other ranks uses at most MS milliseconds of a processor
  *
  * Prints "rank R of N: CASE passed", with the figures.
  */
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* An empty segment with its time stamps and the frame around it. */
+/* The size of an empty segment with its time stamps and the frame around it. */
 enum {
     EMPTY_BYTES = 66,
     LATE_S = 2,
@@ -31,7 +31,7 @@ static void sleep_s(double seconds)
         usleep(10000);
 }
 
-/* Of eth0: "tx_packets" and so on. */
+/* A statistic of eth0: "tx_packets" and so on. */
 static long statistic(const char *name)
 {
     char path[128];
@@ -45,8 +45,8 @@ static long statistic(const char *name)
     return value;
 }
 
-/* Without a call for so long: are there more packets than probes? Rank 0's host has a connection to
-   each other host, and these have one. */
+/* Make no call for so long. Are there more packets than probes? Rank 0's host has a connection to
+   each other host, and each of these hosts has only this connection. */
 static int is_loud(double seconds)
 {
     int connections = tutti_host_rank(tutti_world()) == 0 ? tutti_host_count(tutti_world()) - 1 : 1;
@@ -62,7 +62,7 @@ static int is_loud(double seconds)
     packets = statistic("tx_packets") - packets;
     bytes = statistic("tx_bytes") - bytes;
     took = (now_ms() - began) / 1e3;
-    /* A probe, and the answer to the other end's. */
+    /* A probe, and the answer to the other end's probe. */
     most = (long)(2 * (took + 1)) * connections;
     printf("rank %d: %ld packets, at most %ld, %ld bytes in %.1f s\n", rank, packets, most, bytes,
            took);

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A rank that never calls tutti_init. MPI_Init waits for it without a deadline; a warning says that
-# it waits, which ranks have not come, and how to meet without MPI. If that rank has called MPI_Init
-# itself, the others' tutti_init warns, and ends by its deadline.
+# A rank that never calls tutti_init. MPI_Init of the other ranks waits for it without a deadline. A
+# warning reports this wait, the ranks that have not come, and how to meet without MPI. If the rank
+# has called MPI_Init itself, tutti_init of the other ranks warns, and ends at its deadline.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -23,7 +23,7 @@ await()
 
 [ "$mpi" = openmpi ] || skip "only Open MPI is known to wait in MPI_Init"
 
-# TUTTI_STALL_WARNING applies, or TUTTI_TIMEOUT if that is shorter.
+# The warning comes after TUTTI_STALL_WARNING, or after TUTTI_TIMEOUT if this is shorter.
 for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30 TUTTI_TIMEOUT=1"; do
     what="one of three, $settings"
     timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
@@ -35,13 +35,13 @@ for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30
     wait $job
 done
 
-# The advice of the warning.
+# Follow the advice of the warning.
 what="one of three, without MPI"
 launch -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=3 $program refused : -np 1 sleep 5 : \
     -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=3 $program refused
 passed 2 "^refused: .*rank 1 did not connect to rank 0"
 
-# When the rank comes, everything works.
+# If the rank comes late, everything works.
 what="late, but not too late"
 export log program
 launch -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c \

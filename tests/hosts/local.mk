@@ -2,7 +2,7 @@
 
 rank_tests +=
 
-# Like an application: links the library and not MPI.
+# Like an application, these programs link the library and not MPI.
 test_programs += %reldir%/hosts_check
 tests_hosts_hosts_check_SOURCES = %reldir%/hosts_check.c %reldir%/checks.h
 tests_hosts_hosts_check_LDADD = libtutti.la -lpthread
@@ -32,12 +32,12 @@ test_programs += %reldir%/faults_check
 tests_hosts_faults_check_SOURCES = %reldir%/faults_check.c %reldir%/checks.h
 tests_hosts_faults_check_LDADD = libtutti.la
 
-# Without the library: parts of cluster.sh and cluster_check.sh.
+# These programs do not use the library. They are parts of cluster.sh and cluster_check.sh.
 test_programs += %reldir%/cluster_relay %reldir%/cluster_wire
 tests_hosts_cluster_relay_LDADD =
 tests_hosts_cluster_wire_LDADD =
 
-# Like an application that uses MPI itself.
+# A program like an application that uses MPI itself.
 if HAVE_MPI
 test_programs += %reldir%/app_mpi
 tests_hosts_app_mpi_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# kill -9 of a rank under mpirun, and its exit(0). With --enable-recovery the launcher lets the
-# others live, and they must end by themselves: on one host, and with MPI between hosts.
+# A rank under mpirun is killed with kill -9, or calls exit(0). With --enable-recovery the launcher
+# lets the other ranks live, and they must end by themselves: on one host, and with MPI between
+# hosts.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -10,8 +11,8 @@ program=tests/hosts/hosts_check
 
 [ "$mpi" = openmpi ] || skip "only Open MPI's mpirun lets ranks live on"
 
-# survived N [CASE]: all but one rank have passed and mpirun has not been stopped; its status
-# does not matter
+# survived N [CASE]: N ranks, all except one, must have passed, and mpirun must have ended by
+# itself. Its status does not matter
 survived()
 {
     lines=$(grep -c "${2:-killed} passed" "$log")

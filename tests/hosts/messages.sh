@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Direct messages between ranks on two or three pretended hosts with MPI between them: a mismatch is
-# an error on both ranks, and the next call works; see hosts.sh. Also with one piece in flight at
-# most, and with a rank in a collective call, which ends the communicator.
+# an error on both ranks, and the next call works; see hosts.sh. Other cases have at most one piece
+# in flight, or have a rank in a collective call, which ends the communicator.
 set -u
 . "$(dirname "$0")/common.sh"
 
 program=tests/hosts/messages_check
 
-# on WAY A B [C]: ranks on hosts a, b, c
+# on CASE A B [C]: runs A, B and C ranks on hosts a, b and c
 on()
 {
     what="$program $1 on hosts with $*"
@@ -24,7 +24,7 @@ on()
     fi
 }
 
-# Each mismatch is an error on two ranks; they are not logged here.
+# Each mismatch is an error on two ranks. These errors are not logged here.
 export TUTTI_TRANSPORT=mpi TUTTI_LOG=none
 on misfits 1 1
 on misfits 2 1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages that mismatch, between hosts: run by each rank of messages.sh. Like an
+ * Direct messages that mismatch, between hosts. Each rank of messages.sh runs this program. Like an
  * application it uses only the library's headers.
  *
  * usage: messages_check misfits       both ranks get MISMATCH, no buffer is written, and the next
@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    MOST = 100000 /* several pieces */
+    MOST = 100000 /* elements; several pieces */
 };
 
 static tutti_comm_t *world;
@@ -69,7 +69,7 @@ static void message(size_t n, size_t wanted, tutti_dtype_t dtype, const char *wo
     works();
 }
 
-/* Around the ring rank `odd` sends too little; all other messages arrive. */
+/* Send messages around a ring. Rank `odd` sends too little, and all other messages arrive. */
 static void ring(int odd)
 {
     int next = (rank + 1) % size, previous = (rank + size - 1) % size;
@@ -90,17 +90,18 @@ static void misfits(void)
 {
     message(10, 20, TUTTI_INT32, "which expects 20 of int32");
     message(MOST, MOST - 1, TUTTI_INT32, "rank 0 sends 100000 elements of int32 to rank ");
-    /* Of one size: lengths do not show it. */
+    /* Both types have the same size, so lengths do not show the mismatch. */
     message(10, 10, TUTTI_FLOAT32, "which expects 10 of float32");
     for (int odd = 0; odd < size; odd++)
         ring(odd);
 }
 
 /*
- * The rank that detects it ends the communicator; its peer is told.
+ * A message meets a collective call. The rank that detects this ends the communicator, and its peer
+ * is told.
  *
- * n  of the collective call. 3 elements are as long as the head of a message: then rank 1 detects
- *    it by the received data, and rank 0 may have used the head as data
+ * n  elements of the collective call. 3 elements are as long as the head of a message. Then rank 1
+ *    detects the mismatch by the received data, and rank 0 may have used the head as data
  */
 static void collective(size_t n)
 {
@@ -115,7 +116,8 @@ static void collective(size_t n)
         status = tutti_send(s, n, TUTTI_INT32, 0, world);
     CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST, "%s",
           tutti_strerror(status));
-    /* "another call", "different calls": not taken for a message. */
+    /* The error has "another call" or "different calls", so rank 1 has not taken the call for a
+       message. */
     CHECK(rank == 0 || strstr(tutti_last_error(), " call") != NULL, "%s", tutti_last_error());
     for (size_t i = 0; i < n && n != 3; i++)
         CHECK(r[i] == 1, "element %zu is %d", i, (int)r[i]);

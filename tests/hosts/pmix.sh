@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Ranks that mpirun starts meet through its PMIx, without MPI: because TUTTI_BOOT=pmix is set, or
-# because no module for MPI fits and the ranks are on several hosts. Skipped without PMIx's library.
+# Ranks that mpirun starts meet through its PMIx, without MPI. The reason is TUTTI_BOOT=pmix, or
+# that no module for MPI fits and the ranks are on several hosts. Skipped without PMIx's library.
 set -u
 . "$(dirname "$0")/common.sh"
 cluster=$(dirname "$0")/cluster.sh
@@ -20,7 +20,7 @@ what="forked children"
 launch -np 2 env TUTTI_BOOT=pmix $program forked
 passed 2 "of 2 on 1 hosts: forked passed$"
 
-# Pretended hosts: mpirun's variables are to say so as well.
+# On pretended hosts. mpirun's variables must not say that all ranks are on one host.
 what="no module"
 none="env TUTTI_MODULE_DIR=/nonexistent OMPI_COMM_WORLD_LOCAL_SIZE=1"
 launch -np 1 $none TUTTI_HOST_ID=a $program data : -np 1 $none TUTTI_HOST_ID=b $program data
@@ -33,13 +33,13 @@ launch -np 2 $none MASTER_ADDR=127.0.0.1 MASTER_PORT=$port $program data
 passed 2 "of 2 on 1 hosts: data passed$"
 grep -q "listens at 127.0.0.1:$port, by mpirun's variables" "$log" || wrong "$what: PMIx was used"
 
-# mpirun takes the end of these ranks for a crash.
+# mpirun takes the end of these ranks for a crash, so its status does not count.
 what="a rank that does not come"
 launch -np 2 env TUTTI_BOOT=pmix TUTTI_TIMEOUT=1 $program refused : -np 1 sleep 3
 status=0
 passed 2 "^refused: .*not all ranks have called tutti_init within TUTTI_TIMEOUT"
 
-# The variables of a job around this one.
+# The variables are those of another job, inside which this one runs.
 what="a contradiction"
 launch -np 1 $none OMPI_COMM_WORLD_SIZE=2 $program refused
 passed 1 "^refused: .*PMIx tells of 1 ranks, mpirun's variables of 2"
@@ -48,7 +48,7 @@ what="another process manager"
 launch -np 2 env TUTTI_BOOT=pmi2 $program refused
 passed 2 "^refused: .*TUTTI_BOOT=pmi2, but the launcher has not set PMI_FD"
 
-# Rank 0 cannot listen: all ranks have its reason.
+# Rank 0 cannot listen, and all ranks report its reason.
 what="no network"
 launch -np 1 env TUTTI_BOOT=pmix TUTTI_INTERFACE=none9 $program refused : \
     -np 1 env TUTTI_BOOT=pmix $program refused

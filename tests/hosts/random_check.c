@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random direct calls between hosts: run by each rank of random_check.sh. All ranks draw the same
- * calls. In half of them some ranks make another call: then all ranks get TUTTI_ERR_MISMATCH, and
- * nothing was written. Otherwise the result is right, and nothing else was written. Sizes are on
- * both sides of the largest call whose data are sent with the comparison of calls. Like an
- * application it uses only the library's headers.
+ * Random direct calls between hosts. Each rank of random_check.sh runs this program. All ranks draw
+ * the same calls. In half of these, some ranks make another call. Then all ranks must get
+ * TUTTI_ERR_MISMATCH, and nothing may be written. Otherwise the result must be right, and nothing
+ * else may be written. Sizes are on both sides of the largest size whose data are sent with the
+ * comparison of calls. Like an application the program uses only the library's headers.
  *
  * usage: random_check CALLS [SEED]
  */
@@ -66,7 +66,7 @@ static int is_same(const what_t *a, const what_t *b)
            a->count == b->count;
 }
 
-/* Another call: any, or with one argument changed. */
+/* Draw a call that differs: any other call, or the same one with one argument changed. */
 static what_t draw_other(const what_t *w)
 {
     what_t other;
@@ -119,7 +119,7 @@ static tutti_status_t make(const what_t *w)
     }
 }
 
-/* What r[i] was before the call. */
+/* The value of r[i] before the call. */
 static int32_t before(const what_t *w, size_t i)
 {
     int is_input = w->in_place || (w->kind == TUTTI_CALL_BROADCAST && rank == w->root);

@@ -6,7 +6,7 @@
 set -u
 . "$(dirname "$0")/common.sh"
 
-# on CALLS TRANSPORT A B [C]: ranks on hosts a, b, c
+# on CALLS TRANSPORT A B [C]: makes CALLS calls with A, B and C ranks on hosts a, b and c
 on()
 {
     calls=$1

@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Slurm itself starts the ranks, on two hosts made of namespaces (cluster.sh). Each host has a munged
-# and a slurmd of its own, and the first host has slurmctld. It needs root and Debian's packages
-# slurmctld, slurmd, slurm-client and munge; otherwise it is skipped.
+# Slurm itself starts the ranks, on two hosts made of namespaces (cluster.sh). Each host runs its
+# own munged and slurmd, and the first host runs slurmctld. The test needs root and Debian's
+# packages slurmctld, slurmd, slurm-client and munge; otherwise it is skipped.
 #
 #     slurm.sh            the test: makes the cluster, which runs `slurm.sh host` on each host
 #     slurm.sh host       starts the daemons; on the first host it then runs the cases
 #
-# SLURM_COMMAND="...": runs this on the first host instead of the cases.
+# With SLURM_COMMAND="..." the first host runs this command instead of the cases.
 set -u
 
 PATH=$PATH:/usr/sbin:/sbin
-# The library of PMIx is unloaded, so its leaks cannot be told from others.
+# The library of PMIx is unloaded, so its leaks cannot be distinguished from others.
 export ASAN_OPTIONS="detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 self=$(cd "$(dirname "$0")" && pwd)/${0##*/}
 cluster=${self%/*}/cluster.sh
@@ -21,7 +21,7 @@ errors=0
 
 # ---- on a host of the cluster; $work is common to the hosts ----
 
-# await WHAT COMMAND...: until it succeeds, at most 60 s
+# await WHAT COMMAND...: repeats the command until it succeeds, for at most 60 s
 await()
 {
     what=$1
@@ -38,7 +38,8 @@ await()
     exit 1
 }
 
-# /run is the host's own; munged does not trust a folder that all may write.
+# /run is mounted for this host only, because munged does not trust a folder that all users may
+# write.
 daemons()
 {
     mount -t tmpfs -o mode=755 run /run &&
@@ -53,14 +54,14 @@ daemons()
     slurmd || exit
 }
 
-# launch OPTION...: ranks of hello_allreduce; sets $status. The time limit ends a hang.
+# launch OPTION...: srun starts ranks of hello_allreduce; sets $status. The time limit ends a hang.
 launch()
 {
     timeout --kill-after=5 60 srun --quiet "$@" "$hello" >"$work/out" 2>&1
     status=$?
 }
 
-# expect WHAT N PATTERN: the launch has succeeded, with N such lines
+# expect WHAT N PATTERN: the launch must have succeeded, and N lines must match
 expect()
 {
     lines=$(grep -c -e "$3" "$work/out")
@@ -70,7 +71,7 @@ expect()
     errors=$((errors + 1))
 }
 
-# has KIND: Slurm has this plugin for MPI
+# has KIND: does Slurm have this plugin for MPI?
 has()
 {
     srun --mpi=list 2>&1 | grep -qw "$1" && return
@@ -78,7 +79,7 @@ has()
     return 1
 }
 
-# pmi2_opens: Debian's libpmi2-0 is there
+# pmi2_opens: is Debian's libpmi2-0 installed?
 pmi2_opens()
 {
     launch --mpi=pmi2 --nodes=2 --ntasks=2
@@ -114,7 +115,7 @@ cases()
         expect "MPI" 3 "of 3: the sum is 6"
         expect "MPI" 1 "3 ranks meet by MPI"
     fi
-    # No module for MPI, and rank 0 on the second host.
+    # There is no module for MPI, and rank 0 is on the second host.
     mkdir "$work/modules" && ln -s "$TUTTI_MODULE_DIR/ucx.so" "$work/modules" || exit
     export TUTTI_MODULE_DIR="$work/modules"
     printf 'node2\nnode1\nnode1\n' >"$work/places"
@@ -132,7 +133,8 @@ cases()
     unset SLURM_HOSTFILE
 }
 
-# RANK is the host's number, by cluster.sh. The ranks' variables are to come from Slurm.
+# cluster.sh sets RANK, which is the host's number here. The variables of the ranks must come from
+# Slurm.
 host()
 {
     number=$RANK
@@ -201,6 +203,6 @@ JobAcctGatherType=jobacct_gather/none
 NodeName=node[1-2] CPUs=4
 PartitionName=all Nodes=node[1-2] Default=YES State=UP OverSubscribe=FORCE:4
 END
-# The hosts have /tmp in common, where Slurm's plugin would use the same name on both.
+# The hosts share /tmp, where Slurm's plugin would use the same name on both hosts.
 echo PMIxCliTmpDirBase=/run/slurm/pmix >"$work/mpi.conf"
 timeout --kill-after=5 400 "$cluster" run --launcher env -np 2 "$self" host "$work"

@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A rank is killed before its k-th call that uses a socket, in tutti_init under mpirun, for every k
-# that there is. The launcher ends the job, so no rank waits for the dead one until its deadline. For
-# ranks without a launcher, see tests/fault/starting.
+# In tutti_init under mpirun, a rank is killed before its k-th call that uses a socket. This is done
+# for every existing k. The launcher ends the job, so no rank waits for the killed one until its own
+# deadline. For ranks without a launcher, see tests/fault/starting.
 set -u
 . "$(dirname "$0")/common.sh"
 
 program=tests/hosts/starting_check
 
 [ "$mpi" = openmpi ] || skip "only the messages of Open MPI's mpirun are known"
-# Far beyond the limit of a job here.
+# This is far beyond the time limit of a job in this script.
 export TUTTI_TIMEOUT=1000
 
 stride=1
@@ -22,7 +22,8 @@ for hosts in "a a a" "a a b" "a b c"; do
         place=1
         while :; do
             what="hosts $hosts, rank $victim killed at $place"
-            # Open MPI's status for a killed rank is 137. 124: `timeout` has ended the job.
+            # If a rank was killed, Open MPI's status is 137. If it is 124, `timeout` has ended the
+            # job.
             timeout 60 $mpirun -np 1 env TUTTI_HOST_ID=$1 $program $victim $place : \
                 -np 1 env TUTTI_HOST_ID=$2 $program $victim $place : \
                 -np 1 env TUTTI_HOST_ID=$3 $program $victim $place >"$log" 2>&1
@@ -31,7 +32,8 @@ for hosts in "a a a" "a a b" "a b c"; do
             0) break ;;
             137) ;;
             *)
-                # Unless a survivor was faster than mpirun, and has reported the victim.
+                # Another status is right only if a survivor was faster than mpirun, and has
+                # reported the victim.
                 if ! grep -q "^rank [0-2]: .*rank $victim" "$log"; then
                     wrong "$what: status $status"
                     break
@@ -48,8 +50,8 @@ for hosts in "a a a" "a a b" "a b c"; do
 done
 
 # With --enable-recovery the launcher lets the others live, and MPI does not report the death to
-# them. Each survivor ends with an error that names the victim, wherever it waits: in MPI's exchanges,
-# or at a socket. Not inside MPI_Init: see docs/failures.md.
+# them. Each survivor ends with an error that names the victim, whether it waits in MPI's exchanges
+# or at a socket. Inside MPI_Init this is not so: see docs/failures.md.
 stride=1
 is_long "most of these places" || stride=16
 places=0

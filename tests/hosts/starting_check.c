@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Run by every rank of a job under mpirun: starting_check VICTIM PLACE; started by starting.sh.
- * Rank VICTIM is killed before the library's PLACE-th call that uses a socket, in tutti_init; PLACE
- * "+N": before the N-th such call after MPI_Init; "connect": before the first connect() after it.
- * The program prints "rank R of N: started" and exits with 0
- * if tutti_init and a barrier succeed.
+ * starting_check VICTIM PLACE: every rank of a job under mpirun runs this program. starting.sh
+ * starts it. Rank VICTIM is killed in tutti_init, before the library's PLACE-th call that uses a
+ * socket. PLACE may also be "+N": before the N-th such call after MPI_Init; or "connect": before
+ * the first connect() after MPI_Init. The program prints "rank R of N: started" and exits with 0 if
+ * tutti_init and a barrier succeed.
  *
  * The calls that use sockets are replaced here. Those of MPI and of other libraries do not count.
  */
@@ -20,11 +20,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int place; /* of the victim; other ranks: 0 */
+static int place; /* on the victim; 0 on other ranks */
 static int at_connect, after_mpi;
 static atomic_int calls;
 
-/* The library makes MPI's names global. */
+/* Is MPI initialised? dlsym finds MPI's function, because the library makes MPI's names global. */
 static int mpi_runs(void)
 {
     int (*initialized)(int *flag) = NULL;
@@ -53,7 +53,7 @@ static void tell(void *caller)
     tell_of(caller, 0);
 }
 
-/* Visible in libtutti.so, although the build hides symbols. */
+/* These functions must be visible to libtutti.so, although the build hides symbols. */
 #pragma GCC visibility push(default)
 
 int socket(int domain, int type, int protocol)

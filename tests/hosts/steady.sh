@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# How much do the medians of an allreduce between two hosts differ from run to run? A measurement,
-# not a test: it needs a machine on which nothing else runs. Start it in the build folder.
+# How much do the medians of an allreduce between two hosts differ from run to run? This is a
+# measurement, not a test, and needs a machine on which nothing else runs. Start it in the build
+# folder.
 #
-# usage: steady.sh [RUNS [FLAG...]]      5 runs; FLAGs go to bench/tutti_allreduce
+# usage: steady.sh [RUNS [FLAG...]]      5 runs by default; FLAGs are passed to
+#                                        bench/tutti_allreduce
 #
 # The hosts are those of cluster.sh, with one, two and four ranks each; each host has half of the
 # processors. For each size it prints the largest median of the runs divided by the smallest.

@@ -28,7 +28,7 @@ wrong()
     errors=$((errors + 1))
 }
 
-# passed WHAT N: all agents have succeeded, with N ranks
+# passed WHAT N: all agents must have succeeded, with N ranks
 passed()
 {
     lines=$(cat "$work"/out* | grep -c "of $2: the sum is")
@@ -37,7 +37,7 @@ passed()
     fi
 }
 
-# agents COUNT OPTION... COMMAND...: so many agents on this host; sets $status
+# agents COUNT OPTION... COMMAND...: runs so many agents on this host; sets $status
 agents()
 {
     count=$1
@@ -57,8 +57,9 @@ agents()
 
 c10d="--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$port --rdzv-id"
 
-# Runs the program twice: when all ranks have ended it, rank 1 fails, and the others are to be
-# killed. Its agent counts the restart; the other agent, which has seen no failure, does not.
+# Each rank runs the program twice. When all ranks have ended the first run, rank 1 fails, and the
+# agents must kill the other ranks. The agent of rank 1 counts the restart. The other agent, which
+# has seen no failure, does not count it.
 cat >"$work/twice" <<'END'
 "$1" || exit
 if [ "$RANK" -ne 1 ]; then

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For the tests of the files that `make install` installs. To be sourced; needs top, the
-# source directory.
+# Sourced by the tests of the files that `make install` installs. Needs the variable top, the source
+# directory.
 
 errors=0
 work=$(mktemp -d) || exit 1
@@ -9,7 +9,8 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 hello_c=$top/examples/hello_allreduce.c
 
-# A separate make: without the flags and the jobs of the make that started the test.
+# The tests start a separate make, without the flags and the jobs of the make that has started the
+# test.
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 # Modules must be found without variables. Settings of this machine must not be used.
 unset TUTTI_MODULE_DIR
@@ -44,7 +45,8 @@ wrong() {
     errors=$((errors + 1))
 }
 
-# must WHAT COMMAND...: it succeeds, otherwise the test ends. Its output is in $work/log.
+# must WHAT COMMAND...: the command must succeed, otherwise the test ends. Its output is in
+# $work/log.
 must() {
     what=$1
     shift
@@ -63,7 +65,8 @@ $folders
 END
 }
 
-# says_sum RANKS PROGRAM: this many ranks print the sum. One rank runs without a launcher.
+# says_sum RANKS PROGRAM: RANKS ranks of the program must print the sum. One rank runs without a
+# launcher.
 says_sum() {
     launch=
     if [ "$1" -gt 1 ]; then
@@ -78,8 +81,8 @@ says_sum() {
     fi
 }
 
-# has_tools ROOT: each program of bench/ is installed below ROOT. None contains the name of the
-# build folder, and programs that link the library use the installed one.
+# has_tools ROOT: each program of bench/ must be installed below ROOT. None may contain the name of
+# the build folder, and programs that link the library must use the installed one.
 has_tools() {
     for source in "$top"/bench/tutti_*.c; do
         tool=$1$bindir/$(basename "$source" .c)
@@ -97,8 +100,8 @@ has_tools() {
     done
 }
 
-# has_pages ROOT: the manual pages of functions, of the library and of each program are installed
-# below ROOT.
+# has_pages ROOT: the manual pages of functions, of the library and of each program must be
+# installed below ROOT.
 has_pages() {
     for page in man3/tutti_allreduce.3 man3/tutti_init.3 man7/tutti.7 \
         $(for source in "$top"/bench/tutti_*.c; do echo "man1/$(basename "$source" .c).1"; done); do
@@ -109,14 +112,15 @@ has_pages() {
         grep -q '^SYNOPSIS' "$work/log" || wrong 'man tutti_allreduce' "$work/log"
 }
 
-# runs_tools: programs that contain the library, and programs that link it; all are in PATH.
+# runs_tools: runs programs that contain the library, and programs that link it. All must be in
+# PATH.
 runs_tools() {
     must 'tutti_info' tutti_info
     must 'tutti_sched' tutti_sched print allreduce:ring -n 3
     must 'tutti_allreduce' ${mpirun:+$mpirun -np 2} tutti_allreduce -c -m 4:1K -i 2 -x 0
 }
 
-# has_names: the static library defines no global name outside of the library's own.
+# has_names LIBRARY: the static library may define only global names that begin with tutti_.
 has_names() {
     "${NM:-nm}" -g --defined-only "$1" | awk 'NF == 3 { print $3 }' >"$work/all"
     grep -q '^tutti_allreduce$' "$work/all" || wrong "$1 has no tutti_allreduce"
@@ -156,15 +160,15 @@ END
     grep -q libtutti "$work/log" && wrong 'CMake links the shared library' "$work/log"
 }
 
-# nothing_left FOLDER: after `make uninstall`, FOLDER, the prefix below DESTDIR, has no file and no
-# folder of this library's name.
+# nothing_left FOLDER: after `make uninstall`, FOLDER, the prefix below DESTDIR, must have no file,
+# and no folder with this library's name.
 nothing_left() {
     [ -d "$1" ] || return 0
     find "$1" -mindepth 1 \( ! -type d -o -name '*tutti*' \) >"$work/left"
     [ ! -s "$work/left" ] || wrong "make uninstall leaves files" "$work/left"
 }
 
-# finish: skips if CMake was not found.
+# finish: ends the test; it is skipped if CMake was not found.
 finish() {
     [ $errors -eq 0 ] || exit 1
     command -v cmake >/dev/null && exit 0

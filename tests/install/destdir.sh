@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # `make install DESTDIR=...` of this build: programs are compiled with the installed files and run,
-# with LD_LIBRARY_PATH and PATH set, because this is not the configured place yet.
+# with LD_LIBRARY_PATH and PATH set, because the files are not in the configured place yet.
 set -u
 top=$(cd "$srcdir" && pwd)
 . "$top/tests/install/common.sh"
@@ -10,7 +10,7 @@ root=$work/root
 
 find_mpirun "${MPI_LIBS:-}"
 ask_folders
-# Keep commit.h: other tests run the programs that would be linked again.
+# Keep commit.h. Otherwise programs that other tests run at this time would be linked again.
 must 'make install' make -o bench-commit -o bench/commit.h install DESTDIR="$root"
 
 export PATH="$root$bindir:$PATH" LD_LIBRARY_PATH="$root$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# configure --prefix --libdir, make, make install; then the build folder is deleted. Programs are
-# compiled with the installed files and run, without variables that help them. Then the same with
-# the installed tree moved to another place, and without the parts that configure can omit. Not part
-# of a build.
+# Runs configure --prefix --libdir, make and make install, and then moves the build folder away.
+# Programs are compiled with the installed files and run, without variables that help them. The same
+# is tested with the installed tree moved to another place, and without the parts that configure can
+# omit. This test is not part of a build.
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$top/tests/install/common.sh"
@@ -15,7 +15,7 @@ libdir=$prefix/lib${machine:+/$machine}
 mandir=$prefix/share/man
 jobs=$(nproc)
 
-# build_with FLAG...: without optimisation, because nothing is measured.
+# build_with FLAG...: builds without optimisation, because nothing is measured.
 build_with() {
     must 'configure' "$top/configure" CC="${CC:-cc}" CFLAGS=-O0 --prefix="$prefix" \
         --libdir="$libdir" --with-cuda=no "$@"

@@ -12,7 +12,7 @@ function code(line,    out, end) {
             inside_comment = 0
             line = substr(line, end + 2)
         } else if (match(line, /"([^"\\]|\\.)*"|\/\*/)) {
-            # A string is kept with all its characters; a comment begins.
+            # A string is kept with all its characters; otherwise a comment begins.
             inside_comment = substr(line, RSTART, 1) == "/"
             end = inside_comment ? RSTART - 1 : RSTART + RLENGTH - 1
             out = out substr(line, 1, end)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # awk -v table=lib/base/constants.h -f code.awk -f constants.awk FILE...: prints constants of the
-# table without a source, and times and numbers of attempts that other files define or use in
-# place. Fails if there are any.
+# table without a source, and times and numbers of attempts that other files define, or write as
+# numbers where they use them. Fails if there are any.
 
 function complain(what) {
     print FILENAME ":" FNR ": " what
@@ -26,7 +26,7 @@ FILENAME == table { next }
 
 # ---- the other files ----
 
-# Limits of input are no constants of this kind.
+# A limit of input (LONGEST_MS) is not a constant of this kind.
 text ~ /^#[ \t]*define[ \t]+[A-Z0-9_]+_(NS|US|MS|S|LOOKS|YIELDS|STEPS)[ \t]+\(*[0-9]/ &&
     text !~ /define[ \t]+LONGEST_MS/ {
     complain("belongs into " table)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The library's constants stand in lib/base/constants.h, each with its source, and each is used; no
+# The library's constants are in lib/base/constants.h. Each has its source, and each is used. No
 # other file of lib/ defines times. Then checks that each kind of violation is detected.
 set -eu
 
@@ -23,7 +23,7 @@ unused() {
     grep -oh 'TUTTI__[A-Z0-9_]*' "$@" | sort -u | comm -23 "$work/defined" -
 }
 
-# plant FILE LINE: must be rejected
+# plant FILE LINE: a file with this line must be rejected
 plant() {
     printf '%s\n' "$2" >"$1"
     if judge "$1" >/dev/null; then

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# awk -v most=60 -f code.awk -f functions.awk file.c...: prints the functions that have more lines,
-# from their names to the last brace, and fails if there are any. Relies on the format that
-# clang-format gives: the braces of a function's body stand alone at the begin of a line.
+# awk -v most=60 -f code.awk -f functions.awk file.c...: prints the functions that have more than
+# `most` lines, from their names to the last brace, and fails if there are any. Relies on
+# clang-format's layout: the braces of a function's body stand alone at the beginning of a line.
 
 FNR == 1 {
     inside_comment = inside_directive = 0
@@ -11,7 +11,7 @@ FNR == 1 {
 
 { text = code($0) }
 
-# A directive, with its further lines.
+# A directive of the preprocessor, with its continuation lines.
 inside_directive || text ~ /^[ \t]*#/ {
     inside_directive = text ~ /\\$/
     next

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every header includes what it needs: each compiles alone, and when included twice. The public
+# Every header includes what it needs: it compiles alone, and when it is included twice. The public
 # headers compile without a warning as C99 and as C++11, and tutti.h includes each of them.
 set -eu
 
@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-# compile NAME COMPILER FLAGS...: checks $work/alone.*
+# compile NAME COMPILER FLAGS...: checks that $work/alone.* compiles
 compile() {
     name=$1
     shift

@@ -9,7 +9,7 @@ set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# twice: prints the names that occur twice, with their files
+# twice: prints the names that more than one file has, with these files
 twice() {
     find lib -type f -name '*.*' ! -name local.mk ! -name '*.md' ! -name rooms.txt | sort |
         awk -F/ '
@@ -31,7 +31,7 @@ twice >"$work/wrong"
 cat "$work/wrong"
 [ ! -s "$work/wrong" ] || exit 1
 
-# plant FILE WANT: with this file, the copy has these violations
+# plant FILE WANT: with this file, the copy must have exactly these violations
 plant() {
     mkdir -p "${1%/*}"
     : >"$1"

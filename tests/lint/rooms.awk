@@ -22,7 +22,7 @@ BEGIN {
         if (line ~ /^#/ || (n = split(line, word, " ")) == 0)
             continue
         if (word[1] == "open:")
-            continue # for state.sh
+            continue # only state.sh reads this line
         if (word[1] == "only:") {
             sub(/^only: /, "", line)
             sub(/^[^ ]*/, "", line)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Checks the files below lib/ against lib/rooms.txt, then breaks each kind of rule in a copy and
+# Checks the files below lib/ against lib/rooms.txt. Then breaks each kind of rule in a copy, and
 # checks that this is detected.
 set -eu
 

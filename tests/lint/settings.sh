@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# docs/settings.md lists the settings of lib/conf/conf.c, each once, with its default and with a case
-# in which to change it. In a build folder the allowed values are also compared with those that
+# docs/settings.md lists each setting of lib/conf/conf.c once, with its default and with a case in
+# which to change it. In a build folder the allowed values are also compared with those that
 # TUTTI_HELP=1 prints. Settings for tests, and no others, begin with TUTTI_TEST_. Then checks that
 # each kind of difference is detected.
 set -u
@@ -12,11 +12,12 @@ source=${srcdir:-.}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# "NAME default" of each row of the table in C
+# prints "NAME default" for each row of the table in C
 sed -nE 's/^    \{ "(TUTTI_[A-Z0-9_]+)", CONF_[A-Z]+, AT\([a-z0-9_.]+\), "([^"]*)",$/\1 \2/p' \
     "$source/lib/conf/conf.c" | sed 's/ $/ not set/' | sort >"$work/table"
 
-# listed FILE SED-REPLACEMENT: of each row "| `NAME` | default | allowed |" of a page
+# listed FILE SED-REPLACEMENT: prints the replacement for each row "| `NAME` | default | allowed |"
+# of a page
 listed() {
     sed -nE "s/^\| \`(TUTTI_[A-Z0-9_]+)\` \| ([^|]*) \| ([^|]*) \|.*/$2/p" "$1" | sort
 }
@@ -52,7 +53,7 @@ if [ -x "$hello" ]; then
         grep '^TUTTI_[A-Z0-9_]* \[' | sed 's/|/, /g' | sort >"$work/help"
     [ -s "$work/help" ] || { echo "TUTTI_HELP=1 $hello prints no settings"; exit 1; }
 fi
-# a row that the expression above does not match must not remain undetected
+# check that the expression above has matched every row
 rows=$(grep -c '^    { "TUTTI_' "$source/lib/conf/conf.c")
 [ "$rows" -gt 0 ] && [ "$rows" -eq "$(grep -c . "$work/table")" ] || {
     echo "read $(grep -c . "$work/table") of the $rows settings of lib/conf/conf.c"

@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The rooms that hold the state of calls: no header of theirs is included by more than eight files
-# of lib/, unless lib/rooms.txt has a line "open: HEADER WHY" for it (tables, schedule operations,
-# structures of arguments). And they have at least 4 asserts per 1000 lines. Then checks that each
-# kind of violation is detected.
+# Checks the rooms that hold the state of calls. A header of these rooms may be included by at most
+# eight files of lib/, unless lib/rooms.txt has a line "open: HEADER WHY" for this header (tables,
+# schedule operations, structures of arguments). These rooms must have at least 4 asserts per 1000
+# lines. Then checks that each kind of violation is detected.
 #
 # Only direct includes count. A structure that holds its parts by value must include their headers
-# (engine/state.h, call/operation.h). So each user of the whole would count for every part: 22 files
-# for engine/semaphore.h, although 2 include it. The lint therefore does not see a file that works on
-# a part which it reaches only through the whole.
+# (engine/state.h, call/operation.h). If indirect includes counted, each user of the whole would
+# count for every part: 22 files for engine/semaphore.h, although 2 include it. Therefore this lint
+# does not detect a file that works on a part which the file reaches only through the whole.
 set -eu
 
 rooms="call agree watch engine api"
@@ -18,7 +18,7 @@ least=4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# here: the names of those rooms that exist, as folders
+# here: prints the folders of those rooms that exist
 here() {
     for room in $rooms; do
         [ ! -d "lib/$room" ] || echo "lib/$room"
@@ -61,7 +61,7 @@ asserts
 cat "$work/wrong"
 [ ! -s "$work/wrong" ] || exit 1
 
-# want MESSAGE: the copy in $work/copy has this violation
+# want MESSAGE: the copy in $work/copy must have exactly this violation
 want() {
     seen=$(headers && scarce)
     [ "$seen" = "$1" ] && return

@@ -8,7 +8,7 @@ function complain(what) {
     bad = 1
 }
 
-# The functions of a device's table that return a status.
+# Find the functions of a device's table that return a status.
 BEGIN {
     while ((getline line < device) > 0) {
         if (match(line, /^ *tutti_status_t \(\*[a-z_]+\)/)) {

@@ -3,7 +3,8 @@
 #
 # Builds the Debian packages of a copy of this tree, installs them into an empty Debian of the same
 # release, and there compiles hello_allreduce and runs it with two ranks. Needs root (or sudo), the
-# right to mount, and apt's mirror; without one of them the test is skipped (77). Takes minutes.
+# right to mount, and apt's mirror; without one of them the test is skipped (77). The test takes
+# minutes.
 #
 # All files are in one temporary folder. All mounts and processes are in namespaces that end with
 # this script.
@@ -43,8 +44,8 @@ leave() {
 trap leave EXIT
 trap 'exit 1' HUP INT TERM
 
-# inside COMMAND...: in namespaces of its own, half an hour at most. A signal ends the wait, and
-# everything that the command has started ends with the first process of its namespace.
+# inside COMMAND...: runs the command in new namespaces, for half an hour at most. A signal ends the
+# wait, and everything that the command has started ends with the first process of the namespace.
 inside() {
     unshare --mount --pid --fork --kill-child --mount-proc timeout 1800 "$@" \
         >"$work/log" 2>&1 </dev/null &
@@ -55,7 +56,7 @@ inside() {
     return $status
 }
 
-# step WHAT COMMAND...: ends the test if it fails.
+# step WHAT COMMAND...: runs the command inside; if it fails, the test ends.
 step() {
     echo "$1"
     shift
@@ -65,13 +66,13 @@ step() {
     exit 1
 }
 
-# there WHAT COMMANDS: a step by the shell of the empty Debian.
+# there WHAT COMMANDS: a step that the shell of the empty Debian runs.
 there() {
     step "$1" sh -c 'mount -t proc proc "$1/proc" && mount -t sysfs -o ro sys "$1/sys" &&
         mount -t tmpfs tmp "$1/dev/shm" && exec chroot "$1" /bin/sh -euc "$2"' sh "$root" "$2"
 }
 
-# copy_tree: what git knows and what is new, or all of a release archive.
+# copy_tree: copies the files that git knows and new files, or all files of a release archive.
 copy_tree() {
     if [ -e .git ]; then
         git -c safe.directory="$top" ls-files -z --cached --others --exclude-standard
@@ -110,14 +111,14 @@ there "a program without a launcher" '
         $(pkg-config --cflags --static --libs tutti | sed s/-ltutti/-l:libtutti.a/)
     for program in ./hello ./static; do
         $program | grep "rank 0 of 1: the sum is 1"
-        # mpirun has started it, but there is no module: a clear message.
+        # If mpirun has started the program and there is no module, the message must be clear.
         if OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 $program >said 2>&1; then
             exit 1
         fi
         cat said
         grep "no MPI module fits, in .*/lib/.*/tutti: mpi_openmpi.so: " said
     done'
-# The network is the machine's.
+# The empty Debian shares the machine's network, so the port must be free there.
 export port=$((20000 + $$ % 10000))
 there "module for UCX" "$install"'
     install ./libtutti0-ucx_*.deb'

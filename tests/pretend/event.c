@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Events. Each record makes a new point. A waiter keeps a reference on its point, so a later record
- * does not affect it, as in CUDA.
+ * does not affect the waiter, as in CUDA.
  */
 #include "pretend/inside.h"
 
@@ -21,7 +21,7 @@ struct tutti__devent {
     device_t *device;
     int is_timer;
     pthread_mutex_t lock;
-    point_t *point; /* the last record; NULL: none */
+    point_t *point; /* of the last record; NULL: none */
 };
 
 typedef struct {
@@ -57,7 +57,7 @@ static void leave(point_t *point)
     free(point);
 }
 
-/* The last record, with a reference; or NULL. */
+/* Returns the point of the last record with a new reference, or NULL. */
 static point_t *hold(tutti__devent_t *event)
 {
     point_t *point;
@@ -212,11 +212,11 @@ tutti_status_t event_query(tutti__devent_t *event)
         status = tutti__fail(point->trouble.status, "%s", point->trouble.words);
     pthread_mutex_unlock(&point->lock);
     leave(point);
-    /* The work itself may have broken the device. */
+    /* The event is done, but its work may have broken the device. */
     return status == TUTTI_OK ? device_say(event->device) : status;
 }
 
-/* The completion time of its last record. */
+/* Get the completion time of the event's last record. */
 static tutti_status_t when(tutti__devent_t *timer, uint64_t *ret_ns)
 {
     tutti_status_t status = event_query(timer);

@@ -25,16 +25,16 @@ typedef struct {
 
 typedef struct {
     int number;
-    pthread_mutex_t driver; /* held by a wait for the device: nothing is queued meanwhile */
+    pthread_mutex_t driver; /* held during a wait for the device, so that nothing is queued */
     pthread_mutex_t lock;   /* protects streams, legacy */
     tutti__dstream_t *streams;
-    tutti__dstream_t *legacy; /* the stream NULL; made when needed */
+    tutti__dstream_t *legacy; /* the stream for NULL; made when needed */
     pthread_mutex_t trouble_lock;
     trouble_t trouble; /* permanent, as CUDA's errors */
     atomic_uint counts[PRETEND_COUNTS];
     atomic_uint nccl_in_flight;
     atomic_int nccl_callers, hang_after;
-    atomic_int lacks; /* a type; 0: none */
+    atomic_int lacks; /* the type that NCCL lacks; 0: none */
 } device_t;
 
 /* ---- pretend.c ---- */
@@ -44,7 +44,7 @@ typedef struct {
     _Atomic double copy_rate, nccl_rate; /* bytes/s; 0: no limit */
     atomic_int forbidden, lacks_register, binds;
     atomic_int refuses_register;            /* a device's number plus 1; 0: none */
-    atomic_int sick, hangs_abort, no_space; /* in the same form */
+    atomic_int sick, hangs_abort, no_space; /* also a device's number plus 1 */
 } options_t;
 
 extern options_t pretend_options;
@@ -54,14 +54,14 @@ tutti_status_t device_mine(const char *what, device_t **ret_device);
 device_t *device_at(int number);
 /* The type that the device's NCCL lacks. */
 int device_lacks(void);
-/* For the threads of streams. */
+/* Set the calling thread's device. For the threads of streams. */
 void device_set_mine(device_t *device);
 void device_count(device_t *device, pretend_count_t what);
-/* Store an error, if it is the first. */
+/* Store an error, unless there is one already. */
 void device_trouble(device_t *device, const char *fmt, ...) TUTTI__PRINTF(2, 3);
-/* The stored status; its text becomes the thread's last error. */
+/* Returns the stored status. Its text becomes the thread's last error. */
 tutti_status_t device_say(device_t *device);
-/* An object is made or freed: count it. An error if this is forbidden. */
+/* Count an object that is made or freed. Returns an error if this is forbidden. */
 tutti_status_t device_changes(device_t *device, pretend_count_t what, const char *name);
 /* Streams, events and communicators that exist. */
 extern atomic_int pretend_left;
@@ -75,7 +75,7 @@ typedef enum {
 
 tutti__where_t memory_where(const void *ptr);
 /* The device's view of a range; NULL if the range is empty. A kernel can access pinned memory and
-   its own device's memory, a copy any memory. The error text names the fault. */
+   the memory of its own device; a copy can access any memory. The error text names the fault. */
 tutti_status_t memory_view(const device_t *device, view_use_t use, const void *ptr, size_t bytes,
                            char **ret_view, char words[WORDS_BYTES]);
 /* Free all memory; returns the number of allocations that were not freed. */
@@ -87,7 +87,8 @@ void memory_host_free(void *ptr);
 /* As alloc and free, for memory that may be registered. */
 tutti_status_t memory_nccl_alloc(size_t bytes, void **ret_ptr);
 void memory_nccl_free(void *ptr);
-/* Count a registration (by 1) or its end (by -1). 0: the memory is not memory_nccl_alloc's. */
+/* Count a registration (by 1) or its end (by -1). Returns 0 if the memory is not from
+   memory_nccl_alloc. */
 int memory_register(const void *ptr, size_t bytes, int by);
 
 /* ---- stream.c ---- */
@@ -105,7 +106,7 @@ tutti_status_t stream_find(const char *what, tutti__dstream_t **stream);
 tutti_status_t stream_item(size_t bytes, void (*run)(item_t *, tutti__dstream_t *), void *ret_item);
 /* Queue the item, and take ownership of it, even on failure. */
 tutti_status_t stream_push(const char *what, tutti__dstream_t *stream, void *item);
-/* Called by the items that run there. */
+/* Store an error of the stream. Items that run in the stream call it. */
 void stream_trouble(tutti__dstream_t *stream, const trouble_t *trouble);
 /* The stream's first error. */
 trouble_t stream_its_trouble(tutti__dstream_t *stream);
@@ -117,11 +118,11 @@ void stream_drain(tutti__dstream_t *stream);
 void streams_forget(device_t *device, const void *owner);
 /* Wait for the whole device, as alloc does. */
 void device_drain(device_t *device);
-/* Begin a launch that nccl_poll has not completed yet; NULL: it is complete. An error if another
-   launch is incomplete. */
+/* Note that nccl has a launch in the stream that nccl_poll has not completed yet; nccl NULL: the
+   launch is complete. Returns an error if another launch is incomplete. */
 tutti_status_t stream_launching(tutti__dstream_t *stream, tutti__nccl_t *nccl);
 void stream_end_legacy(device_t *device);
-/* Sleep until `bytes` since begin_ns agree with a rate. */
+/* Sleep until so much time has passed since begin_ns as `bytes` need at this rate. */
 void stream_pace(uint64_t begin_ns, size_t bytes, double rate);
 
 tutti_status_t stream_make(int is_urgent, tutti__dstream_t **ret_stream);
@@ -153,7 +154,7 @@ tutti_status_t work_sum(void *dst, const void *const *srcs, size_t nsrcs, size_t
 
 /* ---- cast.c ---- */
 
-/* 1: pack converts this type. */
+/* Returns 1 if pack converts this type. */
 int cast_serves(tutti_dtype_t dtype);
 void cast(void *dst, tutti_dtype_t to, const void *src, tutti_dtype_t from, size_t count,
           double scale);

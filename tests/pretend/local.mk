@@ -20,8 +20,8 @@ tests_libpretend_la_SOURCES = \
     %reldir%/work.c
 PRETEND_LIBS = tests/libpretend.la $(LDADD) -lm
 
-# The same as a module, beside the others; see module.c. Without -rpath libtool makes no
-# shared object.
+# The pretend device as a module, in the folder of the other modules; see module.c. Without -rpath
+# libtool makes no shared object.
 check_LTLIBRARIES += tutti/pretend.la
 tutti_pretend_la_SOURCES = %reldir%/module.c
 tutti_pretend_la_LIBADD = tests/libpretend.la libtutti_all.la -lm

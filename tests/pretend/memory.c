@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device's memory, mapped twice; and pinned memory, which is ordinary.
+ * The device's memory, which is mapped twice, and pinned memory, which is ordinary memory.
  *
  *      callers' view   | PROT_NONE ............ | one page more |    any access faults
  *      device's view   | read and write ....... |                    of the same memfd
@@ -31,7 +31,8 @@ typedef struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects ranges */
 static range_t ranges[MAX_RANGES];
-/* Released after a range is filled in: the signal handler reads it without the lock. */
+/* Stored with release order after a range is filled in, because the signal handler reads it without
+   the lock. */
 static atomic_uint nranges;
 
 static range_t *find(const void *ptr)
@@ -209,7 +210,7 @@ static void give(void *ptr, tutti__mem_kind_t kind, int is_nccls, const char *na
                 ptr);
         abort();
     }
-    /* It cannot be refused, so it is only counted. */
+    /* This free cannot be refused, so it is only counted. */
     (void)device_changes(device_at(device), PRETEND_ALLOCS, name);
     device_drain(device_at(device));
     pthread_mutex_lock(&lock);
@@ -247,7 +248,7 @@ tutti__where_t memory_where(const void *ptr)
     return where;
 }
 
-/* Under the lock. */
+/* Call it with the lock held. */
 static tutti_status_t view_of(const range_t *r, const device_t *device, view_use_t use,
                               const void *ptr, size_t bytes, char **ret_view, char *words)
 {

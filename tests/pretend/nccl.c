@@ -4,7 +4,7 @@
  * hangs only if another rank has not made it yet, or by pretend_hang.
  *
  * Nothing is queued before nccl_poll was called often enough, because NCCL's own thread may be
- * slow. A use of the stream before that is an error.
+ * slow. If the stream is used before that, this is an error.
  */
 #include "pretend/nccl_inside.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* nccl_poll returns "not yet" at least so often. */
+/* How often nccl_poll returns "not yet" at least. */
 #define POLLS 2
 
 typedef struct {
@@ -111,7 +111,7 @@ static tutti_status_t leave(tutti__nccl_t *nccl, tutti_status_t status)
     return status;
 }
 
-/* Under the slot's lock. */
+/* Call it with the slot's lock held. */
 static tutti_status_t join(slot_t *slot, uint64_t serial, uint32_t rank, uint32_t size, int device)
 {
     const char *host = getenv("NCCL_HOSTID");
@@ -136,7 +136,7 @@ int nccl_binds(void)
     return atomic_load(&pretend_options.binds);
 }
 
-/* A call, or connecting, has begun and is not complete. */
+/* Note that a call, or connecting, has begun and is not complete. */
 static void begin(tutti__nccl_t *nccl)
 {
     nccl->polls = nccl->is_blocking ? 0 : POLLS;
@@ -144,7 +144,7 @@ static void begin(tutti__nccl_t *nccl)
     nccl->caller = pthread_self();
 }
 
-/* Whether it connects is known only when all ranks have joined. */
+/* Report whether the communicator is connected. This is known only when all ranks have joined. */
 static tutti_status_t stand(tutti__nccl_t *nccl)
 {
     const member_t *members = nccl->slot->members;
@@ -287,7 +287,7 @@ static tutti_status_t check(const tutti__nccl_t *nccl, const tutti__nccl_call_t 
     return TUTTI_OK;
 }
 
-/* Run by each rank's stream, in the order of its communicator's calls. */
+/* Each rank's stream runs this function, in the order of the communicator's calls. */
 static int run_calls(group_t *group)
 {
     tutti__nccl_t *nccl = group->nccl;
@@ -442,9 +442,10 @@ void nccl_close(tutti__nccl_t *nccl)
     destroy(nccl);
 }
 
-/* Any thread may abort, so this waits until another thread's call is over. Other communicators work
-   meanwhile. The work of other ranks waits for ever, until they abort as well. As in NCCL, an abort
-   frees memory at its end, which waits for the work of all of the device's communicators. */
+/* Any thread may abort, so this function waits until another thread's call is over. Other
+   communicators continue to work. The work of other ranks waits until these ranks abort as well. As
+   in NCCL, an abort frees memory at its end, which waits for the work of all of the device's
+   communicators. */
 void nccl_abort(tutti__nccl_t *nccl)
 {
     device_t *device;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared by the files of the pretended NCCL: the mapping that all ranks share, and one rank's side.
+ * Shared by the files of the pretended NCCL: the mapping that all ranks share, and what one rank
+ * keeps for itself.
  *
  * A wait in the mapping polls with short sleeps, and does not sleep on a word, so a rank that dies
  * there blocks no other rank.
@@ -13,10 +14,11 @@
 #define SLOTS 64
 #define SHARED_DEVICES 64
 #define LAUNCHES 128
-/* Ranks copy through pieces of this many bytes; a multiple of every element's size. */
+/* Ranks copy through pieces of this many bytes. The number is a multiple of the size of every
+   type. */
 #define PIECE_BYTES 32768
 
-/* The place of a buffer. number: of the registration, counted from 1; 0: not registered. */
+/* The place of a buffer. number: that of its registration, counted from 1; 0: not registered. */
 typedef struct {
     uint64_t number;
     int64_t offset;
@@ -32,18 +34,18 @@ typedef struct {
 } desc_t;
 
 typedef struct {
-    uint64_t begun; /* number of collectives that it has begun */
+    uint64_t begun; /* number of collectives that this rank has begun */
     uint64_t step;
     desc_t desc; /* the last collective begun */
     int joined, device;
     uint64_t host; /* hash of NCCL_HOSTID */
-    /* Remaining sends and receives of its current group, by peer. */
+    /* Remaining sends and receives of the rank's current group, by peer. */
     unsigned sends[PRETEND_RANKS], recvs[PRETEND_RANKS];
 } member_t;
 
 /* Messages from one rank to another, one at a time. */
 typedef struct {
-    uint64_t sent, received;  /* messages begun by the sender, ended by the receiver */
+    uint64_t sent, received;  /* sent: begun by the sender; received: ended by the receiver */
     size_t count, taken, len; /* taken, len: bytes received, and bytes in the piece */
     int dtype, is_registered;
 } chan_t;
@@ -94,17 +96,17 @@ struct tutti__nccl {
     device_t *device;
     launches_t *launches;
     int is_blocking;
-    int is_bound;     /* to the thread of the last open or call, until nccl_poll is OK */
-    pthread_t caller; /* this thread */
+    int is_bound;     /* only `caller` may poll, until nccl_poll is OK */
+    pthread_t caller; /* the thread of the last open or call */
     int stands;       /* nccl_poll has reported it as connected */
-    int no_space;     /* it never connects, nor do the other ranks */
+    int no_space;     /* this rank never connects, nor do the others */
     unsigned polls;
     struct group *launching;      /* the call that nccl_poll has not queued yet */
     tutti__dstream_t *stream;     /* of the last call */
     uint64_t groups, collectives; /* number of calls */
     atomic_ullong groups_done;
     atomic_uint in_flight;
-    atomic_int in_use;         /* a thread is in it */
+    atomic_int in_use;         /* a thread is in one of its functions */
     atomic_int is_aborted;     /* by this rank; the other ranks are not told */
     pthread_mutex_t regs_lock; /* protects the fields below; taken after the slot's lock */
     tutti__nccl_reg_t regs[REGISTERED];
@@ -126,13 +128,13 @@ typedef struct group {
 extern shared_t *pretend_shared; /* NULL: not prepared */
 
 void shared_lock(pthread_mutex_t *lock);
-/* The place of the pieces of rank `rank` of a communicator; or of its pieces for rank `to`. */
+/* The place of the pieces of rank `rank` of a communicator, or of its pieces for rank `to`. */
 char *shared_window(const tutti__nccl_t *nccl, uint32_t rank);
 char *shared_channel(const tutti__nccl_t *nccl, uint32_t rank, uint32_t to);
 /* The entry of this process's device in the mapping. */
 launches_t *shared_launches(int device);
-/* Record a launch of collectives. 0: another device has launched this collective and another
-   communicator's in the opposite order; words names them. */
+/* Record a launch of collectives. Returns 0 if another device has launched this collective and one
+   of another communicator in the opposite order. words: names both. */
 int shared_launch(const tutti__nccl_t *nccl, char words[WORDS_BYTES]);
 /* Sleep for a short time, which grows with `tries`. */
 void shared_nap(unsigned *tries);
@@ -140,14 +142,16 @@ void shared_nap(unsigned *tries);
 /* ---- nccl_register.c ---- */
 
 at_t register_find(tutti__nccl_t *nccl, const void *ptr);
-/* Find the places of this rank's buffers; in place, its part of a buffer counts as that buffer. */
+/* Find the places of this rank's buffers. In place, the rank's part of a buffer counts as that
+   buffer. */
 void register_describe(tutti__nccl_t *nccl, const tutti__nccl_call_t *call, desc_t *desc);
-/* The reason why the calls of two ranks do not match, or one call is inconsistent; NULL: none. */
+/* Returns the reason why the calls of two ranks do not match, or why one call is inconsistent.
+   NULL: neither. */
 const char *register_mixes(const desc_t *a, const desc_t *b);
 /* The communicator closes, or is aborted, which ends all registrations. */
 void register_end(tutti__nccl_t *nccl, int is_aborted);
 
-/* nccl.c. Has it failed, or was it aborted on this rank? */
+/* nccl.c. Has the communicator failed, or was it aborted on this rank? */
 int nccl_is_over(const tutti__nccl_t *nccl);
 
 /* ---- nccl_run.c, nccl_messages.c: 0: the communicator has failed ---- */
@@ -155,7 +159,7 @@ int nccl_is_over(const tutti__nccl_t *nccl);
 int nccl_collective(tutti__nccl_t *nccl, const tutti__nccl_call_t *call, size_t index,
                     size_t ncalls);
 int nccl_messages(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls);
-/* The device's view of a call's buffer; an error breaks device and communicator. */
+/* Get the device's view of a call's buffer. An error breaks the device and the communicator. */
 int nccl_view(tutti__nccl_t *nccl, const char *what, const void *ptr, size_t bytes,
               char **ret_view);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sends and receives of the pretended NCCL. The messages of one call progress concurrently, the
- * messages of one pair of ranks in order. A send ends when its receiver has all data.
+ * Sends and receives of the pretended NCCL. The messages of one call progress concurrently, but
+ * those of one pair of ranks progress in order. A send ends when its receiver has all data.
  *
- * Deadlocks are detected: a peer that has continued to a collective, and two ranks that both send
+ * Two kinds of deadlocks are detected: a peer has continued to a collective, or two ranks both send
  * or both receive.
  */
 #include "pretend/nccl_inside.h"
@@ -22,11 +22,12 @@ typedef struct {
 
 typedef struct {
     tutti__nccl_t *nccl;
-    size_t n, left, moved; /* moved: bytes, for the rate */
+    size_t n, left, moved; /* moved: number of bytes, for the rate */
     message_t *messages;
 } messages_t;
 
-/* The following functions run under the slot's lock; they return 1 if they made progress. */
+/* The following functions are called with the slot's lock held. They return 1 if they made
+   progress. */
 
 static int step_send(messages_t *all, message_t *m)
 {
@@ -56,7 +57,7 @@ static int step_send(messages_t *all, message_t *m)
     return 1;
 }
 
-/* -1: the message does not fit. */
+/* Returns -1 if the message does not fit. */
 static int step_recv(messages_t *all, message_t *m)
 {
     tutti__nccl_t *nccl = all->nccl;
@@ -113,7 +114,7 @@ static const char *never(const messages_t *all, const message_t *m)
                : NULL;
 }
 
-/* One round over all messages. -1: failed; 0: no progress. */
+/* Make one round over all messages. Returns -1 for a failure, 0 for no progress. */
 static int step(messages_t *all)
 {
     tutti__nccl_t *nccl = all->nccl;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Registered buffers of the pretended NCCL. The real NCCL accesses them through maps that the ranks
- * make together at the first use. If ranks then use different buffers, it may hang or read other
- * data. So each call has no registered buffer, or:
+ * make together at the first use. If ranks then use different buffers, NCCL may hang or read wrong
+ * data. So a call must have no registered buffer, or:
  *
  *      all buffers are registered, on all ranks under the same number and at the same offset; in
  *      place, a rank's own part of a buffer counts as that buffer
@@ -21,7 +21,7 @@ void pretend_lack_register(int lacks)
     atomic_store(&pretend_options.lacks_register, lacks);
 }
 
-/* For errors of functions without a result. */
+/* Report an error of a function that returns no status. */
 static void complain(device_t *device, const char *what)
 {
     fprintf(stderr, "pretend NCCL, device %d: %s\n", device->number, what);

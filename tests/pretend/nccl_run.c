@@ -18,7 +18,8 @@
 static const char *const kinds[] = { "allreduce", "reduce_scatter", "allgather", "broadcast",
                                      "reduce",    "send",           "recv" };
 
-/* Wait until all ranks have arrived; desc: the call, at the first meeting of a collective. */
+/* Wait until all ranks have arrived. desc: the call, at the first meeting of a collective;
+   otherwise NULL. */
 static int meet(tutti__nccl_t *nccl, const desc_t *desc)
 {
     slot_t *slot = nccl->slot;
@@ -38,7 +39,8 @@ static int meet(tutti__nccl_t *nccl, const desc_t *desc)
 
         for (uint32_t r = 0; r < nccl->size; r++)
             here += slot->members[r].step >= step;
-        /* Complete even if it has failed meanwhile: other ranks may have finished this call. */
+        /* If all ranks are here, the meeting is complete even if the communicator has failed since,
+           because other ranks may have finished this call. */
         all_here = here == nccl->size;
         if (all_here || nccl_is_over(nccl))
             break;
@@ -62,7 +64,7 @@ static int is_equal(const desc_t *a, const desc_t *b)
            a->count == b->count && a->index == b->index && a->ncalls == b->ncalls;
 }
 
-/* The calls of rank 0 (`first`) and rank r (`other`) differ. */
+/* Report that the calls of rank 0 (`first`) and rank r (`other`) differ. */
 static int say_mismatch(tutti__nccl_t *nccl, const desc_t *first, uint32_t r, const desc_t *other)
 {
     char mine[100], theirs[100];
@@ -85,8 +87,8 @@ static int say_mixed(tutti__nccl_t *nccl, const char *why, const desc_t *first, 
     return 0;
 }
 
-/* All ranks have met. They meet again afterwards, so that no desc changes meanwhile. A single
-   rank's buffers may be inconsistent as well. */
+/* Compare the calls of all ranks, which have met. They meet again afterwards, so that no desc
+   changes during the comparison. The buffers of a single rank may be inconsistent as well. */
 static int agree(tutti__nccl_t *nccl)
 {
     const member_t *members = nccl->slot->members;
@@ -117,7 +119,8 @@ static void fold(const tutti__nccl_t *nccl, const tutti__nccl_call_t *call, char
     tutti__reduce_find(call->dtype, call->op)(dst, srcs, nccl->size, n, divisor);
 }
 
-/* All windows hold `n` elements from `done` on of block `block`. */
+/* Write results to dst. The windows of all ranks hold the `n` elements from `done` on of block
+   `block`. */
 static void take(const tutti__nccl_t *nccl, const tutti__nccl_call_t *call, char *dst,
                  uint32_t block, size_t done, size_t n)
 {

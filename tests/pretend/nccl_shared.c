@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The mapping that all ranks' NCCL share, made before they start, or in a file; and the order
- * of launches.
+ * The mapping that the NCCL of all ranks share, which is made before the ranks start, or in a file.
+ * Also checks the order of launches.
  *
- * Two communicators that share devices deadlock if their kernels wait for each other, each first on
- * one device. So each device keeps a list of its launches. It is an error if two devices launch the
- * same two operations in different orders; the last launch reports it:
+ * Two communicators that share two devices deadlock if their kernels run in different orders on the
+ * devices, and so wait for each other. So each device keeps a list of its launches. It is an error
+ * if two devices launch the same two operations in different orders; the last launch reports it:
  *
  *      device 0:  X, Y            the second launch on device 1 finds X before Y on device 0,
  *      device 1:  Y, X            while Y is before X on its own
@@ -57,7 +57,7 @@ static void make_shared(shared_t *shared, int nranks)
         make_lock(&shared->slots[i].lock);
 }
 
-/* Use this mapping instead of the previous one. */
+/* Use `shared` instead of the previous mapping. */
 static int take(shared_t *shared)
 {
     if (shared == MAP_FAILED)
@@ -90,7 +90,8 @@ int pretend_attach(const char *file)
 
     if (fd < 0)
         return 1;
-    /* The first process finds the file empty. If it dies in here, the file is unusable. */
+    /* The first process finds the file empty, and fills it in. If this process dies before the end,
+       the file is unusable. */
     if (flock(fd, LOCK_EX) == 0 && fstat(fd, &st) == 0 &&
         (st.st_size > 0 || ftruncate(fd, (off_t)bytes) == 0))
         shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -102,7 +103,8 @@ int pretend_attach(const char *file)
 }
 
 /* The wait is limited: the owner may be a stopped process, and NCCL has no such locks. After one
-   timeout no lock is waited for. To unlock a mutex of another owner has no effect. */
+   timeout this function does not wait for any lock. Unlocking a mutex that another owner holds has
+   no effect. */
 void shared_lock(pthread_mutex_t *lock)
 {
     static atomic_int in_vain;
@@ -178,7 +180,7 @@ static uint64_t place(const launches_t *d, const launch_t *launch)
     return 0;
 }
 
-/* A launch that follows `mine` on another device, and precedes it on this device. */
+/* Find a launch that follows `mine` on another device, and precedes it on this device. */
 static const launch_t *crossed(const launches_t *d, const launches_t *other, const launch_t *mine)
 {
     uint64_t at = place(other, mine);

@@ -14,7 +14,8 @@ atomic_int pretend_left;
 
 static device_t devices[PRETEND_DEVICES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* The first process that used a device; 0: none. Threads do not exist in a forked child. */
+/* The first process that used a device; 0: none. A forked child cannot use the devices, because the
+   threads do not exist in it. */
 static atomic_int user_pid;
 static _Thread_local device_t *mine;
 

@@ -11,7 +11,7 @@
 
 struct tutti__dstream {
     device_t *device;
-    tutti__dstream_t *next; /* under the device's lock */
+    tutti__dstream_t *next; /* protected by the device's lock */
     pthread_t thread;
     unsigned seed; /* the thread's */
     int is_urgent;
@@ -74,7 +74,7 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
-/* Under the device's lock. */
+/* Call it with the device's lock held. */
 static tutti_status_t start(device_t *device, tutti__dstream_t **ret_stream)
 {
     static atomic_uint number;
@@ -136,7 +136,7 @@ tutti_status_t stream_make(int is_urgent, tutti__dstream_t **ret_stream)
     return status;
 }
 
-/* Waits until its work is complete. */
+/* Waits until the stream's work is complete. */
 void stream_drop(tutti__dstream_t *stream)
 {
     if (stream == NULL)

@@ -41,7 +41,8 @@ typedef struct {
     uint64_t args[];
 } launch_t;
 
-/* The view of a range. If the range is invalid: NULL, and the device keeps the error. */
+/* Get the view of a range. If the range is invalid, the view is NULL, and the device keeps the
+   error. */
 static int see(device_t *device, const char *what, view_use_t use, const void *ptr, size_t bytes,
                char **ret_view)
 {

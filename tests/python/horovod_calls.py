@@ -43,7 +43,8 @@ class Job(unittest.TestCase):
         self.assertFalse(hvd.rocm_built() or hvd.ddl_built() or hvd.ccl_built())
 
     def test_again(self) -> None:
-        """Twice init is once; shutdown and init again; calls in between are refused."""
+        """A second init changes nothing. init is possible again after shutdown; calls between the
+        two are refused."""
         hvd.init()
         pending = hvd.allreduce_async(full(1), name="never %d" % hvd.rank())
         gather = hvd.allgather_async(full(1), name="never %d" % hvd.rank())
@@ -74,8 +75,8 @@ class Job(unittest.TestCase):
                 self.assertIsNone(hvd.synchronize(handle))
 
     def test_forked(self) -> None:
-        """A forked child, such as a DataLoader's worker, knows rank and size; calls are errors
-        there, and shutdown does not disturb the parent."""
+        """A forked child, such as a DataLoader's worker, knows rank and size. Calls in it are
+        errors, and its shutdown does not disturb the parent."""
         rank, size = hvd.rank(), hvd.size()
         mine = torch.ones(1, device="cpu")  # torch has no CUDA in a forked child
         child = os.fork()
@@ -129,7 +130,8 @@ class Job(unittest.TestCase):
             shutil.rmtree(folder)
 
     def test_settings(self) -> None:
-        """HOROVOD_* variables with a counterpart; a TUTTI_* variable that is set precedes."""
+        """HOROVOD_* variables that have a counterpart. If the TUTTI_* variable is set, it has
+        precedence."""
         given = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "7", "HOROVOD_FUSION_THRESHOLD": "4096",
                  "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "90", "HOROVOD_LOG_LEVEL": "WARNING"}
         names = list(given) + ["TUTTI_STALL_WARNING", "TUTTI_FUSION_BYTES", "TUTTI_TIMEOUT",
@@ -155,7 +157,8 @@ class Job(unittest.TestCase):
 
 
     def test_horovodrun(self) -> None:
-        """Without MPI, horovodrun's processes cannot meet: no job of one rank each."""
+        """Without MPI, horovodrun's processes cannot meet. They must not become jobs of one rank
+        each."""
         if hvd.rank() == 0:
             env = horovod_jobs.environment(HOROVOD_SIZE="2", HOROVOD_RANK="0")
             for name in list(env):
@@ -207,7 +210,8 @@ class ProcessSets(unittest.TestCase):
                                    process_set=process_set)
 
     def test_adding(self) -> None:
-        """Duplicates, ranks that do not exist, and what is no list of ranks."""
+        """Lists with duplicates or with ranks that do not exist, and values that are no list of
+        ranks."""
         size = hvd.size()
         self.assertRaisesRegex(ValueError, "exists", hvd.add_process_set, range(size))
         self.assertFalse(hvd.remove_process_set(hvd.global_process_set))
@@ -223,7 +227,7 @@ class ProcessSets(unittest.TestCase):
         hvd.barrier()
 
     def test_at_init(self) -> None:
-        """Sets given to init, by object; shutdown makes them invalid."""
+        """Sets passed to init as objects; shutdown makes them invalid."""
         if hvd.size() < 3:
             return
         hvd.shutdown()
@@ -245,7 +249,8 @@ class Join(unittest.TestCase):
     """Ranks with different numbers of batches."""
 
     def test_uneven(self) -> None:
-        """Each rank joins first once; the average still divides by all ranks."""
+        """Each rank is once the first to join. The average is still divided by the number of all
+        ranks."""
         size, rank = hvd.size(), hvd.rank()
         for first in range(size):
             batches = [2 if r == first else 4 + r for r in range(size)]
@@ -258,11 +263,12 @@ class Join(unittest.TestCase):
             self.assertEqual(len(set(hvd.allgather_object(last))), 1)
             if size > 1:
                 self.assertNotEqual(last, first)
-            # Calls without a name meet again, though the ranks have made different numbers.
+            # Calls without a name match again, although the ranks have made different numbers of
+            # them.
             self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum)[0].item(), size)
 
     def test_pending(self) -> None:
-        """Calls that were not waited for before join keep their results."""
+        """Calls that a rank has not waited for before join keep their results."""
         handles = [hvd.allreduce_async(full(1), op=hvd.Sum),
                    hvd.allgather_async(full(hvd.rank(), 1)),
                    hvd.grouped_allreduce_async([full(1), full(2)], op=hvd.Sum)]
@@ -333,7 +339,8 @@ class State(unittest.TestCase):
         return model, optimizer
 
     def test_optimizers(self) -> None:
-        """State and options of a rank, also where the others have none; and none at the root."""
+        """State and options of a rank, even if the other ranks have none; and a root that has
+        none."""
         makers = [lambda p: torch.optim.SGD(p, lr=0.1 * (1 + hvd.rank()), momentum=0.9),
                   lambda p: torch.optim.Adam(p, lr=0.1 * (1 + hvd.rank()),
                                              betas=(0.8, 0.9 + 0.01 * hvd.rank())),
@@ -349,7 +356,7 @@ class State(unittest.TestCase):
                     self.compare(optimizer, before)
 
     def compare(self, optimizer: object, before: dict) -> None:
-        """Equal to rank 0's, in values and types."""
+        """Check that the state is equal to rank 0's, in values and types."""
         states = hvd.allgather_object(optimizer.state_dict(), name="states")
         for state in states[1:]:
             self.assertEqual(state["param_groups"], states[0]["param_groups"])
@@ -362,7 +369,7 @@ class State(unittest.TestCase):
             self.assertEqual(before["param_groups"], optimizer.state_dict()["param_groups"])
 
     def test_lbfgs(self) -> None:
-        """Refused."""
+        """Arguments that are refused."""
         self.assertRaises(ValueError, hvd.broadcast_optimizer_state,
                           torch.optim.LBFGS(nn.Linear(1, 1).parameters()), 0)
 
@@ -418,7 +425,7 @@ class Misuse(unittest.TestCase):
         self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum, name="works")[0].item(), hvd.size())
 
     def test_tensors(self) -> None:
-        """What is no tensor that can be sent."""
+        """Values that are no tensors that can be sent."""
         for bad in (torch.ones(2, dtype=torch.complex64), torch.ones(4, 4).t(), [1.0],
                     torch.eye(3).to_sparse(), torch.empty(2, device="meta")):
             if isinstance(bad, torch.Tensor) and bad.shape == (4, 4):
@@ -452,7 +459,8 @@ class Misuse(unittest.TestCase):
             self.assertRaises(NotImplementedError, call)
 
     def test_twice(self) -> None:
-        """A name that is pending. Rank 0 starts; no other rank can make the call end."""
+        """A name that is pending is refused. Only rank 0 starts the call, so it cannot end
+        before."""
         if hvd.size() == 1:
             return
         starts = [lambda: hvd.allreduce_async(full(1), name="twice"),
@@ -470,7 +478,7 @@ class Misuse(unittest.TestCase):
             hvd.synchronize(handle if handle is not None else start())
 
     def test_twice_repeated(self) -> None:
-        """The same, of a call that was made often before."""
+        """The same for a call that was made several times before."""
         if hvd.size() == 1:
             return
         t = full(1)
@@ -491,7 +499,7 @@ class Misuse(unittest.TestCase):
             self.assertRaisesRegex(hvd.HorovodInternalError, words, call)
 
     def test_counts_and_types(self) -> None:
-        """Ranks with other numbers of elements, types, operations, roots, calls."""
+        """Ranks that differ in numbers of elements, types, operations, roots or calls."""
         odd = hvd.rank() % 2
         dtype = torch.int32 if odd else torch.float32
         self.between(lambda: hvd.allreduce(full(1, 2 + odd), name="counts"), "counts")
@@ -504,7 +512,7 @@ class Misuse(unittest.TestCase):
                      "group")
 
     def test_shapes(self) -> None:
-        """All calls but a named allreduce or broadcast compare shapes."""
+        """All calls compare shapes, except named allreduces and broadcasts."""
         odd, size = hvd.rank() % 2, hvd.size()
         shape = (2, 6) if odd else (4, 3)
         self.between(lambda: hvd.allreduce(full(1, *shape)), "shape")

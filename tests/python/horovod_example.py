@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""examples/python/horovod_mnist.py reaches its accuracy, with one loss for all numbers of ranks."""
+"""examples/python/horovod_mnist.py reaches its accuracy, and has the same loss for all numbers of
+ranks."""
 
 import os
 import re

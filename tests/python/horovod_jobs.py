@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts the ranks of a horovod_*.py test. No test by itself.
+"""Starts the ranks of a horovod_*.py test. This is not a test itself.
 
 A test is a script with unittest classes whose methods all ranks run in the same order, and with
 
@@ -8,8 +8,8 @@ A test is a script with unittest classes whose methods all ranks run in the same
 
 As a parent the script starts itself once for each number of ranks, by env:// and by mpirun; as a
 rank it runs the methods. A method that fails ends its rank, and with it the job. The last line of
-the output counts jobs. Ends with 0, with 1 after a failure, with 77 if all was skipped. Tests with
-"tensorflow" or "keras" in their names are for TensorFlow, all others for torch. With
+the output counts jobs. The status is 0, 1 after a failure, or 77 if everything was skipped. Tests
+with "tensorflow" or "keras" in their names are for TensorFlow, all others for torch. With
 TUTTI_TEST_TORCH_DEVICE=cuda, torch makes its tensors on the GPUs.
 """
 
@@ -25,12 +25,12 @@ import time
 import unittest
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-SECONDS = 240  # for one job; a limit for ranks that hang
+SECONDS = 240  # for one job; only a limit for ranks that hang
 IS_RANK = "TUTTI_TEST_HOROVOD_RANK"
 PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python")
 
 try:
-    import tutti  # noqa: F401, an installed one
+    import tutti  # noqa: F401, an installed package
 except ImportError:
     sys.path.insert(0, os.path.abspath(PYTHON))
 
@@ -59,7 +59,7 @@ def environment(**more: str) -> Dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens at now."""
+    """A port at which no process listens now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -77,7 +77,7 @@ def start(command: List[str], size: int, **more: str) -> List["subprocess.Popen[
 
 
 def finish(processes: Sequence["subprocess.Popen[str]"]) -> List[Result]:
-    """Wait for processes; those that hang are ended."""
+    """Wait for processes. Processes that hang are ended."""
     end = time.monotonic() + SECONDS
     results = []
     for rank, process in enumerate(processes):
@@ -112,12 +112,12 @@ def _use_device() -> None:
     if device == "cuda":
         local = int(os.environ.get("LOCAL_RANK") or os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
         framework.cuda.set_device(local % framework.cuda.device_count())
-        framework.zeros(1, device=device)  # CUDA is in the process before init()
+        framework.zeros(1, device=device)  # so CUDA is in the process before init()
         framework.set_default_device(device)
 
 
 def _be_rank() -> None:
-    faulthandler.dump_traceback_later(SECONDS - 20, exit=True)  # where does it hang?
+    faulthandler.dump_traceback_later(SECONDS - 20, exit=True)  # shows where the rank hangs
     if FRAMEWORK == "torch":
         framework.set_num_threads(1)
         _use_device()

@@ -22,7 +22,7 @@ ROWS = 4 * BATCH
 
 
 def data() -> Any:
-    """The same on all ranks."""
+    """Data that are the same on all ranks."""
     generator = np.random.default_rng(5)
     x = generator.normal(size=(ROWS, 4)).astype(np.float32)
     return x, x.sum(1, keepdims=True) + 0.25
@@ -51,7 +51,7 @@ class Fit(unittest.TestCase):
     """model.fit() with each rank's part of the data."""
 
     def fit(self, model: Any, epochs: int = 3, callbacks: Any = (), **more: Any) -> Any:
-        """The history."""
+        """Train, and return the history."""
         x, y = data()
         callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)] + list(callbacks)
         return model.fit(shares(x), shares(y), batch_size=BATCH // hvd.size(), epochs=epochs,
@@ -80,8 +80,8 @@ class Fit(unittest.TestCase):
             np.testing.assert_allclose(history["loss"], wanted["loss"], rtol=1e-4)
 
     def test_options(self) -> None:
-        """Compression, factors, eager steps, sparse gradients, scaled losses: the ranks stay
-        equal, and learn."""
+        """With compression, factors, eager steps, sparse gradients and scaled losses, the ranks
+        stay equal and learn."""
         embedding = keras.Sequential([keras.layers.Embedding(10, 4), keras.layers.Flatten(),
                                       keras.layers.Dense(1)])
         for parameters in ({"compression": hvd.Compression.fp16}, {"op": hvd.Sum},
@@ -131,7 +131,7 @@ class Fit(unittest.TestCase):
             np.testing.assert_array_equal(theirs, first.numpy())
 
     def test_passes(self) -> None:
-        """Gradients of two batches make one step: as one process with batches twice as large."""
+        """Gradients of two batches make one step, as in one process with batches twice as large."""
         model = model_of(1, hvd.DistributedOptimizer(
             keras.optimizers.SGD(0.05), backward_passes_per_step=2,
             average_aggregated_gradients=True))
@@ -170,7 +170,7 @@ class Fit(unittest.TestCase):
         self.assertEqual(len({str(seed) for seed in seeds}), hvd.size())
 
     def test_saved(self) -> None:
-        """A saved model is one of plain Keras; load_model() makes it distributed again."""
+        """A saved model is a model of plain Keras. load_model() makes it distributed again."""
         model = model_of(1, hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
         self.fit(model, epochs=1)
         folder = tempfile.mkdtemp()
@@ -190,7 +190,7 @@ class Fit(unittest.TestCase):
             np.testing.assert_array_equal(a, b)
 
     def test_parameters(self) -> None:
-        """What is refused."""
+        """Arguments that are refused."""
         sgd = keras.optimizers.SGD(0.1)
         for error, given, more in (
                 (ValueError, tf.compat.v1.train.GradientDescentOptimizer(0.1), {}),

@@ -28,7 +28,7 @@ class Allreduce(unittest.TestCase):
     """Reductions."""
 
     def same(self, tensor: torch.Tensor, value: float, dtype: torch.dtype, shape: tuple) -> None:
-        """The tensor has this type and shape, and the value everywhere."""
+        """Check that the tensor has this type and shape, and the value everywhere."""
         self.assertEqual((tensor.dtype, tuple(tensor.shape)), (dtype, shape))
         self.assertEqual(tensor.to(torch.float64).unique().tolist(),
                          [value] if tensor.numel() else [])
@@ -44,7 +44,7 @@ class Allreduce(unittest.TestCase):
                 self.same(t, hvd.rank() + 1, dtype, shape)  # the input is unchanged
 
     def test_product(self) -> None:
-        """1 * 2 * ... of the ranks."""
+        """The product over the ranks: 1 * 2 * ..."""
         product = 1
         for rank in range(hvd.size()):
             product *= rank + 1
@@ -52,7 +52,7 @@ class Allreduce(unittest.TestCase):
             self.same(hvd.allreduce(mine(dtype, 9), op=hvd.Product), product, dtype, (9,))
 
     def test_average(self) -> None:
-        """The default; of integers it is truncated toward zero."""
+        """The average, which is the default. For integers it is truncated toward zero."""
         for dtype in FLOATS:
             self.same(hvd.allreduce(mine(dtype, 6) * 2), hvd.size() + 1, dtype, (6,))
         for dtype in (torch.int32, torch.int64, torch.int8):
@@ -74,7 +74,8 @@ class Allreduce(unittest.TestCase):
         self.same(t, total(), torch.float32, (5,))
 
     def test_scaling(self) -> None:
-        """Factors of floating point types go to the library; integers are truncated after each."""
+        """Factors of floating point types are passed to the library. Integers are truncated after
+        each factor."""
         t = mine(torch.float32, 7)
         result = hvd.allreduce(t, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0)
         self.same(result, 2 * total(), torch.float32, (7,))
@@ -86,13 +87,13 @@ class Allreduce(unittest.TestCase):
         self.same(hvd.allreduce(t, postscale_factor=0.0), 0, torch.float32, (7,))
 
     def test_factor_bits(self) -> None:
-        """A float32 is multiplied as torch would: by the factor in 32 bits."""
+        """A float32 is multiplied as in torch: by the factor rounded to 32 bits."""
         t, factor = torch.arange(-500.0, 500.0), 0.6394267984578837
         result = hvd.allreduce(t, op=hvd.Max, prescale_factor=factor)
         self.assertTrue(torch.equal(result, t * torch.tensor(factor, dtype=torch.float32)))
 
     def test_compression(self) -> None:
-        """Gradients travel in 16 bits and come back in their type."""
+        """Tensors are sent in 16 bits, and the results have the tensors' type."""
         for compression in (hvd.Compression.none, hvd.Compression.fp16, hvd.Compression.bf16):
             result = hvd.allreduce(mine(torch.float64, 8), op=hvd.Sum, compression=compression)
             self.same(result, total(), torch.float64, (8,))
@@ -104,7 +105,8 @@ class Allreduce(unittest.TestCase):
                   torch.float32, (4,))
 
     def test_many_at_once(self) -> None:
-        """Handles: many pending, waited for in another order; poll; a handle is good once."""
+        """Many handles are pending, and are waited for in another order. Also tests poll, and that
+        a handle can be used once only."""
         tensors = [mine(torch.float32, 1 + i) for i in range(100)]
         handles = [hvd.allreduce_async(t, name="many.%d" % i, op=hvd.Sum)
                    for i, t in enumerate(tensors)]
@@ -116,8 +118,8 @@ class Allreduce(unittest.TestCase):
             hvd.poll(handles[0])
 
     def test_repeated(self) -> None:
-        """The same call again and again; then with another buffer, count, operation and type; and
-        with handles that nobody waits for."""
+        """The same call is made many times, then with another buffer, count, operation and type,
+        and with handles that are not waited for."""
         t = torch.empty(6)
         for step in range(5):
             t.fill_(hvd.rank() + step)
@@ -177,7 +179,7 @@ class Allreduce(unittest.TestCase):
             self.same(results[name], i, torch.float32, (3,))
 
     def test_same_name_of_two_kinds(self) -> None:
-        """Names of different calls do not meet."""
+        """Calls of different kinds may have the same name."""
         first = hvd.allreduce_async(mine(torch.float32, 2), name="one name", op=hvd.Sum)
         second = hvd.broadcast_async(mine(torch.float32, 2), 0, name="one name")
         third = hvd.allgather_async(mine(torch.float32, 2), name="one name")
@@ -186,7 +188,7 @@ class Allreduce(unittest.TestCase):
         self.assertEqual(hvd.synchronize(third).shape[0], 2 * hvd.size())
 
     def test_long_names(self) -> None:
-        """Names that the library would not take."""
+        """Names that the library itself would refuse."""
         for name in ("x" * 1000, "zero\0byte", "\u00e4\u00f6\u00fc" * 100, ""):
             self.same(hvd.allreduce(mine(torch.float32, 2), name=name, op=hvd.Sum), total(),
                       torch.float32, (2,))
@@ -233,14 +235,14 @@ class Others(unittest.TestCase):
             self.assertEqual(tuple(result.shape), (shape[0] * hvd.size(),) + shape[1:])
 
     def test_grouped_allgather(self) -> None:
-        """Several tensors with rows of their own."""
+        """Several tensors with different numbers of rows."""
         results = hvd.grouped_allgather([torch.full((hvd.rank() + 1,), 7.0),
                                          torch.full((2, 2), hvd.rank())])
         self.assertEqual(results[0].tolist(), [7.0] * total())
         self.assertEqual(results[1][:, 0].tolist(), [r for r in range(hvd.size()) for _ in "ab"])
 
     def test_allgather_nobody_asks(self) -> None:
-        """A rank that does not ask for its result does not hold up the others."""
+        """A rank that does not ask for its result does not delay the others."""
         handle = hvd.allgather_async(torch.full((2,), float(hvd.rank())), name="nobody asks")
         if hvd.rank() == 0:
             hvd.barrier()
@@ -250,7 +252,7 @@ class Others(unittest.TestCase):
         self.assertEqual(result.numel(), 2 * hvd.size())
 
     def test_broadcast(self) -> None:
-        """From each rank, of each type, in place or not."""
+        """Broadcasts from each rank, of each type, in place or not."""
         for root in range(hvd.size()):
             for dtype in FLOATS + INTEGERS + TINY + [torch.bool]:
                 t = torch.full((4, 2), hvd.rank() + 1).to(dtype)
@@ -283,7 +285,8 @@ class Others(unittest.TestCase):
         self.assertEqual((result.tolist(), received.tolist()), ([1.0] * n, [1] * n))
 
     def test_reducescatter(self) -> None:
-        """Rows that can be divided, and others: the first ranks get one more."""
+        """Numbers of rows that can be divided by the ranks, and others, of which the first ranks
+        get one row more."""
         n, rank = hvd.size(), hvd.rank()
         for dtype in (torch.float32, torch.int64, torch.bfloat16):
             for rows in (2 * n, 2 * n + 1, 1, 0):
@@ -300,7 +303,7 @@ class Others(unittest.TestCase):
                 self.assertEqual(result[:, 1].tolist(), [6 * n * row for row in own])
 
     def test_grouped_reducescatter(self) -> None:
-        """One that can be divided and one that cannot, in one submission."""
+        """A tensor that can be divided and one that cannot, in one submission."""
         n = hvd.size()
         results = hvd.grouped_reducescatter([torch.ones(2 * n), torch.ones(n + 1, 2)], op=hvd.Sum)
         self.assertEqual(results[0].tolist(), [float(n)] * 2)
@@ -319,7 +322,7 @@ class Others(unittest.TestCase):
             self.assertTrue(torch.equal(result.to_dense(), hvd.allreduce(dense, op=op)))
 
     def test_barrier(self) -> None:
-        """No rank leaves it before all have come, with other calls pending."""
+        """No rank leaves a barrier before all ranks have come, even if other calls are pending."""
         handle = hvd.allreduce_async(torch.ones(3), op=hvd.Sum, name="over a barrier")
         hvd.barrier()
         self.assertEqual(hvd.synchronize(handle).tolist(), [float(hvd.size())] * 3)
@@ -340,7 +343,7 @@ class Gradients(unittest.TestCase):
         return x.grad
 
     def test_allreduce(self) -> None:
-        """The same reduction of the gradients; an expanded gradient, too."""
+        """The gradients are reduced in the same way, even an expanded gradient."""
         steps = torch.arange(6.0).view(2, 3)
         got = self.gradient_of(lambda x: hvd.allreduce(x, op=hvd.Sum), 2, 3)
         self.assertTrue(torch.equal(got, steps * total()))
@@ -368,7 +371,7 @@ class Gradients(unittest.TestCase):
         self.assertEqual(got.tolist(), [i * average for i in range(3)])
 
     def test_alltoall(self) -> None:
-        """The parts come back."""
+        """The gradients of the parts return to the ranks that have sent the parts."""
         n, rank = hvd.size(), hvd.rank()
         for splits in (None, [2] * n):
             got = self.gradient_of(lambda x: hvd.alltoall(x, splits), 2 * n)
@@ -376,7 +379,8 @@ class Gradients(unittest.TestCase):
                                             for i in range(2)])
 
     def test_reducescatter(self) -> None:
-        """The gathered gradients, times the factors; for sums times the ranks."""
+        """The gathered gradients, multiplied by the factors and, for sums, by the number of
+        ranks."""
         n = hvd.size()
         expected = [i * (r + 1.0) for r in range(n) for i in range(2)]
         got = self.gradient_of(lambda x: hvd.reducescatter(x), 2 * n)

@@ -60,7 +60,8 @@ class Equal(unittest.TestCase):
 
     def compare(self, model: nn.Module, expected: Dict[str, torch.Tensor],
                 tolerance: float = 1e-12) -> None:
-        """Equal to one process, and to the bit on all ranks."""
+        """Check that the parameters are near those of one process, and have the same bits on all
+        ranks."""
         for name, value in model.state_dict().items():
             difference = (value - expected[name]).abs().max().item()
             self.assertLess(difference, tolerance, name)
@@ -84,7 +85,7 @@ class Equal(unittest.TestCase):
 
     def step(self, model: nn.Module, optimizer: Any, step: int, passes: int, set_to_none: bool,
              clip: Optional[float], closure: bool) -> None:
-        """One step of it."""
+        """Make one step."""
         def compute() -> torch.Tensor:
             optimizer.zero_grad(set_to_none=set_to_none)
             for part in range(passes):
@@ -106,7 +107,8 @@ class Equal(unittest.TestCase):
             optimizer.step()
 
     def test_plain(self) -> None:
-        """SGD and Adam; gradients that are kept or freed between steps; names or none."""
+        """SGD and Adam, with gradients that are kept or freed between steps, with names and
+        without."""
         for make in (sgd, adam):
             expected = alone(make)
             for options in ({}, {"set_to_none": False}, {"named": False}):
@@ -134,7 +136,8 @@ class Equal(unittest.TestCase):
         self.compare(self.train(op=hvd.Sum), alone(sgd, scale=hvd.size()))
 
     def test_groups(self) -> None:
-        """As a number, more than there are parameters, as lists, and by the older name."""
+        """Groups given as a number, as more than there are parameters, as lists, and by the older
+        name."""
         expected = alone(sgd)
         for groups in (1, 2, 3, 5):
             self.compare(self.train(groups=groups), expected)
@@ -184,10 +187,11 @@ class Equal(unittest.TestCase):
 
 
 class Special(unittest.TestCase):
-    """Gradients that are missing, sparse, or laid out otherwise; misuse."""
+    """Gradients that are missing, sparse, or in another memory layout; misuse."""
 
     def test_missing(self) -> None:
-        """A layer that only one rank has used gets the average with zeros; with groups, too."""
+        """A layer that only one rank has used gets the average of its gradient and zeros. This is
+        also so with groups."""
         for groups in (None, 1, 2):
             layers = nn.ModuleList([nn.Linear(2, 2, bias=False) for _ in range(3)])
             optimizer = hvd.DistributedOptimizer(torch.optim.SGD(layers.parameters(), lr=1.0),
@@ -218,14 +222,14 @@ class Special(unittest.TestCase):
         (first.sum() + second.sum()).backward()
         self.assertRaisesRegex(hvd.HorovodInternalError, "wrong", optimizer.synchronize)
         self.assertEqual(len(handles._pending), before)
-        wide = 2 + odd  # of the values only
+        wide = 2 + odd  # differs in the values only
         sparse = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1, wide), (4, wide))
         finish = hvd.sparse_allreduce_async(sparse, "wrong", hvd.Sum)
         self.assertRaisesRegex(hvd.HorovodInternalError, "wrong.values", finish)
         self.assertEqual(len(handles._pending), before)
 
     def test_changing_requires_grad(self) -> None:
-        """A parameter that stops to need gradients, on all ranks."""
+        """A parameter that does not need gradients any more, on all ranks."""
         model = make_model()
         optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
         for needed in (True, False, True):
@@ -287,7 +291,7 @@ class Special(unittest.TestCase):
             self.assertEqual(layer.weight.grad.tolist(), [[(hvd.size() + 1) / 2] * 2])
 
     def test_another(self) -> None:
-        """Another optimizer for the same model takes the place of a first one that is gone."""
+        """A second optimizer for the same model replaces the first one, which was deleted."""
         model = make_model()
         for _ in range(2):
             optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
@@ -297,7 +301,7 @@ class Special(unittest.TestCase):
             del optimizer
 
     def test_after_shutdown(self) -> None:
-        """Gradients are not silently left as they are."""
+        """Gradients are never left unreduced without an error."""
         model = make_model()
         optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
         hvd.barrier()
@@ -334,7 +338,7 @@ class Special(unittest.TestCase):
             hvd.DistributedOptimizer(sgd(model), [p for _, p in pairs])
 
     def test_options(self) -> None:
-        """Options that are no options."""
+        """Options that do not exist, or have wrong values."""
         model = make_model()
         first = model[0].weight
         for options in ({"groups": -1}, {"groups": "2"}, {"groups": [[first, first]]},
@@ -349,7 +353,7 @@ class Special(unittest.TestCase):
             hvd.DistributedOptimizer(hvd.DistributedOptimizer(sgd(model)))
 
     def test_order(self) -> None:
-        """zero_grad() and a second backward() while gradients travel; step() after
+        """zero_grad() and a second backward() while gradients are being reduced; step() after
         synchronize()."""
         if hvd.size() == 1:
             return

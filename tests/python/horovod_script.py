@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scripts as their users run them: unchanged, by python -m tutti.horovod; elastic ones with ranks
-that fail and ranks that die."""
+"""Scripts as their users run them: unchanged, by python -m tutti.horovod. Elastic scripts have
+ranks that fail and ranks that die."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from typing import List
 
 import horovod_jobs
 
-# Says only "horovod"; a Horovod that is installed must not be used.
+# This script imports "horovod" only. A Horovod that is installed must not be used.
 SCRIPT = """
     import multiprocessing
     import os
@@ -62,8 +62,8 @@ SCRIPT = """
         main()
 """
 
-# Rank 1 fails in its fifth batch, in one of three ways, once. All ranks then repeat what was not
-# committed: batches of two are committed together.
+# Rank 1 fails once, in its fifth batch, in one of three ways. All ranks then repeat the batches
+# that were not committed: two batches are always committed together.
 ELASTIC = """
     import os, sys
     import torch
@@ -118,7 +118,7 @@ ELASTIC = """
 
 
 def expected_weight() -> float:
-    """After eight steps with gradient 1."""
+    """The weight after eight steps with gradient 1."""
     weight = velocity = 0.0
     for step in range(8):
         velocity = 0.5 * velocity + 1.0 if step else 1.0
@@ -147,7 +147,7 @@ class Scripts(unittest.TestCase):
         return horovod_jobs.run([sys.executable, "-m", "tutti.horovod"] + list(arguments))
 
     def check_script(self, status: int, output: str, size: int) -> None:
-        """Every rank has printed its line."""
+        """Check that every rank has printed its line."""
         self.assertEqual(status, 0, output)
         for rank in range(size):
             self.assertIn("rank %d of %d ['--epochs', '3']" % (rank, size), output)
@@ -167,8 +167,8 @@ class Scripts(unittest.TestCase):
             self.check_script(*horovod_jobs.run(begin + command), size=2)
 
     def test_status(self) -> None:
-        """The status of a rank that fails is the launcher's. Another one, which got the error but
-        does not end, is ended."""
+        """The launcher's status is that of the rank that fails. Another rank, which got the error
+        but does not end, is ended."""
         self.write("""
             import sys, time, horovod.torch as hvd
             hvd.init()
@@ -204,7 +204,8 @@ class Scripts(unittest.TestCase):
             self.assertTrue(line.endswith("resets []"), line)
 
     def test_error(self) -> None:
-        """A HorovodInternalError on one rank: all restore, and go on from batch 4."""
+        """After a HorovodInternalError on one rank, all ranks restore their states and continue
+        from batch 4."""
         for line in self.elastic("raise"):
             self.assertTrue(line.endswith("resets [4]"), line)
 
@@ -215,7 +216,7 @@ class Scripts(unittest.TestCase):
         self.assertTrue(lines[1].endswith("resets []"), lines[1])
 
     def test_wrong_program(self) -> None:
-        """A mismatch would come again: the error ends the script."""
+        """A mismatch would occur again after a restore, so the error ends the script."""
         self.write(ELASTIC)
         status, output = self.run_module("-np", "2", self.path, "wrong", self.marker)
         self.assertEqual(status, 1, output)

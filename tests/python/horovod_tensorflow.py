@@ -34,7 +34,7 @@ class Calls(unittest.TestCase):
         self.ranks = range(self.size)
 
     def check(self, function: Callable[[], Any], wanted: Any) -> None:
-        """Both forms of a call have a result."""
+        """Check that both forms of a call have this result."""
         for result in both(function):
             np.testing.assert_array_equal(result, np.asarray(wanted, result.dtype))
 
@@ -70,7 +70,8 @@ class Calls(unittest.TestCase):
         self.check(lambda: hvd.allreduce(whole, postscale_factor=0.5), np.full(3, 1))
 
     def test_compression(self) -> None:
-        """Floating point tensors travel in 16 bits; the type of the result is that of the input."""
+        """Floating point tensors are sent in 16 bits. The type of the result is that of the
+        input."""
         for compression in (hvd.Compression.fp16, hvd.Compression.bf16):
             for dtype in (tf.float32, tf.float64, tf.int32):
                 x = full(self.rank, dtype=dtype)
@@ -98,7 +99,7 @@ class Calls(unittest.TestCase):
         self.assertEqual([p.numpy().tolist() for p in parts], [[self.size], [2 * self.size]])
 
     def test_allgather(self) -> None:
-        """First dimensions differ; also 0."""
+        """The first dimensions differ between ranks, and may be 0."""
         self.check(lambda: hvd.allgather(full(self.rank, self.rank, 2)),
                    [[r] * 2 for r in self.ranks for _ in range(r)] or np.zeros((0, 2)))
         self.check(lambda: hvd.allgather(tf.constant([True, self.rank == 0])),
@@ -190,7 +191,8 @@ class Gradients(unittest.TestCase):
         self.rank, self.size = hvd.rank(), hvd.size()
 
     def gradient(self, function: Callable[[Any], Any], x: Any) -> Any:
-        """d function / d x of this rank, the same eagerly and in a tf.function."""
+        """Returns d function / d x of this rank, which must be the same eagerly and in a
+        tf.function."""
         def compute() -> Any:
             with tf.GradientTape() as tape:
                 tape.watch(x)
@@ -202,7 +204,7 @@ class Gradients(unittest.TestCase):
         return eagerly
 
     def test_calls(self) -> None:
-        """As Horovod defines them."""
+        """Gradients as Horovod defines them."""
         n, x, weight = self.size, full(1, self.size, 2), float(self.rank + 1)
         mean = sum(r + 1 for r in range(n)) / n
         ones = np.ones((n, 2), np.float32)
@@ -249,7 +251,8 @@ class Gradients(unittest.TestCase):
                     np.testing.assert_allclose(result, gradient, rtol=tolerance, atol=tolerance)
 
     def test_structures(self) -> None:
-        """Sources in a dictionary, one of them without a gradient; ints of ranks are exact."""
+        """The sources are in a dictionary, and one of them has no gradient. Sums of rank numbers
+        are exact."""
         sources = {"used": tf.Variable([1.0, 2.0]), "not": tf.Variable(3.0)}
         with hvd.DistributedGradientTape(tf.GradientTape(persistent=True), op=hvd.Sum) as tape:
             y = sources["used"] * float(self.rank)
@@ -261,7 +264,7 @@ class Gradients(unittest.TestCase):
         self.assertRaisesRegex(ValueError, "already", hvd.DistributedGradientTape, tape)
 
     def test_sparse(self) -> None:
-        """IndexedSlices are gathered, or reduced as dense ones, beside a dense gradient."""
+        """IndexedSlices beside a dense gradient are gathered, or are reduced as dense gradients."""
         table, dense = tf.Variable(tf.zeros((4, 2))), tf.Variable(1.0)
         mine = tf.constant([0, 1 + self.rank % 3])
 
@@ -291,7 +294,7 @@ class Gradients(unittest.TestCase):
             self.assertRaises(ValueError, gradients, op=hvd.Max)
 
     def test_parameters(self) -> None:
-        """What does not exist."""
+        """Options and operations that are not supported."""
         tape = tf.GradientTape()
         self.assertRaises(NotImplementedError, hvd.DistributedGradientTape, tape, op=hvd.Adasum)
         self.assertRaises(NotImplementedError, hvd.allreduce, full(1), op=hvd.Adasum)
@@ -302,7 +305,7 @@ class Gradients(unittest.TestCase):
 
 
 class Errors(unittest.TestCase):
-    """Calls that do not fit end on all ranks, with the library's words, and the next one works."""
+    """Calls that do not match end on all ranks with the library's text, and the next call works."""
 
     def check(self, function: Callable[[], Any], words: str) -> None:
         """Eagerly a HorovodInternalError; in a tf.function an error of TensorFlow."""

@@ -99,11 +99,10 @@ class Scripts(unittest.TestCase):
             self.assertIn("rank %d of 2" % rank, output)
 
     def test_failures(self) -> None:
-        """A rank that leaves, and one that dies: fit() of the other ends with the library's
-        words."""
+        """If a rank leaves or dies, fit() of the other rank ends with the library's text."""
         for how, words in (("leave", "rank 1 has called tutti_finalize"), ("die", "rank 1 .*lost")):
             status, output = self.run_script(FAILURE, how)
-            self.assertIn(status, (1, 5), output)  # of the rank that ends first
+            self.assertIn(status, (1, 5), output)  # the status of the rank that ends first
             self.assertIn("the error: UnknownError", output)
             self.assertRegex(output, "HorovodInternalError: .*" + words)
 

@@ -6,11 +6,11 @@
 # usage: TUTTI_HOROVOD_TESTS=CHECKOUT tests/python/horovod_upstream.sh [PYTHON [RANKS]]
 #
 # CHECKOUT is a checkout of Horovod, which need not be built: its file test/parallel/test_torch.py is
-# used. PYTHON has torch, pytest below version 8, mock, parameterized, cloudpickle, packaging, and
-# finds tutti and its library. Prints how many tests passed. Ends with 0, with 1 after a failure, or
-# with 77 if there is no checkout, or PYTHON lacks a package.
+# used. PYTHON must have torch, pytest below version 8, mock, parameterized, cloudpickle and
+# packaging, and must find tutti and its library. The script prints how many tests passed. Its
+# status is 0, 1 after a failure, or 77 if there is no checkout or PYTHON lacks a package.
 #
-# Left out are
+# These tests are left out:
 #   test_*_duplicate_name_error      they expect that a call is pending for a while after all ranks
 #                                    have made it; horovod_calls.py tests these errors
 #   test_horovod_join_broadcast      expects that a broadcast fails while a rank has joined; over
@@ -31,7 +31,7 @@ skip() {
 
 [ -n "${TUTTI_HOROVOD_TESTS:-}" ] || skip "TUTTI_HOROVOD_TESTS names no checkout of Horovod"
 checkout=$TUTTI_HOROVOD_TESTS
-unset TUTTI_HOROVOD_TESTS # no setting of the library, which would warn about it
+unset TUTTI_HOROVOD_TESTS # not a setting of the library, which would warn about it
 file=$checkout/test/parallel/test_torch.py
 [ -f "$file" ] || skip "there is no $file"
 command -v mpirun >/dev/null || skip "there is no mpirun"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The Python package with the library of this build: its collectives on numpy arrays, with two ranks,
-# without network. The long form adds requests, errors, meetings and the launcher. Without numpy it
-# is skipped.
+# Tests the Python package with the library of this build: its collectives on numpy arrays, with two
+# ranks and without a network. The long form also tests requests, errors, meetings and the launcher.
+# Without numpy it is skipped.
 set -u
 
 top=$(cd "$srcdir" && pwd)
@@ -14,7 +14,8 @@ skip() {
     exit 77
 }
 
-# The interpreter is not built with a sanitizer, and the library's would have to be loaded before it.
+# The interpreter is not built with a sanitizer, so the sanitizer of the library would have to be
+# loaded before the interpreter.
 case ${SANITIZER:-no} in
 no) ;;
 *) skip "a build with a sanitizer" ;;

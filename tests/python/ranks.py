@@ -7,8 +7,8 @@ A test is a script with a unittest.TestCase, whose methods all ranks run in the 
         ranks.main(sizes=(1, 2, 3))
 
 As a parent the script starts itself once for each number of ranks; as a rank it runs the methods.
-A method that fails ends its rank, and so the others. The last line of the output counts jobs. Ends
-with 0, with 1 after a failure, or with 77 if everything was skipped.
+A method that fails ends its rank, and so the other ranks. The last line of the output counts jobs.
+The status is 0, 1 after a failure, or 77 if everything was skipped.
 """
 
 import os
@@ -20,12 +20,12 @@ import time
 import unittest
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
-SECONDS = 300  # for one job; a limit for hanging ranks only
+SECONDS = 300  # for one job; only a limit for ranks that hang
 IS_RANK = "TUTTI_TEST_RANK"
 
 
 def free_port() -> int:
-    """A port that nobody listens at now."""
+    """A port at which no process listens now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -49,7 +49,8 @@ def start(command: List[str], size: int, more: Optional[Dict[str, str]] = None) 
 
 def finish(processes: List["subprocess.Popen[str]"], seconds: float = SECONDS) -> \
         List[Tuple[int, str]]:
-    """Wait for the ranks. Returns status and output of each; what hangs is ended."""
+    """Wait for the ranks. Ranks that hang are ended. Returns the status and the output of each
+    rank."""
     end = time.monotonic() + seconds
     results = []
     for rank, process in enumerate(processes):
@@ -87,7 +88,7 @@ def main(sizes: Iterable[int] = (1, 2, 3), before: Optional[Callable[[], None]] 
     """Be the parent or a rank; see above.
 
     sizes   the numbers of ranks; TUTTI_TEST_SIZES="2,3" replaces them
-    before  called by each rank before its tests, such as tutti.init
+    before  a function, such as tutti.init, that each rank calls before its tests
     """
     if _is_rank():
         if before is not None:

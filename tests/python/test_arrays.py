@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which objects are accepted as arrays, and with which address; which are refused. The library is
-not called, so device memory needs no device."""
+"""Tests which objects are accepted as arrays, with which address, and which objects are refused.
+The library is not called, so device memory needs no device."""
 
 import ctypes
 import unittest
@@ -74,12 +74,13 @@ class Arrays(unittest.TestCase):
         self.assertEqual(_calls.send(OneWorld, part, 0).args[0], part.ctypes.data)
 
     def test_short_way(self) -> None:
-        """It gives the same arguments as the long way, or leaves the call to it."""
+        """plain_reduction gives the same arguments as the long way, or leaves the call to the long
+        way."""
         for kind in ("f4", "i8", "?", "f2", tutti.pair_dtype("int32")):
             x, y = np.zeros((4, 3), kind), np.zeros((4, 3), kind)
             for op in ("minloc", "max", tutti.Op.BOR):
                 for out in (x, y):
-                    wanted = _calls.allreduce(OneWorld, x, op, out).args  # knows the type now
+                    wanted = _calls.allreduce(OneWorld, x, op, out).args  # now the type is known
                     self.assertEqual(_calls.plain_reduction(x, op, out), wanted)
         fixed = np.ones((4, 3))
         fixed.flags.writeable = False

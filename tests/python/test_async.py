@@ -54,7 +54,7 @@ class Asynchronous(unittest.TestCase):
         }
         if size == 1:
             del calls["sendrecv"]  # no rank sends to itself
-        names = sorted(calls, reverse=rank % 2 == 1)  # in different orders
+        names = sorted(calls, reverse=rank % 2 == 1)  # ranks start them in different orders
         started = {name: getattr(tutti, name + "_async")(name, *calls[name][0])
                    for name in names}
         for name in calls:
@@ -138,7 +138,8 @@ class Asynchronous(unittest.TestCase):
         self.assertEqual(request.wait().shape, (2 * self.size,))
 
     def test_arrays_live(self) -> None:
-        """The program's references are gone; the request has its own until the call is done."""
+        """The program has no references to the arrays any more. The request has its own until the
+        call is complete."""
         if self.size == 1:
             return
         x = np.ones(1000).view(Held)
@@ -158,7 +159,7 @@ class Asynchronous(unittest.TestCase):
         self.assertIsNone(watch())
 
     def test_dropped(self) -> None:
-        """A request that is dropped keeps its arrays until it is done, and is freed later."""
+        """A request that is dropped keeps its arrays until it is complete, and is freed later."""
         if self.size == 1:
             return
         x = np.ones(1000).view(Held)
@@ -180,7 +181,7 @@ class Asynchronous(unittest.TestCase):
         self.assertIsNone(watch())
 
     def test_dropped_error(self) -> None:
-        """The same if the warning is an exception, which Python ignores in __del__."""
+        """The same if the warning raises an exception, which Python ignores in __del__."""
         while _requests._dropped:
             _requests.free_dropped()
         seen = []
@@ -220,7 +221,8 @@ class Asynchronous(unittest.TestCase):
             tutti.allreduce_async("f", x, prescale=0.0)
 
     def test_wire(self) -> None:
-        """On one host a format changes nothing, but it is checked and compared."""
+        """On one host a wire format changes no result, but is checked and compared between
+        ranks."""
         x = np.full(2000, np.float32(4097))
         for wire in ("float32", "bfloat16", "float16", "float8_e4m3"):
             seen = tutti.allreduce_async("w", x, wire=wire).wait()
@@ -302,7 +304,8 @@ class Asynchronous(unittest.TestCase):
                 self.assertEqual(seen["thread %d, %d" % (i, turn)], self.size * (i + turn))
 
     def test_user_operation(self) -> None:
-        """The library's thread may run it, while this thread computes with the GIL."""
+        """The library's thread may run a Python operation while this thread computes with the
+        GIL."""
         op = tutti.create_op(lambda left, right: np.hypot(left, right))
         request = tutti.allreduce_async("hypot", np.array([3.0, 4.0]), op)
         while not request.test():
@@ -338,7 +341,7 @@ class Asynchronous(unittest.TestCase):
         tutti.barrier_async("h\u00e9, \u6771\u4eac").wait()
 
     def test_without_names(self) -> None:
-        """Matched by their order."""
+        """Calls without a name are matched by their order."""
         x = np.full(3, float(self.rank))
         try:
             first = tutti.allreduce_async(None, x)

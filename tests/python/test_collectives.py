@@ -145,7 +145,7 @@ class Collectives(unittest.TestCase):
             seen = self.size == 1
         except KeyError:
             seen = True
-        # Whether a rank runs the operation depends on the algorithm; one rank does at least.
+        # Whether a rank runs the operation depends on the algorithm. At least one rank runs it.
         self.assertTrue(tutti.allreduce(np.array(seen), "max"))
         op.free()
 

@@ -43,7 +43,7 @@ class Cuda(unittest.TestCase):
         return t.fill_(value)
 
     def all_are(self, t: Any, value: float) -> None:
-        """Check in the current CUDA stream that each element has the value."""
+        """Check, in the current CUDA stream, that each element has the value."""
         wrong = int((t != value).sum())
         self.assertEqual(wrong, 0, "%d elements are not %g" % (wrong, value))
 

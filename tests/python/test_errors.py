@@ -61,7 +61,7 @@ def leaves() -> None:
 
 
 def late() -> None:
-    """The deadline is that of tutti.init(), too; so the ranks start it together."""
+    """The deadline applies to tutti.init() as well, so the ranks call it at the same time."""
     folder = os.environ[FOLDER]
     open(os.path.join(folder, os.environ["RANK"]), "w").close()
     while len(os.listdir(folder)) < 2:
@@ -79,7 +79,7 @@ def late() -> None:
 
 
 def own_deadline() -> None:
-    """The deadline of one call; rank 1 never makes it."""
+    """A deadline of one call. Rank 1 never makes this call."""
     world = tutti.init()
     tutti.barrier()
     if world.rank == 1:
@@ -110,7 +110,8 @@ def aborts() -> None:
 
 
 def aborts_between() -> None:
-    """A group ends after the counts of a call are known, before the ranks give their buffers."""
+    """A group ends when the counts of a call are known, and the ranks have not passed their buffers
+    yet."""
     world = tutti.init()
     half = world.split()
     request = tutti.alltoallv_async("v", np.ones(2), [1, 1], comm=half)
@@ -132,7 +133,7 @@ def aborts_between() -> None:
 
 
 def leaves_requests() -> None:
-    """The process ends with a request, an array and a group of the library's."""
+    """The process ends while it has a request, an array and a group of the library."""
     world = tutti.init()
     memory = tutti.mem_alloc(1000)
     left = [world.split(), tutti.allreduce_async("kept", memory),
@@ -160,7 +161,7 @@ def mismatch() -> None:
 
 
 def life() -> None:
-    """Before, during and after the world."""
+    """Calls before, during and after the world."""
     for call in (tutti.world, tutti.barrier, lambda: tutti.allreduce(1.0)):
         try:
             call()
@@ -212,7 +213,7 @@ class Errors(unittest.TestCase):
         self.assertIn("ValueError: no more data", raised)
         (status, alone), = self.job(uncaught, 1)
         self.assertEqual(status, 1)
-        self.assertNotIn("tutti_abort", alone)  # there is nobody to tell
+        self.assertNotIn("tutti_abort", alone)  # there is no other rank to inform
 
     def test_in_a_block(self) -> None:
         first, second = self.succeeds(in_a_block)

@@ -32,8 +32,8 @@ class Interrupts(unittest.TestCase):
     """The launcher and its two ranks write into one pipe."""
 
     def interrupt(self, launcher: "subprocess.Popen[str]") -> List[int]:
-        """Interrupt the launcher when both ranks run, and return their process numbers when they
-        have the signal."""
+        """Interrupt the launcher when both ranks run, and return the ranks' process numbers when
+        they have received the signal."""
         pids = [int(launcher.stdout.readline()) for _ in range(2)]
         self.addCleanup(self.kill, pids)
         launcher.send_signal(signal.SIGINT)
@@ -61,12 +61,12 @@ class Interrupts(unittest.TestCase):
                 os.kill(pid, 0)
 
     def test_once(self) -> None:
-        """After the grace period."""
+        """The launcher ends such ranks after the grace period."""
         launcher = self.start(0.2)
         self.check_ended(launcher, self.interrupt(launcher))
 
     def test_twice(self) -> None:
-        """At once, in a grace period that is longer than this test may take."""
+        """The launcher ends them at once. The grace period is longer than this test may take."""
         launcher = self.start(10.0 * SECONDS)
         pids = self.interrupt(launcher)
         launcher.send_signal(signal.SIGINT)

@@ -42,7 +42,7 @@ class FolderStore:
 
 
 class BrokenStore:
-    """Neither function works."""
+    """A store of which neither function works."""
 
     def set(self, key: str, value: bytes) -> None:
         raise KeyError("the store is full")
@@ -77,7 +77,7 @@ def by_connect(rank: int, size: int, folder: str, results) -> None:
     memory = tutti.mem_alloc(3, comm=half)
     with tutti.init(store=store, rank=rank, size=size, prefix="world"):
         tutti.barrier()
-    memory[:] = 1  # not the world's, which has ended
+    memory[:] = 1  # the memory does not belong to the world, which has ended
     assert tutti.allreduce(memory, comm=half).tolist() == [size] * 3
     results.put((everyone.rank, float(tutti.allreduce(1.0, comm=everyone))))
     everyone.free()
@@ -96,7 +96,8 @@ def under_mpi() -> None:
 
 class Meeting(unittest.TestCase):
     def start(self, function, size: int, place, rounds: int = 1) -> None:
-        """Run a function in `size` processes, which put their rank and the number of ranks."""
+        """Run a function in `size` processes, which put their rank and the number of ranks into a
+        queue."""
         context = multiprocessing.get_context("spawn")
         results = context.Queue()
         processes = [context.Process(target=function, args=(rank, size, place, results))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The package itself: its description of the C interface against the headers, its archives, how it
-finds the library, and its help."""
+"""Tests the package itself: its description of the C interface, which must match the headers, its
+archives, how it finds the library, and its help."""
 
 import base64
 import hashlib
@@ -48,7 +48,7 @@ class Interface(unittest.TestCase):
              "tutti_status_t": "i", "unsigned": "u"}
 
     def code(self, parameter: str) -> str:
-        """The letter of _lib for a C parameter or result."""
+        """The letter by which _lib describes a C parameter or result."""
         words = parameter.replace("*", " * ").split()
         if "*" in words or "callback" in parameter or "function" in parameter:
             return "s" if "char" in words and "ret_text" not in words else "p"
@@ -81,7 +81,7 @@ class Interface(unittest.TestCase):
                                                                     line.strip())
             have = [field[0] for field in kind._fields_]
             if name == "async_options" and "timeout_ms" not in fields:
-                have[have.index("timeout_ms")] = "reserved"  # as it was before
+                have[have.index("timeout_ms")] = "reserved"  # its name before
             self.assertEqual(have[:len(fields)], fields)
             self.assertLessEqual(set(have[len(fields):]), {"timeout_ms", "reserved_end"})
 
@@ -156,10 +156,10 @@ class Interface(unittest.TestCase):
 
 
 class Loading(unittest.TestCase):
-    """Which library is loaded, and what is said if there is none."""
+    """Which library is loaded, and the message if there is none."""
 
     def load(self, folder: Path = TREE / "python", **more: str):
-        """Load the library in a process of its own; returns status and output."""
+        """Load the library in a separate process. Returns its status and output."""
         variables = {key: value for key, value in os.environ.items()
                      if key not in ("LD_LIBRARY_PATH", "TUTTI_LIBRARY", "PKG_CONFIG_PATH")}
         variables.update(PYTHONPATH=str(folder), PYTHONDONTWRITEBYTECODE="1", **more)
@@ -266,7 +266,7 @@ class Archives(unittest.TestCase):
         self.assertEqual(entries, "[g.h]\ne = m:g\n\n[console_scripts]\ns = m:f\n")
 
     def test_source_archive(self) -> None:
-        """A wheel of the source archive is the wheel of the tree."""
+        """A wheel built from the source archive is equal to the wheel built from the tree."""
         with tempfile.TemporaryDirectory() as folder:
             name = tutti_build().build_sdist(folder)
             with tarfile.open(Path(folder, name)) as archive:
@@ -296,7 +296,7 @@ class Archives(unittest.TestCase):
                 tutti_build().build_editable(folder, {"build-library": "1"})
 
     def test_configurations(self) -> None:
-        """A build has no module of an earlier configuration."""
+        """A build contains no module of an earlier configuration."""
         build = tutti_build()
         made = []
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A trace of all ranks: one file, which Perfetto's own trace processor opens. The latter needs the
-package perfetto, and the program that it downloads; otherwise that test is skipped."""
+"""A trace of all ranks: one file, which Perfetto's own trace processor opens. The trace processor
+needs the package perfetto, and the program that this package downloads. Without them that test is
+skipped."""
 
 import json
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A wheel with the library built into it: ranks run with its files only. Compiles the library."""
+"""A wheel that contains the library: ranks run with its files only. The test compiles the
+library."""
 
 import os
 import subprocess

@@ -45,8 +45,8 @@ std::string words(int number) { std::ostringstream out; out << number; return ou
 
 
 def test_one_cxx_library(folder: str) -> None:
-    """A compiler that would link a C++ library of its own, for lack of a shared one, links the one
-    that torch has loaded: two of them crash."""
+    """A compiler without a shared C++ library would link its static one. It must link the library
+    that torch has loaded, because a process with two of them crashes."""
     from tutti.torch import build
     source, module = os.path.join(folder, "words.cpp"), os.path.join(folder, "words.so")
     with open(source, "w") as file:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Each collective of c10d against gloo or against arithmetic, with random shapes and types."""
+"""The results of each collective of c10d are compared with gloo or with arithmetic, for random
+shapes and types."""
 
 import random
 from typing import Any, List
@@ -32,7 +33,7 @@ def shape_of(dice: random.Random) -> List[int]:
 
 
 def layout(t: torch.Tensor, dice: random.Random) -> torch.Tensor:
-    """The same values, perhaps not contiguous."""
+    """Returns the same values, perhaps in a tensor that is not contiguous."""
     way = dice.randrange(4)
     if way == 0 and t.dim() >= 2:
         return t.clone().transpose(0, 1).contiguous().transpose(0, 1)
@@ -44,14 +45,14 @@ def layout(t: torch.Tensor, dice: random.Random) -> torch.Tensor:
 
 
 def same(got: torch.Tensor, want: torch.Tensor, what: Any) -> None:
-    """Equal bits but for NaN."""
+    """Check that types, shapes and values are equal."""
     assert got.dtype == want.dtype and got.shape == want.shape, (what, got.dtype, want.dtype)
     assert torch.equal(got.contiguous(), want.contiguous()), "%s: got %s, want %s" % (what, got,
                                                                                      want)
 
 
 def reduced(parts: List[torch.Tensor], op: Any) -> torch.Tensor:
-    """What a reduction gives."""
+    """The result that a reduction must have."""
     total = parts[0].clone()
     for part in parts[1:]:
         if op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
@@ -121,7 +122,7 @@ def test_reductions(rank: int, size: int) -> None:
 
 
 def close(got: torch.Tensor, want: torch.Tensor, op: Any, what: Any) -> None:
-    """AVG may round once more or less than torch's arithmetic."""
+    """Compare results. AVG may round once more or once less than torch's arithmetic."""
     if op == dist.ReduceOp.AVG:
         torch.testing.assert_close(got.contiguous(), want.contiguous(), msg=str(what))
     else:
@@ -129,7 +130,7 @@ def close(got: torch.Tensor, want: torch.Tensor, op: Any, what: Any) -> None:
 
 
 def test_bool(rank: int, size: int) -> None:
-    """For bool, SUM and MAX are or, PRODUCT and MIN are and."""
+    """For bool, SUM and MAX are a logical or; PRODUCT and MIN are a logical and."""
     init()
     parts = [torch.tensor([r == 0, r > 0, True, False]) for r in range(size)]
     for op, want in ((dist.ReduceOp.SUM, any), (dist.ReduceOp.MAX, any), (dist.ReduceOp.BOR, any),
@@ -209,7 +210,7 @@ def uneven(rank: int, size: int, dtype: torch.dtype, dice: random.Random, seed: 
 
 
 def test_even_all_to_all(rank: int, size: int) -> None:
-    """A rank may give the sizes of equal parts, another may leave them out."""
+    """One rank may pass the sizes of equal parts, and another may omit them."""
     init()
     output = torch.zeros(3 * size)
     sizes = [3] * size if rank % 2 else None
@@ -274,7 +275,8 @@ def test_premul_sum(rank: int, size: int) -> None:
 
 
 def test_overlaps(rank: int, size: int) -> None:
-    """A part in this rank's part of the other buffer, in another rank's, or across two."""
+    """One buffer lies inside the other one: in this rank's part, in another rank's, or across two
+    parts."""
     init()
     ranks = torch.arange(1.0, size + 1)
     for start in range(3 * size - 2):
@@ -298,7 +300,7 @@ def test_overlaps(rank: int, size: int) -> None:
         part = mine if rank == 0 else torch.zeros(3)
         dist.scatter(part, list(whole) if rank == 0 else None, src=0)
         same(part, torch.full((3,), rank + 1.0), start)
-    for shift in range(3):  # the output begins in the input, in front of it, and after it
+    for shift in range(3):  # the output is in front of the input, overlaps it, or is equal to it
         for lists in (False, True):
             memory = torch.zeros(3 * size)
             send, receive = memory[size:2 * size], memory[shift * size // 2:][:size]
@@ -315,7 +317,7 @@ def test_overlaps(rank: int, size: int) -> None:
 
 
 def test_allocated(rank: int, size: int) -> None:
-    """Tensors in shared memory, of one rank or of all; they outlive the group."""
+    """Tensors in shared memory, of one rank or of all ranks. They outlive the group."""
     init()
     backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
     if not hasattr(backend, "allocate_tensor"):
@@ -342,8 +344,8 @@ test_allocated.backends = ("cpp",)  # type: ignore[attr-defined]
 
 
 def test_sparse(rank: int, size: int) -> None:
-    """Sums of sparse tensors: places in common and not, values twice at one place, no values at all
-    on a rank, rows of several values."""
+    """Sums of sparse tensors: with places that ranks have in common and others, with two values at
+    one place, with no values on a rank, and with rows of several values."""
     init()
     for step, (shape, dense) in enumerate([((9,), 0), ((5, 7), 0), ((6, 4), 1), ((3, 4, 2), 2)]):
         for dtype in (torch.float32, torch.int64):
@@ -372,7 +374,7 @@ def test_sparse(rank: int, size: int) -> None:
 
 
 def test_refused(rank: int, size: int) -> None:
-    """What has no meaning is refused with words, before any rank waits."""
+    """Calls that have no meaning are refused with an error text before any rank waits."""
     init()
     group = dist.distributed_c10d._get_default_group()
     complex_ = torch.ones(2, dtype=torch.complex64)
@@ -386,7 +388,7 @@ def test_refused(rank: int, size: int) -> None:
     t = torch.ones(1)
     dist.all_reduce(t)  # the group still works
     assert t.item() == size
-    if NEW:  # older versions ask only backends of their own
+    if NEW:  # older versions ask only torch's own backends
         assert group._get_sequence_number_for_group() >= 1
     dist.destroy_process_group()
 
@@ -430,14 +432,15 @@ def test_futures(rank: int, size: int) -> None:
     for i, work in enumerate(works):
         assert work.get_future().wait()[0][0] == i * size
     for i in range(50):
-        dist.all_reduce(torch.ones(1000), async_op=True)  # nobody waits
+        dist.all_reduce(torch.ones(1000), async_op=True)  # no rank waits for this call
     dist.barrier()
     dist.destroy_process_group()
 
 
 def test_two_futures(rank: int, size: int) -> None:
     """The callbacks of a Work's two futures, and of two messages, make collectives of different
-    names. Both are pending at a time: the other ranks make them later."""
+    names. The two collectives are pending at the same time, because the other ranks make them
+    later."""
     init()
     store = dist.distributed_c10d._get_default_store()
     group = dist.distributed_c10d._get_default_group()
@@ -466,7 +469,7 @@ def test_two_futures(rank: int, size: int) -> None:
 
 
 def test_future_at_once(rank: int, size: int) -> None:
-    """get_future does not wait, also if another thread waits for the same Work."""
+    """get_future does not wait, even if another thread waits for the same Work."""
     init()
     store = dist.distributed_c10d._get_default_store()
     if rank != 0:
@@ -481,7 +484,8 @@ def test_future_at_once(rank: int, size: int) -> None:
 
 
 def test_not_waited_for(rank: int, size: int) -> None:
-    """Work that nobody waits for is dropped after its end, while an older receive is pending."""
+    """A Work for which no thread waits is dropped after its end, even if an older receive is
+    pending."""
     init()
     group = dist.distributed_c10d._get_default_group()
     t = torch.zeros(1)
@@ -502,8 +506,8 @@ test_not_waited_for.sizes = (2,)  # type: ignore[attr-defined]
 
 
 def test_polled(rank: int, size: int) -> None:
-    """A Work that has a future is polled: neither is_completed nor the future's end waits for the
-    other."""
+    """A Work that has a future is polled. is_completed does not wait for the end of the future, nor
+    the future for a call of is_completed."""
     init()
     for i in range(200):
         t, got = torch.full((1000,), float(rank + i)), torch.empty(1000 * size)

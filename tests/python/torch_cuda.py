@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CUDA tensors: every collective in stream order, futures, messages, streams, DDP and FSDP2.
 
-Needs a GPU. If there are fewer GPUs than ranks, ranks share them: on one host their data then go
-through the host's memory. A test whose name ends with `_apart` makes each rank a host of its own,
-which has a communicator of NCCL for itself.
+Needs a GPU. If there are fewer GPUs than ranks, ranks share them: then, on one host, their data go
+through the host's memory. A test whose name ends with `_apart` makes each rank a separate host,
+which has a separate communicator of NCCL.
 """
 
 import os
@@ -19,7 +19,7 @@ import torch_ranks
 from torch_ranks import init, words
 
 COUNT = 100003
-CYCLES = 20_000_000  # of the GPU, some 10 ms: work that is queued before a call
+CYCLES = 20_000_000  # GPU clock cycles, about 10 ms: the work that is queued before a call
 
 
 def begin(rank: int, apart: bool = False) -> torch.device:
@@ -41,7 +41,7 @@ def late(device: torch.device, value: float, count: int = COUNT,
 
 
 def all_are(t: torch.Tensor, value: float) -> None:
-    """Each element has the value; seen by work in the current stream."""
+    """Check, in the current stream, that each element has the value."""
     wrong = (t != value).sum().item()
     assert wrong == 0, "%d elements of %d are not %g; first %g" % (wrong, t.numel(), value,
                                                                    t.flatten()[0].item())
@@ -117,8 +117,8 @@ def test_collectives_apart(rank: int, size: int) -> None:
 
 
 def test_futures(rank: int, size: int) -> None:
-    """wait() orders the current stream, not the host; a future's callback has a stream in which
-    the result is there."""
+    """wait() delays the current stream, not the host. A future's callback runs with a stream in
+    which the result is complete."""
     device = begin(rank)
     total = size * (size + 1) // 2
     tensors = [late(device, rank + 1) for _ in range(4)]
@@ -133,7 +133,7 @@ def test_futures(rank: int, size: int) -> None:
 
 
 def test_streams(rank: int, size: int) -> None:
-    """Calls in two streams, each behind late work of its own."""
+    """Calls in two streams, each behind separate late work."""
     device = begin(rank)
     streams = [torch.cuda.Stream(device) for _ in range(2)]
     tensors = []

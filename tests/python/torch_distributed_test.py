@@ -2,8 +2,8 @@
 """Runs torch's own DistributedTest, which is in the wheel, over a backend.
 
     torch_distributed_test.py [--ranks 2,3,4] [--only PART]
-                            over gloo and over tutti; fails if gloo passes a test and tutti
-                            neither passes it nor has it in EXPECTED
+                            over gloo and over tutti; fails if gloo passes a test that tutti does
+                            not pass and that is not in EXPECTED
     torch_distributed_test.py --backend tutti|gloo [--ranks 2,3,4] [--only PART]
                             over one backend; fails if a test fails
 
@@ -26,7 +26,7 @@ import torch_ranks
 
 SECONDS = 60  # for one test
 
-# What gloo passes and tutti does not, with the reason.
+# Tests that gloo passes and tutti does not, with the reason.
 _NAMES = "the test sets its model only for the names gloo, nccl and mpi"
 EXPECTED: Dict[str, str] = {
     "test_accumulate_gradients_no_sync": _NAMES,
@@ -41,13 +41,13 @@ EXPECTED: Dict[str, str] = {
     "test_monitored_barrier_wait_all_ranks": "torch < 2.14 accepts gloo only",
 }
 
-# Tests that say nothing about a backend: profilers, sleeping, GPUs; names are parts.
+# Tests that do not test a backend: profilers, sleeping, GPUs. The entries are parts of names.
 LEFT_OUT = ("profiler", "cuda", "gpu", "nccl", "timeout_global", "timeout_group",
             "timeout_full_group")
 
 
 def prepare(backend: str, size: int) -> Any:
-    """The suite's class for a backend; its environment must be set before the import."""
+    """The suite's class for a backend. The suite's environment must be set before the import."""
     os.environ.update(BACKEND=backend, WORLD_SIZE=str(size), TEMP_DIR=tempfile.gettempdir(),
                       INIT_METHOD="", MASTER_ADDR="127.0.0.1")
     sys.argv = sys.argv[:1]
@@ -63,7 +63,8 @@ def prepare(backend: str, size: int) -> Any:
 
     class Suite(distributed_test.TestDistBackend,  # type: ignore[misc,name-defined]
                 distributed_test.DistributedTest._DistTestBase):
-        """The tests; the processes that the suite would start are those of this driver."""
+        """The tests of the suite. This driver starts the processes that the suite itself would
+        start."""
 
     return Suite
 

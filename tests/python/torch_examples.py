@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs each example by torchrun with 2 ranks, over tutti and over gloo: equal losses."""
+"""Runs each example by torchrun with 2 ranks, over tutti and over gloo. The losses must be
+equal."""
 
 import os
 import re
@@ -31,7 +32,8 @@ def losses(name: str, backend: str) -> List[float]:
 
 def losses_of_gloo(name: str) -> List[float]:
     """The same with gloo, whose threads sometimes abort a process at its end. With gloo, elastic.py
-    sometimes hangs when its rank dies; without the death it would train as ddp.py does."""
+    sometimes hangs when a rank dies. Without the death it trains like ddp.py, so ddp.py is used
+    instead."""
     name = "ddp" if name == "elastic" else name
     for _ in range(2):
         try:
@@ -43,7 +45,7 @@ def losses_of_gloo(name: str) -> List[float]:
 
 
 def main() -> int:
-    """Returns the exit status. Arguments choose examples."""
+    """Returns the exit status. The arguments select examples."""
     if torch_ranks.MISSING:
         print("skipped: %s" % torch_ranks.MISSING)
         return 77

@@ -19,7 +19,7 @@ from torch_ranks import init, words
 
 
 def in_time(seconds: float, function: Callable[[], Any], *patterns: str) -> None:
-    """The function fails with these words within `seconds`."""
+    """Check that the function fails with these words within `seconds`."""
     began = time.monotonic()
     words(function, *patterns)
     assert time.monotonic() - began < seconds, time.monotonic() - began
@@ -32,7 +32,8 @@ def reduce_for_ever() -> None:
 
 
 def test_killed(rank: int, size: int) -> None:
-    """A rank dies by a signal, with calls of all kinds pending: 3 s for the others."""
+    """A rank is killed by a signal while calls of all kinds are pending. The other ranks must get
+    the error within 3 s."""
     init()
     dist.barrier()
     if rank == 1:
@@ -67,7 +68,8 @@ test_killed_future.fatal = {1}  # type: ignore[attr-defined]
 
 
 def die_in_backward(rank: int, has_hook: bool) -> None:
-    """Rank 1 dies in its backward pass; that of the others raises an error that names it."""
+    """Rank 1 dies in its backward pass. The backward pass of the other ranks raises an error that
+    names rank 1."""
     init()
     net = DistributedDataParallel(nn.Linear(40, 40), bucket_cap_mb=0.001)
     if has_hook:
@@ -124,7 +126,7 @@ test_stopped.fatal = {1}  # type: ignore[attr-defined]
 
 
 def test_stopped_future(rank: int, size: int) -> None:
-    """The same where nobody waits in the library: a future, as in DDP."""
+    """The same if no thread waits in the library, but for a future, as in DDP."""
     init(seconds=3)
     dist.barrier()
     if rank == 1:
@@ -139,7 +141,8 @@ test_stopped_future.fatal = {1}  # type: ignore[attr-defined]
 
 
 def test_mismatch(rank: int, size: int) -> None:
-    """Different shapes, types or operations: all ranks get the words, and the group lives."""
+    """Different shapes, types or operations: all ranks get the error text, and the group still
+    works."""
     init()
     t = torch.ones(10 if rank == 0 else 11)
     words(lambda: dist.all_reduce(t), "10", "11", "allreduce")
@@ -158,7 +161,7 @@ def test_mismatch(rank: int, size: int) -> None:
 
 
 def test_wait_timeout(rank: int, size: int) -> None:
-    """A wait with a timeout of its own fails in time, and the call goes on."""
+    """A wait with its own timeout fails in time, and the call continues."""
     init()
     if rank == 1:
         store_gate(rank, size)
@@ -171,7 +174,7 @@ def test_wait_timeout(rank: int, size: int) -> None:
 
 
 def store_gate(rank: int, size: int) -> None:
-    """Rank 1 passes after all others have come."""
+    """Rank 1 passes this point after all other ranks have reached it."""
     store = dist.distributed_c10d._get_default_store()
     if rank == 1:
         store.wait(["gate/%d" % r for r in range(size) if r != 1])
@@ -180,7 +183,7 @@ def store_gate(rank: int, size: int) -> None:
 
 
 def test_monitored_barrier(rank: int, size: int) -> None:
-    """monitored_barrier names the absent, and the group lives."""
+    """monitored_barrier names the absent ranks, and the group still works."""
     init()
     group = dist.distributed_c10d._get_default_group()
     barrier = group._get_backend(torch.device("cpu")).monitored_barrier \
@@ -191,7 +194,7 @@ def test_monitored_barrier(rank: int, size: int) -> None:
         words(lambda: barrier(timedelta(milliseconds=200), True),
               missing + " failed to pass monitoredBarrier")
     dist.barrier()
-    if rank != 0:  # too late, but told
+    if rank != 0:  # too late, but these ranks get an error as well
         words(lambda: barrier(timedelta(seconds=20)), "Rank %d" % rank, "rank 0")
     dist.barrier()
     barrier(timedelta(seconds=30))
@@ -214,7 +217,7 @@ def test_abort(rank: int, size: int) -> None:
 
 
 def test_left(rank: int, size: int) -> None:
-    """A rank has left: a call that needs it fails with words."""
+    """If a rank has left, a call that needs this rank fails with an error text."""
     init()
     dist.barrier()
     if rank == 1:
@@ -224,7 +227,7 @@ def test_left(rank: int, size: int) -> None:
 
 
 def test_closed(rank: int, size: int) -> None:
-    """A group that was shut down says so."""
+    """Calls on a group that was shut down report this."""
     init()
     group = dist.distributed_c10d._get_default_group()
     if hasattr(group, "shutdown"):
@@ -233,7 +236,7 @@ def test_closed(rank: int, size: int) -> None:
 
 
 def test_dropped(rank: int, size: int) -> None:
-    """Receives from any source end with the group, also if no reference to it is left."""
+    """Receives from any source end with the group, even if no reference to the group is left."""
     init()
     messages = dist.distributed_c10d._get_default_group()._messages
     work = dist.irecv(torch.zeros(1))
@@ -247,7 +250,7 @@ test_dropped.backends = ("python",)  # type: ignore[attr-defined]
 
 
 def test_connect(rank: int, size: int) -> None:
-    """A rank never comes: the words name it, after the group's timeout."""
+    """If a rank never comes, the others get an error after the group's timeout."""
     if rank == 1:
         return
     store = torch_ranks.store()

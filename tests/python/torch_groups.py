@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Groups: members only, overlapping, of one rank, split; one group after another."""
+"""Groups that only members make, overlapping groups, groups of one rank, split groups, and one
+group after another."""
 
 import os
 import threading
@@ -18,7 +19,7 @@ def count_files() -> int:
 
 
 def test_members(rank: int, size: int) -> None:
-    """new_group is called by all, but made by its members; groups overlap."""
+    """All ranks call new_group, but only the members make the group. The groups overlap."""
     init()
     pairs = [dist.new_group([a, (a + 1) % size]) for a in range(size)]
     alone = [dist.new_group([a]) for a in range(size)]
@@ -62,7 +63,8 @@ def test_late_members(rank: int, size: int) -> None:
 
 
 def test_again(rank: int, size: int) -> None:
-    """destroy and init in one process, with the same store and names; nothing is left over."""
+    """A process destroys and makes groups several times, with the same store and names. Nothing
+    must be left over."""
     files, threads = [], []
     store = torch_ranks.store()
     for i in range(6):
@@ -80,7 +82,7 @@ def test_again(rank: int, size: int) -> None:
 
 
 def test_with_gloo(rank: int, size: int) -> None:
-    """Beside gloo: in a map of devices, and as another group."""
+    """tutti is used beside gloo: in a map of devices, and as another group."""
     init("cpu:tutti")
     gloo = dist.new_group(backend="gloo")
     tutti = dist.new_group(backend="tutti")
@@ -148,7 +150,7 @@ test_mixed.backends = ("cpp",)  # type: ignore[attr-defined]
 
 
 def test_split(rank: int, size: int) -> None:
-    """split_group, where torch has it for all backends."""
+    """split_group, in versions of torch that have it for all backends."""
     init()
     parts = [list(range(0, size, 2)), list(range(1, size, 2))]
     parts = [part for part in parts if part]

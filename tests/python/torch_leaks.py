@@ -22,16 +22,16 @@ import torch_ranks
 from torch_ranks import init
 
 TRAIN_S = float(os.environ.get("TUTTI_TEST_SECONDS", "30"))
-# The heap's fragments differ with each sequence of shapes. Besides, torch itself loses 1 to 2 KB with
-# each network (measured with gloo, torch 2.15).
+# The fragmentation of the heap differs with each sequence of shapes. In addition, torch itself
+# loses 1 to 2 KB with each network (measured with gloo, torch 2.15).
 MOST_GROWTH = 16 << 20
-MOST_THREADS = 16  # the C++ backend has more threads while more calls end at the same time
+MOST_THREADS = 16  # the C++ backend has more threads when more calls end at the same time
 SAMPLES = 200
 LEAST_SAMPLES = 24
 
 
 class Sample(NamedTuple):
-    """What this process has."""
+    """The resources of this process."""
 
     memory: int  # bytes of anonymous and of shared memory
     descriptors: int

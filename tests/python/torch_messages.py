@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Messages: tags, any source, batches, to oneself."""
+"""Messages: with tags, from any source, in batches, to the rank itself."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from torch_ranks import init, words
 
 
 def test_tags(rank: int, size: int) -> None:
-    """A message meets the receive of its tag, in the order of that tag."""
+    """A message is matched with a receive of the same tag. Messages of one tag keep their order."""
     init()
     to, source = (rank + 1) % size, (rank - 1) % size
     works = [dist.isend(torch.full((3,), float(10 * rank + tag)), to, tag=tag)
@@ -85,7 +85,7 @@ def test_any_source(rank: int, size: int) -> None:
                 assert t.tolist() == [source, 2]
         else:
             dist.send(torch.tensor([float(rank), 1]), 0)
-            dist.recv(torch.zeros(1), 0, tag=7)  # rank 0 has all first messages
+            dist.recv(torch.zeros(1), 0, tag=7)  # now rank 0 has all first messages
             dist.send(torch.tensor([float(rank), 2]), 0)
         dist.barrier()
     if rank == 0:
@@ -104,7 +104,8 @@ def test_any_source(rank: int, size: int) -> None:
 
 
 def test_early(rank: int, size: int) -> None:
-    """A receive is posted long before the message is sent: the group's timeout does not count."""
+    """A receive is posted long before the message is sent. The group's timeout does not apply to
+    this."""
     init(seconds=3)
     t = torch.zeros(4)
     work = dist.irecv(t, 1) if rank == 0 else None
@@ -122,7 +123,7 @@ test_early.sizes = (2,)  # type: ignore[attr-defined]
 
 
 def test_self(rank: int, size: int) -> None:
-    """Messages to oneself, in any order."""
+    """Messages of a rank to itself, in any order."""
     init()
     got = torch.zeros(3)
     send = dist.isend(torch.arange(3.0), rank, tag=1)
@@ -136,14 +137,14 @@ def test_self(rank: int, size: int) -> None:
     assert got.tolist() == [1, 1, 1]
     receive = dist.irecv(torch.zeros(3), rank, tag=2)
     dist.isend(torch.ones(4), rank, tag=2).wait()
-    words(receive.wait)  # of another length
+    words(receive.wait)  # the message has another length
     receive = dist.irecv(torch.zeros(3, dtype=torch.int32), rank, tag=3)
     dist.isend(torch.ones(3), rank, tag=3).wait()
-    words(receive.wait)  # of another type
+    words(receive.wait)  # the message has another type
     got = torch.zeros(6)
     receive = dist.irecv(got, rank, tag=4)
     dist.isend(torch.arange(6.0).reshape(2, 3).t(), rank, tag=4).wait()
-    receive.wait()  # of another shape
+    receive.wait()  # the message has another shape
     assert got.tolist() == [0, 3, 1, 4, 2, 5]
     dist.destroy_process_group()
 
@@ -170,7 +171,7 @@ test_synchronize.sizes = (1,)  # type: ignore[attr-defined]
 
 
 def test_refused(rank: int, size: int) -> None:
-    """A message that was refused does not count."""
+    """A message that was refused has no effect on later ones."""
     init()
     if rank == 0:
         words(lambda: dist.isend(torch.ones(2).to_sparse(), 1))

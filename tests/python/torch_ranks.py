@@ -3,8 +3,8 @@
 
 `import torch` takes seconds, so the ranks are forked from a process that has imported it. The
 parent makes no tensors and no threads. A test is a function of (rank, size) that begins with
-`test_`; main() runs each with each number of ranks and each backend, and ends with 0, with 1 after
-a failure, or with 77 if there is no torch.
+`test_`. main() runs each test with each number of ranks and each backend. The status is 0, 1 after
+a failure, or 77 if there is no torch.
 """
 
 import os
@@ -24,8 +24,8 @@ try:
 except ImportError as error:
     MISSING = str(error)
 
-SECONDS = 120  # for one job; a limit for hanging ranks only
-_listener = _port = -1  # of the store of the job that runs
+SECONDS = 120  # for one job; only a limit for ranks that hang
+_listener = _port = -1  # of the store of the present job
 Result = Tuple[int, str]  # status as of waitpid, and the traceback
 
 
@@ -37,8 +37,8 @@ def use_tutti() -> None:
 
 
 def store(seconds: float = 60) -> Any:
-    """The store of the job; once in a rank. Its port was bound before the ranks were forked, so
-    that no other program can take it."""
+    """The store of the job. A rank may call this once. The store's port was bound before the ranks
+    were forked, so that no other program can take it."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     return dist.TCPStore("127.0.0.1", _port, size, rank == 0, timedelta(seconds=seconds),
                          master_listen_fd=_listener if rank == 0 else None,
@@ -54,7 +54,7 @@ def init(backend: str = "tutti", seconds: float = 60, **more: Any) -> None:
 
 def _child(function: Callable[..., None], rank: int, size: int, environment: Dict[str, str],
            out: int) -> None:
-    """A rank: never returns."""
+    """Run as a rank. Never returns."""
     status = 1
     try:
         os.environ.update(environment, RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank),
@@ -93,7 +93,7 @@ def start(function: Callable[..., None], size: int,
 
 
 def finish(ranks: List[Tuple[int, int]], seconds: float = SECONDS) -> List[Result]:
-    """Wait for the ranks; what hangs is killed."""
+    """Wait for the ranks. Ranks that hang are killed."""
     end = time.monotonic() + seconds
     results = []
     for pid, reader in ranks:
@@ -122,7 +122,8 @@ def run(function: Callable[..., None], size: int, environment: Optional[Dict[str
 
 
 def words(function: Callable[[], Any], *patterns: str) -> str:
-    """The words of the error that a function must raise; each pattern must be in them."""
+    """Returns the text of the error that a function must raise. The text must match each
+    pattern."""
     try:
         function()
     except Exception as error:
@@ -140,9 +141,9 @@ def temporary() -> str:
 
 
 def main(sizes: Iterable[int], backends: Iterable[str] = ("cpp", "python")) -> None:
-    """Run the functions test_* of the calling script; arguments choose some by a part of the name.
-    A function may have attributes `sizes` and `backends` of its own, `seconds`: a limit for hanging
-    ranks, and `fatal`: ranks that do not end by themselves, or not with 0."""
+    """Run the functions test_* of the calling script. Arguments select functions by a part of the
+    name. A function may have the attributes `sizes` and `backends`, `seconds`: a limit for ranks
+    that hang, and `fatal`: ranks that do not end by themselves, or not with 0."""
     if MISSING:
         print("skipped: %s" % MISSING)
         sys.exit(77)

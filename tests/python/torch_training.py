@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training methods over tutti give the losses of gloo: DDP and its hooks, FSDP, ZeRO, DTensor."""
+"""Training methods have the same losses over tutti and over gloo: DDP and its hooks, FSDP, ZeRO,
+DTensor."""
 
 from typing import Any, Callable, List
 
@@ -30,13 +31,13 @@ def losses(step: Callable[[torch.Tensor], torch.Tensor], rank: int, steps: int =
     return found
 
 
-# torch 2.5 destroys a group of gloo with Python's lock held, and waits for a thread that may need the
-# lock. So these groups are never destroyed.
+# torch 2.5 destroys a group of gloo while it holds Python's lock, and waits for a thread that may
+# need this lock. So these groups are never destroyed.
 _kept: List[Any] = []
 
 
 def compare(rank: int, make: Callable[[Any], Callable[[torch.Tensor], torch.Tensor]]) -> None:
-    """The same training in a group of gloo and in one of tutti."""
+    """Compare the same training in a group of gloo and in a group of tutti."""
     init()
     gloo = dist.new_group(backend="gloo")
     _kept.append(gloo)
@@ -128,8 +129,8 @@ def powersgd(net: Any, group: Any) -> None:
 
 
 def test_powersgd_buckets(rank: int, size: int) -> None:
-    """Several buckets, whose callbacks run at different times on the ranks. Not compared with gloo,
-    which matches all calls by order and fails here."""
+    """Several buckets, whose callbacks run at different times on the ranks. The losses are not
+    compared with gloo, which matches all calls by order and fails in this test."""
     init()
     net = DistributedDataParallel(model(), bucket_cap_mb=0.01)
     powersgd(net, None)
@@ -178,7 +179,7 @@ def test_zero(rank: int, size: int) -> None:
 
 
 def test_fsdp(rank: int, size: int) -> None:
-    """Fully sharded, the first form."""
+    """Fully sharded data parallel training, in its first form."""
     from torch.distributed.fsdp import FullyShardedDataParallel
 
     def make(group: Any) -> Any:
@@ -189,7 +190,8 @@ def test_fsdp(rank: int, size: int) -> None:
 
 
 def test_fsdp2(rank: int, size: int) -> None:
-    """Fully sharded, the second form, over a mesh; torch 2.5 refuses it on host memory."""
+    """Fully sharded data parallel training, in its second form, over a mesh. torch 2.5 refuses it
+    on host memory."""
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 

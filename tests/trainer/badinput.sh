@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Bad input ends the trainer on all ranks, soon, with exactly one line that names the error. Each
-# case runs with two ranks; some again with bad data on one rank only.
+# case runs with two ranks. Some cases run again with bad data on one rank only.
 set -u
 
 . "${0%/*}/common.sh"
@@ -34,8 +34,8 @@ judge() {
     fi
 }
 
-# reject PATTERN ARGUMENT...: two ranks with these arguments, without a launcher, which would take
-# longer than they do
+# reject PATTERN ARGUMENT...: runs two ranks with these arguments, without a launcher, which would
+# take longer than the ranks themselves
 reject() {
     pattern=$1
     shift
@@ -175,14 +175,15 @@ tiny="--data $work/varied --batch 45 --hidden 4"
 $mpirun -np 2 "$trainer" $tiny --epochs 2 --checkpoint "$work/saved" >"$out" 2>&1 ||
     wrong 'no checkpoint' "$out"
 
-# resume PATTERN ARGUMENT...: the error in $work/saved
+# resume PATTERN ARGUMENT...: a run that resumes from $work/saved must fail with this error
 resume() {
     pattern=$1
     shift
     reject "rank 0: --resume $work/saved: $pattern" $tiny --epochs 2 --checkpoint "$work/saved" --resume "$@"
 }
 
-# options that the user must give again, or must not give, in the words of the two command lines
+# options that the user must give again, or must not give; the error has the words of the two
+# command lines
 reject "rank 0: --resume $work/saved: made with '--hidden 4', which this run was not given" \
     --data "$work/varied" --batch 45 --epochs 2 --checkpoint "$work/saved" --resume
 reject "rank 0: --resume $work/saved: made with '--epochs 2', which this run was not given: a cosine" \
@@ -212,7 +213,7 @@ resume 'truncated: 0 of 72 bytes'
 rm "$work/saved"
 resume 'No such file'
 
-# an existing file is not written to, unless requested
+# an existing file is not written to, unless the user requests it
 cp "$work/whole" "$work/saved"
 kept() {
     cmp -s "$1" "$work/saved" || wrong "not kept: $2"
@@ -237,8 +238,8 @@ done
 reject 'the loss of step [0-9]* is [-naif]*; try a smaller --lr' \
     --data "$good" --batch 1 --reference-batch 1 --lr 1000 --weight-decay 1
 
-# apart NAME PATTERN ARGUMENT...: rank 0 with good data, rank 1 with these arguments, after
-# the same batch
+# apart NAME PATTERN ARGUMENT...: runs rank 0 with good data, and rank 1 with these arguments; both
+# have the same --batch
 apart() {
     name=$1
     pattern=$2
@@ -253,7 +254,7 @@ apart() {
 apart 'data on one rank only' "rank 1: $work/nowhere/train-images" --data "$work/nowhere"
 apart 'an option on one rank only' 'rank 1: unknown option --bach' --bach
 
-# nothing is trained, so an earlier run's results stay
+# nothing is trained, so the results of an earlier run stay
 for file in metrics steps; do
     echo old >"$work/$file"
 done

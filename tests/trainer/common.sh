@@ -20,8 +20,8 @@ need_trainer() {
     fi
 }
 
-# After this leaks are ignored: Open MPI has some in modules that it unloads, where suppressions
-# cannot name them. Tests without a launcher check for leaks.
+# After this call leaks are ignored. Open MPI leaks memory in modules that it unloads, so
+# suppressions cannot name these leaks. Tests without a launcher check for leaks.
 need_mpirun() {
     if ! command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1; then
         echo "no mpirun"
@@ -67,7 +67,8 @@ bytes() {
     head -c "$1" /dev/zero | tr '\0' "\\$(printf %03o "$2")"
 }
 
-# images_head COUNT SIDE, labels_head COUNT: the head of an IDX file; all numbers below 65536
+# images_head COUNT SIDE, labels_head COUNT: the head of an IDX file; all numbers must be below
+# 65536
 images_head() {
     printf '\0\0\010\003'
     number "$1"
@@ -106,8 +107,8 @@ small() {
     labels 7 3 >"$1/t10k-labels-idx1-ubyte"
 }
 
-# varied FOLDER [COUNT]: makes data of COUNT (45) and 11 images with 8 x 8 pixels, all different;
-# the same each time
+# varied FOLDER [COUNT]: makes data of COUNT (45) and 11 images with 8 x 8 pixels. All images
+# differ, and each call makes the same ones
 varied() {
     mkdir -p "$1"
     set -- "$1" "${2:-45}"

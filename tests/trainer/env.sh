@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The trainer without MPI: ranks that meet by the variables of env:// set in the shell, by Slurm's
-# variables, and under torchrun if it is installed. The same ranks have the same result each time.
+# variables, and under torchrun if it is installed. The results of all ways must be the same.
 set -u
 
 . "${0%/*}/common.sh"
 need_trainer
 varied "$work/data"
 export TUTTI_TIMEOUT=60 TUTTI_MODULE_DIR=/nonexistent
-# Rank 0 takes a free port above this one, as with torchrun's agent, so other tests do not disturb.
+# Rank 0 takes a free port above this one, as with torchrun's agent, so other tests on this machine
+# do not disturb this one.
 port=$((20000 + $$ % 12000))
 
-# train NAME RANK: one of three ranks; the environment has the rest
+# train NAME RANK: runs one of three ranks; the environment has the other settings
 train() {
     "$trainer" --data "$work/data" --batch 9 --epochs 2 --progress lines --checkpoint "$work/$1.ckpt" \
         --overwrite >"$work/$1.out.$2" 2>"$work/$1.log.$2"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The trainer with --device cuda, on a device on the host (host_device.c): losses equal the
-# processor's, ranks end with the same parameters, and a resumed run ends with those of an
-# uninterrupted one. The same on the pretend device, in whose stream Tutti's calls are; and with the
-# real trainer over pretended libraries of CUDA (tests/cuda_libs/), if these and the CUDA module
-# were built. Without a GPU the real trainer names what is missing, or uses the processor.
+# The trainer with --device cuda, on a device on the host (host_device.c): losses equal those of the
+# processor, ranks end with the same parameters, and a resumed run ends with the parameters of an
+# uninterrupted one. The same is tested on the pretend device, with Tutti's calls in its stream, and
+# with the real trainer over pretended libraries of CUDA (tests/cuda_libs/), if these and the CUDA
+# module were built. Without a GPU the real trainer names what is missing, or uses the processor.
 set -u
 
 . "${0%/*}/common.sh"
@@ -18,7 +18,7 @@ data=$work/data
 varied "$data"
 common="--data $data --batch 10 --epochs 3 --seed 3 --digest"
 
-# train NAME ARGUMENT...: two ranks with a device; leaves $work/NAME.out, .steps and .digests
+# train NAME ARGUMENT...: trains two ranks with a device; leaves $work/NAME.out, .steps and .digests
 train() {
     name=$1
     shift
@@ -32,7 +32,7 @@ train() {
         wrong "$name: not one digest" "$work/$name.out"
 }
 
-# alike NAME NAME MOST: compares losses
+# alike NAME NAME MOST: losses may differ by at most MOST
 alike() {
     paste -d ' ' "$work/$1.steps" "$work/$2.steps" | awk -v limit="$3" '
         { apart = $2 > $4 ? $2 - $4 : $4 - $2 }
@@ -69,8 +69,9 @@ timeout 60 $mpirun -np 2 "$pretend" $common $options --device cpu --precision fp
     --checkpoint "$work/checkpoint" --resume >"$work/out" 2>&1 &&
     wrong "the processor resumed a GPU's run" "$work/out"
 
-# The first two steps overflow. The first one keeps the scale, and a resumed run restores this
-# state, so the second halves it (train_run.h: four floats, before the sum).
+# The first two steps overflow. The first overflow keeps the scale. A resumed run restores this
+# state, so the second overflow halves the scale (in the checkpoint, train_run.h: four floats before
+# the checksum).
 options="--model mlp --hidden 8 --batch 1 --epochs 1 --lr 0.5 --device cuda --precision fp16"
 rm "$work/checkpoint"
 train whole $options --checkpoint "$work/whole.checkpoint"
@@ -94,7 +95,7 @@ for model in "mlp --hidden 20" "cnn --channels 3,4 --hidden 8"; do
 done
 unset TUTTI_DEVICE TUTTI_TEST_PRETEND
 
-# over pretended libraries. One rank less than there are devices, and one more.
+# over pretended libraries, with one rank less than there are devices, and with one more
 libraries() {
     pretend=$trainer
     use_cuda_libs "$work"
@@ -118,7 +119,7 @@ else
     echo "the real trainer over pretended libraries: not built"
 fi
 
-# the real trainer. CUDA's driver maps memory in AddressSanitizer's gap.
+# the real trainer on this machine. CUDA's driver maps memory in AddressSanitizer's gap.
 export ASAN_OPTIONS="$ASAN_OPTIONS:protect_shadow_gap=0"
 "$trainer" --data "$data" --batch 10 --epochs 1 --device auto >"$work/out" 2>&1 ||
     wrong "auto" "$work/out"

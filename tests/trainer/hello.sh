@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The output of the examples, with a launcher and without, on one, two and three ranks. README.md
-# shows hello_allreduce.
+# must show the present hello_allreduce.
 set -u
 
 . "${0%/*}/common.sh"
@@ -16,7 +16,7 @@ sed -n '/^#include/,/^}/p' "$srcdir/examples/hello_allreduce.c" >"$work/hello"
 sed -n '/^    #include/,/^    }/{s/^    //;p;}' "$srcdir/README.md" >"$work/readme"
 cmp "$work/hello" "$work/readme" || wrong 'README.md shows another hello_allreduce'
 
-# tour_of RANKS: its output, in the order of ranks
+# tour_of RANKS: the output that the tour must have, in the order of ranks
 tour_of() {
     case $1 in
     1) echo 'rank 0 of 1: weight 0, bias 0; a group of 1, sum 0; common divisor 12' ;;
@@ -32,7 +32,8 @@ tour_of() {
     esac
 }
 
-# persistent_of RANKS: weights are step * (rank + i), for i from 0 to 3
+# persistent_of RANKS: the output that persistent must have; weights are step * (rank + i), for i
+# from 0 to 3
 persistent_of() {
     awk -v n="$1" 'BEGIN {
         for (rank = 0; rank < n; rank++)
@@ -57,7 +58,7 @@ vector_of() {
     esac
 }
 
-# unique_id_of RANKS
+# unique_id_of RANKS: the output that unique_id must have
 unique_id_of() {
     for rank in 0 1 2; do
         [ "$rank" -ge "$1" ] || echo "rank $rank of $1: the sum is $(($1 * ($1 + 1) / 2))"
@@ -77,7 +78,7 @@ promised=$(sed -n 's/^ \*     \(rank [0-9] of 3: \)/\1/p' "$srcdir/examples/tour
 [ "$("$persistent")" = "$(persistent_of 1)" ] || wrong 'persistent without a launcher'
 [ "$("$vector")" = "$(vector_of 1)" ] || wrong 'vector without a launcher'
 
-# this program is the launcher
+# this script is the launcher
 for ranks in 1 2 3; do
     timeout --kill-after=5 60 "$unique_id" $ranks >"$work/out" 2>"$work/log"
     status=$?

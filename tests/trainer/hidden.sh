@@ -12,20 +12,21 @@ out=$work/out
 metrics=$work/metrics
 varied "$work/data"
 
-# train COMMAND...: two epochs of 5 steps
+# train COMMAND...: trains two epochs of 5 steps; COMMAND starts the trainer
 train() {
     timeout --kill-after=5 100 "$@" "$trainer" --data "$work/data" --batch 9 --hidden 20 \
         --epochs 2 --metrics "$metrics" >"$out" 2>&1 || wrong "$*: status $?" "$out"
 }
 
-# no_share WHAT
+# no_share WHAT: the trainer must not have reported a share
 no_share() {
     if grep -q hidden "$out" || [ "$(grep -c '"hidden_share": null, ' "$metrics")" -ne 2 ]; then
         wrong "$1: there is a share" "$out" "$metrics"
     fi
 }
 
-# shares PATTERN NUMBERS MOST FILE: the file has so many numbers behind the pattern, of 0 to MOST
+# shares PATTERN NUMBERS MOST FILE: the file must have NUMBERS numbers behind the pattern, each from
+# 0 to MOST
 shares() {
     sed -n "s/.*$1\([0-9]*\.[0-9]*\).*/\1/p" "$4" >"$work/numbers"
     awk -v numbers="$2" -v most="$3" '{ wrong += $1 < 0 || $1 > most }

@@ -7,7 +7,7 @@
 
 #include "train_device.h"
 
-/* Accesses from outside fault; set before a device is opened. */
+/* Accesses to the memory from outside of operations fault. Set it before a device is opened. */
 extern bool host_device_locked;
 
 /* The number of operations until one fails; 0: none fails. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The code of train_kernels.inc, compiled for the host. The last element is computed first, because
- * no element may need another's result. Products are summed in double.
+ * The code of train_kernels.inc, compiled for the host. The last element is computed first. This
+ * detects code in which an element needs the result of another one. Products are summed in double.
  */
 #include "host_kernels.h"
 

@@ -17,7 +17,7 @@ out=$work/out
 go=$work/go
 escape=$(printf '\033')
 
-# wait_for PATTERN FILE: until a line of the file matches, at most two minutes
+# wait_for PATTERN FILE: waits until a line of the file matches, for at most two minutes
 wait_for() {
     tries=0
     until grep -qs "$1" "$2" || [ "$tries" -ge 1200 ]; do
@@ -26,13 +26,13 @@ wait_for() {
     done
 }
 
-# screen: the final state of the terminal after $out, a line for each of its lines
+# screen: prints the final state of the terminal after the output $out
 screen() {
     sed -e 's/\r$//' -e "s/.*\r$escape\[K//" "$out"
 }
 
-# judge NAME PATTERN: the screen has this line, no other output of the trainer or Tutti, and no
-# incomplete line at its end
+# judge NAME PATTERN: the screen must have this line, no other output of the trainer or Tutti, and
+# no incomplete line at its end
 judge() {
     screen >"$work/screen"
     if ! grep -q "^\(\^C\)\{0,1\}example_train: interrupted in epoch $2\$" "$work/screen" ||
@@ -43,7 +43,7 @@ judge() {
     fi
 }
 
-# press PATTERN COMMAND...: Ctrl-C when the terminal shows PATTERN; leaves $work/end
+# press PATTERN COMMAND...: presses Ctrl-C when the terminal shows PATTERN; leaves $work/end
 press() {
     pattern=$1
     shift
@@ -72,7 +72,7 @@ press 'epoch 3/' "$trainer" $endless --progress lines
 [ "$(cat "$work/end")" = 'exit 130' ] || wrong 'lines: its status' "$work/end"
 judge lines '[0-9]*/100000, after step [0-9]* of 500000; nothing was saved'
 
-# a second Ctrl-C ends it at once, in any wait: here for a reader of its metrics
+# a second Ctrl-C ends the trainer at once, in any wait; here it waits for a reader of its metrics
 mkfifo "$work/fifo"
 rm -f "$work/end"
 "$terminal" "$out" "$go" "$trainer" $endless --metrics "$work/fifo" >"$work/end" &
@@ -87,9 +87,9 @@ wait $pressing
 rm -f "$go"
 [ "$(cat "$work/end")" = 'signal 2' ] || wrong 'a second Ctrl-C' "$work/end" "$out"
 
-# start NAME RANKS: RANKS ranks, without a launcher; a job in the background ignores SIGINT
+# start NAME RANKS: starts RANKS ranks, without a launcher; a job in the background ignores SIGINT
 start() {
-    rm -f "$work"/out.* # else what the last rank 0 wrote may still be there below
+    rm -f "$work"/out.* # otherwise wait_for could find the output of an earlier rank 0
     pids=
     rank=0
     while [ "$rank" -lt "$2" ]; do
@@ -101,7 +101,8 @@ start() {
     wait_for '^epoch 3/' "$work/out.0"
 }
 
-# expect NAME STATUS...: the exit statuses of the ranks of `start`; no rank writes to stderr
+# expect NAME STATUS...: the ranks of `start` must end with these statuses, and no rank may write to
+# stderr
 expect() {
     name=$1
     shift
@@ -134,8 +135,9 @@ for victim in 1 3; do
     expect "SIGTERM to the rank number $victim" "$@"
 done
 
-# mpirun, which has the terminal. Open MPI sends SIGTERM after this many seconds, and SIGKILL after
-# as many more. Meanwhile it does not read the ranks' output, so here they write little
+# here mpirun has the terminal. Open MPI sends SIGTERM after this many seconds, and SIGKILL after as
+# many more. During this time mpirun does not read the ranks' output, so in this test the ranks
+# write little
 need_mpirun
 case $mpirun in
 *--mca*) mpirun="$mpirun --mca odls_base_sigkill_timeout 3" ;;

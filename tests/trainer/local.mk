@@ -39,8 +39,9 @@ endif
 %canon_reldir%_test_checkpoint_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(ZLIB_CFLAGS)
 %canon_reldir%_test_checkpoint_LDADD = $(TRAINER_TEST_LIBS) $(ZLIB_LIBS)
 
-# The trainer without its main function, compiled once for five programs: with the trainer's flags,
-# because vectorised loops must be tested. train_parallel.c differs between them.
+# The trainer without its main function, compiled once for five programs. It has the trainer's
+# flags, because vectorised loops must be tested. train_parallel.c is not in it, because it differs
+# between the programs.
 host_kernels = %reldir%/host_kernels.c %reldir%/host_kernels.h
 %canon_reldir%_libtrain_a_SOURCES = $(train_shared_sources) $(host_kernels)
 %canon_reldir%_libtrain_a_CPPFLAGS = \
@@ -58,14 +59,14 @@ train_lib = %reldir%/libtrain.a
 
 host_device = %reldir%/host_device.c %reldir%/host_device.h
 
-# the GPU's side, on a device on the host; and the whole trainer on one
+# the GPU's part on a device on the host, and the whole trainer on such a device
 %canon_reldir%_test_gpu_SOURCES = \
     %reldir%/test_gpu.c $(host_device)
 %canon_reldir%_test_gpu_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS)
 %canon_reldir%_test_gpu_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
 %canon_reldir%_test_gpu_LDADD = $(train_lib) $(TRAINER_TEST_LIBS) $(OPENBLAS_LIBS)
 
-# includes examples/train_cuda.c
+# test_cuda.c includes examples/train_cuda.c
 %canon_reldir%_test_cuda_SOURCES = %reldir%/test_cuda.c $(trainer_cpu_sources)
 %canon_reldir%_test_cuda_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS)
 %canon_reldir%_test_cuda_LDADD = $(TRAINER_TEST_LIBS) $(OPENBLAS_LIBS)
@@ -76,7 +77,7 @@ host_device = %reldir%/host_device.c %reldir%/host_device.h
 %canon_reldir%_train_pretend_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
 %canon_reldir%_train_pretend_LDADD = $(train_lib) libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm
 
-# on the pretend device, which the library uses as well
+# the trainer on the pretend device, which the library uses as well
 %canon_reldir%_train_stream_SOURCES = $(train_own_sources) %reldir%/stream_device.c
 %canon_reldir%_train_stream_CPPFLAGS = \
     $(TRAINER_TEST_CPPFLAGS) -I$(top_srcdir)/lib -I$(top_srcdir)/tests $(OPENBLAS_CFLAGS) \

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# One of three ranks is killed while they train: the others end soon, each with one line that
-# reports it. Without a launcher, which would kill the others itself.
+# One of three ranks is killed while they train. The others end soon, each with one line that
+# reports the killed rank. The test has no launcher, which would kill the others itself.
 set -u
 
 . "${0%/*}/common.sh"
@@ -10,7 +10,7 @@ need_trainer
 small "$work/data"
 export TUTTI_SIZE=3 TUTTI_TIMEOUT=30 TUTTI_LOG=none
 
-# start RANK ARGUMENT...: in the background, with output for each epoch of 20 steps
+# start RANK ARGUMENT...: starts a rank in the background, with output for each epoch of 20 steps
 start() {
     rank=$1
     shift
@@ -18,7 +18,8 @@ start() {
         >"$work/out.$rank" 2>"$work/log.$rank" &
 }
 
-# first without a loss: with sanitizers this is also the run with several ranks that must not leak
+# first a run in which no rank is lost; with sanitizers this is also the run with several ranks that
+# must not leak
 export TUTTI_BOOT="local:trainer-${work##*/}"
 start 0 --epochs 3
 zero=$!
@@ -32,7 +33,7 @@ done
 
 for victim in 0 1 2; do
     export TUTTI_BOOT="local:trainer-${work##*/}-$victim"
-    rm -f "$work"/out.* # else what the last rank 0 wrote may still be there below
+    rm -f "$work"/out.* # otherwise the output of an earlier rank 0 could be found below
     start 0 --epochs 100000
     zero=$!
     start 1 --epochs 100000

@@ -12,7 +12,7 @@ out=$work/out
 log=$work/log
 small "$work/data"
 
-# train ARGUMENT...: must succeed, with the accuracy
+# train ARGUMENT...: must succeed, and print the accuracy
 train() {
     timeout --kill-after=5 60 "$trainer" --data "$work/data" --batch 20 "$@" >"$out" 2>"$log"
     status=$?
@@ -56,8 +56,8 @@ if ! grep -q '^digest of rank 0: [0-9a-f]\{16\}$' "$out"; then
     wrong 'no digest' "$out"
 fi
 
-# gradients are exchanged once for all accumulated batches: 20 images in steps of 3, or of 3 * 3,
-# with four tensors and a loss
+# gradients are exchanged once for all accumulated batches. Of the 20 images, each step has 3 or 3 *
+# 3, and exchanges four tensors and a loss
 train --hidden 4 --epochs 1 --batch 3 --metrics "$work/metrics"
 grep -q '"reductions": 35}$' "$work/metrics" || wrong 'not 7 steps' "$work/metrics"
 train --hidden 4 --epochs 1 --batch 3 --accumulate 3 --metrics "$work/metrics"
@@ -87,7 +87,7 @@ grep -q '^set terminal svg ' "$work/plot.svg" || wrong 'not as SVG' "$work/plot.
 grep -q '^set terminal pngcairo ' "$work/plot.png" || wrong 'not as PNG' "$work/plot.png"
 cmp "$work/plot.png" "$work/plot.PNG" || wrong 'PNG is not png'
 
-# refused PATTERN PLOT: before training; an older drawing is kept
+# refused PATTERN PLOT: the trainer must refuse PLOT before training, and keep an older drawing
 refused() {
     echo old >"$work/$2"
     if "$trainer" --data "$work/data" --batch 20 --plot "$work/$2" >"$out" 2>"$log" ||

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# examples/quickstart.sh installs what its arguments need: gnuplot for --plot, if it is missing. On
-# a pretended machine without packages, whose apt-get only records its requests. And it builds the
-# programs that the pages start from its build folder.
+# examples/quickstart.sh installs what its arguments need: gnuplot for --plot, if it is missing. The
+# test pretends a machine without packages, whose apt-get only records its requests. It also checks
+# that quickstart.sh builds the programs that the pages start from its build folder.
 set -u
 
 . "${0%/*}/common.sh"
@@ -58,7 +58,8 @@ if ! grep -q '^TUTTI_TIMEOUT=77$' "$work/environment" ||
     wrong 'the environment of mpirun' "$work/environment"
 fi
 
-# Programs of README.md after its own call of make are built by that call.
+# README.md has its own call of make, which builds the programs that README.md starts after it.
+# These are not checked.
 sed '/^    make -C build\/quickstart/,/^$/d' "$srcdir/README.md" >"$work/readme"
 for program in $(cat "$work/readme" "$srcdir"/docs/*.md |
     grep -oE 'build/quickstart/[a-z]+/[a-z_]+' | sort -u); do

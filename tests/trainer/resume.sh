@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # A run that is stopped and resumed ends with the same checkpoint, bit by bit, as an uninterrupted
-# one: with one, two and three ranks, each model and each optimizer. Also after kill -9. Small data,
-# no launcher.
+# one: with one, two and three ranks, each model and each optimizer. The same is true after kill -9.
+# The data are small, and there is no launcher.
 set -u
 
 . "${0%/*}/common.sh"
@@ -13,7 +13,8 @@ export TUTTI_TIMEOUT=30
 fake_gnuplot cat
 PATH=$work/bin:$PATH
 
-# train NAME RANKS ARGUMENT...: leaves rank 0's $work/NAME.out and .log; 0 if all ranks exit with 0
+# train NAME RANKS ARGUMENT...: leaves rank 0's $work/NAME.out and .log; succeeds if all ranks exit
+# with 0
 train() {
     name=$1
     ranks=$2
@@ -35,8 +36,8 @@ train() {
     return $result
 }
 
-# compare NAME STEP PLACE RANKS ARGUMENT...: 4 epochs of 3 steps, stopped after STEP, which the
-# resumed run reports as PLACE
+# compare NAME STEP PLACE RANKS ARGUMENT...: compares an uninterrupted run of 4 epochs of 3 steps
+# with one that is stopped after STEP. The resumed run must report this step as PLACE
 compare() {
     name=$1
     step=$2
@@ -59,7 +60,7 @@ compare() {
     fi
 }
 
-# 45 images: the steps have 20, 20 and 5, the last one a single batch
+# the three steps of an epoch have 20, 20 and 5 of the 45 images; the last one has a single batch
 small="--batch 10 --accumulate 2 --hidden 6 --lr 0.1 --clip 2"
 for ranks in 1 2 3; do
     for model in mlp 'cnn --channels 2,3'; do
@@ -93,7 +94,8 @@ for schedule in constant 'step --decay-every 1'; do
     cmp "$work/whole" "$work/parts" || wrong "longer, $schedule: not uninterrupted"
 done
 
-# with --overwrite the file is replaced; an empty file, as made by mktemp, also without
+# with --overwrite the file is replaced; an empty file, as mktemp makes it, is replaced without it
+# as well
 cp "$work/parts" "$work/over"
 train over 2 $small --epochs 1 --checkpoint "$work/over" --overwrite &&
     [ "$(epochs_of "$work/over")" -eq 1 ] || wrong 'not replaced' "$work/over.log"

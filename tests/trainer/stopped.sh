@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# One of two ranks is stopped while they train: the other one warns after TUTTI_STALL_WARNING,
-# naming the stopped rank; training continues when that rank does.
+# One of two ranks is stopped while they train: the other one warns after TUTTI_STALL_WARNING, and
+# names the stopped rank. Training continues when the stopped rank continues.
 set -u
 
 . "${0%/*}/common.sh"
@@ -18,7 +18,7 @@ start() {
 # await WORDS FILE N: wait until FILE has WORDS on more than N lines
 await() {
     tries=0
-    # The file may not be there yet: then no line counts.
+    # The file may not exist yet; then it has no such line.
     while [ "$(cat "$2" 2>/dev/null | grep -c "$1")" -le "$3" ] && [ "$tries" -lt 1000 ]; do
         tries=$((tries + 1))
         sleep 0.1

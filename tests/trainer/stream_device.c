@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A GPU that Tutti supports: train_cuda_open (examples/train_device.h) on the pretend device, whose
- * module the library has opened (tests/pretend/module.c). The host cannot access its memory;
- * kernels and products are asynchronous work in its stream, with delays that differ between ranks.
- * So sums are correct only if they are made in the stream's order.
+ * module the library has opened (tests/pretend/module.c). The host cannot access the device's
+ * memory. Kernels and products are asynchronous work in the device's stream, with delays that
+ * differ between ranks. So sums are correct only if they are made in the stream's order.
  */
 #include <dlfcn.h>
 #include <sched.h>
@@ -61,8 +61,8 @@ static void run_zero(void *args)
     memset(gpu.view(zero->memory), 0, zero->bytes);
 }
 
-/* Replaces each device address by one that can be accessed here; no number in a kernel's arguments
-   looks like an address. */
+/* Replace each device address in the arguments by one that this thread can access. No number in a
+   kernel's arguments looks like an address. */
 static void run_kernel(void *args)
 {
     kernel_t *call = args;

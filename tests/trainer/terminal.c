@@ -5,7 +5,7 @@
  * usage: terminal OUT GO COMMAND...
  *
  * OUT receives all output of the command. Whenever the file GO exists, it is removed and Ctrl-C is
- * pressed. In the end it prints how the command ended: "exit 130", "signal 2". After
+ * pressed. In the end the program prints how the command ended: "exit 130", "signal 2". After
  * LIMIT_SECONDS the command is killed.
  */
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checkpoints: a written checkpoint can be read; anything else is refused, at any length and with
- * any byte changed; and a failed write leaves the old file unchanged.
+ * Checkpoints: a written checkpoint can be read. Files of any other length, or with any byte
+ * changed, are refused. A failed write leaves the old file unchanged.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -74,7 +74,8 @@ static void write_checkpoint(float first)
         fail_msg("%s", error.text);
 }
 
-/* The file must be the checkpoint of `first`, without other files beside it. */
+/* Check that the file is the checkpoint of `first`, and that there are no other files in its
+   folder. */
 static void expect(float first)
 {
     train_error_t error = { "" };
@@ -97,7 +98,7 @@ static void expect(float first)
     assert_int_not_equal(access(temporary, F_OK), 0);
 }
 
-/* Reading must fail with `wanted` in the text, and change nothing. */
+/* Check that reading fails with `wanted` in the text, and changes nothing. */
 static void refuse(saved_t *saved, const char *wanted)
 {
     train_error_t error = { "" };
@@ -187,7 +188,7 @@ static void refuses_every_other_byte(void **state)
     refuse(&saved, "damaged: its checksum is wrong");
 }
 
-/* Headers with a correct checksum and wrong content. Offsets as in header_t. */
+/* Headers with a correct checksum and wrong content. The offsets are those of header_t. */
 static void refuses_other_headers(void **state)
 {
     static const struct {
@@ -213,7 +214,7 @@ static void refuses_other_headers(void **state)
     const size_t count = read_bytes(bytes);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         if (bytes[changes[i].offset] != changes[i].from)
-            continue; /* on a machine with the other byte order */
+   continue; /* this machine has the other byte order */
         bytes[changes[i].offset] = changes[i].to;
         seal(bytes, count);
         write_bytes(bytes, count);
@@ -227,7 +228,7 @@ static void refuses_other_headers(void **state)
     refuse(&saved, "made on a machine with the other byte order");
 }
 
-/* The text for a run with one command line and a checkpoint of the other. */
+/* Check the text for a run with one command line and a checkpoint made with the other. */
 static void expect_reason(const char *theirs, const char *ours, const char *wanted)
 {
     const char *const lines[] = { theirs, ours };
@@ -284,7 +285,7 @@ static void names_what_was_typed(void **state)
                   "epochs; step and constant can be trained longer");
 }
 
-/* Also the texts for damaged files and other versions. */
+/* Also tests the texts for damaged files and for other versions. */
 static void refuses_other_runs(void **state)
 {
     static const char *const runs[][2] = {
@@ -364,7 +365,7 @@ static void refuses_what_is_no_file(void **state)
     unlink(path);
 }
 
-/* A full disk, at every length: the old checkpoint is kept. */
+/* If the disk is full at any length of the file, the old checkpoint is kept. */
 static void keeps_the_old_one(void **state)
 {
     char bytes[FILE_BYTES];
@@ -418,7 +419,7 @@ static void probes(void **state)
     assert_true(train_checkpoint_probe(path, &error));
     expect(1.5f);
 
-    /* A link to a file that is not there yet stays a link. */
+    /* A link to a file that does not exist yet stays a link. */
     char target[128];
     snprintf(other, sizeof(other), "%s/link", folder);
     snprintf(target, sizeof(target), "%s/target", folder);

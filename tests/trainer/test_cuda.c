@@ -215,7 +215,8 @@ static int fake_cublasSetStream_v2(void *handle, void *stream)
     return answer("cublasSetStream_v2");
 }
 
-/* Columns are contiguous; `stride` is the distance of two columns. Floats only. */
+/* Columns are contiguous, and a stride is the distance of two columns. Only floats are
+   supported. */
 static int fake_cublasGemmEx(void *handle, int turn_a, int turn_b, int m, int n, int k,
                              const void *alpha, const void *a, int a_type, int a_stride,
                              const void *b, int b_type, int b_stride, const void *beta, void *c,
@@ -258,7 +259,7 @@ static void *fake_open(const char *file, int flags)
 {
     static char library;
 
-    /* none is loaded in the process, and the newest is not on the disk */
+    /* no library is loaded in the process yet, and the newest is not on the disk */
     if ((flags & RTLD_NOLOAD) != 0 || strstr(file, ".so.13") != NULL)
         return NULL;
     if (fake.missing_file != NULL &&
@@ -305,7 +306,7 @@ static train_device_t *open_there(int local_rank)
     return device;
 }
 
-/* Opening must fail with this text; nothing stays open. */
+/* Check that opening fails with this text, and that nothing stays open. */
 static void refused(train_precision_t precision, const char *text)
 {
     train_error_t error = { "" };
@@ -358,7 +359,7 @@ static void chooses_by_rank(void **state)
     }
 }
 
-/* Every function that can fail during opening, and in each operation. */
+/* Let every function fail that can fail during opening and in each operation. */
 static void looks_at_every_code(void **state)
 {
     static const char *const opening[][2] = {

@@ -30,7 +30,7 @@
 static const char *const names[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                      "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" };
 
-/* The content of a file, which a test can damage before it is written. */
+/* The content of a file. A test can damage the content before it is written. */
 typedef struct {
     uint8_t bytes[64];
     size_t count;
@@ -184,7 +184,7 @@ static void gathers_normalised(void **state)
             const double got = inputs[i * PIXELS + j];
 
             assert_float_equal(got, wanted, 1e-5);
-            sum += i > 0 ? got : 0.0; /* without the first: each image once */
+            sum += i > 0 ? got : 0.0; /* except the first: each image once */
             squares += i > 0 ? got * got : 0.0;
         }
     }
@@ -265,8 +265,8 @@ static void refuses_other_dimensions(void **state)
     assert_non_null(strstr(error.text, "test images have 3x2 pixels, training images 2x3"));
 }
 
-/* Damage every byte of a compressed file, and cut it at every length: no crash, and no
-   wrong data. */
+/* Damage every byte of a compressed file, and cut the file at every length. There must be no crash,
+   and no wrong data. */
 static void survives_damage(void **state)
 {
     const content_t content = make_images(TRAIN_COUNT);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A GPU's computations, against the processor's: the kernels' own code and everything that calls
- * them, on a device on the host (host_device.h), whose memory nothing else can access. cuBLAS and
- * the device's compiler are not tested.
+ * A GPU's computations are compared with the processor's. The kernels' own code, and everything
+ * that calls them, runs on a device on the host (host_device.h), whose memory nothing else can
+ * access. cuBLAS and the device's compiler are not tested.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #include "train_optimizer.h"
 #include "train_scale.h"
 
-#define ROWS 150 /* five parts of a sum over rows; over pixels, parts of parts */
+#define ROWS 150 /* a sum over rows has five parts; a sum over pixels has parts of parts */
 #define CLASSES 4
 
 static const train_plan_t plans[] = {
@@ -40,8 +40,9 @@ static const train_plan_t plans[] = {
 #define PLANS (sizeof(plans) / sizeof(plans[0]))
 
 /*
- * Tolerances of gradients, relative to the length of all of them, and of the loss. With 16 bits a
- * few ReLUs and poolings take another branch; the last plan has no ReLU and no pooling.
+ * Tolerances of the loss, and of gradients relative to the length of the vector of all gradients.
+ * With 16 bits a few ReLUs and poolings take another branch; the last plan has no ReLU and no
+ * pooling.
  */
 static const double tolerances[] = { 1e-5, 0.12, 0.05 };
 static const double smooth_tolerances[] = { 1e-5, 1e-2, 1e-3 };
@@ -75,7 +76,7 @@ static void *array(train_compute_t *compute, size_t bytes)
     return memory;
 }
 
-/* Without a device: on the processor. group: images per group; 0: the default */
+/* Open a model on the device or on the processor. group: images per group; 0: the default */
 static void open_side(side_t *side, bool on_device, train_precision_t precision,
                       const train_plan_t *plan, size_t group)
 {
@@ -120,7 +121,7 @@ static void close_side(side_t *side)
     train_gpu_close(compute);
 }
 
-/* Images of bytes, and labels, the same each time; in arrays. */
+/* Make arrays of images, as bytes, and of labels. They are the same each time. */
 static train_source_t make_source(train_compute_t *compute, size_t pixels, uint32_t **ret_items)
 {
     uint8_t *images = malloc(ROWS * pixels), labels[ROWS];
@@ -144,7 +145,8 @@ static train_source_t make_source(train_compute_t *compute, size_t pixels, uint3
     return source;
 }
 
-/* Forward and backward in two parts; the second is added to the first. */
+/* Make the forward and backward passes in two parts. The gradients of the second part are added to
+   those of the first. */
 static void pass(side_t *side, float scale)
 {
     train_compute_t *compute = &side->compute;
@@ -391,7 +393,7 @@ static void check_codes(train_precision_t precision, int mantissa_bits, int bias
 static void rounds_to_nearest(void **state)
 {
     (void)state;
-    host_device_locked = false; /* it takes its time */
+    host_device_locked = false; /* locking would take long */
     check_codes(TRAIN_BF16, 7, 127, 0x7f80);
     check_codes(TRAIN_FP16, 10, 15, 0x7c00);
     host_device_locked = true;
@@ -416,7 +418,7 @@ static void halves_and_doubles(void **state)
     go_on(&scale, 1);
     assert_true(scale.value == 131072.0f);
 
-    /* an overflow restarts the wait; the first one changes nothing else */
+    /* an overflow restarts the wait; the first overflow changes nothing else */
     for (int overflows = 1; overflows <= 3; overflows++) {
         const float wanted = 262144.0f / (float)(1 << overflows);
 
@@ -439,7 +441,7 @@ static void halves_and_doubles(void **state)
     go_on(&scale, 100 * TRAIN_SCALE_INTERVAL);
     assert_true(scale.value == TRAIN_SCALE_MOST);
 
-    /* so it does after the same time at the largest scale */
+    /* the same is true after as many steps at the largest scale */
     assert_true(train_scale_update(&scale, false) && scale.value == TRAIN_SCALE_MOST);
     go_on(&scale, TRAIN_SCALE_INTERVAL);
     assert_true(train_scale_update(&scale, false) && scale.value == TRAIN_SCALE_MOST);
@@ -448,7 +450,8 @@ static void halves_and_doubles(void **state)
 
 #define RANKS 2
 
-/* One step of two ranks; both get the sum of their gradients, one of which may be spoilt. */
+/* Make one step of two ranks. Both get the sum of the gradients, and those of one rank may be
+   spoilt. */
 static void step_ranks(side_t *ranks, train_optimizer_t *optimizers, train_scale_t *scales,
                        float spoilt)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Both models' gradients, against finite differences of a second forward pass, written without
- * matrix products and in double; and that the gradients of a batch's parts add up to the batch's,
- * on several ranks and on one.
+ * The gradients of both models are compared with finite differences of a second forward pass, which
+ * is written without matrix products and in double. Another test checks that the gradients of a
+ * batch's parts add up to those of the batch, on several ranks and on one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static const train_plan_t mlp_plan = {
     .height = 1, .width = 6, .hidden = { 2, { 9, 5 } }, .classes = 4, .max_rows = ROWS
 };
 
-/* 5 x 6 pixels lose a row in the first pooling, 2 x 3 a column in the second */
+/* 5 x 6 pixels lose a row in the first pooling, and 2 x 3 pixels lose a column in the second */
 static const train_plan_t cnn_plan = { .height = 5,
                                        .width = 6,
                                        .convolution = { 2, { 3, 4 } },
@@ -62,7 +62,7 @@ static int set_up(void **state, const train_plan_t *plan)
     train_model_place_gradients(&fixture->model, fixture->gradients);
     train_model_initialise(&fixture->model, 11);
 
-    /* biases other than 0; otherwise their gradients would be tested at a special point */
+    /* biases must not be 0; otherwise their gradients would be tested at a special point */
     for (size_t i = 0; i < fixture->model.layer_count; i++) {
         train_layer_t *layer = &fixture->model.layers[i];
 
@@ -247,7 +247,8 @@ static void comes_from_the_last_layer(void **state)
     assert_string_equal(fixture->order, wanted);
 }
 
-/* Move the rows from `first` on to the front, where a rank with these rows has them. */
+/* Move the rows from `first` on to the beginning of the arrays, where a rank with these rows has
+   them. */
 static void take_rows(fixture_t *fixture, const float *input, const uint8_t *labels, size_t first,
                       size_t rows)
 {
@@ -256,7 +257,8 @@ static void take_rows(fixture_t *fixture, const float *input, const uint8_t *lab
     memcpy(fixture->labels, labels + first, rows);
 }
 
-/* Compare a batch with its parts: summed here, as ranks do, or by the model, as one rank does. */
+/* Compare the gradients of a batch with the sum of those of its parts. The sum is made here, as
+   ranks do, or by the model, as one rank does. */
 static void compare_parts(fixture_t *fixture, bool by_model)
 {
     static const size_t cuts[] = { 0, 3, 3, 4, ROWS }; /* the second part is empty */

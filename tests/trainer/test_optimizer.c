@@ -3,9 +3,9 @@
  * The optimizers against reference values: twelve steps on six weights and two biases, with a
  * gradient that depends on the parameters, so that an error grows.
  *
- * sgd, adamw and clipping are PyTorch's (2.15.0, float64), lars and lamb are written with NumPy
- * after the papers' algorithms. The same numbers came from timm 1.0.31's Lamb, and, at a constant
- * rate, Lars. Made with
+ * The values for sgd, adamw and clipping are from PyTorch (2.15.0, float64). Those for lars and
+ * lamb are from NumPy programs that follow the papers' algorithms. Lamb of timm 1.0.31 gave the
+ * same numbers, and so did its Lars at a constant rate. The values were made with
  *
  *     import numpy as np, torch
  *     p0 = np.array([(-1.0) ** i * (1 + i / 4) for i in range(8)])
@@ -208,7 +208,7 @@ static void stands_zeros(void **state)
     for (size_t i = 0; i < COUNT; i++)
         assert_true(isfinite(p.values[i]));
 
-    /* parameters that begin at 0 must be able to leave it */
+    /* parameters that begin at 0 must be able to become different from 0 */
     memset(p.values, 0, sizeof(p.values));
     for (size_t i = 0; i < COUNT; i++)
         p.gradients[i] = 1.0f;
@@ -218,7 +218,7 @@ static void stands_zeros(void **state)
     train_optimizer_free(&optimizer);
 }
 
-/* sums of powers of two: exact, so any other order of operations is detected */
+/* sums of powers of two are exact, so any other order of operations is detected */
 static void steps_with_momentum(void **state)
 {
     const train_rule_t rule = { .kind = TRAIN_OPTIMIZER_SGD,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The trainer's command line: values reach their fields; badinput.sh tests refusals.
+ * The trainer's command line: values reach their fields. badinput.sh tests the options that are
+ * refused.
  */
 #include <string.h>
 
@@ -65,7 +66,7 @@ static void reads_values(void **state)
     assert_true(options.digest);
     assert_int_equal(options.progress, TRAIN_PROGRESS_LINES);
     assert_int_equal(options.schedule, TRAIN_SCHEDULE_CONSTANT);
-    assert_string_equal(options.data, "--help"); /* a value, in spite of its form */
+    assert_string_equal(options.data, "--help"); /* a value, although it looks like an option */
     assert_false(options.help);
     assert_string_equal(options.metrics, "a=b");
 
@@ -103,7 +104,8 @@ static void limits_the_warmup(void **state)
     assert_float_equal(parse(ARGUMENTS("--epochs=3", "--warmup=3")).warmup, 1.5, 0.0);
 }
 
-/* The text of all options can be given again and results in the same text. */
+/* The text that describes the options is a command line itself. If it is parsed, the result has the
+   same text. */
 static void describes_what_matters(void **state)
 {
     const train_options_t options = parse(ARGUMENTS(
@@ -122,7 +124,7 @@ static void describes_what_matters(void **state)
     assert_null(strstr(text, "--epochs"));
     assert_null(strstr(text, "--threads"));
     assert_null(strstr(text, "--data"));
-    assert_null(strstr(text, "--trust")); /* of another optimizer */
+    assert_null(strstr(text, "--trust")); /* an option of another optimizer */
 
     strcpy(arguments, text);
     for (char *next = strtok(arguments, " \n"); next != NULL; next = strtok(NULL, " \n"))
@@ -131,7 +133,7 @@ static void describes_what_matters(void **state)
     train_options_describe(&same, again);
     assert_string_equal(text, again);
 
-    /* the precision is listed only with a GPU; so checkpoints from before GPU support stay valid */
+    /* the precision is listed only with a GPU, so checkpoints made before GPU support stay valid */
     assert_null(strstr(text, "--precision"));
     const train_options_t gpu = parse(ARGUMENTS("--device=cuda", "--precision=bf16"));
     train_options_describe(&gpu, text);
@@ -198,7 +200,7 @@ static void leaves_nothing_on_failure(void **state)
     }
 }
 
-/* An option of another choice is refused, with the choice that it needs. */
+/* An option that belongs to another choice is refused. The error names the choice that it needs. */
 static void knows_what_options_need(void **state)
 {
     static const char *const cases[][3] = {
@@ -227,7 +229,7 @@ static void knows_what_options_need(void **state)
     assert_true(parse(ARGUMENTS("-h")).help);
 }
 
-/* The error for an unknown option names the option that begins alike. */
+/* The error for an unknown option names the option that begins with the same letters. */
 static void suggests_options(void **state)
 {
     static const char *const cases[][2] = {
@@ -263,7 +265,7 @@ static void fingerprints_what_matters(void **state)
     assert_true(train_options_fingerprint(&options) == train_options_fingerprint(&same));
     assert_true(train_options_fingerprint(&options) != train_options_fingerprint(&other));
 
-    /* not for the parameters, but for the comparison between ranks */
+    /* not relevant for the parameters, but for the comparison between ranks */
     const train_options_t saves = parse(ARGUMENTS("--seed", "3", "--checkpoint", "file"));
     assert_true(train_options_fingerprint(&options) != train_options_fingerprint(&saves));
 }

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Ranks only share the work: the losses of 50 steps equal those of one rank, up to rounding, also
-# with uneven or empty parts, with either model, and with the same images in parts. All ranks end
-# with the same parameters, and a repeated run gives the same ones, bit by bit.
+# Ranks only share the work. The losses of 50 steps equal those of one rank, up to rounding. This is
+# so with even, uneven or empty parts, with both models, and if a step computes the same images in
+# several parts. All ranks end with the same parameters, and a repeated run gives the same ones, bit
+# by bit.
 set -u
 
 . "${0%/*}/common.sh"
@@ -47,7 +48,7 @@ train() {
     fi
 }
 
-# alike NAME NAME: losses within 1e-4
+# alike NAME NAME: losses may differ by at most 1e-4
 alike() {
     paste -d ' ' "$work/$1.steps" "$work/$2.steps" | awk -v a="$1" -v b="$2" '
         { apart = $2 > $4 ? $2 - $4 : $4 - $2 }
@@ -56,7 +57,7 @@ alike() {
         END { print a, b, "differ by at most", most + 0; exit bad }' || wrong "$1 and $2 differ"
 }
 
-# same NAME NAME: losses and parameters are equal bit by bit
+# same NAME NAME: losses and parameters must be equal bit by bit
 same() {
     cmp "$work/$1.steps" "$work/$2.steps" && cmp "$work/$1.digests" "$work/$2.digests" ||
         wrong "$1 and $2 differ" "$work/$1.digests" "$work/$2.digests"
@@ -75,7 +76,7 @@ same three three_again
 train three_parts 3 --batch 32 --accumulate 4
 alike one three_parts
 
-# clipping is another computation, the same on all ranks
+# clipping gives other results, which must be the same for all numbers of ranks
 if [ $long = yes ]; then
     train two_again 2
     same two two_again

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks the outcomes of all ranks when no message is in flight; and runs seeds. See world.h. */
+/* Checks the outcomes of all ranks when no message is in flight. Also runs the seeds of a test. See
+   world.h. */
 #include "world.h"
 
 #include "agree/tensors.h"
@@ -16,8 +17,8 @@ static const char *outcome_text(unsigned outcome)
     return outcome <= 8 ? texts[outcome] : "several";
 }
 
-/* Every rank was told of the same buckets, in the same order; after a death or goodbye one of them
-   may know fewer. */
+/* Every rank was told of the same buckets in the same order. After a death or a goodbye, a rank may
+   have been told of fewer buckets than the others. */
 static void judge_order(world_t *w)
 {
     const rank_state_t *first = &w->rank[0];
@@ -73,7 +74,7 @@ static void judge_outcomes(world_t *w, uint32_t round)
             if ((is & may) != is || (is == 0 && may != 0))
                 world_complain(w, "round %u, tensor %u, rank %u: %s, but the reference has %u",
                                round, t, r, outcome_text(is), may);
-            /* What the order decides, it decides for all ranks. */
+            /* If the outcome depends on the order of messages, all ranks have the same one. */
             if (is == 0 || message || (may & (may - 1)) == 0)
                 continue;
             first = first != 0 ? first : is;
@@ -84,7 +85,7 @@ static void judge_outcomes(world_t *w, uint32_t round)
     }
 }
 
-/* A text names the ranks that a tensor waits for; if it is certain, none of them has submitted. */
+/* The text names ranks that a tensor waits for. None of them may have submitted the tensor. */
 static void judge_text(world_t *w, uint32_t round, uint32_t tensor, const char *text)
 {
     const char *at = text;
@@ -122,7 +123,7 @@ static void judge_texts(world_t *w, uint32_t round)
     }
 }
 
-/* Nothing is left where nothing is pending. */
+/* If no call is pending, no rank may have participants or agreed tensors left. */
 static void judge_tables(world_t *w)
 {
     for (uint32_t r = 0; r < w->nranks; r++)

@@ -21,7 +21,8 @@ compile() {
     $CC -std=gnu11 -O1 -w $LIB_CPPFLAGS -I"$top/tests" -I"$here" -c -o "$work/$1.o" "$2"
 }
 
-# Rooms have files of the same names. NAME: of its object.
+# name_of FILE: the name of the file's object. It contains the room's name, because files of two
+# rooms may have the same name.
 name_of() {
     echo "$(basename "$(dirname "$1")")_$(basename "$1" .c)"
 }
@@ -34,14 +35,15 @@ for source in $shared test_orders test_plans; do
 done
 objects=$(for source in $shared; do echo "$work/$source.o"; done)
 
-# passes TEST ORDERS. An endless loop is a bug that is found.
+# passes TEST SEEDS: fails if the test fails or does not end within 60 s.
 passes() {
     # shellcheck disable=SC2086
     $CC -o "$work/test" "$work"/base_*.o "$work"/agree_*.o $objects "$work/$1.o" -lpthread
     timeout 60 "$work/test" 1 "$2" >"$work/out" 2>&1
 }
 
-# finds_bug NAME: 1 if the tests pass. test_orders has no plans.
+# finds_bug NAME: fails if the tests pass. test_orders does not run for a bug in plans, since it has
+# no plans.
 finds_bug() {
     case $1 in
     agree_plan | agree_learn | agree_name_table) ;;
@@ -50,7 +52,8 @@ finds_bug() {
     ! passes test_plans $((orders / 4))
 }
 
-# replace FILE FROM TO: to standard output; fails unless FROM is there once.
+# replace FILE FROM TO: write the changed file to standard output. Fails unless exactly one line
+# contains FROM.
 replace() {
     FROM=$2 TO=$3 awk '
         BEGIN { from = ENVIRON["FROM"]; to = ENVIRON["TO"] }

@@ -10,15 +10,15 @@
 
 extern tutti__agree_t *pair[2]; /* by rank */
 
-/* For the callbacks of the two ranks: which rank is it? */
+/* For the callbacks of the two ranks: the rank that owner belongs to. */
 uint32_t pair_rank(const void *owner);
 
 /* The callback `send`. */
 void pair_send(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes,
                int urgent);
 
-/* Out of memory fails the running cmocka test. ops: valid until pair_close. bucket_bytes: as in
-   tutti__agree_env_t. */
+/* If memory is exhausted, the running cmocka test fails. ops: must be valid until pair_close.
+   bucket_bytes: as in tutti__agree_env_t. */
 void pair_open(const tutti__agree_ops_t *ops, uint64_t bucket_bytes);
 
 /* A teardown function of cmocka. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank's side of plans in memory: as engine/planned.c, but a bucket of a plan has no data. Ranks
- * enter it at any time. When all have entered it, it is served if all have its tensors; otherwise
- * they return to agreement.
+ * What each rank does with a plan. This file does the same as engine/planned.c, but a bucket of a
+ * plan has no data. Ranks may enter a bucket at any time. When all ranks have entered the bucket,
+ * it is served if all ranks have its tensors; otherwise its tensors return to agreement.
  */
 #include "world.h"
 
@@ -25,7 +25,7 @@ static uint32_t tensor_at(const planned_t *p, uint32_t i)
     return (uint32_t)(*tutti__tensor_names_text(p->plan.names, i) - '0');
 }
 
-/* The tensors of a bucket that are in one of the places. */
+/* The tensors of a bucket that are at PLACE_WAITS. */
 static uint32_t tensors_in(const planned_t *p, uint32_t bucket)
 {
     uint32_t set = 0;
@@ -103,7 +103,8 @@ int planned_take(rank_state_t *me, uint32_t t, int is_plain)
 
 /* ---- the callbacks ---- */
 
-/* Tensors that are adjacent on rank 0 are marked. `its` is not the first of its bucket. */
+/* A tensor may be marked as adjacent only if it follows the tensor before it in rank 0's memory.
+   `its` is not the first tensor of its bucket. */
 static void check_adjacent(const rank_state_t *me, const tutti__planned_t *its, uint32_t i)
 {
     const planned_t *p = &me->plan;
@@ -117,7 +118,8 @@ static void check_adjacent(const rank_state_t *me, const tutti__planned_t *its, 
     w->adjacent += its->is_adjacent;
 }
 
-/* All ranks have received the same plan. Its buckets keep to the limit. */
+/* All ranks have received the same plan. No bucket of several tensors exceeds the limit of
+   bytes. */
 static void check_plan(const rank_state_t *me)
 {
     const planned_t *p = &me->plan;
@@ -208,7 +210,7 @@ void planned_end(void *owner, uint64_t buckets)
 
 /* ---- actions ---- */
 
-/* The next bucket of the lane, if all ranks have entered it. */
+/* End the next bucket of the lane, if all ranks have entered it. */
 static int end_flight(rank_state_t *me)
 {
     planned_t *p = &me->plan;
@@ -258,7 +260,8 @@ static int announce_again(rank_state_t *me)
     return 0;
 }
 
-/* A rank that is named for certain has no ranks behind it that may be late instead. */
+/* A late rank is named as certain exactly if it has no ranks behind it, one of which might be the
+   late one. */
 static void check_unstopped(const rank_state_t *me)
 {
     uint32_t rank;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The outcome of each submission, from the set of all submissions alone: no tree, no order, no
- * message. Where the order decides (a join before or after a decision), it allows several.
+ * Computes the outcome of each submission from the set of all submissions alone, without a tree, an
+ * order or messages. Where the outcome depends on the order (a join before or after a decision),
+ * the reference allows several outcomes.
  */
 #include "reference.h"
 
@@ -49,7 +50,7 @@ static int is_closed(const scenario_t *s, uint32_t t, unsigned set)
     return 1;
 }
 
-/* Do the parts of these ranks match, each message at both ends? */
+/* Do the parts of these ranks match? A message must match at its sender and at its receiver. */
 static int matches(const scenario_t *s, uint32_t t, unsigned set)
 {
     const part_t *p = s->part[t], *first = &p[set != 0 ? __builtin_ctz(set) : 0];
@@ -72,7 +73,7 @@ static int matches(const scenario_t *s, uint32_t t, unsigned set)
     return match;
 }
 
-/* Calls that match, while the ranks of `joined` join. */
+/* The possible outcomes of matching calls when the ranks of `joined` join. */
 static unsigned beside_joins(const scenario_t *s, uint32_t t, unsigned joined)
 {
     unsigned set = ranks_with(s, t);
@@ -101,7 +102,7 @@ static unsigned component(const scenario_t *s, uint32_t t)
     return set;
 }
 
-/* A tensor that is in a submission group on some rank. */
+/* The possible outcomes of a tensor that is in a submission group on some rank. */
 static unsigned grouped(const scenario_t *s, uint32_t t, uint32_t rank, unsigned joined)
 {
     unsigned names = component(s, t), served = SERVED, unsupported = 0;

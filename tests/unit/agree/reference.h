@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A scenario: the calls that each rank submits; and the outcomes that agreement may give them. */
+/* A scenario: the calls that each rank submits, and the outcomes that agreement may give these
+   calls. */
 #ifndef TUTTI_TESTS_UNIT_AGREE_REFERENCE_H
 #define TUTTI_TESTS_UNIT_AGREE_REFERENCE_H
 
@@ -11,7 +12,7 @@
 /* One rank's part of a tensor. */
 typedef struct {
     int has;
-    int group;   /* of this rank's submission groups; 0: a lone call */
+    int group;   /* number of this rank's submission group; 0: a lone call */
     int version; /* of a collective: parts of different versions do not match */
     tutti__metadata_t metadata;
 } part_t;
@@ -24,7 +25,8 @@ typedef struct {
     unsigned may[MOST_TENSORS][MOST_RANKS]; /* outcomes that agreement may give a part */
 } scenario_t;
 
-/* Outcomes, as bits. PENDING: none, when all messages have arrived and all grace periods ended. */
+/* Outcomes, as bits. PENDING: the call has no outcome although all messages have arrived and all
+   grace periods have ended. */
 enum {
     PENDING = 1,
     SERVED = 2,

@@ -92,7 +92,8 @@ static void make_message(world_t *w, part_t *p, uint32_t to, uint32_t from, uint
         p->metadata.count++;
 }
 
-/* Rings and pairs of ranks, some with a rank missing, or with a collective beside them. */
+/* Messages in rings and between pairs of ranks. In some cases a rank is missing, or some of the
+   remaining ranks submit a collective of the same name. */
 void make_messages(world_t *w, scenario_t *s, uint32_t t)
 {
     uint32_t order[MOST_RANKS], at = 0;
@@ -116,7 +117,7 @@ void make_messages(world_t *w, scenario_t *s, uint32_t t)
         }
         at += n;
     }
-    /* One names another rank, or itself. */
+    /* One rank names a wrong peer, perhaps itself. */
     if (draw(w, 4) == 0) {
         part_t *p = &s->part[t][draw(w, s->nranks)];
 
@@ -133,7 +134,7 @@ void make_messages(world_t *w, scenario_t *s, uint32_t t)
             s->part[t][r] = (part_t){ .has = 1, .metadata = other };
 }
 
-/* Tensors t to t + n - 1. Each rank has them in one group, or, if `differ`, as it likes. */
+/* Tensors t to t + n - 1. Each rank submits them in one group or, if `differ`, in random groups. */
 void make_groups(world_t *w, scenario_t *s, uint32_t t, uint32_t n)
 {
     int differ = draw(w, 3) == 0, ring = !s->joins && !differ && draw(w, 4) == 0;
@@ -149,7 +150,8 @@ void make_groups(world_t *w, scenario_t *s, uint32_t t, uint32_t n)
             if (ring && k == 0)
                 make_message(w, p, (r + 1) % s->nranks, (r + s->nranks - 1) % s->nranks, 3, 3);
             if (differ) {
-                /* Whether a rank joins before a grace period ends is a matter of order. */
+                /* Without joins, a rank may omit the call. With joins it may not: the outcome would
+                   depend on whether the rank joins before a grace period ends. */
                 p->has &= s->joins || draw(w, 8) > 0;
                 p->group = (int)(t + draw(w, n + 1));
                 p->group = p->group == (int)t ? 0 : p->group;
@@ -158,7 +160,7 @@ void make_groups(world_t *w, scenario_t *s, uint32_t t, uint32_t n)
     }
 }
 
-/* A submission group has two calls at least. */
+/* Make a call that is alone in its submission group a lone call. */
 void dissolve_lone(scenario_t *s)
 {
     for (uint32_t t = 0; t < s->ntensors; t++)

@@ -113,7 +113,8 @@ static uint64_t slot_of(const char *name)
     return tutti__hash_name(name, strlen(name)) % TUTTI__TENSOR_BUCKETS;
 }
 
-/* The conflict of `other` is older, but `first` is before it in the slot. */
+/* The conflict of `other` is older than that of `first`, although `first` is before `other` in the
+   slot. */
 static void test_one_slot(void **state)
 {
     char other[16], wanted[64];
@@ -201,7 +202,8 @@ static void check_missing(uint32_t rank, const char *name, int certain, const ch
     assert_string_equal(text, wanted);
 }
 
-/* A rank that is only late, and a rank that waits for other tensors: the text names the first. */
+/* Rank 1 is late with a tensor, and then waits for another one. The text names the first of the two
+   tensors that rank 1 has submitted. */
 static void test_different_tensors(void **state)
 {
     (void)state;

@@ -20,7 +20,7 @@ enum {
 
 static tutti__learn_t learn;
 
-/* Tensor t is at this place; 'L' and 'A' are other tensors. */
+/* Submit a tensor that is at this place. 'L' and 'A' are tensors besides the N of submit_tensor. */
 static void submit(char name, uint64_t place)
 {
     tutti__metadata_t m = {
@@ -40,7 +40,8 @@ static void submit_tensor(uint32_t t)
     submit((char)('a' + t), 4096 + t * BYTES);
 }
 
-/* A plan of the steps so far, in buckets of four tensors, the first two smaller; [*ret_n]. */
+/* Returns a plan [*ret_n] learned from the steps so far. Its buckets have four tensors; the first
+   two buckets are smaller. */
 static tutti__laid_t *plan(uint32_t *ret_n)
 {
     tutti__agree_env_t env = { .size = 2, .plan_bytes = 4 * BYTES };
@@ -74,7 +75,7 @@ static int close_learn(void **state)
 }
 
 /* A backward pass goes through the memory from its end: its first buckets are those at the end, in
-   the order of memory. A tensor in some steps changes nothing. */
+   the order of memory. A tensor that is in some steps only has no influence. */
 static void check_backward(int has_other)
 {
     tutti__laid_t *laid;
@@ -111,7 +112,7 @@ static void test_other_tensors(void **state)
     check_backward(1);
 }
 
-/* Steps in orders of their own; waits: the program waits for the first tensor. */
+/* Learn from steps that differ in their orders. waits: the program waits for the first tensor. */
 static tutti__laid_t *plan_of_random_steps(int waits, uint32_t *ret_n)
 {
     for (uint32_t step = 0; step < 6; step++) {
@@ -124,7 +125,7 @@ static tutti__laid_t *plan_of_random_steps(int waits, uint32_t *ret_n)
     return plan(ret_n);
 }
 
-/* The buckets are made of adjacent tensors, and start when the last step would have had them. */
+/* Buckets consist of adjacent tensors even if the orders of the steps differ. */
 static void test_random(void **state)
 {
     uint32_t n, adjacent = 0;

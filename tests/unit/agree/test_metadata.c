@@ -55,8 +55,8 @@ static void test_differ(void **state)
         assert_true(tutti__metadata_differ(&a, &b[i]));
 }
 
-/* Tensors packed by one launch have one scale; in host memory each has its own. A bucket has one
-   wire format. */
+/* Tensors that one launch packs must have the same scale. In host memory each tensor may have its
+   own. A bucket has one wire format. */
 static void test_fuse(void **state)
 {
     tutti__metadata_t a = allreduce(8), b = allreduce(9), c = allreduce(9);
@@ -114,7 +114,7 @@ static void test_merge_found(void **state)
     free(t);
 }
 
-/* Ranks with recvcounts are compared with each other, in any order of arrival. */
+/* Ranks that know recvcounts are compared with each other, in whatever order the ranks arrive. */
 static void test_merge_unsure(void **state)
 {
     tutti__metadata_t knows = allreduce(10), differs, asks;
@@ -175,7 +175,7 @@ static void test_text(void **state)
     assert_string_equal(text, "a receive of 1 element of int32 from rank 2");
 }
 
-/* Control messages stay small: see the pipes. */
+/* Control messages have 128 bytes at most. */
 static void test_sizes(void **state)
 {
     (void)state;

@@ -36,7 +36,8 @@ static void make_scenario(world_t *w, scenario_t *s)
 
 /* ---- running ---- */
 
-/* A tensor whose names are all free, and that the rank has not submitted in this round. */
+/* May the rank submit the tensor? The rank must have a part in it, and must not have submitted it
+   in this round. */
 static int may_submit(const rank_state_t *me, uint32_t t)
 {
     const scenario_t *s = &me->world->scenario[me->round];
@@ -80,7 +81,7 @@ static int act(rank_state_t *me)
     return 1;
 }
 
-/* Everything that can happen without the passing of time; events in random order. */
+/* Let everything happen that can happen without the passing of time, in random order. */
 static void run(world_t *w, uint32_t breaks_at, void (*breaks)(world_t *, uint32_t))
 {
     uint32_t idle = 0, steps = 0;
@@ -97,7 +98,7 @@ static void run(world_t *w, uint32_t breaks_at, void (*breaks)(world_t *, uint32
             moved = !w->rank[0].gone && tutti__agree_bucket(w->rank[0].agree);
         else
             moved = world_deliver(w);
-        /* Nothing has moved: is there really nothing that can? */
+        /* Nothing has moved: check whether anything can move. */
         for (uint32_t r = 0; r < w->nranks && !moved; r++)
             moved = act(&w->rank[r]);
         if (!moved && !w->rank[0].gone)

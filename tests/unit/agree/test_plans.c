@@ -17,19 +17,19 @@
 #define QUICK_SEEDS 4000
 #define LONG_SEEDS 120000
 
-/* A program: the same steps on all ranks, but for the parts that differ. */
+/* A program: all ranks have the same steps, except for the parts that differ. */
 typedef struct {
     world_t w;
-    uint32_t late[MOST_ROUNDS];        /* this rank submits one tensor after the others.. */
-    uint32_t late_tensor[MOST_ROUNDS]; /* ..this one */
-    uint8_t is_plain[MOST_ROUNDS];     /* it may overlap other plain steps */
+    uint32_t late[MOST_ROUNDS];        /* the rank that submits one tensor after the others */
+    uint32_t late_tensor[MOST_ROUNDS]; /* that tensor */
+    uint8_t is_plain[MOST_ROUNDS];     /* the step may overlap other plain steps */
     uint32_t waits_before;             /* ranks wait in the middle of each step */
     int overlaps, is_steady;
-    uint64_t sent_at_plan; /* steady: messages when all ranks had the plan */
+    uint64_t sent_at_plan; /* of a steady program: messages until all ranks had the plan */
     int has_plan;
 } program_t;
 
-/* Of all seeds. */
+/* Sums over all seeds. */
 static uint64_t seeds, plans, served, returned, steady, of_agreement, adjacent;
 
 /* ---- programs ---- */
@@ -54,7 +54,7 @@ static void make_model(program_t *p, scenario_t *model)
     }
 }
 
-/* The ranks that do not join before they have submitted all calls of the step. */
+/* Ranks join in this step. Ranks that do not join first submit all calls of the step. */
 static void make_joins(world_t *w, scenario_t *s)
 {
     s->joins = 1;
@@ -83,14 +83,14 @@ static int deviate(program_t *p, scenario_t *s, uint32_t step)
         p->late[step] = rank;
         p->late_tensor[step] = t;
         return 1;
-    case 2: /* another count on all ranks */
+    case 2: /* all ranks have another count */
         for (uint32_t r = 0; r < w->nranks; r++)
             s->part[t][r].metadata.count += 7;
         return 1;
     case 3:
         spoil(w, &s->part[t][rank]);
         return 1;
-    case 4: /* in a group, on all ranks or some */
+    case 4: /* two tensors in a group on all ranks, or on some */
     case 5:
         for (uint32_t r = 0; r < w->nranks && s->ntensors > 1; r++)
             if (kind == 4 || draw(w, 2))
@@ -110,7 +110,7 @@ static int deviate(program_t *p, scenario_t *s, uint32_t step)
             make_groups(w, s, s->ntensors - 2, 2);
         }
         return 0;
-    case 9: /* on one rank: another call */
+    case 9: /* one rank calls another collective */
         s->part[t][rank].metadata.kind = TUTTI_CALL_REDUCE;
         s->part[t][rank].version = 1;
         return 0;
@@ -150,7 +150,7 @@ static void make_program(program_t *p)
 
 /* ---- running ---- */
 
-/* Are all calls of the name over, on this rank? */
+/* Have all of this rank's calls of the name ended? */
 static int is_free(const rank_state_t *me, uint32_t t)
 {
     return me->outcome[me->at[t]][t] != PENDING;
@@ -175,7 +175,7 @@ static int may_submit(const program_t *p, const rank_state_t *me, uint32_t t)
     return 1;
 }
 
-/* May the rank begin its next step while calls of this one are pending? */
+/* May the rank begin its next step while calls of its present step are pending? */
 static int may_go_on(const program_t *p, const rank_state_t *me, uint32_t pending)
 {
     const world_t *w = &p->w;
@@ -245,7 +245,7 @@ static int move(program_t *p, uint32_t what, uint32_t rank)
     return world_deliver(&p->w);
 }
 
-/* In a steady program no message follows the plan. */
+/* In a steady program no message is sent after all ranks have the plan. */
 static void check_steady(program_t *p)
 {
     const world_t *w = &p->w;
@@ -261,7 +261,7 @@ static void check_steady(program_t *p)
                        (unsigned long long)(w->sent - p->sent_at_plan));
 }
 
-/* Everything that can happen without the passing of time. */
+/* Let everything happen that can happen without the passing of time. */
 static void run(program_t *p, uint32_t breaks_at, void (*breaks)(world_t *, uint32_t))
 {
     world_t *w = &p->w;
@@ -274,7 +274,7 @@ static void run(program_t *p, uint32_t breaks_at, void (*breaks)(world_t *, uint
         if (!p->is_steady && draw(w, 400) == 0)
             planned_hurry(&w->rank[draw(w, w->nranks)]);
         moved = move(p, draw(w, 8), draw(w, w->nranks));
-        /* Is there really nothing that can move? */
+        /* Nothing has moved: check whether anything can move. */
         for (uint32_t what = 0; what < 6 && !moved; what++)
             for (uint32_t r = 0; r < w->nranks && !moved; r++)
                 moved = move(p, what, r);
@@ -282,7 +282,8 @@ static void run(program_t *p, uint32_t breaks_at, void (*breaks)(world_t *, uint
     }
 }
 
-/* Time passes: grace periods end, and ranks lose patience with a plan. 1: something has moved. */
+/* Run the program to its end. Time passes, so grace periods end and ranks stop waiting for a
+   plan. */
 static void run_to_end(program_t *p)
 {
     world_t *w = &p->w;
@@ -309,7 +310,7 @@ static void run_to_end(program_t *p)
 
 /* ---- judging ---- */
 
-/* No call waits in a plan. */
+/* No call may be left in a plan. */
 static void judge_plans(world_t *w)
 {
     for (uint32_t r = 0; r < w->nranks; r++) {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Kinds of the test's own: the engine's watch sends the like. */
+/* Kinds of messages that only the test has. The engine's watch sends similar ones. */
 enum {
     BYE = TUTTI__MSG_OTHERS,
     DEAD
@@ -67,7 +67,7 @@ static letter_t *take(queue_t *queue)
     return letter;
 }
 
-/* Over a link of mine, to the queue of the neighbour's link to me. */
+/* Send a message over this rank's link, to the neighbour's queue of messages from this rank. */
 static void post(rank_state_t *me, uint32_t link, uint32_t kind, const void *body, size_t bytes)
 {
     rank_state_t *to = &me->world->rank[me->links[link].rank];
@@ -303,7 +303,8 @@ void world_announce(rank_state_t *me, uint32_t tensor)
     announce(me, tensor, &alone);
 }
 
-/* With even seeds the tensors follow each other, if their sizes are those of the first round. */
+/* With even seeds each tensor begins where the one before it ends, if the sizes are those of the
+   first round. */
 uint64_t world_place(const world_t *w, uint32_t tensor)
 {
     uint64_t place = 4096;

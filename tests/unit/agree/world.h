@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks in memory: one agreement per rank, a random tree, and queues for links. The test decides
- * which message arrives next, and what time it is.
+ * which message arrives next and what the clock shows.
  */
 #ifndef TUTTI_TESTS_UNIT_AGREE_WORLD_H
 #define TUTTI_TESTS_UNIT_AGREE_WORLD_H
@@ -36,28 +36,28 @@ typedef struct world world_t;
 /* Where a rank's call is, if it is not announced. */
 typedef enum {
     PLACE_NONE,
-    PLACE_WAITS, /* in the plan, until its bucket is complete */
-    PLACE_HELD,  /* until the plan is over */
+    PLACE_WAITS, /* waits in the plan until its bucket is complete */
+    PLACE_HELD,  /* waits until the plan is over */
     PLACE_FLIES, /* in a bucket of the plan that has started */
-    PLACE_QUEUED /* it returns to agreement */
+    PLACE_QUEUED /* will be announced to agreement */
 } place_t;
 
-/* A rank's side of plans, as in engine/planned.c; see planned.c here. */
+/* What a rank keeps about a plan, as in engine/planned.c. See planned.c in this folder. */
 typedef struct {
     tutti__agree_plan_t plan;
-    int runs, why; /* why: this rank must stop it; 2: because of a deviation */
+    int runs, why; /* why: not 0: this rank must stop the plan; 2: because of a deviation */
     uint32_t next;
     uint64_t started;
-    uint32_t entered, done; /* buckets of all plans, in the lane */
+    uint32_t entered, done; /* counts of buckets of all plans in the lane */
     uint32_t returned;      /* the plan of the last bucket that was not served */
     place_t place[MOST_TENSORS];
 } planned_t;
 
 /* One bucket of a plan, in the order of the lane. */
 typedef struct {
-    uint32_t plan, entered;       /* entered: bit r: rank r */
+    uint32_t plan, entered;       /* entered: bit r is set if rank r has entered */
     uint64_t number;              /* in its plan */
-    uint32_t tensors[MOST_RANKS]; /* of each rank, as bits; 0: it lacks some */
+    uint32_t tensors[MOST_RANKS]; /* of each rank, as bits; 0: the rank lacks some */
 } flight_t;
 
 #define MOST_FLIGHTS 1024
@@ -66,23 +66,23 @@ typedef struct {
     world_t *world;
     tutti__agree_t *agree;
     uint32_t rank;
-    int parent, parents_link; /* rank; and the parent's link to this rank */
+    int parent, parents_link; /* the parent's rank, and its link to this rank */
     uint32_t nlinks;
-    tutti__agree_link_t links[MOST_RANKS]; /* 0: the parent's, but at rank 0 */
+    tutti__agree_link_t links[MOST_RANKS]; /* link 0 leads to the parent, except at rank 0 */
     uint32_t behind[MOST_RANKS][MOST_RANKS];
     queue_t in[MOST_RANKS]; /* by link */
     int gone;               /* has left, or died, or was told of a death */
-    int told;               /* of a departure */
+    int told;               /* was told of a departure */
     uint32_t round;
     uint32_t at[MOST_TENSORS];          /* the round of the latest call of each tensor */
-    uint8_t is_announced[MOST_TENSORS]; /* it is, and is in no bucket */
+    uint8_t is_announced[MOST_TENSORS]; /* the call is announced and is in no bucket */
     planned_t plan;
     int joining, has_joined; /* is in tutti_join; has called it in this round */
-    /* Of the present round: outcome bits; PENDING once submitted. */
+    /* Outcome bits of each round. PENDING from the submission on. */
     unsigned outcome[MOST_ROUNDS][MOST_TENSORS];
-    uint8_t phase[MOST_TENSORS]; /* 1: the counts are known; 2: and submitted again */
+    uint8_t phase[MOST_TENSORS]; /* 1: the counts are known; 2: and the call is submitted again */
     served_t served[MOST_SERVED];
-    uint64_t bytes[MOST_SERVED]; /* of each, if it concerns this rank */
+    uint64_t bytes[MOST_SERVED]; /* of each served tensor, if this rank has the call */
     uint32_t nserved;
 } rank_state_t;
 
@@ -91,24 +91,24 @@ struct world {
     uint32_t nranks, nrounds;
     scenario_t scenario[MOST_ROUNDS];
     rank_state_t rank[MOST_RANKS];
-    int failed; /* tests print why */
+    int failed; /* world_complain has printed the reason */
     int broken; /* a rank has left or died */
     /* Plans: */
     uint64_t plan_bytes; /* 0: there are none */
     uint64_t sent;       /* messages so far */
     flight_t flight[MOST_FLIGHTS];
-    uint32_t plans, served, returned; /* plans that have begun at rank 0; buckets, on each rank */
+    uint32_t plans, served, returned; /* plans begun at rank 0; buckets, counted on each rank */
     uint32_t ready;                   /* ranks that have the latest plan */
-    uint32_t adjacent;                /* tensors of all plans and ranks that follow another one */
+    uint32_t adjacent;                /* tensors marked as adjacent, in all plans and ranks */
 };
 
 uint32_t draw(world_t *w, uint32_t below);
 void world_open(world_t *w);
 void world_close(world_t *w);
 
-/* Submit what a rank's part of a tensor belongs to: its submission group, or the lone call. */
+/* Submit a rank's part of a tensor: with its whole submission group, or as a lone call. */
 void world_submit(rank_state_t *rank, uint32_t tensor);
-/* Its counts are known: submit the second phase. */
+/* Submit the second phase of a call whose counts are known. */
 void world_submit_again(rank_state_t *rank, uint32_t tensor);
 /* The address of rank 0's tensor. */
 uint64_t world_place(const world_t *w, uint32_t tensor);
@@ -116,7 +116,7 @@ uint64_t world_place(const world_t *w, uint32_t tensor);
 void world_join(rank_state_t *rank);
 /* Announce a lone call, unless it belongs to a plan. */
 void world_announce(rank_state_t *rank, uint32_t tensor);
-/* Deliver one message, drawn by chance; 0: there are none. */
+/* Deliver one message, drawn by chance. Returns 0 if there is none. */
 int world_deliver(world_t *w);
 /* The rank calls finalize, or dies. */
 void world_leave(world_t *w, uint32_t rank);
@@ -126,11 +126,12 @@ void world_die(world_t *w, uint32_t rank);
 void planned_begin(void *owner);
 uint64_t planned_stop(void *owner);
 void planned_end(void *owner, uint64_t buckets);
-/* 1: the call belongs to the plan. */
+/* Returns 1 if the call belongs to the plan. */
 int planned_take(rank_state_t *rank, uint32_t tensor, int is_plain);
-/* One action of the rank: stop the plan, end a bucket, or announce what has come back; 0: none. */
+/* One action of the rank: stop the plan, end a bucket, or announce a tensor that has returned from
+   the plan. Returns 0 if none was possible. */
 int planned_act(rank_state_t *rank);
-/* The rank's patience is over; 0: it does not wait for a plan. */
+/* The rank stops waiting for its plan. Returns 0 if it does not wait for one. */
 int planned_hurry(rank_state_t *rank);
 
 /* scenario.c: parts of a scenario, drawn by chance */
@@ -138,16 +139,17 @@ tutti__metadata_t call_of(world_t *w);
 /* Change one field, so that the call differs. */
 void spoil(world_t *w, part_t *part);
 void make_collective(world_t *w, scenario_t *s, uint32_t tensor, int may_ask);
-/* Rings and pairs of ranks. */
+/* Messages in rings and between pairs of ranks. */
 void make_messages(world_t *w, scenario_t *s, uint32_t tensor);
 /* Tensors `tensor` to tensor + n - 1, in submission groups. */
 void make_groups(world_t *w, scenario_t *s, uint32_t tensor, uint32_t n);
-/* A submission group has two calls at least. */
+/* Make a call that is alone in its submission group a lone call. */
 void dissolve_lone(scenario_t *s);
 /* Does every call end, and every rank join? Then another round may follow. */
 int scenario_ends(const scenario_t *s);
 
-/* judge.c. Judge a world in which nothing moves any more: 1 if it has failed, which it prints. */
+/* judge.c. Judge a world in which nothing moves any more. If it has failed, print the reason and
+   return 1. */
 int judge(world_t *w);
 /* For main: run the seeds of the command line, [FIRST_SEED [SEEDS]]; by default 1 to `quick`, in
    the long form to `all`. 1: a seed has failed. */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 void capture_begin(void);
-/* Restores stderr; the text is cut at room - 1 bytes. */
+/* Restore stderr. The captured text is cut at room - 1 bytes. */
 void capture_end(char *ret_text, size_t room);
 
 #endif

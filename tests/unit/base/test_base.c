@@ -27,7 +27,8 @@ static void test_every_status_has_a_text(void **state)
     (void)state;
     assert_string_equal(tutti_strerror(TUTTI_OK), "success");
     assert_string_equal(tutti_strerror(TUTTI_ERR_PEER_LOST), "a peer was lost");
-    /* Also for too few open files, so the text must not speak of memory alone. */
+    /* This status is also returned if too few files can be open, so its text must not name memory
+       only. */
     assert_non_null(strstr(tutti_strerror(TUTTI_ERR_NO_MEMORY), "limit"));
     for (int i = 0; i <= (int)TUTTI_ERR_INTERNAL; i++)
         assert_string_not_equal(tutti_strerror((tutti_status_t)i), "unknown status");
@@ -84,7 +85,7 @@ static void test_errors_may_quote_errors(void **state)
     strcpy(expected, tutti_last_error());
     assert_string_equal(expected + TUTTI__ERROR_BYTES - 4, "...");
 
-    /* Exactly full is not cut. */
+    /* A text that just fits is not cut. */
     memset(expected, 'y', sizeof(expected) - 1);
     tutti__fail(TUTTI_ERR_SYSTEM, "%s", expected);
     assert_string_equal(tutti_last_error(), expected);
@@ -293,7 +294,8 @@ static void test_hash(void **state)
     assert_true(tutti__hash_more(parts, "bar", 3) == tutti__hash("foobar", 6));
 }
 
-/* Every byte of a name counts, and its length; nothing behind it does. */
+/* The hash depends on every byte of a name and on its length, but not on the bytes behind the
+   name. */
 static void test_hash_name(void **state)
 {
     char name[32], other[32];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Structures that grow: each size that a version had is read; no other, unless its tail is 0.
+ * Structures that grow: each size that a version had is read. A longer structure is read only if
+ * its tail is 0, and other sizes are refused.
  */
 #include "base/grown.h"
 
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* Grown twice. */
+/* A structure that has grown twice. */
 typedef struct {
     size_t size;
     uint64_t first;
@@ -96,7 +97,7 @@ static void test_longer_ones_end_with_0(void **state)
         longer_t user = a_thing(size);
         thing_t thing;
 
-        /* Behind the structure. */
+        /* A byte behind the structure is not 0. */
         user.more[size - 40] = 1;
         assert_int_equal(tutti__grown_read(&grown, &user, &thing), TUTTI_OK);
         assert_int_equal(thing.third[1], 4);

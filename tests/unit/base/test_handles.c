@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Handles: found while they are valid and never after, for any number of them, with
+/* Handles are found while they are valid, and never afterwards, for any number of handles and with
    concurrent threads. */
 #include "base/handles.h"
 
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 enum {
-    MANY = 3 * TUTTI__HANDLES_CHUNK + 17, /* of one table */
+    MANY = 3 * TUTTI__HANDLES_CHUNK + 17, /* handles of one table */
     GENERATIONS = 1 << 24,
     THREADS = 4,
     ROUNDS = 20000
@@ -38,7 +38,7 @@ static int is_none(const tutti__handles_t *table, const void *handle)
     return tutti__handle_find(table, handle) == NULL;
 }
 
-/* No value is a handle of a table that has never given one. */
+/* No value is a handle of a table that has never given out a handle. */
 static void test_empty(void **state)
 {
     static tutti__handles_t table = TUTTI__HANDLES_INIT(TUTTI__HANDLE_COMM, "t", "e");
@@ -135,7 +135,7 @@ static void test_words(void **state)
 /* ---- threads ---- */
 
 static tutti__handles_t shared = TUTTI__HANDLES_INIT(TUTTI__HANDLE_REQUEST, "t", "e");
-static _Atomic(void *) stale; /* an ended handle of any thread */
+static _Atomic(void *) stale; /* a handle that any thread has ended */
 
 static void *churn(void *arg)
 {
@@ -173,7 +173,7 @@ static void test_threads(void **state)
         assert_int_equal(pthread_join(thread[i], &wrong), 0);
         assert_null(wrong);
     }
-    /* Each slot was freed. */
+    /* Each slot was freed, so the table has not grown beyond the handles in use. */
     assert_true(shared.used <= THREADS * 8);
 }
 

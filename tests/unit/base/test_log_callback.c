@@ -112,7 +112,8 @@ static void test_no_lock_is_held(void **state)
     assert_int_equal(box.count, 10);
 }
 
-/* The callback waits meanwhile, so it has taken one message at most out of the list. */
+/* The callback waits while the lines are written, so it has taken at most one message out of the
+   list. */
 static void test_what_finds_no_room_is_counted(void **state)
 {
     pthread_mutex_t mine = PTHREAD_MUTEX_INITIALIZER;
@@ -168,7 +169,8 @@ static void *write_on(void *written)
     return NULL;
 }
 
-/* While another thread writes: no message is lost or doubled, and none comes late. */
+/* The callback is changed while another thread writes. No message is lost or doubled, and an old
+   callback receives none after the change. */
 static void test_changes(void **state)
 {
     static box_t boxes[CHANGES];
@@ -216,7 +218,8 @@ static void test_calls_inside(void **state)
     assert_string_equal(text, "tutti warn: of the callback's own\n");
 }
 
-/* The child: 0 if its log goes to stderr, and to a callback once it sets one. */
+/* Runs in the child. Returns 0 if the child's log goes to stderr, and to a callback after the child
+   has set one. */
 static int child(void)
 {
     box_t box = { .last = "in its box" };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For tests of a bench program's parts: a world of one rank; any failure ends the test. */
+/* For tests of parts of the bench programs: a world of one rank. Any failure ends the test. */
 #include "harness/device.h"
 
 #include <stdlib.h>

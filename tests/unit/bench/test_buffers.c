@@ -54,8 +54,8 @@ static void test_one_pair(void **state)
     bench_buffers_close(&bench);
 }
 
-/* No pair overlaps the next, the last one ends inside the pool, and the first one
-   follows it again. */
+/* No pair overlaps the next one. The last pair ends inside the pool, and after it the first pair is
+   used again. */
 static void test_pool(void **state)
 {
     bench_t bench = open_bench(&program, 16384, 1);
@@ -80,7 +80,7 @@ static void test_pool(void **state)
     bench_buffers_close(&bench);
 }
 
-/* The buffers of each place begin there, are large enough, and are distinct. */
+/* For each alignment the buffers begin where it requires, are large enough, and do not overlap. */
 static void test_places(void **state)
 {
     static const bench_align_t aligns[] = { { 4096, 0 }, { 4096, 16 }, { 64, 1 }, { 65536, 4100 } };

@@ -50,7 +50,7 @@ static void close_bench(void)
     assert_int_equal(pretend_reset(), 0);
 }
 
-/* Data written to host memory reach device memory, and come back from there. */
+/* Data written to host memory are copied to device memory and back. */
 static void check_pair(const bench_call_t *call)
 {
     bench_call_t host = bench_host_call(&bench, call);
@@ -105,7 +105,7 @@ static void test_own_part(void **state)
     close_bench();
 }
 
-/* Each pair of the pool, through the single mirror. */
+/* Each pair of the pool works, although all pairs share one mirror in host memory. */
 static void test_pool(void **state)
 {
     size_t pairs;
@@ -151,7 +151,7 @@ static void test_clock(void **state)
     usleep(50000);
     assert_int_equal(device.ops->elapsed(device.start, device.stop, &us), TUTTI_OK);
     assert_true(us >= 50000 && us < 10e6);
-    /* Backwards the time is negative. */
+    /* From stop to start, the time is negative. */
     assert_int_equal(device.ops->elapsed(device.stop, device.start, &us), TUTTI_OK);
     assert_true(us <= -50000);
     device.ops->host_free(pinned);

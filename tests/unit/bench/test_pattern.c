@@ -27,7 +27,7 @@ static void test_own_pattern(void **state)
     for (int n = 0; n < NAMES; n++) {
         const bench_type_t *type = bench_type_find(names[n]);
 
-        bench_fill(data, type, 17, COUNT, 3); /* data of other ranks and places are wrong */
+        bench_fill(data, type, 17, COUNT, 3); /* data of another rank or offset are wrong */
         assert_int_equal(bench_wrong(data, type, 17, COUNT, 3), 0);
         for (int rank = 0; rank < 40; rank++) {
             if (rank != 3)
@@ -60,7 +60,8 @@ static void test_sum(void **state)
     assert_int_equal(bench_wrong_sum(sum, type, 100, COUNT, 5), 1);
 }
 
-/* Three numbers, added in two orders. Otherwise equal bits on all ranks would prove nothing. */
+/* Three numbers added in two orders give different bits. Without this, equal bits on all ranks
+   would prove nothing. */
 static void test_rough_sums_depend_on_order(void **state)
 {
     const bench_type_t *type = bench_type_find("float32");

@@ -49,13 +49,14 @@ static void test_percentile_is_osus(void **state)
     check(bench_percentile(values, 10, 90), 9.0);
     check(bench_percentile(values, 10, 99), 10.0);
     check(bench_percentile(values, 10, 100), 10.0);
-    check(bench_percentile(values, 10, 1), 1.0); /* OSU reads before the array here */
+    check(bench_percentile(values, 10, 1), 1.0); /* here OSU's own code reads before the array */
 }
 
 /*
  * Ten values, two of them 0, the others 1. A resample's median is 0.5 if five are 0, and 0 if more
- * are: by the binomial distribution in 2.6 % and 0.6 % of them. So 2.5 % of all medians lie below
- * the 0.5, and the interval begins there; one of 90 % or 99 % would begin elsewhere.
+ * are: by the binomial distribution in 2.6 % and 0.6 % of them. So the quantile of 2.5 % of all
+ * medians is 0.5, and the interval begins at 0.5. An interval of 90 % or 99 % would begin
+ * elsewhere.
  */
 static void test_bootstrap_encloses_95_percent(void **state)
 {

@@ -32,7 +32,7 @@ static crowd_rank_t make_rank(uint32_t rank, uint32_t size, uint32_t hosts, unsi
     return me;
 }
 
-/* Each crowd meets at a name of its own. */
+/* Each crowd meets under its own name. */
 static unsigned next_number(void)
 {
     static unsigned number;

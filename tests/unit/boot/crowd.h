@@ -3,7 +3,7 @@
  * A crowd: several ranks of one test, as forked processes or as threads of the test.
  *
  * If a rank finds an error, it ends its process at once (die), and the parent detects the failure.
- * A thread ends the whole test, which serves as well.
+ * If the rank is a thread, the whole test ends, which also counts as a failure.
  */
 #ifndef CROWD_H
 #define CROWD_H
@@ -18,20 +18,20 @@
 typedef struct {
     uint32_t rank, size;
     uint32_t hosts;    /* pretended hosts; rank r is on host r % hosts; 0 or 1: one host */
-    char name[64];     /* of their meeting */
-    const pid_t *pids; /* forked crowd: the lower ranks' */
+    char name[64];     /* of the ranks' meeting */
+    const pid_t *pids; /* forked crowd: the processes of the lower ranks */
     void *arg;
 } crowd_rank_t;
 
 typedef void crowd_main_t(const crowd_rank_t *me);
 
-/* Run `size` ranks; returns when all have ended. A failed one fails the cmocka test. */
+/* Run `size` ranks; returns when all have ended. If a rank fails, the cmocka test fails. */
 void crowd_fork(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg);
 void crowd_threads(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg);
 
-/* crowd_fork in two steps, for tests that act on the ranks meanwhile. ret_pids [size] */
+/* crowd_fork in two steps, for tests that act on the ranks while they run. ret_pids [size] */
 void crowd_start(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg, pid_t *ret_pids);
-/* Wait for one of them: its exit status, or 128 + signal. */
+/* Wait for the end of one rank. Returns its exit status, or 128 + signal. */
 int crowd_end(pid_t pid);
 
 /* Default settings for this rank: a timeout of 20 s, and its pretended host. */

@@ -12,7 +12,7 @@
 
 #define STACK_BYTES (256 * 1024)
 #define MOST_CHOICES 4096
-/* More points in one run are a livelock, and count as a deadlock. */
+/* A run with more points is a livelock, and counts as a deadlock. */
 #define MOST_POINTS 20000
 
 typedef enum {
@@ -31,7 +31,7 @@ typedef struct {
     int bell;            /* ON_BELL */
     int (*is_there)(void *arg);
     void *arg;
-    int ended_early;       /* its sleep */
+    int ended_early;       /* its sleep ended by itself */
     tutti__word_t *stored; /* the store buffer; NULL: empty */
     uint32_t value;
 } actor_t;
@@ -45,7 +45,7 @@ static struct {
     uint32_t switches, delays, points, timeouts;
     uint32_t bell[EX_BELLS];
     uint32_t random;
-    /* The run's choices, and of how many each was. */
+    /* The run's choices, and the number of alternatives at each. */
     uint32_t choice[MOST_CHOICES], width[MOST_CHOICES], nchoices, at;
 } ex;
 
@@ -60,7 +60,7 @@ static uint32_t draw(void)
     return ex.random;
 }
 
-/* One of n; 0 is the default. */
+/* Choose one of n alternatives. 0 is the default. */
 static uint32_t choose(uint32_t n)
 {
     if (n <= 1)
@@ -77,7 +77,7 @@ static uint32_t choose(uint32_t n)
     return ex.choice[ex.at++];
 }
 
-/* The next list of choices; 0: there is none. */
+/* Go on to the next list of choices. Returns 0 if there is none. */
 static int advance(void)
 {
     while (ex.nchoices > 0 && ex.choice[ex.nchoices - 1] + 1 == ex.width[ex.nchoices - 1])
@@ -169,7 +169,7 @@ void ex_await(int (*is_there)(void *arg), void *arg)
 static void entry(void)
 {
     ex.play->actor[ex.current](ex.play->arg);
-    /* Its last store may still be in the buffer. */
+    /* The actor's last store may still be in its buffer. */
     me()->state = IS_DONE;
     to_scheduler();
 }
@@ -187,8 +187,8 @@ static void begin(actor_t *a)
     makecontext(&a->context, entry, 0);
 }
 
-/* No actor can run: let stores become visible; then, if allowed, end a bounded sleep.
-   0: neither. */
+/* Called when no actor can run: let stores become visible, or else, if allowed, end a bounded
+   sleep. Returns 0 if neither is possible. */
 static int help(void)
 {
     uint32_t sleeper[EX_ACTORS], n = 0;
@@ -211,7 +211,7 @@ static int help(void)
     return 1;
 }
 
-/* One run to its end; 0: it hangs. */
+/* Make one run to its end. Returns 0 if it hangs. */
 static int run_once(void)
 {
     ex.switches = ex.delays = ex.points = ex.timeouts = ex.at = 0;

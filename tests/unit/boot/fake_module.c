@@ -25,7 +25,7 @@ static tutti_status_t gather(void *ctx, const void *mine, size_t bytes, void *re
     return TUTTI_ERR_TIMEOUT;
 }
 
-/* Leaves a trace that the test checks. */
+/* Set an environment variable that the test checks. */
 static void hang_up(void *ctx)
 {
     (void)ctx;

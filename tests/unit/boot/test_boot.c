@@ -72,7 +72,7 @@ static void open_and_look(const crowd_rank_t *me)
         strcpy(conf.shared.trace, "/not/rank/0's");
     crowd_meet(me, &meet);
     CHECK_EQUAL(tutti__boot_open(&meet, &conf, &boot), TUTTI_OK);
-    CHECK_EQUAL(conf.shared.fusion_bytes, 4096); /* rank 0's */
+    CHECK_EQUAL(conf.shared.fusion_bytes, 4096); /* rank 0's value */
     CHECK_EQUAL(strcmp(conf.shared.dump, long_path), 0);
     CHECK_EQUAL(strcmp(conf.shared.trace, ""), 0);
     topo = tutti__boot_topo(boot);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The gate against strangers: none is admitted, ends the gate, or keeps out the ranks of the job.
+ * The gate against strangers: no stranger is admitted, ends the gate, or keeps out the ranks of the
+ * job.
  */
 #include "boot/gate.h"
 
@@ -56,7 +57,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Rank 0 will wait for 1 and 3; rank 2 is not awaited. */
+/* Start rank 0's gate. It waits for ranks 1 and 3, and does not wait for rank 2. */
 static void open_door(host_t *host, uint64_t timeout_ms, int strict)
 {
     static unsigned number;
@@ -127,7 +128,7 @@ static void let_in(host_t *host, uint32_t rank)
     int fd;
 
     assert_int_equal(knock(host, &right, rank, &fd), TUTTI_OK);
-    /* The host receives data sent on it. */
+    /* Data sent on this connection must reach the host: see check_admitted. */
     assert_int_equal(send(fd, &rank, sizeof(rank), MSG_NOSIGNAL), sizeof(rank));
     host->guest[rank] = fd;
 }
@@ -179,7 +180,7 @@ static void test_strangers(void **state)
     refuse(&host, &right, 2, "two processes are rank 2");
     refuse(&host, &right, 4, "there is no rank 4");
 
-    /* The gate shows a token as well, so a guest detects another server. */
+    /* The gate shows a token as well, so a guest detects a server that is not the gate. */
     wrong = right;
     wrong.token.answer[0] ^= 1;
     refuse(&host, &wrong, 3, "not of this job");
@@ -193,7 +194,7 @@ static void test_strangers(void **state)
     let_in(&host, 3);
     close(fd);
 
-    /* More silent strangers than places. */
+    /* There are more silent strangers than places. */
     for (size_t i = 0; i < 80; i++)
         silent[i] = reach(&host);
     let_in(&host, 1);
@@ -202,7 +203,7 @@ static void test_strangers(void **state)
         close(silent[i]);
 }
 
-/* A guest gives up before it receives the answer, and comes again. */
+/* A guest gives up before it receives the answer, and connects again. */
 static void test_impatient(void **state)
 {
     tutti__gate_t gate = right;
@@ -222,7 +223,7 @@ static void test_impatient(void **state)
     check_admitted(&host);
 }
 
-/* Knock as rank 3, and receive the answer; the caller confirms. */
+/* Knock as rank 3, and receive the answer. The caller may then confirm. */
 static int half_come(const host_t *host)
 {
     tutti__gate_knock_t knock = { .magic = TUTTI__GATE_MAGIC,

@@ -93,7 +93,7 @@ static void test_damage(void **state)
 typedef struct {
     tutti_unique_id_t id;
     int there;
-    uint32_t maker; /* a rank, or none of them */
+    uint32_t maker; /* the rank that makes the id; not a rank: this process makes it */
 } common_t;
 
 static common_t *new_common(uint32_t maker)
@@ -201,7 +201,7 @@ static void stay_away(const crowd_rank_t *me)
     CHECK_EQUAL(meet_by_id(me->arg, me->rank, me->size, 5000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("rank 1 did not come within 2.0 s");
     CHECK(crowd_now_ms() - begin < 10000);
-    /* A rank that comes after that. */
+    /* A rank that comes after the maker has ended the id. */
     CHECK_EQUAL(meet_by_id(me->arg, 1, me->size, 5000, &meet), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_ERROR("used already, and that failed");
 }
@@ -284,7 +284,7 @@ static void *end_soon(void *arg)
     return arg;
 }
 
-/* The maker ends: before any rank has come, while some wait, and after the meeting. */
+/* The maker ends before any rank has come, while some ranks wait, or after the meeting. */
 static void test_ends(void **state)
 {
     common_t *common = new_common(9);
@@ -313,7 +313,7 @@ static void test_ends(void **state)
 
 typedef struct {
     common_t common;
-    int files; /* before there was an id */
+    int files; /* open before there was an id */
 } family_t;
 
 /* A child has none of the id's resources, and can make its own id. */
@@ -416,7 +416,7 @@ static void test_strangers(void **state)
     assert_int_equal(tutti__id_decode(&common->id, &id), TUTTI_OK);
     pthread_create(&thread, NULL, be_strange, &id);
     crowd_sleep_ms(50);
-    /* An id with the same place and another token. */
+    /* An id with the right place and a wrong token. */
     wrong = id;
     wrong.token.knock[0] ^= 1;
     bytes = common->id;

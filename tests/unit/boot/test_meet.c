@@ -78,7 +78,8 @@ static void test_contents(void **state)
     }
 }
 
-/* Rank *late comes 150 ms after the others. The test runs this once for each rank. */
+/* The rank in me->arg comes 150 ms after the others. The test runs this function once for each
+   rank. */
 static void come_late(const crowd_rank_t *me)
 {
     const uint32_t *late = me->arg;
@@ -106,7 +107,7 @@ static void stay_away(const crowd_rank_t *me)
     /* The others wait a quarter longer, because rank 0 may be late itself. */
     CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, 4000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
-    /* Rank 0 gives up before the first rank does, which may have started before it. */
+    /* Rank 0 gives up before any other rank does, even if that rank has started earlier. */
     if (me->rank == 0)
         CHECK(crowd_now_ms() - begin >= 2000);
 }
@@ -124,7 +125,7 @@ static void end_first(const crowd_rank_t *me)
     CHECK_ERROR("rank 2 did not connect");
 }
 
-/* The same in a step: rank 2 does not gather. */
+/* The same in a step of the meeting: rank 2 has come, but does not gather. */
 static void end_step_first(const crowd_rank_t *me)
 {
     sem_t *ended = me->arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a process finds its MPI module and chooses the way to meet. With fake modules; the real ones
- * are tested under mpirun.
+ * How a process finds its MPI module and chooses the way to meet. The modules are fake ones; the
+ * real modules are tested under mpirun.
  *
  * Each case is a separate process, because an opened module stays, and because a process reads its
  * settings from its environment.
@@ -58,7 +58,7 @@ static void write_file(const char *name)
     fclose(file);
 }
 
-/* Started by mpirun of Open MPI, as one of `size` ranks. */
+/* Set the environment of a process that mpirun of Open MPI has started as one of `size` ranks. */
 static void pretend_mpirun(const char *size)
 {
     setenv("OMPI_COMM_WORLD_SIZE", size, 1);
@@ -101,7 +101,7 @@ static void expect_fake(const char *boot, uint32_t size)
     CHECK_EQUAL(strcmp(got.name, "fake"), 0);
     CHECK_EQUAL(strcmp(module->name, "fake"), 0);
     finish(&got);
-    /* A module stays open. */
+    /* The module has stayed open. */
     CHECK_EQUAL(meet("mpi", &got, &module), TUTTI_OK);
     finish(&got);
 }
@@ -162,7 +162,7 @@ static void right_module(const crowd_rank_t *me)
     expect_fake("", 3);
 }
 
-/* No hint which: the first that opens. */
+/* Without a hint which module to take, the process takes the first one that can be opened. */
 static void any_module(const crowd_rank_t *me)
 {
     (void)me;
@@ -196,7 +196,8 @@ static void module_fails(const crowd_rank_t *me)
                    "mpirun started 3 ranks, but: the fake network is down");
 }
 
-/* No launcher, or one for a single rank: a world of one, and no module is searched. */
+/* Without a launcher, or with one for a single rank, there is a world of one, and no module is
+   searched. */
 static void nobody(const crowd_rank_t *me)
 {
     const tutti__mpi_module_t *module = (const void *)me;
@@ -250,7 +251,7 @@ static tutti_status_t find_device(const char *name, const char *where,
     return tutti__module_device(&conf, ret_ops, &versions);
 }
 
-/* Without a device nothing is opened. */
+/* Without a device, no module is used. */
 static void no_device(const crowd_rank_t *me)
 {
     const tutti__device_ops_t *ops = (const void *)me;
@@ -268,7 +269,8 @@ static void no_device(const crowd_rank_t *me)
     CHECK_EQUAL(find_device("mpi_openmpi", "tutti/.libs", &ops), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
-/* A module, but not a device's; and a program that has loaded CUDA. */
+/* cuda.so is a module, but not one of a device. It is an error if the device was named, or if the
+   program has loaded CUDA. */
 static void false_device(const crowd_rank_t *me)
 {
     const tutti__device_ops_t *ops;

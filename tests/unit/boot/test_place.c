@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meeting at a place, over TCP and on one machine, and through a store: a rank is late, missing,
- * there twice, or does not belong to the job.
+ * Meeting at a place, over TCP and on one machine, and through a store. In these tests a rank is
+ * late, missing, present twice, or does not belong to the job.
  */
 #include "boot/meet.h"
 
@@ -131,7 +131,7 @@ static void stay_away(const crowd_rank_t *me)
     CHECK(crowd_now_ms() - begin < 10000);
 }
 
-/* The place exists, but rank 0 does not accept: its kernel takes the connections. */
+/* The place exists, but rank 0 accepts no connection; only its kernel does. */
 static void no_rank_0(const crowd_rank_t *me)
 {
     tutti__meet_t meet;
@@ -195,7 +195,8 @@ static int half_come(const tutti__gate_t *gate, const tutti__venue_t *place)
     return fd;
 }
 
-/* Rank 0 has answered two processes as rank 1 before either confirms: it tells both. */
+/* Two processes knock as rank 1, and rank 0 answers both before either confirms. Both get the
+   error. */
 static void confirm_twice(const crowd_rank_t *me)
 {
     const common_t *common = me->arg;
@@ -363,7 +364,7 @@ typedef struct {
     size_t bytes;
     char key[64], value[1024];
     int set_code, get_code; /* the functions' return values */
-    int spoil;              /* get omits a byte */
+    int spoil;              /* get returns one byte less */
 } shelf_t;
 
 static int set(void *context, const char *key, const void *value, size_t bytes)
@@ -513,8 +514,8 @@ static void test_store(void **state)
     with_shelf(3, cannot_listen, 0, 0, 0);
 }
 
-/* Ends after three quarters of its time. If the time is below 0.2 s, the store rounds it to 0. Only
-   the third get finds the key, with a value that is not the library's. */
+/* The `get` of a store. It ends after three quarters of its time, and rounds a time below 0.2 s to
+   0. Only the third get finds the key, with a value that the library has not set. */
 static int get_early(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
                      int timeout_ms)
 {
@@ -529,7 +530,8 @@ static int get_early(void *context, const char *key, void *value, size_t room, s
     return -110;
 }
 
-/* For warnings the wait for rank 0 has several gets. A store of coarse time works as well. */
+/* The wait for rank 0 consists of several gets, so that warnings are possible between them. This
+   works with a store of coarse time as well. */
 static void test_coarse_store(void **state)
 {
     int gets = 0;
@@ -578,7 +580,8 @@ static void test_store_arguments(void **state)
 
 /* ---- nobody listens ---- */
 
-/* A network of its own, in which the kernel can give a socket one port only. 0: not permitted. */
+/* Enter a new network namespace in which the kernel can give a socket one port only. Returns 0 if
+   this is not permitted. */
 static int open_network(uint16_t port)
 {
     struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };

@@ -5,10 +5,10 @@
  *
  * Collective steps are modelled: a rank continues when all have come to the same step. So if a rank
  * omits a step, takes another one, or leaves early, the others wait for ever. A step may fail on
- * all ranks, or on one. Further checks: all ranks end with the same status, healthy ranks see each
- * other's memory, and no descriptor is left.
+ * all ranks or on one rank. Further checks: all ranks end with the same status, healthy ranks see
+ * each other's memory, and no descriptor is left.
  *
- * The test of the test: a rank that has failed and does not report it is detected.
+ * The test of the test: if a rank has failed and does not report it, the checks detect this.
  */
 #include "boot/machine.h"
 #include "entries.h"
@@ -31,7 +31,7 @@ typedef enum {
     ARENA,
     DOOR,
     BELL,
-    EXCHANGE, /* on all */
+   EXCHANGE, /* fails on all ranks */
     SHARE,
     MAP,
     LAYOUT, /* the rank has another layout */
@@ -111,7 +111,8 @@ const tutti__topo_t *__wrap_tutti__boot_topo(const tutti__boot_t *boot)
     return &set.topo[me()];
 }
 
-/* Two steps, so that no rank begins the next one before all have this result. */
+/* Two modelled steps, so that no rank begins its next step before all ranks have the result of this
+   one. */
 tutti_status_t __wrap_tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
 {
     tutti_status_t worst = TUTTI_OK;
@@ -223,7 +224,7 @@ static void open_machine(void *arg)
     set.status[me()] = tutti__machine_open(NULL, &set.machine[me()]);
 }
 
-/* All have the same status; and each has mapped its peers' status pages. */
+/* All ranks have the same status, and each has mapped the status pages of its peers. */
 static int is_right(const void *arg)
 {
     int right = !set.is_wrong;

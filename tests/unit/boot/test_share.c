@@ -26,7 +26,7 @@ static char mark(uint32_t r, uint32_t q)
     return (char)(1 + r * CROWD_MAX + q);
 }
 
-/* Two descriptors each: a memfd in which every rank leaves its mark, and an eventfd. */
+/* Each rank shares two descriptors: a memfd in which every rank leaves its mark, and an eventfd. */
 static void share_once(const crowd_rank_t *me, tutti__boot_t *boot)
 {
     int mine[2] = { memfd_create("test", MFD_CLOEXEC), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
@@ -62,7 +62,7 @@ static void share_once(const crowd_rank_t *me, tutti__boot_t *boot)
     close(mine[1]);
 }
 
-/* More than fit into one message. */
+/* Each rank shares more descriptors than fit into one message. */
 static void share_many(const crowd_rank_t *me, tutti__boot_t *boot)
 {
     enum {
@@ -77,7 +77,7 @@ static void share_many(const crowd_rank_t *me, tutti__boot_t *boot)
     CHECK_EQUAL(tutti__boot_share_fds(boot, mine, MANY, fds, pids), TUTTI_OK);
     for (unsigned i = 0; i < MANY * me->size; i++)
         CHECK(fds[i] >= 0);
-    /* Rank 0 reads the last one of each rank, which identifies it. */
+    /* Rank 0 reads from the last descriptor of each rank a value that identifies this rank. */
     for (uint32_t r = 0; r < me->size && me->rank == 0; r++) {
         unsigned n = 0;
 
@@ -160,7 +160,7 @@ static void share_too_many(const crowd_rank_t *me)
     CHECK_EQUAL(open_files(), before);
 }
 
-/* Rank 1 dies instead. */
+/* Rank 1 dies instead of sharing. */
 static void share_alone(const crowd_rank_t *me)
 {
     int mine = 2, fds[CROWD_MAX], pids[CROWD_MAX];

@@ -40,12 +40,12 @@ typedef struct {
     unsigned messages;            /* sent by each end of a link */
     unsigned received[CROWD_MAX]; /* data messages, by link */
     unsigned whole;               /* links from which all messages have come */
-    unsigned done;                /* links whose other end has received all messages */
-    unsigned lost[CROWD_MAX];     /* reports, by rank */
+    unsigned done;                /* links whose other end has reported that it has all messages */
+    unsigned lost[CROWD_MAX];     /* reports of losses, by rank */
     unsigned news[CROWD_MAX];     /* deaths reported by other ranks, by rank */
 } seen_t;
 
-/* Length and bytes of message i from rank r, computed from these numbers at both ends. */
+/* Both ends compute the length and the bytes of message i from rank r from these numbers. */
 static const size_t lengths[] = { 0, 1, 100000, 7, 5 * MIB, 0, 65536, 65535, 3, 16 * MIB, 3 };
 /* Numbers of messages. */
 enum {
@@ -112,7 +112,7 @@ static void on_message(void *arg, uint32_t link, uint32_t kind, const void *body
     }
 }
 
-/* Pass it on, as the engine does. */
+/* Report the loss to the other ranks, as the engine does. */
 static void on_lost(void *arg, uint32_t link)
 {
     seen_t *seen = arg;
@@ -169,7 +169,7 @@ static void exchange(seen_t *seen, unsigned messages)
     uint64_t end = crowd_now_ms() + 60000;
     char *body = malloc(16 * MIB);
 
-    /* No message can have come: a rank waits in agree until all others are ready for it. */
+    /* No message can have arrived before this: each rank has waited in agree for all others. */
     seen->messages = messages;
     CHECK_EQUAL(tutti__boot_agree(seen->boot, TUTTI_OK), TUTTI_OK);
     for (unsigned i = 0; i < messages; i++) {
@@ -222,7 +222,7 @@ static void too_long(const crowd_rank_t *me)
     tutti__boot_close(boot);
 }
 
-/* Rank 1 sends a last message and leaves; the message must come before the report of the loss. */
+/* Rank 1 sends a last message and leaves. The message must arrive before the loss is reported. */
 static void say_goodbye(const crowd_rank_t *me)
 {
     seen_t seen = { .me = me, .boot = crowd_open(me) };
@@ -239,7 +239,7 @@ static void say_goodbye(const crowd_rank_t *me)
             step(&seen, 1000);
         }
         CHECK_EQUAL(seen.news[5], 1);
-        /* Discarded. */
+        /* These messages to a lost rank are discarded. */
         CHECK_EQUAL(tutti__side_send(seen.boot, 0, DATA, body, lengths[2]), TUTTI_OK);
         run_for(&seen, 50);
         CHECK_EQUAL(seen.lost[1], 1);
@@ -282,8 +282,9 @@ static void test_nonsense(void **state)
 }
 
 /*
- * What the victim leaves behind: nothing; a child made by fork(), which closes the sockets, while
- * no rank watches the victim's process; a child that keeps them, because no handler of fork() ran.
+ * What the victim leaves behind: nothing; a child made by fork(), which closes the victim's
+ * sockets, while no rank watches the victim's process; or a child that keeps the sockets, because
+ * no fork handler ran.
  */
 typedef enum {
     NO_HEIR,
@@ -294,7 +295,7 @@ typedef enum {
 /* Shared by test and ranks while ranks die. */
 typedef struct {
     atomic_int ready, finish;
-    atomic_int heir; /* its process */
+   atomic_int heir; /* the heir's process */
     uint32_t victim;
     heir_t how;
     _Atomic uint64_t killed_ms;
@@ -377,7 +378,7 @@ static void await_death(const crowd_rank_t *me)
     }
     note_time(stage);
     run_for(&seen, 300);
-    /* Neighbours detect it themselves. */
+    /* Neighbours detect the death themselves. */
     for (uint32_t r = 0; r < me->size; r++) {
         if (r != victim)
             CHECK_EQUAL(seen.lost[r] + seen.news[r], 0);
@@ -407,7 +408,7 @@ static void kill_one(uint32_t size, uint32_t hosts, uint32_t victim, heir_t how)
         assert_int_equal(crowd_end(pids[r]), r == victim ? 128 + SIGKILL : 0);
     if (how != NO_HEIR)
         assert_int_equal(kill(atomic_load(&stage->heir), SIGKILL), 0);
-    /* Milliseconds on an idle machine; this machine may be busy. */
+    /* On an idle machine this takes milliseconds, but this machine may be busy. */
     assert_true(atomic_load(&stage->slowest_ms) < 5000);
     print_message("%u ranks on %u hosts, rank %u dies%s: the last one knows after %u ms\n", size,
                   hosts, victim, words[how], (unsigned)atomic_load(&stage->slowest_ms));
@@ -437,7 +438,7 @@ static void test_death_with_heir(void **state)
     kill_one(5, 2, 1, FORKED_HEIR);
 }
 
-/* The parent's side channel is not affected by its children's closing. */
+/* If a child closes its copy of the side channel, the parent's is not affected. */
 static void fork_a_child(const crowd_rank_t *me)
 {
     seen_t seen = { .me = me, .boot = crowd_open(me) };
@@ -451,7 +452,7 @@ static void fork_a_child(const crowd_rank_t *me)
     }
     CHECK_EQUAL(waitpid(pid, NULL, 0), pid);
     exchange(&seen, FEW);
-    /* Nor by a child that closes all descriptors without a fork handler. */
+    /* A child that closes all descriptors without a fork handler does not affect it either. */
     CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
     pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {

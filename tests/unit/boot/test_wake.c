@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * No wake-up is lost: the real code that sleeps and wakes, in all interleavings with few switches.
+ * No wake-up is lost. The test runs the real code that sleeps and wakes, in all interleavings with
+ * few switches.
  *
  *   Lane 0: ranks publish words and sleep on each other's (machine.c, the node's publish). With
  *     sequentially consistent memory no wake-up is lost. On x86 one can be lost, by design: the
  *     publisher has no fence between its store and its read of `waiters` (machine.h). Only in this
- *     case a bounded sleep has to end by itself. The test checks that this suffices, and that a
- *     fence would prevent it.
+ *     case a bounded sleep has to end by itself. The test checks that this end suffices, and that
+ *     with a fence no wake-up would be lost.
  *   Lane 1: the engine's thread and a caller work and sleep (token.h, steps.c, thread.c); a peer
- *     publishes and rings. Here no wake-up may be lost, whatever is delayed.
+ *     publishes and rings. Here no wake-up may be lost, whichever store is delayed.
  *
  * The test of the test: with any fence removed, and with other planted bugs, the checks find a rank
  * that sleeps for ever.
@@ -43,7 +44,7 @@ typedef struct {
     void (*publish)(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value);
     void (*sleep)(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
                   uint32_t value, uint32_t timeout_us);
-    /* Lane 1: rank 0's engine. */
+    /* For lane 1: the engine of rank 0. */
     tutti__engine_t engine;
     tutti__watcher_t watch;
     tutti__conf_shared_t conf;
@@ -75,7 +76,7 @@ static void begin(void *arg)
 
 /* ---- lane 0: words ---- */
 
-/* As a direct call: publish this rank's progress, wait until all others have come. */
+/* As a direct call does: publish this rank's progress, and wait until all other ranks have come. */
 static void rank_main(void *arg)
 {
     house_t *h = arg;
@@ -135,7 +136,7 @@ static void test_words_in_order(void **state)
     expect_none_lost("at random", &result);
 }
 
-/* With delayed stores a sleep may have to end by itself; this suffices. */
+/* With delayed stores a sleep may have to end by itself, and then the run always completes. */
 static void test_words_late(void **state)
 {
     static const ex_limits_t bounded = { .switches = 3, .delays = 2, .timeouts = 1 },
@@ -153,7 +154,7 @@ static void test_words_late(void **state)
     assert_true(result.deadlocks > 0);
 }
 
-/* publish with the fence that it does not have. */
+/* The function publish with a fence, which the real one does not have. */
 static void publish_fenced(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value)
 {
     (void)lane;
@@ -203,7 +204,7 @@ static void sleep_on_news(const tutti__machine_t *machine, uint32_t peer, tutti_
     tutti__machine_sleep(machine, peer, word, value, timeout_us);
 }
 
-/* One round: a second one would wake ranks left asleep by the first. */
+/* There is only one round, because a second one would wake ranks that the first has left asleep. */
 static void test_words_planted(void **state)
 {
     static const ex_limits_t plain = { .switches = 3 }, blind = { .switches = 3, .futex_blind = 1 };
@@ -230,7 +231,7 @@ static void test_words_planted(void **state)
 
 /* ---- lane 1: doorbells ---- */
 
-/* A step of the engine only reads the peer's word here. */
+/* In this test, a step of the engine only reads the peer's word. */
 int __wrap_tutti__links_poll(tutti__watch_t *watch, int side);
 int __wrap_tutti__agreed_step(tutti__agreement_t *a);
 int __wrap_tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left);

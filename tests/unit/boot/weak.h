@@ -8,12 +8,14 @@
 
 #define TUTTI__BASE_ATOMIC_H
 
-/* Fewer looks before a doorbell is rung: the same protocol in fewer runs. */
+/* With fewer polls before a rank rings a doorbell, the protocol is the same but needs fewer
+   runs. */
 #include "base/constants.h"
 #undef TUTTI__RING_LOOKS
 #define TUTTI__RING_LOOKS 2
 
-/* Words of one process, used by none of the protocols: not modelled. */
+/* The words of base/forked.h belong to one process, and none of the protocols uses them. So they
+   are not modelled. */
 #include "base/forked.h"
 #include "base/handles.h"
 #include "base/own_thread.h"
@@ -34,7 +36,8 @@ void weak_point(void);
 uint32_t weak_load(const tutti__word_t *word);
 void weak_store(tutti__word_t *word, uint32_t value);
 void weak_fence(void);
-/* By a locked operation or a system call; planted bugs do not remove it. */
+/* Drain the store buffer, as a locked operation or a system call does. Planted bugs do not remove
+   this. */
 void weak_drain(void);
 long weak_syscall(long number, tutti__word_t *word, int what, uint32_t value, const void *timeout,
                   const void *unused, int unused_too);

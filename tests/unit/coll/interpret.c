@@ -87,7 +87,7 @@ static chan_t *chan_of(const world_t *w, uint32_t rank, const tutti__op_t *op)
     return &w->chans[((size_t)from * w->size + to) * STREAMS + end->stream % STREAMS];
 }
 
-/* Without credits a channel has one message that is not taken. */
+/* Without credits a channel is full with one message that is not taken. */
 static int is_full(const world_t *w, const chan_t *chan)
 {
     if (w->credits > 0)
@@ -96,7 +96,7 @@ static int is_full(const world_t *w, const chan_t *chan)
            chan->slots[(chan->head + chan->count - 1) % w->slots].numbers == NULL;
 }
 
-/* 1: done; 0: wait. */
+/* Returns 1 if the operation is done, 0 if it must wait. */
 static int send(world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t trip)
 {
     chan_t *chan = chan_of(w, rank, op);
@@ -176,7 +176,8 @@ static uint32_t mate_of(const world_t *w, uint32_t host, uint32_t local)
     return shape->by_host[shape->host_first[host] + local];
 }
 
-/* All ranks' parts for local rank `part`; sources are read from a copy made before. */
+/* Write the parts that all ranks have for local rank `part`. The sources are read from `before`, a
+   copy made before the operation. */
 static int exchange(world_t *w, const world_t *before, uint32_t host, uint32_t nlocal,
                     const tutti__op_t *op, uint32_t part, uint32_t i, uint32_t trip, uint32_t e)
 {
@@ -244,7 +245,8 @@ static int same_node_op(const tutti__op_t *x, const tutti__op_t *y)
            (x->flags & TUTTI__FINISH) == (y->flags & TUTTI__FINISH);
 }
 
-/* The last rank to arrive does it for all ranks of the host. 1: done, 0: wait. */
+/* The last rank to arrive executes the node operation for all ranks of the host. Returns 1 if it is
+   done, 0 if the rank must wait. */
 static int node(world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t begin, uint32_t upto)
 {
     const tutti__shape_t *shape = &w->set->shape->shape;
@@ -315,7 +317,7 @@ static int do_op(world_t *w, uint32_t rank, stream_t *s, const tutti__op_t *op)
     }
 }
 
-/* One operation; 0: it must wait, or there is none. */
+/* Execute one operation of a stream. Returns 0 if it must wait, or if there is none left. */
 static int step(world_t *w, uint32_t i)
 {
     uint32_t rank = i / STREAMS;

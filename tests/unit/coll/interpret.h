@@ -4,7 +4,8 @@
  *
  * It shares only the language with the checker: blocks have lengths and elements, unwritten memory
  * has garbage, and streams continue in adversarial orders. The checker proves for all orders; the
- * interpreter tries a few. So it can prove that a schedule is wrong, never that it is correct.
+ * interpreter tries a few. So the interpreter can prove that a schedule is wrong, never that it is
+ * correct.
  */
 #ifndef TESTS_UNIT_COLL_INTERPRET_H
 #define TESTS_UNIT_COLL_INTERPRET_H
@@ -25,7 +26,8 @@
 const char *interpret(const set_t *set, int ordered, uint32_t credits, uint32_t trips,
                       uint32_t order);
 
-/* interpret for some credits and trips, in all orders; ordered if the algorithm claims it. */
+/* Call interpret for these credits and trips, in all orders. `ordered` is set if the algorithm
+   claims to keep the order of operands. */
 const char *interpret_all(const set_t *set, const uint32_t (*runs)[2], size_t nruns);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * The interpreter's messages without credits: a message is read from the sender's blocks when the
  * receiver has reached its operation. An operation that would overwrite these blocks waits until
- * then.
+ * the message has been read.
  */
 #include "unit/coll/interpret_world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside the interpreter: the ranks' memory and the definitions of the collectives. Only
- * interpret*.c include this.
+ * Internal to the interpreter: the ranks' memory and the definitions of the collectives. Only
+ * interpret*.c include this header.
  */
 #ifndef TESTS_UNIT_COLL_INTERPRET_WORLD_H
 #define TESTS_UNIT_COLL_INTERPRET_WORLD_H
@@ -12,12 +12,13 @@
 #define LONGEST 3 /* elements of a block's chunk */
 #define MOST_STEPS 1000000
 
-/* Sums of two numbers; where the order matters, compositions of functions x -> a x + b. */
+/* A sum of two numbers or, where the order of operands matters, a composition of functions x -> a x
+   + b. */
 typedef struct {
     uint64_t a, b;
     enum {
         GIVEN, /* not added */
-        ADDED, /* a sum that was not stored since, so exact */
+        ADDED, /* a sum that has not been stored, so it is exact */
         ROUNDED
     } is;
 } number_t;
@@ -25,14 +26,14 @@ typedef struct {
 typedef struct {
     uint32_t pc, end, trip, trips; /* trips 0: outside of loops */
     uint32_t marks;
-    int at_node;     /* waits at a node operation */
+    int at_node;     /* the stream waits at a node operation */
     uint32_t passed; /* operations */
 } stream_t;
 
 typedef struct {
-    number_t *numbers; /* without credits: NULL until it is taken */
+    number_t *numbers; /* without credits: NULL until the message is taken */
     uint32_t count;
-    /* without credits, its SEND: */
+    /* without credits: the SEND of the message */
     const tutti__op_t *op;
     uint32_t rank, trip;
 } message_t;
@@ -49,7 +50,7 @@ typedef struct {
     tutti__collective_t collective;
     uint32_t seed;
     const char *wrong;
-    int has_taken;     /* a message, in this round */
+    int has_taken;     /* has taken a message in this round */
     stream_t *streams; /* [size * STREAMS] */
     number_t *memory;  /* [size][BUFS][trips][room] */
     size_t room;       /* elements of one buffer and trip */
@@ -58,14 +59,14 @@ typedef struct {
 
 /* Keep the first error. Returns 0. */
 int world_wrong(world_t *w, const char *wrong);
-/* Elements in a chunk of block blk; another map in each order. */
+/* The number of elements in a chunk of block blk. Each order has a different map. */
 uint32_t world_length(const world_t *w, uint32_t rank, unsigned buf, uint32_t blk);
 /* Element e of a block's chunk; NULL beyond the buffer's end. */
 number_t *world_element(const world_t *w, uint32_t rank, unsigned buf, uint32_t blk, uint32_t trip,
                         uint32_t e);
 number_t world_combine(const world_t *w, number_t left, number_t right);
-/* Finish x, as a division would. If x has been rounded before, the result is a wrong value, except
-   in a scan. */
+/* Finish x as the division of an average would. If x has been rounded before, the result is a wrong
+   value, except in a scan. */
 number_t world_finished(const world_t *w, number_t x);
 /* Set the initial memory: garbage, different in each order, and the call's input. */
 void world_fill(world_t *w);

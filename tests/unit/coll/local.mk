@@ -17,10 +17,10 @@ unit_tests += \
 
 # Placings of ranks, and all ranks' schedules for them.
 shapes = %reldir%/shapes.c %reldir%/shapes.h
-# Schedules with bugs, and the second check.
+# Schedules with bugs, and the interpreter, which is the second check.
 plant = %reldir%/plant.c %reldir%/plant.h %reldir%/interpret.c %reldir%/interpret.h \
     %reldir%/interpret_sends.c %reldir%/interpret_world.c %reldir%/interpret_world.h
-# Proofs of all algorithms, in three programs: together they take about a minute.
+# Proofs of all algorithms, in three programs, which together take about a minute.
 provings = %reldir%/provings.c %reldir%/provings.h $(shapes)
 %C%_test_check_all_SOURCES = %reldir%/test_check_all.c $(provings)
 %C%_test_check_large_SOURCES = %reldir%/test_check_large.c $(provings)

@@ -71,7 +71,7 @@ void sched_remove(tutti__sched_t *sched, uint32_t i)
         sched->first[++s]--;
 }
 
-/* Into stream s, before operation i. */
+/* Insert an operation into stream s, before operation i. */
 void sched_insert(tutti__sched_t *sched, uint32_t s, uint32_t i, tutti__op_t op)
 {
     memmove(sched->ops + i + 1, sched->ops + i, (sched->nops - i) * sizeof(*sched->ops));

@@ -12,7 +12,8 @@ uint32_t sched_stream_of(const tutti__sched_t *sched, uint32_t i);
 void sched_remove(tutti__sched_t *sched, uint32_t i);
 /* Insert into stream s, before operation i. */
 void sched_insert(tutti__sched_t *sched, uint32_t s, uint32_t i, tutti__op_t op);
-/* Move FINISH from addition i to a copy of its result onto itself; 0: it has none. */
+/* Move FINISH from addition i to a new operation that copies the result onto itself. Returns 0 if
+   the addition has no FINISH. */
 int sched_finish_late(tutti__sched_t *sched, uint32_t i);
 /* Recompute the builder's numbers: marks, trips of loops. */
 void sched_settle(tutti__sched_t *sched);

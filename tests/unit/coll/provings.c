@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Above `full` ranks only every `every`-th number of ranks. */
+/* Above `full` ranks, only every `every`-th number of ranks is proved. */
 static uint32_t full, every;
 
 #define ALL_ROOTS 12
@@ -66,7 +66,7 @@ static int is_heavy(const set_t *set)
     return blocks > MANY_BLOCKS;
 }
 
-/* Ranks get the same bits with a wire format as well. */
+/* Prove that all ranks get the same bits with a wire format as well. */
 static void prove_wire(const set_t *set)
 {
     tutti__collective_t collective = set->algorithm->collective;
@@ -166,7 +166,7 @@ static void prove_radixes(set_t *set)
         prove_roots(set);
 }
 
-/* Is a placement tried? `is_main`: the random one is. */
+/* Is this placement tried? is_main: it is the placement to take if only one random one is tried. */
 static int is_wanted(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape, int is_main)
 {
     int is_odd = shape->size % 2 != 0;
@@ -199,7 +199,8 @@ void provings_shape(shape_t *shape, int is_main)
     shape_free(shape);
 }
 
-/* A proof allocates megabytes and frees them: keep them for the next one, to avoid page faults. */
+/* A proof allocates megabytes and frees them. The process keeps them for the next proof, to avoid
+   page faults. */
 void provings_sizes(uint32_t from, uint32_t upto)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 30);

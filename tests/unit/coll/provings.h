@@ -3,22 +3,22 @@
  * Every algorithm is proved for every number of ranks from 1 to 256; several test programs
  * share the work.
  *
- * The table of algorithms drives it, so a new row is proved without a change here. The properties
- * in a row (`ordered`, `fixed_association`) are proved as well. Each proof is for one (ranks,
- * places, sub, radix, root, in place or not, credits, trips). The cases:
+ * The proofs follow the table of algorithms, so a new row is proved without a change here. The
+ * properties in a row (`ordered`, `fixed_association`) are proved as well. Each proof is for one
+ * (ranks, places, sub, radix, root, in place or not, credits, trips). The cases:
  *
  *      ranks     1 to 256
- *      places    one host, a host for each rank, two hosts, two random ones; and those in `splits`
+ *      places    one host, a host for each rank, two hosts, two random ones, and those in `splits`
  *      groups    inside hosts: of up to 10 local ranks, or none
  *      radixes   the algorithm's own, 2, 3, 4, 5, 8, and the number of ranks
  *      credits   none, 1, 2, 4
  *      trips     1, 2, c, c + 1, 2c + 1; without credits 1, 3
  *      roots     all up to ALL_ROOTS ranks, above that the first two, the middle and the last
  *
- * For an algorithm between all ranks the placement matters little. Above ALL_PLACES ranks it is
- * tried on hosts of one rank if the number of ranks is even, otherwise on a random placement.
- * Hierarchical algorithms are tried on two hosts or on a random placement, algorithms for one host
- * on one host.
+ * For an algorithm between all ranks the placement matters little. Above ALL_PLACES ranks, such an
+ * algorithm is tried on hosts of one rank if the number of ranks is even, otherwise on a random
+ * placement. Hierarchical algorithms are tried on two hosts or on a random placement, algorithms
+ * for one host on one host.
  *
  * Above 64 ranks (above 16 with sanitizers and in the quick form, which takes each 17th number of
  * ranks there) each number of ranks has one root, at most two radixes besides the algorithm's own,
@@ -34,14 +34,16 @@
 
 #define PROVINGS_MOST 256
 
-/* Call it first. Returns the number of ranks up to which all cases are tried. */
+/* Call this function before the others. Returns the number of ranks up to which all cases are
+   tried. */
 uint32_t provings_begin(void);
 /* Are all numbers of ranks proved (1), or some of them, in the quick form (0)? */
 int provings_whole(void);
 
-/* Both fail the running cmocka test if something is not proved. */
+/* If something cannot be proved, provings_sizes and provings_shape fail the running cmocka test. */
 void provings_sizes(uint32_t from, uint32_t upto);
-/* For one shape, which is freed. is_main: the one to take if only one random shape is tried. */
+/* Prove all algorithms for one shape, and free the shape. is_main: take it if only one random shape
+   is tried. */
 void provings_shape(shape_t *shape, int is_main);
 /* Print one line with the counts. */
 void provings_report(void);

@@ -19,7 +19,8 @@ typedef struct {
 shape_t *shape_split(uint32_t nhosts, const uint32_t *locals);
 /* `nhosts` hosts of `each` ranks. */
 shape_t *shape_even(uint32_t nhosts, uint32_t each);
-/* Any number of hosts up to `size`, ranks in any order on them; the same for the same seed. */
+/* Any number of hosts up to `size`, with the ranks on them in any order. The same seed gives the
+   same shape. */
 shape_t *shape_random(uint32_t size, uint32_t seed);
 /* The same shape with its hosts in groups of this many local ranks; 0: none. */
 shape_t *shape_grouped(shape_t *shape, uint32_t group_size);

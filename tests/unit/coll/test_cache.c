@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The schedule cache: schedules are built once and proved if requested; schedules
+ * The schedule cache: schedules are built once, and proved if requested. Also tests schedules
  * between two ranks.
  */
 #include "base/log.h"
@@ -26,7 +26,8 @@ static const tutti__sched_t *get(tutti__cache_t *cache, const tutti__want_t *wan
     return sched;
 }
 
-/* The same choice gives the same schedule; and every choice's schedules are proved if requested. */
+/* The same choice gives the same schedule. If requested, the schedules of every choice are
+   proved. */
 static void test_cache(void **state)
 {
     tutti__want_t want = { TUTTI__BROADCAST, 8, 1, 0 };
@@ -126,7 +127,7 @@ static void test_told(void **state)
     shape_free(shape);
 }
 
-/* Between hosts the log has the expected time, also of a forced algorithm. */
+/* Between hosts the log has the expected time, even if the algorithm is forced. */
 static void test_expected(void **state)
 {
     shape_t *shape = shape_even(4, 1);
@@ -183,7 +184,7 @@ static void test_sendrecv(void **state)
     shape_free(shape);
 }
 
-/* One stream sends and the other one receives; the sender's is 0. */
+/* One stream sends, and the other one receives. sends: the channel's stream that sends. */
 static void is_heads(const tutti__sched_t *sched, uint32_t peer, uint32_t sends)
 {
     assert_int_equal(sched->nstreams, 2);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All algorithms for the most ranks; half the work is here. See provings.h. */
+/* All algorithms for the largest numbers of ranks. This program does half of the work. See
+   provings.h. */
 #include "unit/coll/provings.h"
 
 #include <setjmp.h>

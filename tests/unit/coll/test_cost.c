@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The cost model between hosts: its figures, its limits, and what it makes of links. */
+/* The cost model between hosts: its figures, its limits, and the choices that follow from the speed
+   of links. */
 #include "coll/cost.h"
 #include "unit/coll/shapes.h"
 
@@ -18,7 +19,7 @@ static void test_links(void **state)
 {
     (void)state;
     assert_int_equal(tutti__cost_link(1024, 0, 0).beta_ps, 7812);
-    /* A power of two, so that nearly equal speeds choose alike. */
+    /* The model rounds to a power of two, so that nearly equal speeds lead to the same choice. */
     assert_int_equal(tutti__cost_link(9400, 0, 0).beta_ps, tutti__cost_link(10000, 0, 0).beta_ps);
     assert_int_equal(tutti__cost_link(0, 0, 0).beta_ps, tutti__cost_link(10000, 0, 0).beta_ps);
     assert_true(tutti__cost_link(1, 0, 0).beta_ps > tutti__cost_link(2, 0, 0).beta_ps);
@@ -43,8 +44,8 @@ static void near_to(double have, double want)
         fail_msg("%f us, not %f", have, want);
 }
 
-/* The formulas of docs/algorithms.md, by hand: a 20 us, b 8 ns, g 0.1 ns, slots of 64 KiB, which
-   cut a message of m bytes into m / 64 KiB pieces more. */
+/* The formulas of docs/algorithms.md, by hand: a 20 us, b 8 ns, g 0.1 ns, slots of 64 KiB, so a
+   message of m bytes is cut into m / 64 KiB additional pieces. */
 static void test_figures(void **state)
 {
     const double a = 20, b = 8e-3, g = 1e-4, n = 1048576, slot = 65536;
@@ -77,16 +78,19 @@ static void test_figures(void **state)
             3 * a * (1 + n / 4 / slot) + 0.75 * n * b);
     near_to(us_of(four, TUTTI__ALLTOALL, "direct", NULL, MIB),
             1.5 * a + 0.75 * n / slot * a / 4 + 0.75 * n * b);
-    /* Two ranks of a host with slices of their own share its link, and add one another's data. */
+    /* The two ranks of a host have separate slices. They share the host's link, and add one
+       another's data. */
     near_to(us_of(pairs, TUTTI__ALLREDUCE, "hierarchical", "recursive_doubling", MIB),
             a * (1 + n / 2 / slot) + n * (b + g) + 2 * 0.3 * (1 + n / slot) + 4 * n * g);
-    /* Between all ranks without regard to hosts, both ranks send all of it through the link. */
+    /* An algorithm between all ranks ignores hosts, so both ranks send the whole message through
+       the link. */
     near_to(us_of(pairs, TUTTI__ALLREDUCE, "recursive_doubling", NULL, MIB),
             2 * a * (1 + n / slot) + 2 * 2 * n * b + 2 * 2 * n * g);
-    /* Both ranks send to both ranks of the other host, and to one another. */
+    /* Both ranks of a host send to both ranks of the other host, and to one another. */
     near_to(us_of(pairs, TUTTI__ALLTOALL, "direct", NULL, MIB),
             1.25 * a + 0.3 + n / 4 / slot * (2 * a / 4 + 0.3) + n * b + n / 4 * g);
-    /* Bruck's step by one rank takes one of them to the next host, the step by two takes both. */
+    /* In Bruck's step by one rank, one of the two ranks sends to the next host; in the step by two,
+       both do. */
     near_to(us_of(pairs, TUTTI__ALLTOALL, "bruck", NULL, MIB),
             2 * a * (1 + n / 2 / slot) + 1.5 * n * b + 4 * n * g);
     shape_free(four);
@@ -107,7 +111,7 @@ static const char *sub_for(shape_t *shape, uint64_t mbps, size_t bytes)
     return choice.sub;
 }
 
-/* On a slow link bytes count, on a fast one steps. */
+/* On a slow link the number of bytes decides, on a fast one the number of steps. */
 static void test_classes(void **state)
 {
     shape_t *eight = shape_even(8, 1), *two = shape_even(2, 1), *three = shape_even(3, 1);
@@ -119,7 +123,7 @@ static void test_classes(void **state)
     assert_string_equal(sub_for(eight, 1000, 64 * KIB), "halving_doubling");
     assert_string_equal(sub_for(eight, 100000, 64 * KIB), "recursive_doubling");
     assert_string_equal(sub_for(eight, 1000, 64 * MIB), "ring");
-    /* Two hosts send the same bytes whatever they do, so one step is best for long. */
+    /* Two hosts send the same bytes with each algorithm, so one step is best up to large sizes. */
     assert_string_equal(sub_for(two, 1000, 64 * KIB), "recursive_doubling");
     shape_free(eight);
     shape_free(two);
@@ -138,8 +142,8 @@ static void chosen(shape_t *shape, tutti__collective_t collective, size_t bytes,
     assert_string_equal(choice.algorithm->name, name);
 }
 
-/* Few ranks, and large blocks, go directly. The more a message costs, the larger are the blocks for
-   which Bruck's alltoall is taken. */
+/* With few ranks, or with large blocks, each rank exchanges with every other rank directly. The
+   more a message costs, the larger are the blocks for which Bruck's alltoall is taken. */
 static void test_trees(void **state)
 {
     shape_t *eight = shape_even(8, 1), *fifty = shape_even(50, 1);
@@ -162,8 +166,8 @@ static void test_trees(void **state)
     shape_free(fifty);
 }
 
-/* The choice is never more expensive than another that was allowed; more bytes never cost less;
-   nothing overflows. */
+/* The choice is never more expensive than another allowed algorithm. More bytes never cost less.
+   Nothing overflows. */
 static void test_cheapest(void **state)
 {
     static const struct {
@@ -222,7 +226,7 @@ static void test_rides(void **state)
     sixteen->shape.link = tutti__cost_link(100000, 0, 0);
     fast = tutti__cost_ride_bytes(TUTTI__ALLREDUCE, &sixteen->shape, 0, 65520);
     assert_true(slow >= 1024 && slow < fast && fast <= 65520);
-    /* As far as there is room. */
+    /* The result is limited by the room. */
     assert_int_equal(tutti__cost_ride_bytes(TUTTI__GATHER, &sixteen->shape, 0, 65520), 65520);
     assert_int_equal(tutti__cost_ride_bytes(TUTTI__ALLTOALL, &two->shape, 0, 65520), 65520);
     shape_free(two);

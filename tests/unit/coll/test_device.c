@@ -57,7 +57,7 @@ static void prove_shape(shape_t *shape)
     shape_free(shape);
 }
 
-/* All distributions of `left` further ranks to hosts of at most `most`. */
+/* Prove all distributions of `left` further ranks to hosts of at most `most` ranks. */
 static void prove_splits(uint32_t *locals, uint32_t nhosts, uint32_t left, uint32_t most)
 {
     if (left == 0 && nhosts > 0)
@@ -140,7 +140,7 @@ static void test_short_stage(void **state)
     find(shape_even(3, 1), forget_waits, "STAGE[");
 }
 
-/* TUTTI_CHECK detects it as well, however few slots a channel has. */
+/* TUTTI_CHECK also detects the forgotten waits, even if a channel has one slot only. */
 static void test_proved_when_built(void **state)
 {
     shape_t *shape = shape_even(3, 1);
@@ -162,7 +162,8 @@ static void test_proved_when_built(void **state)
 
 /* ---- which are for device memory ---- */
 
-/* On several hosts, for any size, unless the user forces another one. */
+/* On several hosts the device schedule is chosen for any size, unless the user forces another
+   algorithm. */
 static void test_chosen(void **state)
 {
     static const size_t bytes[] = { 4, 4096, 1 << 20, (size_t)1 << 32 };

@@ -39,7 +39,7 @@ static int prefers_staged(const shape_t *shape, uint32_t max_local, size_t bytes
     return cost.staged_ns < cost.device_ns;
 }
 
-/* The smallest size, to 1 KiB, from which on the device is cheaper. */
+/* The smallest size from which on the device is cheaper, to a precision of 1 KiB. */
 static size_t find_crossover(const shape_t *shape, uint32_t max_local)
 {
     size_t at = 8;
@@ -80,7 +80,7 @@ static void test_crossovers(void **state)
     }
 }
 
-/* More bytes never cost less, nor do twice as many hosts; nothing overflows. */
+/* More bytes never cost less, and twice as many hosts never cost less. Nothing overflows. */
 static void test_grows(void **state)
 {
     tutti__device_cost_t last = { 0, 0 }, cost;
@@ -167,8 +167,8 @@ static void test_by_cost(void **state)
     shape_free(alone);
 }
 
-/* The stages inside a host are NCCL's, and are counted once: without data, a host of four ranks
-   needs two launches more than a host of one. */
+/* NCCL executes the stages inside a host, so the model counts them once: without data, a host of
+   four ranks needs two launches more than a host of one rank. */
 static void test_stages_once(void **state)
 {
     shape_t *four = shape_even(2, 4), *one = shape_even(2, 1);
@@ -182,7 +182,8 @@ static void test_stages_once(void **state)
     shape_free(one);
 }
 
-/* The engine's buckets have any size, so it may mix only ways with the same bits. */
+/* The engine's buckets have any size, so the engine may combine only those ways whose results have
+   the same bits. */
 static void test_associations(void **state)
 {
     static const tutti__collective_t reduce[] = { TUTTI__ALLREDUCE, TUTTI__ROOT_REDUCE,
@@ -233,7 +234,7 @@ static void test_settings(void **state)
     shape_free(alone);
 }
 
-/* The cache makes this choice, for each size. */
+/* The schedule cache makes this choice for each size. */
 static void test_cache(void **state)
 {
     static const size_t bytes[] = { 8, 300 * KIB, 64, 8, 400 * KIB };

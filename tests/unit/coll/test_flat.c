@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Flat schedules: one node operation of all ranks, wherever they are. The checker proves them as
- * such, not as an operation of a host's ranks; the errors of the checker and of the language's
- * rules; and the calls to which TUTTI_ALGORITHM applies them.
+ * such, not as an operation of a host's ranks. Also tests the errors of the checker and of the
+ * language's rules, and the calls to which TUTTI_ALGORITHM applies flat schedules.
  */
 #include "unit/coll/shapes.h"
 
@@ -85,7 +85,8 @@ static void test_bugs(void **state)
 
     (void)state;
     set_build(&set);
-    /* Only their hosts' ranks: not the sum of all. */
+    /* With this scope the operation adds only the ranks of a host, so the result is not the sum of
+       all ranks. */
     for (uint32_t r = 0; r < shape->shape.size; r++)
         set.scheds[r]->scope = TUTTI__SCOPE_HOST;
     refused(&set, "rank 0");
@@ -123,8 +124,8 @@ static const char *chosen(const shape_t *shape, const char *override, size_t byt
     return choice.algorithm->name;
 }
 
-/* Followed for calls to which it can apply; for others the table decides, and nothing
-   is refused. */
+/* nccl-flat is followed for calls to which it can apply. For other calls the table decides, and
+   none is refused. */
 static void test_choice(void **state)
 {
     shape_t *shape = shape_split(2, (uint32_t[]){ 3, 2 });
@@ -144,7 +145,7 @@ static void test_choice(void **state)
     shape_free(shape);
 }
 
-/* One job's caches: for host memory, and for device memory. */
+/* A job has two caches: one for host memory, and one for device memory. */
 static void test_caches(void **state)
 {
     shape_t *shape = shape_split(2, (uint32_t[]){ 3, 2 });

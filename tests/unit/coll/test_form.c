@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The form of schedules, where it is promised: the checker proves only their results.
+ * Tests the form of schedules where a form is promised, because the checker proves only their
+ * results.
  */
 #include "coll/coll.h"
 #include "unit/coll/shapes.h"
@@ -109,8 +110,8 @@ static int same_outside(const tutti__sched_t *a, const tutti__sched_t *b)
     }
 }
 
-/* Some ranks may call in place and others not: in place must not change anything
-   visible to others. */
+/* Some ranks of a call may be in place and others not. So being in place must not change anything
+   that is visible to other ranks. */
 static void test_in_place_is_local(void **state)
 {
     (void)state;

@@ -4,14 +4,14 @@
  *
  * The interpreter (interpret.h) decides, without the checker, whether a bug changes the result of
  * the call. For each kind of bug, the checker must detect at least 99 in 100 of the bugs that
- * change the result. The checker may detect other bugs as well: it proves for all orders and
- * lengths, of which the interpreter tries a few. So a detected bug that changes nothing in the
- * interpreter proves nothing.
+ * change the result. The checker may detect other bugs as well: the checker proves for all orders
+ * and lengths, but the interpreter tries only a few of them. So a detected bug that changes nothing
+ * in the interpreter proves nothing.
  *
- * Some bugs only matter without credits. The checker must detect all of them.
+ * Some bugs change the result only without credits. The checker must detect all of these bugs.
  *
- * First the test shows that the interpreter finds no error in the unchanged schedules; it computes
- * the required results from the collectives' definitions.
+ * First the test shows that the interpreter finds no error in the unchanged schedules. The
+ * interpreter computes the required results from the collectives' definitions.
  */
 #include "unit/coll/interpret.h"
 #include "unit/coll/plant.h"
@@ -36,7 +36,7 @@
 static const uint32_t runs[][2] = { { 1, 1 }, { 1, 3 }, { 2, 5 }, { 0, 1 }, { 0, 3 } };
 #define RUNS (sizeof(runs) / sizeof(*runs))
 #define CREDIT_RUNS 3            /* the first ones: with credits */
-static unsigned hidden, exposed; /* bugs without effect if there are credits; of them caught */
+static unsigned hidden, exposed; /* bugs with an effect only without credits; those caught */
 
 static uint32_t seed = 20240607;
 
@@ -272,7 +272,7 @@ static void judge(set_t *set, bug_t *bug, uint32_t rank, uint32_t i, const tutti
         tutti__sched_op_text(set->scheds[rank], op, text, sizeof(text)), wrong);
 }
 
-/* One mutant; 0 if the random choice was not applicable. */
+/* Make and judge one mutant. Returns 0 if the random choice was not applicable. */
 static int mutate(set_t *set)
 {
     uint32_t rank = below(set->shape->shape.size), i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The syntax of TUTTI_ALGORITHM, and the errors: one line that names the place. test_select.c tests
- * the resulting choice.
+ * The syntax of TUTTI_ALGORITHM, and the errors. Each error is one line that names the place.
+ * test_select.c tests the resulting choice.
  */
 #include "coll/override.h"
 #include "unit/coll/shapes.h"
@@ -220,7 +220,7 @@ static void test_check_override(void **state)
     shape_free(two);
 }
 
-/* Parts of good and bad settings in any order: any result, but no crash. */
+/* Parts of good and bad settings in any order may have any result, but must not lead to a crash. */
 static void test_any_text(void **state)
 {
     static const char *const pieces[] = { "allreduce",

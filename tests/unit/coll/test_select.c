@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The algorithm chosen for a call: seeds, forced ones, order of operands, association.
- * test_override.c tests the syntax of TUTTI_ALGORITHM, test_cache.c its effect in the cache.
+ * The algorithm chosen for a call: the table's choice, forced algorithms, the order of operands,
+ * and association. test_override.c tests the syntax of TUTTI_ALGORITHM, test_cache.c its effect in
+ * the cache.
  */
 #include "base/status.h"
 #include "unit/coll/shapes.h"
@@ -158,7 +159,7 @@ static void test_all_served(void **state)
     }
 }
 
-/* One association: the tree of operands does not depend on bytes. */
+/* With a strict association, the tree of operands does not depend on the number of bytes. */
 static void test_strict(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ enum {
     CELLS
 };
 
-/* Cut "| a | b | ... |" in place; 0: it is no such row. */
+/* Cut a row "| a | b | ... |" into cells, in place. Returns 0 if the line is not such a row. */
 static int cut_row(char *line, char *cells[CELLS])
 {
     char *at = line;

@@ -150,7 +150,8 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.device_chunk_bytes, 1 << 20);
     assert_int_equal(conf.shared.gpu_direct, 1);
 
-    /* An empty value is none. Every byte must be defined, because settings are sent. */
+    /* An empty value counts as not set. Every byte of the settings must be defined, because
+       settings are sent to other ranks. */
     setenv("TUTTI_CHUNK_BYTES", "", 1);
     setenv("TUTTI_RANK", "", 1);
     memset(&read, 0x55, sizeof(read));
@@ -336,7 +337,7 @@ static void test_long_texts_are_refused(void **state)
     assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(tutti_last_error(), "text, up to 255 bytes"));
     setenv("TUTTI_HOST_ID", "", 1);
-    setenv("TUTTI_ALGORITHM", text, 1); /* with several items, and paths */
+    setenv("TUTTI_ALGORITHM", text, 1); /* settings with several items, and paths */
     assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
     assert_string_equal(conf.shared.algorithm, text);
     unsetenv("TUTTI_ALGORITHM");
@@ -354,7 +355,7 @@ static void ignore_unknown(void *arg, const char *name, const char *guess)
     (void)arg, (void)name, (void)guess;
 }
 
-/* The job's secret is in no report and in no error. */
+/* The job's secret appears in no report and in no error. */
 static void test_secrets_are_not_printed(void **state)
 {
     char tuned[256], text[1200];
@@ -377,7 +378,8 @@ static void test_secrets_are_not_printed(void **state)
     assert_null(strstr(tutti_last_error(), "pp"));
 }
 
-/* Messages that appear once per process: each in a separate process, which reads twice. */
+/* Get messages that appear once per process. So a child reads the settings, twice, and its output
+   is returned. */
 static void said_by_child(char *ret_text, size_t room)
 {
     pid_t child;
@@ -426,7 +428,7 @@ static void test_unknown_names_warn(void **state)
     said_by_child(text, sizeof(text));
     assert_string_equal(text, "");
 
-    /* Other ranks of a job leave the message to rank 0. */
+    /* In a job only rank 0 logs the message. */
     unsetenv("TUTTI_LOG");
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     setenv("OMPI_COMM_WORLD_RANK", "1", 1);
@@ -474,7 +476,7 @@ static void test_guesses_are_near(void **state)
     }
 }
 
-/* Variables without effect: each such process would be a world of one. */
+/* Variables that have no effect alone: each process that has them would be a world of one. */
 static void test_lonely_ranks_warn(void **state)
 {
     static const char wanted[] = "counts only with TUTTI_BOOT=local:NAME";
@@ -523,12 +525,12 @@ static void test_launchers(void **state)
     assert_int_equal(tutti__conf_launcher_rank(), -1);
     assert_null(tutti__conf_launcher_mpi());
 
-    /* A batch script of a job with four tasks runs once. */
+    /* The batch script of a job with four tasks is one process, not a rank. */
     setenv("SLURM_NTASKS", "4", 1);
     setenv("SLURM_PROCID", "0", 1);
     assert_int_equal(tutti__conf_launcher_size(&name), 0);
 
-    /* srun, with its PMI or without. */
+    /* A rank of srun, without PMI or with it. */
     setenv("SLURM_STEP_NUM_TASKS", "4", 1);
     setenv("SLURM_PROCID", "3", 1);
     assert_int_equal(tutti__conf_launcher_size(&name), 4);
@@ -541,7 +543,7 @@ static void test_launchers(void **state)
     assert_string_equal(name, "srun");
     assert_null(tutti__conf_launcher_mpi());
 
-    /* mpiexec, whose helpers srun started, one per host. */
+    /* A rank of mpiexec, which has started its helpers, one per host, with srun. */
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);
     setenv("PMI_SIZE", "8", 1);
     setenv("PMI_RANK", "7", 1);
@@ -589,7 +591,7 @@ int main(void)
         cleanly(test_parse_seconds),
         cleanly(test_parse_words),
         cleanly(test_distance),
-        cleanly(test_unknown_names_warn), /* before this process has printed a message */
+        cleanly(test_unknown_names_warn), /* runs before this process has printed a message */
         cleanly(test_guesses_are_near),
         cleanly(test_lonely_ranks_warn),
         cleanly(test_help),

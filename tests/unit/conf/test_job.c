@@ -101,20 +101,20 @@ static void test_env(void **state)
     set("MASTER_ADDR=[fe80::1]");
     expect("env://", 3, 8, "fe80::1", 29500, 0);
 
-    /* torchrun, on two hosts. */
+    /* A rank of torchrun on two hosts. */
     set("TORCHELASTIC_RUN_ID=run TORCHELASTIC_RESTART_COUNT=2 TORCHELASTIC_USE_AGENT_STORE=True "
         "LOCAL_WORLD_SIZE=4 LOCAL_RANK=3 MASTER_ADDR=host-a");
     expect("env://", 3, 8, "host-a", 29500, 1);
     job = read_job(0);
     assert_string_equal(job.run, "run");
-    /* Two agents count differently. */
+    /* The number of restarts is not used, because two agents may count differently. */
     assert_int_equal(job.restart, 0);
     set("TORCHELASTIC_USE_AGENT_STORE=False");
     expect("env://", 3, 8, "host-a", 29500, 0);
     set("TORCHELASTIC_USE_AGENT_STORE=True TUTTI_PORT=1234");
     expect("env://", 3, 8, "host-a", 1234, 0);
     unsetenv("TUTTI_PORT");
-    /* torchrun, on one host. */
+    /* A rank of torchrun on one host. */
     set("LOCAL_WORLD_SIZE=8");
     expect("env://", 3, 8, "127.0.0.1", 29500, 1);
     assert_int_equal(read_job(0).restart, 2);
@@ -123,7 +123,8 @@ static void test_env(void **state)
     assert_int_equal(tutti__conf_job_size(), 8);
 }
 
-/* torchrun inside a launcher's job is the inner one; a script may copy the launcher's numbers. */
+/* torchrun may run inside a launcher's job; then torchrun's numbers count. A script may also copy
+   the launcher's numbers to torchrun's variables. */
 static void test_env_in_launcher(void **state)
 {
     (void)state;
@@ -171,7 +172,7 @@ static void test_launchers(void **state)
     job = read_job(0);
     assert_string_equal(job.source, "mpirun's variables");
     assert_string_equal(job.missing, "MASTER_ADDR and MASTER_PORT");
-    /* All ranks on this host need no address, but a name. */
+    /* If all ranks are on this host, they need a name instead of an address. */
     set("OMPI_COMM_WORLD_LOCAL_SIZE=4");
     assert_string_equal(read_job(0).missing, "MASTER_ADDR and MASTER_PORT");
     set("PMIX_NAMESPACE=job7");
@@ -183,7 +184,7 @@ static void test_launchers(void **state)
     expect("mpirun's variables", 3, 4, "10.0.0.4", 77, 0);
     set("MASTER_ADDR=h");
     expect("mpirun's variables", 3, 4, "h", 77, 0);
-    /* No error, because MPI may work. */
+    /* A wrong port is no error here, because MPI may work. */
     set("MASTER_PORT=none");
     assert_string_equal(read_job(0).missing, "a valid MASTER_PORT");
     set("OMPI_COMM_WORLD_RANK=4");
@@ -240,7 +241,7 @@ static void test_process_manager(void **state)
     assert_int_equal(tutti__conf_pm(), TUTTI__CONF_PMI2);
     set("PMIX_NAMESPACE=job");
     assert_int_equal(tutti__conf_pm(), TUTTI__CONF_PMIX);
-    /* What names rank 0's place. */
+    /* Which variables name rank 0's place. */
     assert_int_equal(read_job(0).is_addressed, 0);
     set("MASTER_PORT=7");
     assert_int_equal(read_job(0).is_addressed, 0);

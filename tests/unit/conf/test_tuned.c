@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 static char folder[] = "/tmp/tutti-tuned-XXXXXX";
-static char file[64]; /* in that folder */
+static char file[64]; /* a file in that folder */
 
 static void put_file(const char *path, const char *text)
 {
@@ -30,7 +30,7 @@ static void put_file(const char *path, const char *text)
     assert_int_equal(fclose(to), 0);
 }
 
-/* put_file that makes the folders as well. */
+/* As put_file, but makes the folders as well. */
 static void put_below(const char *root, const char *path, const char *text)
 {
     char full[512];
@@ -204,7 +204,8 @@ static void test_path(void **state)
 
 /* ---- the settings in use, and the messages ---- */
 
-/* The settings that a child reads from such a file, and its output: once, though it reads twice. */
+/* The settings that a child reads from a file with this text. ret_said: the child's output, in
+   which a message appears once although the child reads twice. */
 static tutti__conf_t read_with(const char *text, char *ret_said, size_t room)
 {
     tutti__conf_t conf;
@@ -254,7 +255,7 @@ static void test_variables_go_before(void **state)
     conf = read_with(text, said, sizeof(said));
     assert_int_equal(conf.shared.oneshot_bytes, 48 << 10);
     assert_int_equal(conf.shared.node_chunk_bytes, 512 << 10);
-    assert_int_equal(conf.shared.chunk_bytes, 100032); /* whole lines, as from a variable */
+    assert_int_equal(conf.shared.chunk_bytes, 100032); /* whole cache lines, as from a variable */
     assert_int_equal(conf.shared.link_ns, 23000);
     assert_int_equal(conf.shared.link_mbps, 2500);
     assert_string_equal(said, "");
@@ -274,7 +275,7 @@ static void test_variables_go_before(void **state)
     assert_string_equal(said, wanted);
 }
 
-/* If one line is wrong, no line of the file is used, also none before it. */
+/* If one line is wrong, no line of the file is used, not even those before it. */
 static void test_broken_files_warn(void **state)
 {
     static const struct {
@@ -304,7 +305,7 @@ static void test_broken_files_warn(void **state)
                  cases[i].why);
         assert_string_equal(said, wanted);
     }
-    /* An unreadable file is no failure; other ranks leave the message to rank 0. */
+    /* An unreadable file is no failure. Only rank 0 logs the message. */
     setenv("TUTTI_TUNED", folder, 1);
     conf = read_with(NULL, said, sizeof(said));
     assert_defaults(&conf);
@@ -316,7 +317,8 @@ static void test_broken_files_warn(void **state)
     assert_string_equal(said, "");
 }
 
-/* The machine's own file, for the number of ranks that the launcher has started here. */
+/* The process uses the machine's own file for the number of ranks that the launcher has started
+   here. */
 static void test_own_file(void **state)
 {
     static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\n";
@@ -397,7 +399,8 @@ static uint64_t oneshot_bytes(void)
     return read_with(NULL, said, sizeof(said)).shared.oneshot_bytes;
 }
 
-/* If ranks have numbers, only rank 0 reads its home folder; all ranks read a named file. */
+/* If ranks have numbers, only rank 0 reads the file in its home folder. All ranks read a file that
+   TUTTI_TUNED names. */
 static void test_home_is_for_rank_0(void **state)
 {
     static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\n";
@@ -416,7 +419,8 @@ static void test_home_is_for_rank_0(void **state)
     setenv("OMPI_COMM_WORLD_RANK", "1", 1);
     assert_int_equal(oneshot_bytes(), 32 << 10);
 
-    /* Each of these is its own rank 0, or has its rank from the settings. */
+    /* In each of these cases the process is rank 0 of its own world, or has its rank from the
+       settings. */
     setenv("TUTTI_BOOT", "self", 1);
     assert_int_equal(oneshot_bytes(), 48 << 10);
     setenv("TUTTI_BOOT", "local:x", 1);
@@ -431,7 +435,8 @@ static void test_home_is_for_rank_0(void **state)
     assert_int_equal(oneshot_bytes(), 48 << 10);
 }
 
-/* The size of buckets was measured on one host, and is used on one host only. */
+/* The tuned size of buckets was measured on one host, so it is used only if all ranks are on one
+   host. */
 static void test_buckets_are_for_one_host(void **state)
 {
     static const char text[] = "tutti_tuned 1\nTUTTI_FUSION_BYTES 2M\n";
@@ -463,9 +468,9 @@ static void test_local_sizes(void **state)
     setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2),3", 1);
     assert_int_equal(tutti__conf_launcher_local_size(), 4);
     setenv("SLURM_STEP_TASKS_PER_NODE", "11", 1);
-    setenv("PMI_SIZE", "11", 1); /* srun's */
+    setenv("PMI_SIZE", "11", 1); /* set by srun */
     assert_int_equal(tutti__conf_launcher_local_size(), 11);
-    setenv("MPI_LOCALNRANKS", "5", 1); /* mpiexec's */
+    setenv("MPI_LOCALNRANKS", "5", 1); /* set by mpiexec */
     assert_int_equal(tutti__conf_launcher_local_size(), 5);
     setenv("OMPI_COMM_WORLD_SIZE", "8", 1);
     assert_int_equal(tutti__conf_launcher_local_size(), 0);

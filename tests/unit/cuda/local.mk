@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# Replaces the core; needs neither CUDA nor the library.
+# This program replaces the core, and needs neither CUDA nor the library.
 test_programs += %reldir%/module
 %C%_module_CPPFLAGS = $(LIB_CPPFLAGS)
 %C%_module_LDADD = -ldl

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opens the CUDA module as the core does, for module.sh: `module FILE open` prints the result as
- * text; `module FILE calls` makes every call of the table, over the libraries of stubs.c, once
- * successfully and once for each function that can fail.
+ * Opens the CUDA module as the core does, for module.sh. `module FILE open` prints the result as
+ * text. `module FILE calls` makes every call of the module's table over the libraries of stubs.c:
+ * once successfully, and once for each library function that can fail.
  */
 #include "base/status.h"
 #include "boot/module.h"
@@ -97,7 +97,7 @@ static tutti_status_t call_event(void)
     return status;
 }
 
-/* Its event is not dropped, so that it can be timed. */
+/* The module must not drop a timer's event, so that the event can be timed. */
 static tutti_status_t call_timer(void)
 {
     tutti__devent_t *timer;
@@ -288,7 +288,7 @@ static void check_restored(void)
     CHECK(mode != NULL && strcmp(mode, "0") == 0);
 }
 
-/* First the failure, so that nothing is cached; then the success. */
+/* The failing call comes before the successful one, so that nothing is cached yet. */
 static void run_case(size_t i)
 {
     tutti_status_t status;
@@ -333,7 +333,7 @@ static void test_states(void)
     CHECK(ops->stream_captures(stream) == 1);
     unsetenv("STUB_FAIL");
     CHECK(ops->stream_captures(stream) == 0);
-    setenv("STUB_DEVICE", "0", 1); /* its kernels are not loaded */
+    setenv("STUB_DEVICE", "0", 1); /* the kernels of device 0 are not loaded */
     CHECK(call_pack() == TUTTI_ERR_SYSTEM);
     CHECK(strstr(last_error, "device 0") != NULL);
     CHECK(ops->use(0) == TUTTI_OK);
@@ -393,7 +393,7 @@ static int is_registering(size_t i)
     return cases[i].call == call_nccl_alloc || cases[i].call == call_register;
 }
 
-/* Registration is not supported, is disabled, or does not complete at once. */
+/* NCCL does not support registration, has it disabled, or does not complete it at once. */
 static void test_no_register(void)
 {
     if (!registers) {
@@ -425,7 +425,7 @@ static void test_types(void)
     ops->nccl_abort(comm);
 }
 
-/* Empty if CUDA does not report it. */
+/* The identity is empty if CUDA does not report it. */
 static void test_identity(void)
 {
     char text[TUTTI__DEVICE_IDENTITY_BYTES] = "before";

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The CUDA module on a machine without a GPU, over imitated libraries of CUDA and NCCL
-# (stubs.c): missing, too old, with missing functions, or complete. Tests its messages, and
-# that it checks each call.
+# Tests the CUDA module on a machine without a GPU, over imitated libraries of CUDA and NCCL
+# (stubs.c), which are missing, too old, incomplete or complete. Tests the module's messages, and
+# that the module checks the result of each call.
 set -u
 
 module=$TUTTI_MODULE_DIR/cuda.so
@@ -18,7 +18,7 @@ fi
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-# stub DIR FILE FLAG...
+# stub DIR FILE FLAG...: compile an imitated library.
 stub()
 {
     dir=$work/$1
@@ -29,7 +29,7 @@ stub()
     $CC -w -fPIC -shared -Wl,-soname,"$file" -o "$dir/$file" "$@" "$source" || exit 1
 }
 
-# good DIR: CUDA 13.0 and NCCL 2.28.3
+# good DIR: imitate CUDA 13.0 and NCCL 2.28.3, complete.
 good()
 {
     stub "$1" libcuda.so.1 -DDRIVER -DVERSION=13000
@@ -58,13 +58,14 @@ says()
 good good
 says good open "0: CUDA runtime 13.0, driver 13.0, NCCL 2.28.3$"
 says good calls "image: .*sm_"
-# The library's own tables list the requested architectures.
+# The images in the module have code for each architecture requested in the Makefile.
 archs=$($SED -n 's/^CUDA_ARCHS = //p' Makefile)
 for arch in $archs; do
     grep -q "^image:.* sm_$arch\b" "$work/out" || { echo "no code for $arch"; errors=1; }
 done
 grep -q "^image:.* compute_$arch\b" "$work/out" || { echo "no PTX for $arch"; errors=1; }
-# Loaded once for each device that was used; twice more because loading was made to fail.
+# The kernels are loaded once for each device that was used, and twice more because loading was made
+# to fail.
 if [ "$(grep -c '^image:' "$work/out")" -ne 4 ]; then
     echo "loaded $(grep -c '^image:' "$work/out") times"
     errors=1
@@ -98,7 +99,8 @@ good lacking
 stub lacking libcudart.so.13 -DRUNTIME -DVERSION=13000 -DLACKS
 says lacking open "6: cuda: the CUDA runtime, .* has no cudaStreamWaitEvent"
 
-# A driver for 12 takes the runtime of 12, even if that of 13 exists, and no code built for 13.
+# With a driver for CUDA 12 the module takes the runtime of CUDA 12, even if that of 13 exists. It
+# accepts no code built for 13.
 good twelve
 stub twelve libcuda.so.1 -DDRIVER -DVERSION=12040
 stub twelve libcudart.so.12 -DRUNTIME -DVERSION=12040
@@ -116,20 +118,20 @@ good old_nccl
 stub old_nccl libnccl.so.2 -DNCCL -DVERSION=21403
 says old_nccl open "0: .*, no NCCL (NCCL, libnccl.so.2: it is 2.14, 2.18 or later is needed)"
 
-# 2.18 cannot register buffers; everything else is served.
+# NCCL 2.18 cannot register buffers. Everything else works.
 good nccl_2_18
 stub nccl_2_18 libnccl.so.2 -DNCCL -DVERSION=21805
 says nccl_2_18 open "0: .*, NCCL 2.18.5, which registers no buffers$"
 says nccl_2_18 calls "image: .*sm_"
-# Done and joined in the same thread. So a stuck communicator stays, because another thread must
-# not end it.
+# With NCCL 2.18, a thread joins NCCL's job that it has started itself. So a stuck communicator
+# stays, because another thread must not end it.
 if ! tr '\n' ' ' <"$work/out" | grep -q 'stuck: finalize later: abort' ||
     ! grep -q '^join$' "$work/out" || grep -q '^abort amid' "$work/out"; then
     cat "$work/out"
     errors=1
 fi
 
-# 2.27 binds no thread.
+# NCCL from 2.27 on binds no thread.
 if grep -q '^join$' "$work/good.out"; then
     cat "$work/good.out"
     errors=1
@@ -139,8 +141,8 @@ export STUB_FAIL=cudaGetDeviceCount
 says good open "6: .* no GPU for us: cudaGetDeviceCount: no GPU, says the stub"
 unset STUB_FAIL
 
-# On this machine itself. CUDA's driver maps memory in AddressSanitizer's gap, and does not free
-# all memory.
+# The libraries of this machine itself. CUDA's driver maps memory in AddressSanitizer's gap, and
+# does not free all memory.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}protect_shadow_gap=0:detect_leaks=0"
 says . open "[06]: "
 

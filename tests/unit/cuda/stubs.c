@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An imitated libcuda, libcudart or libnccl, for module.sh, which compiles this once for each with
- * -DDRIVER, -DRUNTIME or -DNCCL and -DVERSION; needs no headers. Functions do the minimum that the
- * test can observe; the function that the variable STUB_FAIL names returns an error. The thread's
- * device and capture mode are in the variables STUB_DEVICE and STUB_MODE, because the libraries
- * share them.
+ * An imitated libcuda, libcudart or libnccl. module.sh compiles this file once for each of them,
+ * with -DDRIVER, -DRUNTIME or -DNCCL, and with -DVERSION. It needs no headers of CUDA or NCCL.
+ * Functions do the minimum that the test can observe. The function that the variable STUB_FAIL
+ * names returns an error. The thread's device and capture mode are in the variables STUB_DEVICE and
+ * STUB_MODE, because the libraries share them.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ static int set_number(const char *variable, int value)
     return setenv(variable, text, 1);
 }
 
-/* Could this call invalidate a capture of another thread? Only relaxed mode (2) is safe. */
+/* Could the running call invalidate a capture of another thread? Only relaxed mode (2) is safe. */
 static int spoils(void)
 {
     return number("STUB_MODE", 0) != 2;
@@ -104,7 +104,7 @@ CALL(cuModuleGetFunction, 500, void **function, void *module, const char *name)
 CALL(cuLaunchKernel, 701, void *function, unsigned x, unsigned y, unsigned z, unsigned a,
      unsigned b, unsigned c, unsigned shared, void *stream, void **params, void **extra)
 
-/* STUB_VALUE: the value that a stream waits for, at least (GEQ, 0). */
+/* STUB_VALUE: the least value for which a stream waits (GEQ, flag 0). */
 int cuStreamWaitValue32_v2(void *stream, uint64_t word, unsigned value, unsigned flags)
 {
     (void)stream;
@@ -115,7 +115,7 @@ int cuStreamWaitValue32_v2(void *stream, uint64_t word, unsigned value, unsigned
                : set_number("STUB_VALUE", (int)value);
 }
 
-/* Addresses below 4096 are special: 1 pinned, 2 device memory, 3 managed; of device 1. */
+/* Addresses below 4096 stand for memory of device 1: 1 is pinned, 2 device memory, 3 managed. */
 int cuCtxGetDevice(int *device)
 {
     *device = number("STUB_DEVICE", -1);
@@ -148,7 +148,7 @@ int cudaGetDeviceCount(int *count)
 
 int cudaDeviceGetAttribute(int *value, int attribute, int device)
 {
-    *value = attribute == 75 ? 9 - device : 2; /* device 1 is of 8.2 */
+    *value = attribute == 75 ? 9 - device : 2; /* device 1 has compute capability 8.2 */
     return fails("cudaDeviceGetAttribute") ? 101 : 0;
 }
 
@@ -192,7 +192,7 @@ int cudaFreeHost(void *ptr)
     return fails("cudaFreeHost") ? 1 : spoils() ? 900 : 0;
 }
 
-/* 600: not ready. */
+/* Returns 600 if the event is not ready. */
 int cudaEventQuery(void *event)
 {
     (void)event;
@@ -237,7 +237,8 @@ int cudaGetDevice(int *device)
     return fails("cudaGetDevice") ? 101 : 0;
 }
 
-/* Executed even if it fails, so that the calls between are visible. */
+/* The mode is exchanged even if the function fails, so that the test sees the calls made in relaxed
+   mode. */
 int cudaThreadExchangeStreamCaptureMode(int *mode)
 {
     int before = number("STUB_MODE", 0);
@@ -277,7 +278,7 @@ typedef struct {
     char bytes[128];
 } id_t128;
 
-static int depth, pending; /* pending: how often it will return in progress (7) */
+static int depth, pending; /* pending: how often "in progress" (7) will be reported */
 
 int ncclGetVersion(int *version)
 {
@@ -295,7 +296,7 @@ const char *ncclGetLastError(void *comm)
     return comm == NULL ? "" : "and this is why";
 }
 
-/* Records whether it is non-blocking: the first int after size, magic and version. */
+/* Checks that the configuration is non-blocking: the first int after size, magic and version. */
 int ncclCommInitRankConfig(void **comm, int nranks, id_t128 id, int rank, void *config)
 {
     int blocking;
@@ -308,7 +309,7 @@ int ncclCommInitRankConfig(void **comm, int nranks, id_t128 id, int rank, void *
     return fails("ncclCommInitRankConfig") || leaks_signals() ? 1 : 7;
 }
 
-/* In progress once, or for ever. */
+/* Reports that work is in progress, once or for ever. */
 int ncclCommGetAsyncError(void *comm, int *error)
 {
     (void)comm;
@@ -361,7 +362,7 @@ int ncclAllGather(const void *src, void *dst, size_t count, int type, void *comm
 }
 
 #if VERSION >= 21900
-/* In separate pages. */
+/* The module allocates whole pages of 2 MiB. */
 int ncclMemAlloc(void **ptr, size_t bytes)
 {
     *ptr = &depth;
@@ -371,7 +372,7 @@ int ncclMemAlloc(void **ptr, size_t bytes)
 CALL(ncclMemFree, 1, void *ptr)
 CALL(ncclCommDeregister, 5, void *comm, void *handle)
 
-/* "not local": NCCL_LOCAL_REGISTER=0 */
+/* STUB_FAIL="not local": as with NCCL_LOCAL_REGISTER=0 */
 int ncclCommRegister(void *comm, void *ptr, size_t bytes, void **handle)
 {
     (void)comm, (void)bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The device kernels and their launches, on the host: kernels.cu is compiled as C++, and a launch
- * runs its threads one after another. Sums are compared with the processor's kernels, casts with
- * the nearest code of the type, found by bisection.
+ * runs its threads one after another. Sums are compared with those of the processor's kernels.
+ * Casts are compared with the nearest code of the type, which is found by bisection.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -86,7 +86,7 @@ static void test_sums(void)
 
 /* ---- casts ---- */
 
-/* A type of few bits; TOP as in types.inc. FLOAT32 and FLOAT64 are cast by the compiler. */
+/* A type of few bits. TOP has the meaning of types.inc. The compiler casts FLOAT32 and FLOAT64. */
 typedef struct {
     tutti_dtype_t dtype;
     int mantissa, bias;
@@ -109,7 +109,7 @@ static const format_t *format_of(tutti_dtype_t dtype)
     return NULL;
 }
 
-/* The value of a code; of `top`: the next larger number. */
+/* The value of a code. For the code `top`, it is the next larger number. */
 static double value_of(uint32_t magnitude, const format_t &f)
 {
     int exponent = (int)(magnitude >> f.mantissa);
@@ -179,7 +179,8 @@ static void expect_elem(unsigned char *at, tutti_dtype_t dtype, double x)
     }
 }
 
-/* Any bits; for large types mostly values in the range of small ones, and near midpoints. */
+/* Fill with random bits. For large types, most values are in the range of small types, and near
+   midpoints of their codes. */
 static void fill(unsigned char *at, size_t count, tutti_dtype_t dtype)
 {
     for (size_t i = 0; i < count; i++) {
@@ -249,7 +250,8 @@ static void test_casts(void)
 
 /* ---- pieces ---- */
 
-/* `npieces` of all lengths and alignments, one after another with a gap that must not change. */
+/* `npieces` pieces of all lengths and alignments. Between two pieces there is a gap that must not
+   change. */
 static void pieces_case(tutti_dtype_t dtype, size_t npieces, size_t most)
 {
     size_t elem = tutti_dtype_bytes(dtype), stride = most * elem + 64;

@@ -46,7 +46,7 @@ double data_get(const data_t *data, const void *array, size_t i)
     }
 }
 
-/* Before put() rounds it. */
+/* The drawn number, before put() rounds it. */
 static double draw(const data_t *data, uint32_t rank, size_t i)
 {
     uint32_t x = (uint32_t)i * 2654435761u + rank * 40503u + data->seed * 69069u;
@@ -58,7 +58,8 @@ static double draw(const data_t *data, uint32_t rank, size_t i)
         return ((double)(x % 2000003) / 1000.0 - 1000) / 64;
     if (data->rough)
         return (double)(x % 2000003) / 1000.0 - 1000;
-    /* Eight of them fit into 8 bits, which is the precision of BFLOAT16 as well. */
+    /* A sum of eight of these numbers fits into 8 bits, which is the precision of BFLOAT16 as
+       well. */
     if (data->dtype == TUTTI_UINT8 || data->dtype == TUTTI_BFLOAT16)
         return x % 32;
     return (double)(x % 2001) - 1000;
@@ -99,7 +100,7 @@ static double error_of(const data_t *data, size_t i)
 
     for (uint32_t r = 0; r < data->nranks; r++)
         magnitudes += fabs(value(data, r, i));
-    /* Some more for the additions in float32. */
+    /* Allow a little more for the additions in float32. */
     return (pow(1 + data->unit, data->roundings) - 1 + data->nranks * 1e-7) * magnitudes / divisor +
            data->roundings * data->nranks * data->least;
 }
@@ -125,7 +126,7 @@ void data_put(const data_t *data, void *array, uint32_t rank, size_t i)
 int data_is_fold(const data_t *data, const void *array, size_t i)
 {
     double fold = data_fold(data, i);
-    /* Each sum may be off by half a unit in the last place of some thousands. */
+    /* Each sum may be wrong by half a unit in the last place of a number of some thousands. */
     double unit = data->dtype == TUTTI_BFLOAT16 ? 1.0 / 256 : 1.0 / (1 << 24);
 
     if (!data->rough)

@@ -3,8 +3,8 @@
  * For tests of the executor: each rank's input, and the required results.
  *
  * Element i of rank r is a number drawn from (seed, r, i). Fine numbers are small integers, whose
- * sums are exact in each type, so a sequential fold in C gives the required bits. Rough numbers are
- * not; their results must only be near the fold, with the same bits on all ranks.
+ * sums are exact in each type, so a sequential fold in C gives the required bits. Sums of rough
+ * numbers are not exact. Their results must only be near the fold, with the same bits on all ranks.
  */
 #ifndef TESTS_UNIT_EXEC_DATA_H
 #define TESTS_UNIT_EXEC_DATA_H
@@ -19,8 +19,9 @@ typedef struct {
     tutti_op_t op;
     uint32_t nranks, seed;
     int rough; /* FLOAT32, BFLOAT16 */
-    /* FLOAT32, rough: a sum goes through this many roundings to a type; 0: none. Then numbers are
-       at most 16. unit: the relative error of one; least: the absolute error of a tiny number. */
+    /* FLOAT32, rough: a sum is rounded to a wire format this many times; 0: never. If it is
+       rounded, numbers are at most 16. unit: the relative error of one rounding. least: the
+       absolute error of a tiny number. */
     uint32_t roundings;
     double unit, least;
 } data_t;

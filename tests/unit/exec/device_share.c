@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How well do the stages of an allreduce on device memory overlap? No test: prints the share of the
- * slowest stage's bandwidth that it reaches. Pretend devices, their NCCL and the channels run at
- * given rates. Rates are low, so that processors do not limit them.
+ * How well do the stages of an allreduce on device memory overlap? This is not a test. It prints
+ * the share of the slowest stage's bandwidth that the allreduce reaches. Pretend devices, their
+ * NCCL and the channels run at given rates. Rates are low, so that processors do not limit them.
  *
  *      device_share [MiB of the buffer [KiB of a chunk [MB/s of the slowest stage]]]
  *
- * The pretended NCCL has costs of its own, so it is also timed alone: the same node operations, one
- * after another.
+ * The pretended NCCL has costs of its own. So the program also times the same node operations
+ * alone, one after another.
  */
 #include "unit/exec/devteam.h"
 
@@ -27,10 +27,10 @@
 
 /* ---- a transport with a given rate ---- */
 
-static double link_rate; /* of each channel */
+static double link_rate; /* rate of each channel */
 
 struct tutti__chan {
-    const tutti__xport_ops_t *ops; /* the inner one's */
+    const tutti__xport_ops_t *ops; /* the inner channel's */
     tutti__chan_t *inner;
     uint64_t free_at; /* ns */
 };
@@ -43,7 +43,7 @@ typedef struct {
 static tutti_status_t wrap(tutti__xport_t *xport, tutti_status_t status, tutti__chan_t *inner,
                            tutti__chan_t **ret_chan)
 {
-    tutti__chan_t *chan = calloc(1, sizeof(*chan)); /* until the program ends */
+    tutti__chan_t *chan = calloc(1, sizeof(*chan)); /* never freed */
 
     chan->ops = ((paced_t *)xport)->inner->ops;
     chan->inner = inner;

@@ -58,7 +58,7 @@ static tutti__node_t *open_nccl(devteam_t *team, uint32_t r)
     return node;
 }
 
-/* For the one lane in use. */
+/* Make the device's part of the one lane in use. */
 static void make_lane(const devteam_t *team, tutti__device_lane_t *lane)
 {
     assert_int_equal(ops()->stream_make(0, &lane->down), TUTTI_OK);

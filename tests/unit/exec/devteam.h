@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * For tests of the executor on device memory: ranks on pretended hosts, each with a separate
- * pretend device, a node of NCCL for the ranks of each host, and shared-memory channels to
- * all others.
+ * pretend device, a node of NCCL for the ranks of each host, and shared-memory channels to all
+ * other ranks.
  *
- * Ranks are threads, or take turns in one thread. A rank that is stuck at a word does not step
- * before the word has changed, because a call would sleep there.
+ * Ranks are threads, or take turns in one thread. A rank whose wait hint names a word does not step
+ * before the word has changed, because a call would sleep on this word.
  */
 #ifndef TESTS_UNIT_EXEC_DEVTEAM_H
 #define TESTS_UNIT_EXEC_DEVTEAM_H
@@ -22,10 +22,10 @@ typedef struct {
     size_t slot_bytes, chunk_bytes, stage_bytes;
     uint32_t credits;
     size_t buffer_bytes; /* of each rank's IN, and of its OUT */
-    int is_lagging;      /* lag.h's transport before the shared-memory one: turns only */
+    int is_lagging;      /* put lag.h's transport before the shared-memory one; only with turns */
     unsigned nap_us;     /* between steps without progress; 0: yield */
-    /* Messages between hosts are direct, of at most this length, with this number of slots; 0:
-       not direct. */
+    /* Messages between hosts are direct. They have at most direct_bytes, and a channel has
+       direct_slots. direct_bytes 0: messages are not direct. */
     size_t direct_bytes;
     uint32_t direct_slots;
 } devteam_options_t;
@@ -43,8 +43,8 @@ typedef struct {
     tutti__exec_env_t env[WORLD_RANKS];
     tutti__run_t run[WORLD_RANKS];
     char *in[WORLD_RANKS], *out[WORLD_RANKS]; /* device memory */
-    tutti__dstream_t *stream[WORLD_RANKS];    /* the caller's */
-    tutti__devent_t *ready[WORLD_RANKS];      /* an event in it */
+    tutti__dstream_t *stream[WORLD_RANKS];    /* the caller's stream */
+    tutti__devent_t *ready[WORLD_RANKS];      /* an event in this stream */
     char *pinned[WORLD_RANKS];                /* as long as IN */
 
     /* the current call */
@@ -53,10 +53,11 @@ typedef struct {
     tutti_status_t status[WORLD_RANKS];
     char error[WORLD_RANKS][TUTTI__ERROR_BYTES];
     pthread_barrier_t begin;
-    double seconds; /* of the slowest rank, from the common beginning */
+    double seconds; /* duration of the slowest rank, from the common beginning */
 } devteam_t;
 
-/* close frees the shape. Between open and close the device makes nothing. */
+/* close frees the shape. Between open and close no stream, event or memory of the device is
+   made. */
 void devteam_open(devteam_t *team, shape_t *shape, const devteam_options_t *options);
 /* Fails the running test if the device was misused. */
 void devteam_close(devteam_t *team);

@@ -22,7 +22,7 @@ typedef struct message {
     char data[];
 } message_t;
 
-/* From one rank's stream to another; of the process. */
+/* The messages from one rank's stream to another. All ranks of the process share the queue. */
 typedef struct queue {
     struct queue *next;
     uint32_t lane, from, to, stream;
@@ -31,7 +31,7 @@ typedef struct queue {
 
 struct tutti__chan {
     far_t *far;
-    tutti__chan_t *next, *below; /* below: an end of the other transport, if it is not direct */
+    tutti__chan_t *next, *below; /* below: NULL if this end is direct */
     tutti__chan_key_t key;
     int is_recv;
     queue_t *queue;
@@ -44,7 +44,7 @@ struct tutti__chan {
     /* receiver: `posted` slots from head on; the first `arrived` of them are filled */
     size_t expected; /* not posted yet */
     uint32_t head, posted, arrived;
-    message_t came[SLOTS]; /* without data */
+    message_t came[SLOTS]; /* the arrived messages, without their data */
 };
 
 struct far {
@@ -196,7 +196,7 @@ static char *slot(const tutti__chan_t *chan, uint32_t i)
     return chan->key.slots + (chan->head + i) % chan->key.credits * chan->key.slot_bytes;
 }
 
-/* Post as much as possible, and fill it. */
+/* Post as many slots as possible, and fill them. */
 static void deliver(tutti__chan_t *chan)
 {
     for (; chan->expected > 0 && chan->posted < chan->key.credits; chan->posted++)

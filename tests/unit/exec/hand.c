@@ -16,8 +16,8 @@ static tutti__at_t at(tutti__at_t place, uint32_t blk)
 }
 
 /*
- * All data to rank 0 and back, in messages of one to four blocks that are cut differently on
- * the way back.
+ * All data go to rank 0, and the result comes back, in messages of one to four blocks. On the way
+ * back they are cut in another way.
  */
 static tutti_status_t blocks(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {
@@ -51,9 +51,9 @@ static tutti_status_t blocks(uint32_t rank, uint32_t n, tutti__sched_t **ret_sch
 }
 
 /*
- * A chain to the last rank and back, in four streams: 1 receives into SCRATCH, 0 adds, 2 sends on,
- * 3 brings the result back. 1 must not overwrite a chunk that 0 has not read, so it waits for the
- * chunk before.
+ * A chain to the last rank and back, in four streams: stream 1 receives into SCRATCH, 0 adds, 2
+ * sends to the next rank, 3 brings the result back. Stream 1 must not overwrite a chunk that stream
+ * 0 has not read, so it waits for the chunk before.
  */
 static void chain_receive(tutti__build_t *b, uint32_t rank)
 {
@@ -144,8 +144,9 @@ static tutti_status_t stairs(uint32_t rank, uint32_t n, tutti__sched_t **ret_sch
 }
 
 /*
- * Two ranks. A whole copy before the loops, for which the other stream waits. Then each rank sends
- * from STAGE, which is OUT itself here, and overwrites it as soon as it is captured.
+ * Two ranks. Before the loops there is a copy of all data, for which the other stream waits. Then
+ * each rank sends from STAGE, which is OUT itself here, and overwrites STAGE as soon as the message
+ * is captured.
  */
 static tutti_status_t staged(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {
@@ -175,8 +176,8 @@ static tutti_status_t staged(uint32_t rank, uint32_t n, tutti__sched_t **ret_sch
 
 /*
  * Two ranks. A message is received one trip late, and added one trip later, just before the next
- * one overwrites it. There are two trips more than chunks, without anything to wait for. Both send
- * two chunks before they receive one, hence two credits.
+ * one overwrites it. There are two more trips than chunks; they have nothing to wait for. Both
+ * ranks send two chunks before they receive one, so two credits are needed.
  */
 static tutti_status_t late(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {

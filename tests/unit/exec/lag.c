@@ -29,13 +29,13 @@ struct tutti__chan {
     const void *data; /* pending; NULL: nothing */
     size_t bytes;
     uint32_t signature;
-    uint32_t sent; /* zero credits: messages */
+    uint32_t sent; /* zero credits: number of sent messages */
 
     /* receiver */
     size_t expected;
-    int asked; /* zero credits: for the next message */
+    int asked; /* zero credits: the receiver has asked for the next message */
     void *lent;
-    void *place[MOST_PLACES]; /* of the expected messages, in order; NULL: none */
+    void *place[MOST_PLACES]; /* places of the expected messages, in order; NULL: none */
     tutti__chan_t *next;
 };
 
@@ -58,7 +58,8 @@ static uint32_t draw(lag_t *lag, uint32_t n)
     return (lag->seed >> 8) % n;
 }
 
-/* No word to sleep on: with the next call this transport may act differently. */
+/* Remove the word from the wait hint: the rank must not sleep, because with the next call this
+   transport may act differently. */
 static tutti_status_t no_word(tutti_status_t status, tutti__hint_t *hint)
 {
     if (status == TUTTI__AGAIN)
@@ -192,7 +193,7 @@ static tutti_status_t lag_expect(tutti__chan_t *chan, size_t messages)
     return TUTTI_OK;
 }
 
-/* A message may arrive in its place at once. Sometimes there is no room. */
+/* A message may arrive in its place at once. Sometimes the transport accepts no place. */
 static tutti_status_t lag_expect_at(tutti__chan_t *chan, void *place, size_t bytes)
 {
     if (chan->expected >= MOST_PLACES || (chan->expected > 0 && draw(chan->lag, 3) == 0))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of the executor: a transport before another one, as slow and as strict as an
+ * For tests of the executor: a transport put before another one. It is as slow and as strict as an
  * xport may be.
  *
  * A send reads its data at the last possible moment, so data overwritten before flush() returns OK
@@ -20,22 +20,22 @@ enum {
     LAG_ZERO_CREDITS
 };
 
-/* The caller keeps `inner`, and closes it after this one. kind: one of these. All ranks of a test
-   are in one process; those of an earlier test must be closed. */
+/* The caller keeps `inner`, and closes it after this transport. kind: a value of the enum above.
+   All ranks of a test are in one process. The ranks of an earlier test must be closed. */
 tutti__xport_t *lag_open(tutti__xport_t *inner, uint32_t rank, int kind);
 
-/* Messages that a channel has sent, or that were received from it, since lag_begin. */
+/* Count the messages that a channel sends, or that are received from it, from lag_begin on. */
 void lag_begin(tutti__chan_t *chan);
 size_t lag_count(const tutti__chan_t *chan);
 /* Is this an end of a channel of lag.c? */
 int lag_is_end(const tutti__end_t *end);
 
-/* Messages that were expected and did not come, over all channels. */
+/* The number of messages that were expected and have not come, over all channels. */
 size_t lag_missing(const tutti__xport_t *xport);
 
-/* Increases when a call was delayed, which counts as progress. One counter for all. */
+/* Increases when a call is delayed, which counts as progress. All ranks share this counter. */
 extern uint64_t lag_ticks;
-/* Messages that were received in their place. */
+/* The number of messages that were received in their place. */
 extern uint64_t lag_places;
 
 #endif

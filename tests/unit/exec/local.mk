@@ -28,7 +28,7 @@ devteam = %reldir%/devteam.c %reldir%/devteam.h %reldir%/far.c %reldir%/far.h %r
 %C%_test_device_LDADD = $(PRETEND_LIBS)
 %C%_test_direct_SOURCES = %reldir%/test_direct.c $(devteam)
 %C%_test_direct_LDADD = $(PRETEND_LIBS)
-# No test, but a measurement.
+# A measurement, not a test.
 check_PROGRAMS += %reldir%/device_share
 %C%_device_share_SOURCES = %reldir%/device_share.c $(devteam)
 %C%_device_share_LDADD = $(PRETEND_LIBS)

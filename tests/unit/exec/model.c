@@ -208,7 +208,7 @@ static size_t esize(const model_t *m)
     return tutti_dtype_bytes(m->data.dtype);
 }
 
-/* Is element i of rank's OUT element k of `from`'s block? */
+/* Is element i in OUT of `rank` equal to element k of the block of `from`? */
 static int is_moved(const model_t *m, uint32_t rank, size_t i, uint32_t from, uint32_t blk,
                     size_t k)
 {

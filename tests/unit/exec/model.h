@@ -3,8 +3,8 @@
  * For tests of the executor: a definition of each collective without schedules, its buffers, and a
  * check of the results.
  *
- * Each rank has its whole IN and OUT, even if only one block of them exists for it. In place both
- * are one buffer. Everything outside the blocks of OUT must stay unchanged.
+ * Each rank has a whole IN and a whole OUT, even if only one block of them exists for this rank. In
+ * place, both are one buffer. Everything outside the blocks of OUT must stay unchanged.
  */
 #ifndef TESTS_UNIT_EXEC_MODEL_H
 #define TESTS_UNIT_EXEC_MODEL_H
@@ -37,25 +37,25 @@ typedef struct {
 /* Properties of a collective. */
 int model_has_root(tutti__collective_t collective);
 int model_is_flat(tutti__collective_t collective); /* one buffer, cut as the schedule requires */
-int model_by_pair(tutti__collective_t collective); /* only the two ranks have the maps */
+int model_by_pair(tutti__collective_t collective); /* only the ranks of a pair have its map */
 int model_is_scan(tutti__collective_t collective);
 int model_has_tables(tutti__collective_t collective); /* always; optional for REDUCE_SCATTER */
 
-/* Lengths: flat: `count` in total; otherwise of each block, or, if unequal, at most. 0 if that
-   does not fit. */
+/* Choose the lengths of blocks. In a flat collective they are `count` in total. Otherwise each
+   block has `count` elements or, if unequal, at most that. Returns 0 if this does not fit. */
 int model_lay_out(model_t *model, size_t count, uint32_t *seed);
 
-/* in, out: [n] of MODEL_BYTES each. Fills them, and makes the calls for the executor. */
+/* in, out: [n] of MODEL_BYTES each. Fill the buffers, and make the calls for the executor. */
 void model_fill(model_t *model, char *const *in, char *const *out, tutti__exec_call_t *calls);
 
-/* NULL, or the error; static. */
+/* Returns NULL, or the error as a static text. */
 const char *model_check(const model_t *model);
 
 void model_free(model_t *model);
 
 /* Call `each` for all variants of an algorithm on a shape: for every `sub`, out of place and in
-   place; radix and root are drawn. There are none if the algorithm refuses the shape. `each` builds
-   the schedules, and frees them. */
+   place; radix and root are drawn. There are no variants if the algorithm refuses the shape. `each`
+   builds and frees the schedules. */
 void model_each_set(const tutti__algorithm_t *algorithm, const shape_t *shape, uint32_t *seed,
                     void (*each)(void *arg, set_t *set), void *arg);
 

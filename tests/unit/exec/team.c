@@ -80,7 +80,8 @@ static int is_finished(const member_t *m)
 
 /* ---- steps ---- */
 
-/* All values that change when a rank makes progress. Compared as bytes, so zeroed first. */
+/* All values that change when a rank makes progress. They are compared as bytes, so the structure
+   is zeroed first. */
 typedef struct {
     struct {
         uint32_t pc, loop;
@@ -129,7 +130,8 @@ static void begin_counting(member_t *m)
             lag_begin(m->run.ends[i].chan);
 }
 
-/* The messages that the run reports are those that have come or gone. */
+/* The number of complete messages that the run reports must be the number of those that have been
+   received or sent. */
 static void check_awaited(const member_t *m, uint32_t rank)
 {
     uint32_t at = tutti__run_blocked_at(&m->run, m->hint.peer);
@@ -183,8 +185,8 @@ static int step(crew_t *crew, uint32_t rank)
         fail_msg("rank %u is stuck at rank %d", rank, m->hint.peer);
     else
         check_awaited(m, rank);
-    /* Chunks of a node operation wait for up to three words, and the wait hint has the last one;
-       see ORDER_ASLEEP. */
+    /* Chunks of a node operation wait for up to three words, and the wait hint has only the last
+       one. See ORDER_ASLEEP. */
     if (asleep && moved && before.phase != SHM_CHUNKS)
         fail_msg("rank %u waited for a word, which has not changed, and went on", rank);
     return begins || moved || lag_ticks != ticks;

@@ -3,8 +3,8 @@
  * For tests of the executor: p ranks in one process and one thread, and a crew of p runs that is
  * stepped in an order of the test's choice until all are done, or stuck for good.
  *
- * Only one rank runs at a time. So if a rank is stuck at a word that has not changed, it must
- * not be able to continue. crew_drive checks this at each step, because a direct call would
+ * Only one rank runs at a time. So a rank that is stuck at a word must not be able to continue
+ * before the word has changed. crew_drive checks this at each step, because a direct call would
  * sleep there.
  */
 #ifndef TESTS_UNIT_EXEC_TEAM_H
@@ -22,14 +22,14 @@ typedef struct {
     tutti__exec_env_t env[WORLD_RANKS];
 } team_t;
 
-/* is_lagging: lag.h's transport before the shared-memory one, of this kind; 0: none. */
+/* is_lagging: put lag.h's transport of this kind before the shared-memory one; 0: do not. */
 void team_open(team_t *team, uint32_t n, const uint32_t *host_of, size_t slot_bytes,
                uint32_t credits, int is_lagging);
 void team_close(team_t *team);
 
 /* The order of ranks. A rank that was stuck waits until another one has made progress. */
 typedef enum {
-    ORDER_RANDOM, /* stuck ranks as well */
+    ORDER_RANDOM, /* may also choose stuck ranks */
     ORDER_LOWEST, /* always the lowest rank */
     ORDER_HIGHEST,
     ORDER_STARVED, /* one rank steps, and begins, only when all others are stuck */
@@ -44,7 +44,7 @@ typedef enum {
     MEMBER_FAILED
 } member_state_t;
 
-/* One rank's run: begun at its first step. */
+/* One rank's run. It begins at its first step. */
 typedef struct {
     tutti__run_t run;
     tutti__exec_call_t call;
@@ -66,13 +66,14 @@ typedef struct {
 void crew_open(crew_t *crew, team_t *team, uint32_t lane);
 void crew_close(crew_t *crew);
 
-/* Set the next call: all members late. scheds: [n], calls: [n], copied. */
+/* Set the next call, which no member has begun yet. scheds: [n], calls: [n], copied. */
 void crew_set(crew_t *crew, tutti__sched_t *const *scheds, const tutti__exec_call_t *calls);
 
-/* 1: all are done or failed. 0: no rank can continue, or after `steps` steps (0: no limit). */
+/* Step the ranks. Returns 1 if all are done or have failed, 0 if no rank can continue or after
+   `steps` steps (0: no limit). */
 int crew_drive(crew_t *crew, order_t order, uint32_t seed, uint64_t steps);
 
-/* Drive, and all must be done; `what` is for messages. */
+/* Call crew_drive, after which all ranks must be done. `what`: for messages. */
 void crew_finish(crew_t *crew, order_t order, uint32_t seed, const char *what);
 
 /* Cancel all runs that are running or failed; the state of the others is kept. */

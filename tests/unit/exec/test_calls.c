@@ -41,7 +41,7 @@ static bench_t *new_bench(void)
     return bench;
 }
 
-/* Both halves differ, for compose(). */
+/* Both halves of the element differ, as compose() needs it. */
 static int64_t brought(uint32_t rank, size_t i)
 {
     return (int64_t)((rank + 1) * 100003 + i * 7919 % 65521 + ((rank * 17 + i % 1000 + 1) << 32));
@@ -104,8 +104,8 @@ static void compose(void *dst, const void *left, const void *right, size_t count
     }
 }
 
-/* A chain upwards. Rank r has the composition of 0 to r, in this order or the reverse. Even ranks
-   add with RECV_REDUCE, odd ranks with REDUCE from SCRATCH. */
+/* A chain from rank 0 upwards. Rank r gets the composition of the elements of ranks 0 to r, in this
+   order or in reverse. Even ranks add with RECV_REDUCE, odd ranks with REDUCE from SCRATCH. */
 static void chain_build(bench_t *bench, uint32_t n, int is_left)
 {
     for (uint32_t r = 0; r < n; r++) {
@@ -193,7 +193,7 @@ static void ring_build(bench_t *bench, const shape_t *shape)
     }
 }
 
-/* Rank 2's other call, and the text on all ranks. */
+/* The differing call of rank 2, and the error text on all ranks. */
 typedef struct {
     tutti__exec_call_t usual, odd;
     const char *text;
@@ -259,8 +259,9 @@ static void expect_clash(const bench_t *bench, const crew_t *crew, const char *t
     }
 }
 
-/* All ranks detect it before any data moves, and the lane continues; also with transports that are
-   given the number of messages, and would be waiting for them now. */
+/* All ranks detect a differing call before any data move, and the lane continues. This is also true
+   with transports to which the number of messages is passed, and which would otherwise wait for
+   these messages. */
 static void test_meeting(void **state)
 {
     bench_t *bench = new_bench();
@@ -300,8 +301,8 @@ static void test_meeting(void **state)
     free(bench);
 }
 
-/* Meetings and a node operation: their announcements have different layouts, but all ranks report
-   the same two ranks. */
+/* Some ranks are in a meeting, another one is in a node operation. The announcements have different
+   layouts, but all ranks report the same two ranks. */
 static void test_meeting_or_node(void **state)
 {
     static const size_t counts[] = { 1, 100 };
@@ -440,7 +441,8 @@ static void test_same_address(void **state)
     free(bench);
 }
 
-/* Transports have longer messages than the setting; without most_bytes they have the setting's. */
+/* A transport may have longer messages than the setting. Without most_bytes its messages have the
+   length of the setting. */
 static void test_longest(void **state)
 {
     bench_t *bench = new_bench();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Long use: counters that wrap around at 2^32, and repeated calls, which must not allocate.
+ * Tests long use: counters wrap around at 2^32, and repeated calls must not allocate.
  *
  * The counters of channels are private to xport/shm, so its source is part of this test. malloc and
  * related functions are counted (--wrap, see local.mk).
@@ -129,7 +129,8 @@ static void age_channels(life_t *life, uint32_t start)
     }
 }
 
-/* Nothing is in flight: all ranks of a host have the same numbers. */
+/* Let the counters of nodes continue from `start`. Nothing is in flight, so all ranks of a host
+   have the same numbers. */
 static void age_nodes(life_t *life, uint32_t start)
 {
     for (uint32_t r = 0; r < life->team.world.n; r++) {

@@ -66,7 +66,7 @@ static double expected(uint32_t n, size_t i, tutti_op_t op)
 
     for (uint32_t r = 1; r < n; r++)
         v = op == TUTTI_MAX ? TUTTI__MAX(v, value(r, i)) : v + value(r, i);
-    /* As the library's own kernels: times 1/n in float32. */
+    /* As in the library's own kernels: multiplied by 1/n in float32. */
     return op == TUTTI_AVG ? (double)((float)v * (1.0f / (float)n)) : v;
 }
 
@@ -130,7 +130,7 @@ static void sizes(devteam_t *team, const set_t *set, void (*run)(devteam_t *team
         assert_true(far_messages() > 0);
     make(team, set, 3001, TUTTI_FLOAT64, TUTTI_MAX, run);
     look(team, set, 3001, TUTTI_FLOAT64, TUTTI_MAX);
-    assert_int_equal(far_messages(), 0); /* a sum only is the device's */
+    assert_int_equal(far_messages(), 0); /* only sums are sent from device memory */
 }
 
 static void shape_all(shape_t *shape, const devteam_options_t *options,
@@ -169,7 +169,7 @@ static void test_threads(void **state)
         shape_all(shape_of(i), &small, devteam_threads);
 }
 
-/* Messages are expected, and read as late as possible. */
+/* Every message is expected, and is read as late as possible. */
 static void test_turns(void **state)
 {
     devteam_options_t lagging = small;
@@ -281,7 +281,7 @@ static void test_not_served(void **state)
     devteam_close(&team);
 }
 
-/* A stage too small for any chunk is found at the start, on all ranks. */
+/* If the stage is too small for any chunk, all ranks detect this at the start. */
 static void test_small_stage(void **state)
 {
     static devteam_t team;
@@ -305,7 +305,7 @@ static void test_small_stage(void **state)
     devteam_close(&team);
 }
 
-/* Cancelled in the middle: copies end, and no device work is left. */
+/* If a call is cancelled in the middle, its copies end, and no device work is left. */
 static void test_cancel(void **state)
 {
     static devteam_t team;

@@ -97,8 +97,8 @@ static void test_direct_host_between(void **state)
     host_between(&direct);
 }
 
-/* Make a call of one chunk, of two ranks, until rank 0's device only adds up a message. 0: the
-   call has ended. */
+/* Step a call of two ranks with one chunk until the only unfinished work is that rank 0's device
+   adds a message. Returns 0 if the call has ended before that. */
 static int run_to_sum(devteam_t *team, const set_t *set)
 {
     const tutti__run_t *run = &team->run[0];
@@ -128,7 +128,7 @@ static int run_to_sum(devteam_t *team, const set_t *set)
     return 0;
 }
 
-/* Cancel while the device adds up a message: the addition has ended when the run is over. */
+/* Cancel a call while the device adds a message. When the run is over, the addition has ended. */
 static void test_direct_cancel(void **state)
 {
     static devteam_t team;

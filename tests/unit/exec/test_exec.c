@@ -4,8 +4,9 @@
  * orders, over shared memory with slots so small that there are many trips.
  *
  * model.h defines the results. Each combination of shape, credits and slots is a separate team that
- * runs all algorithms in sequence, so channels and node lanes continue from the last one's state.
- * Parameters that are not combined (count, type, operation, order, lane, root) rotate.
+ * runs all algorithms in sequence, so channels and node lanes continue from the state that the last
+ * algorithm has left. Parameters that are not combined (count, type, operation, order, lane, root)
+ * rotate.
  */
 #include "unit/coll/shapes.h"
 #include "long.h"
@@ -28,7 +29,7 @@ enum {
 typedef struct {
     team_t team;
     const shape_t *shape;
-    char *buffers[2][WORLD_RANKS][2]; /* private ones; in arenas, for zero-copy */
+    char *buffers[2][WORLD_RANKS][2]; /* private buffers, and buffers in arenas, for zero-copy */
     uint32_t seed;
     char text[200];
 } court_t;
@@ -123,7 +124,7 @@ static void one_barrier(court_t *court, crew_t *crew, const set_t *set)
 
 /* ---- all calls ---- */
 
-/* One schedule set with some of the counts. */
+/* Run one schedule set with some of the counts. */
 static void one_set(void *arg, set_t *set)
 {
     court_t *court = arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor and the lengths of blocks: tables, separate places, maps that only one rank has,
- * renumbered blocks. Hand-written schedules, over slots so small that there are many trips, in
- * adversarial orders.
+ * Tests the executor with all ways of giving the lengths of blocks: tables, separate places, maps
+ * that only one rank has, renumbered blocks. The schedules are hand-written. They run in
+ * adversarial orders, over slots so small that there are many trips.
  *
  * The test defines element k of block b; each rank places the block anywhere. Everything between
  * the blocks must stay unchanged.
@@ -314,9 +314,10 @@ static void test_pairs(void **state)
 /* ---- ALL_EQUAL: renumbered during the call ---- */
 
 /*
- * Two ranks, 5 blocks. Both rotate theirs by two into SCRATCH, which has more blocks than the map,
- * send 3 blocks from the middle of it, and put the received ones at the end of OUT; its first two
- * are the own block 4, and the sum of the own block 0 and the peer's block 1.
+ * Two ranks, 5 blocks. Both ranks rotate their blocks by two into SCRATCH, which has more blocks
+ * than the map, send 3 blocks from the middle of SCRATCH, and put the received blocks at the end of
+ * OUT. The first two blocks of OUT are the rank's own block 4, and the sum of its own block 0 and
+ * the peer's block 1.
  */
 static void equal_build(maps_t *maps)
 {

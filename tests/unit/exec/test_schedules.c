@@ -75,8 +75,8 @@ static void free_all(tutti__sched_t **scheds, uint32_t n)
         tutti__sched_free(scheds[r]);
 }
 
-/* The executor must run every schedule that the checker proves; a deadlock there must
-   be one here. */
+/* The executor must be able to run every schedule that the checker proves. If the checker reports a
+   deadlock, the executor must deadlock as well. */
 static void hand_prove(const hand_t *hand, tutti__sched_t **scheds, uint32_t n, uint32_t credits)
 {
     char why[1200];
@@ -179,7 +179,8 @@ static void test_forbidden(void **state)
     free_all(scheds, 2);
 }
 
-/* A chunk has at least one element; a message of them that does not fit a slot is refused. */
+/* A chunk has at least one element. So a schedule whose messages have more blocks than a slot has
+   room for is refused. */
 static void test_too_many_blocks(void **state)
 {
     tutti__build_t *b = tutti__build_begin("wide", 0, 2, 9, 0, 9);
@@ -208,7 +209,7 @@ static void test_too_many_blocks(void **state)
 
 /* ---- node operations on SCRATCH ---- */
 
-/* A node that checks its call, and does nothing. */
+/* A node that checks its calls, and does nothing else. */
 typedef struct {
     tutti__node_t node;
     const tutti__run_t *run;
@@ -330,7 +331,8 @@ static void test_channel_mismatch(void **state)
     build_set(&ring, TUTTI__ALLREDUCE, "ring", three);
     for (int order = 0; order < ORDERS; order++) {
         for (int is_count = 0; is_count < 2; is_count++) {
-            /* With doubling both ranks detect it; in a ring, the next rank. */
+            /* With recursive doubling both ranks detect the difference. In a ring, the next rank
+               detects it. */
             channel_mismatch(sum, &doubling, 1, 1, 0, is_count, (order_t)order);
             channel_mismatch(sum, &doubling, 1, 0, 1, is_count, (order_t)order);
             channel_mismatch(sum, &ring, 1, 1, 2, is_count, (order_t)order);
@@ -343,7 +345,8 @@ static void test_channel_mismatch(void **state)
     free(sum);
 }
 
-/* On one host all ranks detect it before any data is touched, and the lane continues. */
+/* On one host all ranks detect a differing call before any data are changed, and the lane
+   continues. */
 static void test_node_mismatch(void **state)
 {
     static const size_t counts[] = { 2, 5, 100, 1000 };

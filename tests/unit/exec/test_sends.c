@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * SENDs that are not complete when the executor continues. test_exec runs all algorithms with them;
- * here a stream starts consecutive SENDs together if they need its polls.
+ * in this test a stream starts consecutive SENDs together if they need its polls.
  */
 #include "sched/build.h"
 #include "unit/exec/lag.h"

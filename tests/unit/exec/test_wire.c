@@ -80,7 +80,7 @@ static uint32_t log2_up(uint32_t n)
     return log;
 }
 
-/* The most roundings of a contribution on its way to the result. */
+/* The largest number of roundings of a contribution on its way to the result. */
 static uint32_t roundings(const set_t *set)
 {
     uint32_t nhosts = set->shape->shape.nhosts;
@@ -121,7 +121,8 @@ static void run(court_t *court, crew_t *crew, const set_t *set, model_t *model, 
     crew_finish(crew, order, court->seed, text);
 }
 
-/* Does another rounding leave the result unchanged? For a reduce_scatter: rank 0's block. */
+/* Does another rounding leave the result unchanged? For a reduce_scatter, the result is rank 0's
+   block. */
 static int is_exact(const model_t *model, const format_t *format)
 {
     const float *out = (const float *)(void *)model->out[model->root].buffer;

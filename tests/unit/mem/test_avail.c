@@ -89,14 +89,15 @@ static void test_groups_version_2(void **state)
     put("sys/fs/cgroup/job/step/memory.current", "1000\n");
     expect(600 * 1024, "this machine");
 
-    /* The limit of a group above applies; easily freed memory does not count as used. */
+    /* The limit of a parent group applies as well. Memory that is easily freed does not count as
+       used. */
     put("sys/fs/cgroup/job/memory.max", "300000\n");
     put("sys/fs/cgroup/job/memory.current", "100000\n");
     expect(200000, "its control group");
     put("sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file_x 7\ninactive_file 50000\n");
     expect(250000, "its control group");
 
-    /* Above its limit: 0, not a large number. */
+    /* If a group uses more than its limit, 0 is available, not a large number. */
     put("sys/fs/cgroup/job/memory.current", "900000\n");
     expect(0, "its control group");
 }
@@ -105,7 +106,7 @@ static void test_groups_version_1_in_a_container(void **state)
 {
     (void)state;
     put("proc/meminfo", MEMINFO);
-    /* The path is the host's; inside, only the mount's root exists. */
+    /* In a container, the path is that of the host, but only the root of the mount exists. */
     put("proc/self/cgroup", "9:cpu,cpuacct:/docker/x\n8:memory:/docker/x\n0::/nothing\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "200000\n");
     put("sys/fs/cgroup/memory/memory.usage_in_bytes", "150000\n");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks outlive the communicator, that is its use of the arena; and a forked child does not free
- * its parent's, and does not wait for the locks of its parent's threads.
+ * Blocks outlive the communicator, more exactly its use of the arena. A forked child does not free
+ * its parent's blocks, and does not wait for locks that its parent's threads hold.
  */
 #include "mem/blocks.h"
 
@@ -67,7 +67,7 @@ static void test_outlives(void **state)
     assert_int_equal(tutti__block_free(a), TUTTI_OK);
     tutti__arena_destroy(arena);
 
-    /* Its memory is there, and is not the communicator's any more. */
+    /* The block's memory still exists, but does not belong to the communicator any more. */
     memset(b, 2, BYTES);
     assert_int_equal(memory_of(fd), BYTES);
     assert_int_equal(tutti__block_free(b), TUTTI_OK);
@@ -94,7 +94,7 @@ static void test_freed_once(void **state)
     assert_int_equal(tutti__block_alloc(arena, 0, &none), TUTTI_OK);
     assert_null(none);
 
-    /* What the arena allocated for others is no block. */
+    /* Memory that was allocated from the arena directly is no block. */
     assert_int_equal(tutti__arena_alloc(arena, 1, &own), TUTTI_OK);
     assert_false(tutti__block_is_at(own));
     assert_int_equal(tutti__block_free(own), TUTTI_ERR_INVALID_ARGUMENT);
@@ -134,7 +134,8 @@ static void test_child(void **state)
     tutti__arena_destroy(arena);
 }
 
-/* In the child. 77: its arena is at another address, so this tests nothing. */
+/* Runs in the child. Returns 77 if the child's arena is at another address, so that nothing was
+   tested. */
 static int free_beside_own(unsigned char *inherited, const char *base)
 {
     tutti__arena_t *own;
@@ -151,7 +152,8 @@ static int free_beside_own(unsigned char *inherited, const char *base)
     return 0;
 }
 
-/* Only a block keeps the parent's arena. The child's arena takes its address. */
+/* Only a block keeps the parent's arena. The child's own arena gets the address of the parent's
+   arena. */
 static void test_child_with_arena(void **state)
 {
     tutti__arena_t *arena = create();
@@ -183,7 +185,7 @@ unsigned __real_tutti__fork_generation(void);
 unsigned __wrap_tutti__fork_generation(void);
 
 /* blocks.c and mapping.c call this under their locks (--wrap, see local.mk). A fork that does not
-   wait for the lock is over after the pause. */
+   wait for the lock ends during the pause of this function. */
 unsigned __wrap_tutti__fork_generation(void)
 {
     if (holds) {

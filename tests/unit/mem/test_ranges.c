@@ -32,7 +32,7 @@ static void test_first_fit_and_joining(void **state)
     assert_false(tutti__ranges_take(ranges, 41, &d));
     assert_int_equal(tutti__ranges_taken(ranges), 60);
 
-    /* A hole is used again; its rest stays free. */
+    /* A hole is used again, and the rest of it stays free. */
     give(ranges, b, 20);
     assert_true(tutti__ranges_take(ranges, 5, &b));
     assert_int_equal(b, 10);

@@ -202,13 +202,14 @@ static void test_peer_sees_what_comes_later(void **state)
                    down[0], up[1]));
     }
     close(up[1]);
-    assert_int_equal(get(up[0]), 0); /* it has mapped the arena; what follows is newer */
+    assert_int_equal(get(up[0]), 0); /* the peer has mapped the arena; what follows is newer */
 
     exchange_with_peer(arena, early, 100, down[1], up[0]);
     late = alloc(arena, 9 * MIB);
     exchange_with_peer(arena, late, 9 * MIB, down[1], up[0]);
 
-    /* The same place, freed and taken again: zeros, then new data, in both processes. */
+    /* Memory at the same place is freed and allocated again. Both processes see zeros, and then new
+       data. */
     assert_int_equal(tutti__arena_free(arena, late), TUTTI_OK);
     late = alloc(arena, MIB);
     assert_true(all_bytes_are(late, MIB, 0));
@@ -240,7 +241,7 @@ static void test_one_mapping_within_a_process(void **state)
     *alloc(arena, 1) = 1; /* still mapped */
     tutti__arena_unmap(NULL, 1, 1);
 
-    /* The owner may go first. */
+    /* The owner may free the arena before a peer unmaps it. */
     assert_int_equal(tutti__arena_map(tutti__arena_fd(arena), tutti__arena_span(arena),
                                       (int)getpid(), tutti__arena_base(arena), &base),
                      TUTTI_OK);
@@ -250,7 +251,7 @@ static void test_one_mapping_within_a_process(void **state)
     assert_int_not_equal(mincore(base, 1, &seen), 0);
 }
 
-/* A child frees an inherited arena: this must not unmap what it has mapped at those
+/* A child frees an inherited arena. This must not unmap what the child itself has mapped at those
    addresses since. */
 static tutti__arena_t *inherited;
 
@@ -280,7 +281,8 @@ static void test_too_much(void **state)
     assert_int_equal(tutti__arena_alloc(arena, span + 1, &ptr), TUTTI_ERR_NO_MEMORY);
     assert_non_null(strstr(tutti_last_error(), "addresses"));
 
-    /* More than exists: refused before a page is taken, and nothing is kept. */
+    /* A request for more memory than is available is refused before a page is allocated, and keeps
+       nothing. */
     if (available < span) {
         assert_int_equal(tutti__arena_alloc(arena, span, &ptr), TUTTI_ERR_NO_MEMORY);
         assert_non_null(strstr(tutti_last_error(), "MiB of memory left"));
@@ -360,7 +362,8 @@ static void test_file_limit_leaves_room_for_large_ranges(void **state)
     in_child(with_file_limit_for_large);
 }
 
-/* The same if the limit comes when ranges are far beyond it, and until it is removed. */
+/* The same if the limit is set when ranges are already far beyond it, until the limit is
+   removed. */
 static int with_file_limit_later(void)
 {
     struct rlimit limit = { 8 * MIB, RLIM_INFINITY };
@@ -401,7 +404,8 @@ static void test_file_limit_may_come_later(void **state)
 
 /* ---- huge pages ---- */
 
-/* The line `name` of the mapping with ptr in /proc/self/smaps, without the name; 0 if none. */
+/* Get the line `name`, without this name, from the entry in /proc/self/smaps of the mapping that
+   contains ptr. Returns 0 if there is none. */
 static int smaps_line(const void *ptr, const char *name, char *ret_line, int room)
 {
     FILE *file = fopen("/proc/self/smaps", "r");
@@ -423,7 +427,7 @@ static int smaps_line(const void *ptr, const char *name, char *ret_line, int roo
     return found;
 }
 
-/* Of the whole mapping with ptr. */
+/* The bytes in huge pages of the whole mapping that contains ptr. */
 static size_t huge_bytes(const void *ptr)
 {
     unsigned long kib = 0;
@@ -508,7 +512,7 @@ static void test_large_ranges_are_advised(void **state)
     tutti__arena_destroy(arena);
 }
 
-/* A peer's pages of a range after it has touched them: exit status 0 if they are huge. */
+/* A peer touches the pages of a range. Its exit status is 0 if they are huge. */
 static void peer_has_huge_pages(tutti__arena_t *arena, unsigned char *ptr, size_t bytes)
 {
     pid_t child;
@@ -558,7 +562,7 @@ static void test_large_ranges_have_huge_pages(void **state)
     tutti__arena_destroy(arena);
 }
 
-/* Two refusals: by the caller, and by the system without an override. */
+/* Huge pages are refused in two ways: by the caller, and by the system without an override. */
 static void test_huge_pages_refused(void **state)
 {
     char text[80] = "";

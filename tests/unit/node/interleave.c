@@ -8,7 +8,7 @@
 #include <ucontext.h>
 
 #define STACK_BYTES (256 * 1024)
-/* Rounds without progress: a lost wake-up shows as this. */
+/* After so many rounds without progress, a wake-up has been lost. */
 #define IDLE_LIMIT 1000
 
 typedef struct {
@@ -82,7 +82,7 @@ static void begin(co_t *co)
     makecontext(&co->context, entry, 0);
 }
 
-/* Another rank than the current one, if there is one that is not done. */
+/* Choose a rank other than the current one, if another rank is not done. */
 static int choose(void)
 {
     int from = il.plan->percent > 0 ? (int)(draw() % (uint32_t)il.n) : il.current + 1;

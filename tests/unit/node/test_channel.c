@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Channels over shared memory, their real code, under many interleavings of 2 ranks: random ones,
- * and all with up to two switches at chosen points. See test_interleave.c.
+ * Runs the real code of channels over shared memory in many interleavings of 2 ranks: random ones,
+ * and all those with up to two switches at chosen points. See test_interleave.c.
  */
 #include "interleave.h"
 
@@ -23,7 +23,7 @@ typedef struct {
     int wrong;
 } chan_run_t;
 
-/* Rank 0 sends to 1, and 1 sends it back, plus one. */
+/* Rank 0 sends data to rank 1, which adds one and sends them back. */
 static void chan_rank(int rank, void *arg)
 {
     chan_run_t *run = arg;

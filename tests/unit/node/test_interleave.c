@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations over shared memory, their real code, under many interleavings of 2 to 4 ranks.
+ * Runs the real code of node operations over shared memory in many interleavings of 2 to 4 ranks.
  *
  * Each run executes a list of operations with data that differ by rank and operation, and compares
  * every result. So a slot that is overwritten before all have read it, or read before it is full,
- * shows as a wrong result, and a lost word as a deadlock. Random interleavings with several rates
- * of switching, and all with up to two switches at chosen points.
+ * shows as a wrong result, and a lost word as a deadlock. The interleavings are random ones with
+ * several rates of switching, and all those with up to two switches at chosen points.
  *
  * For a meeting the test checks that no rank leaves before all have come, and that all ranks detect
  * a rank with another call, however far the others have come in the next operations.
  *
  * The test of the test: ranks that report their progress too early get wrong results.
  *
- * All of this again with ranks in several groups. And a rank that gives up a call without copies:
- * no other rank writes to its buffer afterwards.
+ * All of this is repeated with ranks in several groups. Another test lets a rank give up a
+ * zero-copy call: no other rank may write to its buffer afterwards.
  */
 #include "interleave.h"
 
@@ -33,7 +33,7 @@ static int whole; /* 0: the quick form */
 enum {
     MOST = 9000,
     OPS = 12,
-    MOST_LOOKS = 1000000 /* in an operation; more are a deadlock */
+    MOST_LOOKS = 1000000 /* polls in an operation; more are a deadlock */
 };
 
 typedef struct {
@@ -46,9 +46,10 @@ typedef struct {
     int apart;  /* not in place: bit r for rank r */
 } step_t;
 
-/* Ranks in an operation of this kind report at once that they have finished it. */
+/* A planted bug: in an operation of this kind, ranks report at once that they have finished a
+   stage. */
 typedef struct {
-    tutti__op_kind_t kind; /* 0: no rank does */
+    tutti__op_kind_t kind; /* 0: there is no such bug */
     enum {
         EARLY_IN,
         EARLY_SUM,
@@ -87,7 +88,7 @@ static int promised(const node_run_t *run, int rank, int op, size_t i, float *re
     const step_t *s = &run->step[op];
     uint32_t n = run->world->n, part = 0;
     tutti__blockmap_t map = { s->count, n, s->count, NULL, NULL };
-    size_t length = s->count / n; /* if all are equal */
+    size_t length = s->count / n; /* if all blocks are equal */
 
     while (i >= tutti__block_border(&map, part + 1))
         part++;
@@ -140,7 +141,7 @@ static void say_early(const node_run_t *run, int rank)
         tutti__store_release(&own->out, value);
 }
 
-/* It begins in one of two ways, which may differ between ranks. */
+/* Begin an operation in one of two ways. Ranks may begin it in different ways. */
 static tutti_status_t begin(node_run_t *run, int rank, int op, const tutti__node_call_t *call,
                             tutti__hint_t *hint)
 {
@@ -301,8 +302,8 @@ static void expect_right(const node_run_t *run, uint32_t points, const il_plan_t
                  plan->place[0], plan->place[1]);
 }
 
-/* Operations of all kinds and sizes: one-shot, one chunk or many, zero-copy, mixed; many are
-   repeated at once, with other buffers. */
+/* Draw operations of all kinds and sizes: one-shot, of one chunk or many, zero-copy, mixed. Many of
+   them are immediately repeated with other buffers. */
 static void draw_steps(node_run_t *run, uint32_t seed)
 {
     static const tutti__op_kind_t kinds[] = {
@@ -402,7 +403,7 @@ static void test_random_groups(void **state)
     random_groups(3, "011", 3, 0, 200);
 }
 
-/* It does not commute. */
+/* An operation that does not commute. */
 static void take_left(void *dst, const void *left, const void *right, size_t count,
                       tutti_dtype_t dtype, void *context)
 {
@@ -424,7 +425,7 @@ static void test_order(void **state)
     assert_true(tutti__user_op_drop(left));
 }
 
-/* Do some operations of this kind, many chunks or zero-copy each, give wrong results? */
+/* Do some operations of this kind give wrong results? Each has many chunks, or is zero-copy. */
 static int is_found(int n, const char *groups, early_t early, size_t count, int shared)
 {
     world_t w;
@@ -446,7 +447,7 @@ static int is_found(int n, const char *groups, early_t early, size_t count, int 
     return found;
 }
 
-/* Only stages for which a rank waits are detected. */
+/* A bug can be detected only in stages for which a rank waits. */
 static void test_early(void **state)
 {
     static const struct {
@@ -464,12 +465,12 @@ static void test_early(void **state)
         { { TUTTI__NODE_REDUCE, EARLY_RED }, 2, 0, 1 },
         { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, 2, 0, 1 },
         { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, 2, 0, 1 },
-        { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 2, 0, 0 }, /* each reads its own slot */
+        { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 2, 0, 0 }, /* each rank reads its own slot */
         { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, 3, 0, 1 },
         { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, 3, 0, 1 },
         { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 3, 0, 1 },
         { { TUTTI__NODE_ALLTOALL, EARLY_IN }, 3, 0, 1 },
-        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 0, 0 }, /* it has none */
+        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 0, 0 }, /* an alltoall does not have this stage */
         { { TUTTI__NODE_ALLTOALL, EARLY_OUT }, 3, 0, 1 },
         { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 15, 1 },
     };
@@ -512,7 +513,7 @@ static void test_early_groups(void **state)
             fail_msg("case %zu is not found", i);
 }
 
-/* All interleavings of a short list of operations with up to two switches at chosen points. */
+/* Run a short list of operations in all interleavings with up to two switches at chosen points. */
 static void enumerate_groups(int n, const char *groups, const step_t *steps, int nsteps)
 {
     world_t w;
@@ -586,8 +587,8 @@ static void test_enumerated(void **state)
     enumerate_groups(3, "010", chunks, 1);
 }
 
-/* Zero-copy of one allreduce, in place. Rank 0 gives up after some steps, and uses its buffer for
-   something else; the others look for it some more times. */
+/* One zero-copy allreduce, in place. Rank 0 gives up after some steps, and uses its buffer for
+   other data. The other ranks make some more steps. */
 static void rank_of_given_up(int rank, void *arg)
 {
     node_run_t *run = arg;

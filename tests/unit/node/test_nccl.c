@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations by NCCL, over the pretend device: all kinds and maps against an element-wise
- * reference, several lanes at once in a different order on each rank, two threads per rank.
+ * Node operations by NCCL over the pretend device. The results of all kinds and maps are compared
+ * with an element-wise reference. Several lanes run at once, in a different order on each rank,
+ * with two threads per rank.
  */
 #include "unit/node/test_nccl_world.h"
 #include "long.h"
@@ -22,7 +23,7 @@ enum {
     CASES = 1024,
     IDLE_US = 20,      /* between polls */
     IDLES = 500000,    /* limit of consecutive idle polls */
-    IDLES_AWAKE = 100, /* the first of them without a pause */
+    IDLES_AWAKE = 100, /* the first of these polls have no pause */
     BLOCKS = 300,      /* more than NCCL's calls in one group */
     SENTINEL = 99      /* in memory that no rank may write */
 };
@@ -64,7 +65,7 @@ typedef struct {
     uint32_t divisor, root, nblk, nparts;
     map_t map;
     way_t mode;
-    int in_place, is_late; /* is_late: the source is written on a stream of the caller's */
+    int in_place, is_late; /* is_late: a stream of the caller writes the source */
     end_t end;
 } case_t;
 
@@ -78,7 +79,7 @@ typedef struct {
 
 static case_t cases[CASES];
 static uint32_t ncases;
-static atomic_int is_over; /* a driver has found an error */
+static atomic_int is_over; /* a driver (see below) has found an error */
 
 /* ---- one call: buffers and reference ---- */
 
@@ -111,7 +112,8 @@ static void make_map(const case_t *c, uint32_t r, own_t *own)
     if (c->map != PLACES)
         return;
     map->begins = own->begins;
-    /* Backwards; on every other rank forwards and contiguous. */
+    /* The places go backwards on every second rank. On the other ranks they go forwards and are
+       contiguous. */
     own->extent = r;
     for (uint32_t i = 0; i < blocks; i++) {
         uint32_t b = c->nblk > 1 ? i : blocks - 1 - i;
@@ -138,7 +140,7 @@ static size_t count_of(const own_t *own, size_t trip, uint32_t j)
     return count;
 }
 
-/* Where in its buffer is the element of block j in a trip? */
+/* The position in its buffer of the first element of block j in a trip. */
 static size_t place_of(const case_t *c, const own_t *own, int is_dst, size_t trip, uint32_t j)
 {
     const tutti__node_call_t *call = &own->call;
@@ -197,7 +199,8 @@ static void fill(const case_t *c, char *buffer, size_t room, int64_t rank)
     free(values);
 }
 
-/* At one end or the other of the lane's memory, so that accesses beyond it are detected. */
+/* Place a buffer at one of the two ends of the lane's memory, so that accesses beyond this end are
+   detected. */
 static char *place_buffer(const case_t *c, uint32_t r, uint32_t lane, uint32_t which, size_t room)
 {
     size_t bytes = room * tutti_dtype_bytes(c->dtype);
@@ -245,7 +248,8 @@ static void source(const case_t *c, const own_t *own, uint32_t r, size_t trip, u
     set(c->dtype, to, initial(r, place_of(c, &peer, 0, trip, j) + e));
 }
 
-/* The value that rank `me` must have there; 0: it gets nothing there. */
+/* The value that rank `me` must have at this place. Returns 0 if the rank receives nothing
+   there. */
 static int expected(const case_t *c, const own_t *own, uint32_t me, size_t trip, uint32_t j,
                     size_t e, void *to)
 {
@@ -273,7 +277,8 @@ static int expected(const case_t *c, const own_t *own, uint32_t me, size_t trip,
     return 1;
 }
 
-/* All required elements are correct, and no others have changed. NULL, or the error. */
+/* Checks that all required elements are correct, and that no other elements have changed. Returns
+   NULL, or the error. */
 static const char *judge(const case_t *c, own_t *own, uint32_t me)
 {
     size_t esize = tutti_dtype_bytes(c->dtype), room = room_of(c, own);
@@ -317,7 +322,7 @@ static int is_parted(tutti__op_kind_t kind)
            kind == TUTTI__NODE_ALLTOALL;
 }
 
-/* Cases of one kind, with blocks of one shape. */
+/* Add cases of one kind of operation, with one number of blocks and parts. */
 static void add_kind(uint32_t n, tutti__op_kind_t kind, uint32_t nblk, uint32_t nparts)
 {
     for (int map = EVEN; map < MAPS; map++) {
@@ -372,7 +377,7 @@ static void add_odd(uint32_t n, end_t end)
                   .end = n > 1 || end == NOT_SERVED ? end : FINE });
 }
 
-/* Cases of a type that NCCL does not have. */
+/* Add cases of a type that NCCL does not have. */
 static void add_moves(uint32_t n)
 {
     for (int kind = TUTTI__NODE_ALLREDUCE; kind <= TUTTI__NODE_ALLTOALL; kind++)
@@ -424,7 +429,7 @@ typedef struct {
     char wrong[512];
 } driver_t;
 
-/* A lane's progress through its cases: every LANES-th. */
+/* A lane's progress through its cases, which are every LANES-th case. */
 typedef struct {
     uint32_t at;
     int is_running;
@@ -457,7 +462,7 @@ static void write_late(driver_t *d, uint32_t lane, const case_t *c, own_t *own)
     tutti__nccl_node_ready(nccl_job.node[d->rank], lane, nccl_job.event[d->rank][lane]);
 }
 
-/* Does this rank have another call than the rest? */
+/* Does the call of this rank differ from that of the other ranks? */
 static int is_odd(const driver_t *d, const case_t *c, end_t end)
 {
     return c->end == end && d->rank + 1 == nccl_job.n;
@@ -519,7 +524,7 @@ static void go_on(driver_t *d, uint32_t lane, track_t *t)
     t->at += TUTTI__DEVICE_LANES;
 }
 
-/* Starts and steps its lanes in an order of its own. */
+/* Start and step this thread's lanes, in an order that differs from that of other threads. */
 static void *drive(void *arg)
 {
     driver_t *d = arg;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Other ends of node operations by NCCL: aborted, failed, never opened. */
+/* Node operations by NCCL that do not complete: they are aborted, fail, or their node cannot be
+   opened. */
 #include "node/shm/shm.h"
 #include "unit/node/test_nccl_world.h"
 
@@ -49,7 +50,7 @@ static tutti_status_t step_often(uint32_t r, uint32_t lane)
     return step_for(r, lane, LOOKS);
 }
 
-/* One rank does not call, and the others' work is already on their devices. */
+/* One rank does not make the call, and the work of the other ranks is already on their devices. */
 static void test_abort(void **state)
 {
     tutti__node_call_t call[3];
@@ -71,14 +72,14 @@ static void test_abort(void **state)
         seq = ((tutti__shm_t *)nccl_job.host[r])->lane[1].seq;
         start_sum(r, 1, &call[r]);
         assert_int_equal(step_often(r, 1), TUTTI_ERR_TRANSPORT);
-        /* The announced operations there are unchanged. */
+        /* The number of announced operations in lane 1 has not changed. */
         assert_int_equal(((tutti__shm_t *)nccl_job.host[r])->lane[1].seq, seq);
         assert_int_equal(watched_aborts(r), 1);
     }
     nccl_finish();
 }
 
-/* Sums in two lanes until there is an error. */
+/* Add in two lanes until there is an error. */
 static void *sum_on(void *arg)
 {
     uint32_t r = *(uint32_t *)arg;
@@ -163,7 +164,7 @@ static void test_nccl_fails(void **state)
     assert_int_equal(watched_aborts(1), 1);
 }
 
-/* Close does not wait for work: it aborts it. */
+/* Close does not wait for work in flight, but aborts it. */
 static void test_close_in_flight(void **state)
 {
     tutti__node_call_t call[2];
@@ -182,7 +183,7 @@ static void test_close_in_flight(void **state)
     assert_int_equal(watched_aborts(1), 1);
 }
 
-/* The caller's event does not outlive the operation. */
+/* The operation does not use the caller's event after its end. */
 static void test_event_is_given_back(void **state)
 {
     tutti__node_call_t call;
@@ -196,7 +197,7 @@ static void test_event_is_given_back(void **state)
     nccl_finish();
 }
 
-/* Only one of two ranks. */
+/* Begin a job of two ranks, and open only one of them. */
 static void begin_alone(void)
 {
     memset(&nccl_job, 0, sizeof(nccl_job));
@@ -207,7 +208,8 @@ static void begin_alone(void)
 
 static void test_open_fails(void **state)
 {
-    /* One more than are made: a stream, five events, those of overdue.c, the stage, NCCL. */
+    /* One more than the number of resources that are made: a stream, five events, the events of
+       overdue.c, the stage, and NCCL's communicator. */
     const int all = 9 + 2 * TUTTI__NCCL_OVERDUE;
     tutti_status_t status = TUTTI_ERR_NO_MEMORY;
 

@@ -12,7 +12,7 @@
 #define NCCL_BUFFERS 3
 #define NCCL_BUFFER_BYTES ((size_t)65536)
 
-/* One at a time. */
+/* There is one job at a time. */
 typedef struct {
     uint32_t n;
     world_t world;
@@ -27,7 +27,8 @@ typedef struct {
 
 extern nccl_job_t nccl_job;
 
-/* n ranks, connected; after this call the device makes nothing. seed: see watched_begin. */
+/* Connect n ranks. After this call no stream, event or memory of the device is made. seed: see
+   watched_begin. */
 void nccl_begin(uint32_t n, uint32_t seed);
 /* Fails the running test if the device was misused. */
 void nccl_finish(void);

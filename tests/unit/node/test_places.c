@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Where bulk slots and shares begin: a slot has the offset of the caller's buffer in a cache line
- * and differs from it by half a page; shares of zero-copy begin at pages. Results are correct for
- * all offsets of buffers, different on each rank, in operations without a pause between them.
+ * and differs from it by half a page; shares of zero-copy begin at pages. Results must be correct
+ * for all offsets of buffers, which differ between ranks, in operations without a pause between
+ * them.
  */
 #include "node/shm/shm.h"
 #include "unit/node/world.h"
@@ -31,7 +32,7 @@ typedef struct {
     world_t w;
     tutti__node_t *node[RANKS];
     tutti__node_call_t call[RANKS];
-    char *src[RANKS], *dst[RANKS]; /* a page more than BYTES */
+    char *src[RANKS], *dst[RANKS]; /* each a page longer than BYTES */
     tutti__reducer_t reducer;
     int round[RANKS]; /* each rank's current round */
 } pair_t;
@@ -171,8 +172,8 @@ static void test_zero_copy(void **state)
     close_pair(&p, 1);
 }
 
-/* A rank gives up its call, when its peer has not read its announcement, or when this rank has done
-   its share: the peer neither reads nor writes its buffers. */
+/* A rank gives up its call when the peer has not read its announcement, or when the rank has done
+   its share. Afterwards the peer neither reads nor writes the buffers of this rank. */
 static void test_given_up(void **state)
 {
     (void)state;

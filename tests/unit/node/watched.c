@@ -17,7 +17,7 @@ static tutti__device_ops_t ops;
 static uint32_t nranks;
 static int is_on; /* between begin and end */
 static atomic_int makes_left, aborts[PRETEND_DEVICES], calls_of[TUTTI__NCCL_RECV + 1];
-/* 1: the next call will fail; 2: it has failed. */
+/* By device. 1: the next call will fail; 2: this call has failed. */
 static atomic_int failing[PRETEND_DEVICES];
 static _Thread_local int device;
 
@@ -78,7 +78,7 @@ static size_t bytes_of(const tutti__nccl_call_t *c)
     return c->count * tutti_dtype_bytes(c->dtype);
 }
 
-/* Empty: nothing, or on other ranks only. */
+/* The range that a call reads. It is empty if the call reads nothing, or only on other ranks. */
 static range_t reads(const tutti__nccl_call_t *c)
 {
     int is_none = c->src == NULL || c->kind == TUTTI__NCCL_RECV;
@@ -149,7 +149,7 @@ static tutti_status_t nccl_poll(tutti__nccl_t *nccl)
 
 static void nccl_abort(tutti__nccl_t *nccl)
 {
-    /* It is freed by the first; watched_end checks the count. */
+    /* The first abort frees the communicator. watched_end checks the count. */
     if (atomic_fetch_add(&aborts[device], 1) == 0)
         pretend_device()->nccl_abort(nccl);
 }

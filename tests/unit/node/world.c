@@ -15,7 +15,7 @@
 #define ONESHOT_BYTES 64
 #define CHUNK_BYTES 4096
 
-/* Ranks of the host on which `rank` is, ascending; *ret_me is its place among them. */
+/* The ranks on the host of `rank`, in ascending order. *ret_me: the place of `rank` among them. */
 static uint32_t locals(const world_t *w, uint32_t rank, uint32_t *ret_ranks, uint32_t *ret_me)
 {
     uint32_t n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pretend device's conversions against numbers computed by hand, and a round trip of all
- * narrow values.
+ * The pretend device's conversions are compared with numbers computed by hand. All narrow values
+ * also make a round trip.
  */
 #include "pretend/inside.h"
 
@@ -39,7 +39,8 @@ static void test_float16(void **state)
     assert_int_equal(narrow(1 + 0x3p-11, TUTTI_FLOAT16), 0x3c02);
     assert_int_equal(narrow(2 - 0x1p-12, TUTTI_FLOAT16), 0x4000);
     assert_int_equal(narrow((double)NAN, TUTTI_FLOAT16), 0x7e00);
-    /* One rounding from float64: through float32 it would be a tie. */
+    /* The value is rounded once, from float64. If it were converted to float32 first, it would be a
+       tie. */
     assert_int_equal(narrow(1 + 0x1p-11 + 0x1p-40, TUTTI_FLOAT16), 0x3c01);
 }
 

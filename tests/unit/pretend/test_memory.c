@@ -46,7 +46,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     siglongjmp(back, 1);
 }
 
-/* 1 if reading, or writing, `ptr` faults. */
+/* Returns 1 if a read, or with `writes` a write, at `ptr` faults. */
 static int faults(void *ptr, int writes)
 {
     struct sigaction mine, before;
@@ -82,7 +82,7 @@ static void test_host_code_faults(void **state)
     assert_false(seen.was_freed);
     assert_true(faults((char *)ptr + 9999, 1));
 
-    /* Also behind its end, and after it was freed. */
+    /* Accesses behind the end of the memory fault as well, and accesses after it was freed. */
     assert_true(faults((char *)ptr + 12288 + 5, 0));
     assert_true(was_device);
     assert_int_equal(seen.offset, 12293);

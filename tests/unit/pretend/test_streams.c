@@ -60,7 +60,8 @@ static void finish(tutti__devent_t *which)
     assert_int_equal(status, TUTTI_OK);
 }
 
-/* Slow work in a stream, long enough for the test to observe; b has separate memory. */
+/* Queue work in a stream that is slow enough for the test to observe it. Stream b has separate
+   memory. */
 static void slow_copy(tutti__dstream_t *stream, int ms)
 {
     pretend_rates(BYTES * 1000.0 / ms, 0);
@@ -80,7 +81,7 @@ static void test_work_is_done_later(void **state)
     assert_true(tutti__now_ns() - begin_ns >= 300000000);
 }
 
-/* A thousand copies on top of each other: the last one wins. */
+/* Many copies to the same place: the data of the last one remain. */
 static void test_in_order(void **state)
 {
     char got;
@@ -120,12 +121,12 @@ static void test_wait_orders_streams(void **state)
     assert_int_equal(pinned[1], 1);
 }
 
-/* A second record, after slow work, changes nothing for an existing wait; a later wait is for the
-   new record. */
+/* A second record, after slow work, does not change a wait that was queued before it. A later wait
+   is for the new record. */
 static void test_wait_is_for_the_record_before_it(void **state)
 {
     (void)state;
-    slow_copy(b, 200); /* so the wait is reached after the second record */
+    slow_copy(b, 200); /* so stream b reaches the wait after the second record */
     assert_int_equal(ops->record(event, a), TUTTI_OK);
     assert_int_equal(ops->wait(b, event), TUTTI_OK);
     for (int i = 0; i < 3; i++)
@@ -149,7 +150,7 @@ static void test_delays(void **state)
     for (int i = 0; i < 20; i++)
         assert_int_equal(ops->record(event, a), TUTTI_OK);
     finish(event);
-    /* 200 ms on average. */
+    /* The copy takes 200 ms on average. */
     assert_true(tutti__now_ns() - begin_ns > 50000000);
 }
 

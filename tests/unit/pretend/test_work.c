@@ -65,7 +65,7 @@ static void expect_broken(const char *words)
 {
     void *ptr;
 
-    /* Refused if the work was fast enough. */
+    /* record is refused if the work has already failed. */
     (void)ops->record(event, stream);
     while (ops->query(event) == TUTTI__AGAIN)
         usleep(100);
@@ -106,7 +106,7 @@ static void test_copy(void **state)
     expect_values(y, 1, 1);
     assert_int_equal(pretend_counts(0, PRETEND_BLOCKING_COPIES), 0);
 
-    /* Host memory that is not pinned: done at return. */
+    /* If host memory is not pinned, the copy is done when the call returns. */
     pretend_delays(1, 10000);
     assert_int_equal(ops->copy(plain, y, sizeof(plain), stream), TUTTI_OK);
     assert_true(plain[COUNT - 1] == COUNT);
@@ -182,7 +182,7 @@ static void test_copy_of_what_was_freed(void **state)
     (void)state;
     assert_int_equal(ops->alloc(100, &gone), TUTTI_OK);
     ops->free(gone);
-    /* As for all memory that is not the device's, it returns when it is done. */
+    /* Freed memory is not the device's, so the call returns when the copy is done. */
     assert_int_equal(ops->copy(x, gone, 10, stream), TUTTI_OK);
     expect_broken("copy from: 10 bytes at offset 0 of allocation 2, which was freed");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The file of TUTTI_DUMP: the dump of a failure stays while the process has communicators, and not
- * longer. And the longest path of a dump.
+ * The file of TUTTI_DUMP: the dump of a failure stays in it while the process has communicators,
+ * and not longer. Also tests the longest path of a dump.
  */
 #include "record/record.h"
 
@@ -56,7 +56,7 @@ static int count_dumps(void)
     return n;
 }
 
-/* A program goes on after a failure with a new world, which fails as well. */
+/* After a failure a program continues with a new world, which fails as well. */
 static void test_two_worlds(void **state)
 {
     tutti__record_t *record = open_record();
@@ -108,7 +108,7 @@ static void test_child(void **state)
     tutti__record_close(record);
 }
 
-/* The same file by a path of so many bytes. */
+/* Write to `to` a path of so many bytes that leads to the same file. */
 static void lengthen(char *to, size_t bytes)
 {
     memset(to, '/', bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A trace that cannot be appended to PATH: without memory, and with an error of writing. PATH stays
- * as it was, the rank's part stays, and stop reports the failure. And a child that is forked while
- * the process's first trace is started.
+ * A trace cannot be appended to PATH, because memory is exhausted or a write fails. PATH stays as
+ * it was, the rank's part stays, and stop reports the failure. Another test forks a child while the
+ * process's first trace is started.
  */
 #include "record/trace.h"
 
@@ -49,7 +49,7 @@ void *__wrap_calloc(size_t n, size_t bytes)
 
 /* ---- traces ---- */
 
-/* Trace so many events as this rank; the trace stays on. */
+/* Start a trace as this rank, and trace nevents events. The trace is not stopped. */
 static void trace(uint32_t rank, uint32_t nevents)
 {
     const tutti__trace_head_t head = { .rank = rank, .size = 2, .host = "host" };
@@ -71,7 +71,7 @@ static size_t read_path(char *ret_text)
     return bytes;
 }
 
-/* Rank 0's trace, of which the other tests append one of rank 1. Returns its length. */
+/* Make rank 0's trace, to which the other tests append one of rank 1. Returns its length. */
 static size_t first_trace(void)
 {
     trace(0, FEW);
@@ -94,7 +94,7 @@ static void assert_kept(size_t bytes)
 /* ---- a fork beside the first trace ---- */
 
 static int forks;             /* the next registration of fork handlers forks first */
-static int child_status = -1; /* of waitpid */
+static int child_status = -1; /* the child's status from waitpid */
 
 int __real_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
@@ -125,13 +125,13 @@ int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*ch
     return __real_pthread_atfork(prepare, parent, child);
 }
 
-/* The first test: only the first trace registers handlers. */
+/* This must be the first test, because only the first trace registers handlers. */
 static void test_child(void **state)
 {
     static tutti__mutex_t other = TUTTI__MUTEX_INIT(TUTTI__LOCK_LOG);
 
     (void)state;
-    /* This registers the handler of all locks that a child makes anew. */
+    /* This call registers the fork handler for all locks that a child initialises again. */
     tutti__mutex_lock_renewed(&other);
     tutti__mutex_unlock(&other);
     forks = 1;
@@ -174,7 +174,7 @@ static void test_no_memory_at_first(void **state)
     assert_memory_equal(after, "{\"traceEvents\":[\n{", 18);
 }
 
-/* The limit on the length of files, before the test. */
+/* The limit on the length of files as it was before the test. */
 static struct rlimit usual;
 
 static void lift_limit(int number)
@@ -183,7 +183,7 @@ static void lift_limit(int number)
     setrlimit(RLIMIT_FSIZE, &usual);
 }
 
-/* Beyond some lines, a write fails, and `action` is taken. */
+/* Let a write fail after some lines. The signal's handler is `action`. */
 static void write_fails(void (*action)(int number))
 {
     size_t bytes = first_trace();
@@ -208,7 +208,7 @@ static void test_no_room(void **state)
     write_fails(SIG_IGN);
 }
 
-/* One write in the middle fails; all later ones succeed. */
+/* One write in the middle fails, and all later writes succeed. */
 static void test_no_room_for_a_moment(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@ static uint64_t mask_of(tutti_dtype_t dtype)
     return UINT64_MAX >> (64 - 8 * value_bytes(dtype));
 }
 
-/* Little endian, as all machines that run this. */
+/* The value is stored in little endian, as on all machines that run this test. */
 raw_t raw_load(const void *at, tutti_dtype_t dtype)
 {
     raw_t raw = { 0, 0 };
@@ -124,7 +124,7 @@ uint64_t encode(double x, tutti_dtype_t dtype)
     return (code < f.top ? code : f.top) | sign;
 }
 
-/* Sign-extended if the type has a sign. */
+/* The value is sign-extended if the type has a sign. */
 static int64_t as_int(uint64_t raw, tutti_dtype_t dtype)
 {
     switch (dtype) {
@@ -143,7 +143,7 @@ static int64_t as_int(uint64_t raw, tutti_dtype_t dtype)
 
 /* ---- folds ---- */
 
-/* -1 if a is less, 1 if b is less, 0 if they are equal. */
+/* Returns -1 if a is less than b, 1 if b is less than a, 0 if they are equal. */
 static int order(double a, double b)
 {
     if (a == b)
@@ -225,7 +225,7 @@ static uint64_t fold_int(uint64_t x, uint64_t y, tutti_op_t op, tutti_dtype_t dt
     }
 }
 
-/* Does b, and not a, win? */
+/* Is b the minimum or maximum, and not a? */
 static int second_wins(raw_t a, raw_t b, tutti_op_t op, tutti_dtype_t dtype)
 {
     int64_t first = (int64_t)a.index, second = (int64_t)b.index;

@@ -18,7 +18,7 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
-/* Best last; this machine may not have all of them. */
+/* Instruction sets, the best one last. This machine may not have all of them. */
 extern const char *const isas[ISAS];
 
 typedef struct {
@@ -33,7 +33,7 @@ void raw_store(void *at, tutti_dtype_t dtype, raw_t raw);
 uint64_t next_random(void);
 /* Any value: many zeros, ones, limits, infinities and NaNs, and numbers close to each other. */
 raw_t any_value(tutti_dtype_t dtype);
-/* Only such zeros, ones, limits, infinities and NaNs. */
+/* A zero, one, limit, infinity or NaN. */
 raw_t special_value(tutti_dtype_t dtype);
 
 int is_float(tutti_dtype_t dtype);
@@ -45,10 +45,10 @@ int is_served(tutti_dtype_t dtype, tutti_op_t op);
 double decode(uint64_t code, tutti_dtype_t dtype);
 uint64_t encode(double x, tutti_dtype_t dtype);
 
-/* One element of a fold of n >= 1 sources. */
+/* The expected element of a fold of n >= 1 sources. */
 raw_t expected_fold(const raw_t *raw, size_t n, tutti_op_t op, uint32_t divisor,
                     tutti_dtype_t dtype);
-/* One element times `factor`. */
+/* The expected element times `factor`. */
 raw_t expected_scale(raw_t raw, tutti_dtype_t dtype, double factor);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More than 2^31 elements, through each kind of loop: sums, functions of two blocks, float8 through
- * float32. Skipped if 12 GiB of memory are not available.
+ * More than 2^31 elements go through each kind of loop: sums, functions of two blocks, float8
+ * through float32. Skipped if 12 GiB of memory are not available.
  */
 #include "base/compiler.h"
 #include "long.h"
@@ -21,11 +21,11 @@
 
 static unsigned char *a, *b;
 
-/* Places where a count in an int would fail. */
+/* Positions of elements that would be wrong if a count were an int. */
 static const size_t places[] = { 0, COUNT - 2, COUNT - 1, COUNT, COUNT + 1, ALL - 1 };
 
-/* All elements of `a` are x, all of b are y, except at the places; result z, and w at
-   the places. */
+/* All elements of a are x, and all of b are y, so the results are z. At `places`, where the
+   elements differ, the results are w. */
 static void check(tutti_dtype_t dtype, tutti_op_t op, int x, int y, int z, int w)
 {
     const void *both[] = { a, b };
@@ -51,7 +51,8 @@ static void test_sum(void **state)
 
 static int whole; /* 0: the quick form */
 
-/* It takes a minute if every access is checked; one test must suffice. */
+/* With sanitizers, which check every access, a test takes a minute. So they run one test only, as
+   does the quick form. */
 static void skip_if_slow(void)
 {
 #ifdef TUTTI__SANITIZED

@@ -7,8 +7,8 @@
  *
  * All four conversions, and sums, products, minima and maxima of pairs, were also compared
  * once with ml_dtypes 0.6.0 and numpy, on half a million float32 for each type. All bits were
- * equal, except the sign and payload of NaNs, of which there is only one here, and the order
- * of the two zeros.
+ * equal, except the sign and payload of NaNs (this library has only one NaN), and the order of the
+ * two zeros.
  */
 #include "reduce/reduce.h"
 
@@ -73,7 +73,8 @@ static void test_known_codes(void **state)
     assert_true(isnan(decode(0x7f, TUTTI_FLOAT8_E4M3)) && isnan(decode(0xff, TUTTI_FLOAT8_E4M3)));
     for (uint64_t code = 0x7d; code <= 0x7f; code++)
         assert_true(isnan(decode(code, TUTTI_FLOAT8_E5M2)));
-    /* Half way beyond the largest number: down if that is even, otherwise overflow. */
+    /* A number half way beyond the largest one is rounded down if the largest one is even.
+       Otherwise it overflows. */
     assert_int_equal(encode(464, TUTTI_FLOAT8_E4M3), 0x7e);
     assert_int_equal(encode(464.001, TUTTI_FLOAT8_E4M3), 0x7f);
     assert_int_equal(encode(-1000, TUTTI_FLOAT8_E4M3), 0x7f);
@@ -82,7 +83,7 @@ static void test_known_codes(void **state)
     assert_int_equal(encode(-65520, TUTTI_FLOAT16), 0xfc00);
 }
 
-/* Every code and itself: x + -0 = x, max(x, x) = x; a NaN becomes the one NaN. */
+/* Every code x: x + -0 = x, and max(x, x) = x. A NaN becomes the one NaN. */
 static void check_all_codes(tutti_dtype_t dtype)
 {
     static unsigned char all[65536 * 2], minus[65536 * 2], seen[65536 * 2];
@@ -115,7 +116,7 @@ static void test_all_codes(void **state)
             check_all_codes(narrow[t]);
 }
 
-/* Conversions: each code to float32, and float32 with any bits to a code. */
+/* Convert each code to float32, and float32 with any bits to a code. */
 static void check_conversions(tutti_dtype_t dtype)
 {
     static unsigned char all[65536 * 2], seen[65536 * 2];
@@ -200,7 +201,7 @@ static void test_all_pairs_of_float8(void **state)
             }
 }
 
-/* A vector and remaining elements, all the same. */
+/* Round x in each element of an array that has a vector and some remaining elements. */
 static void check_rounding(float x, tutti_dtype_t dtype)
 {
     unsigned char ones[17 * 2], want[17 * 2], seen[17 * 2];
@@ -217,8 +218,8 @@ static void check_rounding(float x, tutti_dtype_t dtype)
                  (unsigned long long)get(seen, 16, dtype), (unsigned long long)code);
 }
 
-/* Around each code and around the midpoint between it and the next one; after the last code comes
-   the number that would follow the largest one. */
+/* Check the rounding around each code, and around the midpoint between the code and the next one.
+   After the last code comes the number that would follow the largest one. */
 static void check_all_rounding(tutti_dtype_t dtype)
 {
     static const float far[] = { 0x1p-149f, 0x1p-126f, 1e30f, 0x1.fffffep127f, INFINITY };
@@ -254,7 +255,7 @@ static void test_rounding(void **state)
 }
 
 /* The caller's processor treats subnormal float32 as zeros; no code of these types is subnormal in
-   float32. Last, because a failure leaves the mode set. */
+   float32. This test is the last one, because a failure leaves the mode set. */
 static void test_flushing(void **state)
 {
 #ifdef __SSE2__

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Kernels on arrays at any offset in a cache line, as the library calls them: every combination of
- * some offsets of two sources and a destination, all types, against reference.c; more sources with
- * some of the combinations. Nothing outside the destination changes.
+ * some offsets of two sources and a destination, for all types, is compared with reference.c. More
+ * sources are tested with some of the combinations. Nothing outside the destination may change.
  */
 #include "reduce/reduce.h"
 
@@ -79,7 +79,7 @@ static unsigned char *clear(room_t *room, size_t offset, const fold_t *fold)
     return at;
 }
 
-/* at: offset of each source, then of the destination. */
+/* at: the offset of each source, followed by that of the destination. */
 static void fold_at(const fold_t *fold, const tutti__reducer_t *reducer, const size_t *at)
 {
     const void *srcs[MOST_SRCS];
@@ -95,7 +95,7 @@ static void fold_at(const fold_t *fold, const tutti__reducer_t *reducer, const s
     tutti__reduce_all(reducer, dsts, srcs, fold->n, COUNT, fold->divisor);
     for (size_t s = 0; s < fold->n; s++)
         check(&results[s], at[fold->n - s], fold, "all");
-    /* Into the last source: it is read before it is written. */
+    /* Fold into the last source, which must be read before it is written. */
     tutti__reduce(reducer, (void *)(uintptr_t)srcs[fold->n - 1], srcs, fold->n, COUNT,
                   fold->divisor);
     check(&rooms[fold->n - 1], at[fold->n - 1], fold, "in place");
@@ -106,7 +106,7 @@ static void combinations(const fold_t *fold, const tutti__reducer_t *reducer, si
     for (size_t a = 0; a < LENGTH(offsets); a += step)
         for (size_t b = 0; b < LENGTH(offsets); b += step)
             for (size_t c = 0; c < LENGTH(offsets); c += step) {
-                /* More than two sources use the three offsets in turn. */
+                /* If there are more than two sources, they use the three offsets in turn. */
                 size_t at[MOST_SRCS + 1];
 
                 for (size_t i = 0; i <= fold->n; i++)
@@ -186,7 +186,8 @@ static void test_scale(void **state)
     }
 }
 
-/* Blocks: the first one ends at a line, all others have the full length. */
+/* A long fold is cut into blocks. The first one ends at a line, and all others have the full
+   length. */
 static void test_blocks(void **state)
 {
     const char *lines = (const char *)rooms;
@@ -203,7 +204,8 @@ static void test_blocks(void **state)
         }
 }
 
-/* The parts that a long fold passes to its kernel: all after the first begin at a line of dst. */
+/* The beginnings of the parts that a long fold passes to its kernel. All parts after the first
+   begin at a line of dst. */
 static const void *begins[8];
 static size_t counts[8], calls;
 
@@ -237,7 +239,7 @@ static void test_second_part_begins_a_line(void **state)
     assert_int_equal(counts[0], 7);
     assert_int_equal(calls_at(0, COUNT, TUTTI_FLOAT32), 1);
     assert_int_equal(calls_at(2, COUNT, TUTTI_FLOAT32), 1); /* no element begins a line */
-    assert_int_equal(calls_at(16, 100, TUTTI_FLOAT32), 1);  /* too few */
+    assert_int_equal(calls_at(16, 100, TUTTI_FLOAT32), 1);  /* too few elements */
     assert_int_equal(counts[0], 100);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels of every instruction set of this machine, all types and operations, against
- * reference.c, bit by bit; each set gets the same data, so all sets give the same bits.
+ * The kernels of every instruction set of this machine, with all types and operations, are compared
+ * with reference.c, bit by bit. Each set gets the same data, so the sets are also compared with
+ * each other.
  */
 #include "reduce/reduce.h"
 
@@ -34,7 +35,7 @@ typedef struct {
     tutti_dtype_t dtype;
     tutti_op_t op;
     uint32_t divisor;
-    size_t alias; /* dst is this source; n: a separate array */
+    size_t alias; /* dst is the source with this number; n: a separate array */
 } fold_t;
 
 static array_t srcs[MAX_SRCS], dsts[MAX_SRCS], result;
@@ -74,7 +75,7 @@ static void check(const array_t *dst, const fold_t *fold)
     }
 }
 
-/* Random data, at random places, for all sets. */
+/* Fold random data at random places with all instruction sets. */
 static void on_all_sets(const fold_t *fold)
 {
     array_t *dst = fold->alias < fold->n ? &srcs[fold->alias] : &result;
@@ -106,8 +107,8 @@ static void on_all_sets(const fold_t *fold)
     }
 }
 
-/* tutti__reduce_all on the data of on_all_sets: every array has the fold's bits, sources and
-   separate arrays alike. */
+/* Call tutti__reduce_all on the data of on_all_sets. Afterwards every array, source or separate,
+   must have the fold's bits. */
 static void in_all_arrays(const fold_t *fold)
 {
     const void *from[MAX_SRCS];
@@ -192,8 +193,8 @@ static void test_pairs(void **state)
     }
 }
 
-/* For two operands any order gives the same bits, NaNs included; for operations that never round,
-   for any number of operands. */
+/* With two operands any order gives the same bits, NaNs included. With operations that never round,
+   this is so for any number of operands. */
 static void test_order_does_not_matter(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void test_scale(void **state)
 
 static void test_bf16_rounds_once(void **state)
 {
-    /* 256 + 1 + 1: in bfloat16 each 256 + 1 would go back to 256. */
+    /* 256 + 1 + 1: if each sum were rounded to bfloat16, 256 + 1 would be 256. */
     uint16_t a = 0x4380, b = 0x3f80, c = 0x3f80, sum = 0;
     const void *pointers[] = { &a, &b, &c };
 
@@ -284,7 +285,8 @@ static void test_average_of_integers(void **state)
     assert_int_equal(tiny[1], (200 - 256) / 2);
 }
 
-/* The float quotients of small integers: all of bytes, and all 16-bit numbers for some divisors. */
+/* Averages divide small integers as floats. All quotients of bytes are checked, and those of all
+   16-bit numbers for some divisors. */
 static void test_every_quotient(void **state)
 {
     static uint8_t all[256], zero[65536 * 2], quotient[256];
@@ -342,7 +344,7 @@ static void test_find(void **state)
                      tutti__reduce_find(TUTTI_FLOAT32, TUTTI_SUM));
 }
 
-/* The sums that have a loop for all arrays at once, and their conditions. */
+/* Which sums have a loop that writes all arrays at once, and under which conditions. */
 static void test_all_serves(void **state)
 {
     float x[4] = { 1, 2, 3, 4 };

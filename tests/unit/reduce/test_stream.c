@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies with non-temporal stores, for all begins, ends and lengths up to some lines. No byte
-   outside a copy's destination changes. */
+/* Copies with non-temporal stores, for all beginnings, ends and lengths up to some cache lines. No
+   byte outside a copy's destination changes. */
 #include "reduce/stream.h"
 
 #include <setjmp.h>

@@ -14,7 +14,7 @@
 #define MAX_SRCS 17
 #define MAX_COUNT 5000
 
-/* Distinguishes every order and every grouping. */
+/* A function whose result depends on the order and on the grouping of operands. */
 static int32_t mixed(int32_t left, int32_t right)
 {
     return (int32_t)((uint32_t)left * 31u + ((uint32_t)right ^ 0x55u));
@@ -126,8 +126,8 @@ static void test_find(void **state)
 
 static int32_t arrays[MAX_SRCS + 1][MAX_COUNT];
 
-/* dst is source `alias`, or separate if that is n; with `twice`, the last source is that
-   one as well. */
+/* dst is the source with the number `alias`, or a separate array if alias is n. With `twice`, the
+   last source is this source as well. */
 static void fold(tutti_op_t op, size_t n, size_t count, size_t alias, int twice)
 {
     static int32_t want[MAX_COUNT];

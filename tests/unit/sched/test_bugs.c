@@ -226,7 +226,7 @@ static int no_mark(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* The mark is made by the operation before: too early. */
+/* The operation before makes the mark, which is too early. */
 static int early_mark(tutti__sched_t *sched, uint32_t i)
 {
     if (i == 0 || !(sched->ops[i].flags & TUTTI__MARK) || !op_has_channel(&sched->ops[i - 1]))
@@ -268,7 +268,7 @@ static int wait_too_short(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* In a pipeline. */
+/* Another shift in a pipeline. */
 static int other_shift(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
@@ -307,7 +307,7 @@ static int other_root(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* Executed by a separate stream, at any time. */
+/* A separate stream executes the operation, at any time. */
 static int other_stream(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t op = sched->ops[i], loop = { .kind = TUTTI__LOOP, .nparts = 1 };
@@ -374,7 +374,7 @@ static int is_caught(const set_t *set, bug_t *bug)
     return 0;
 }
 
-/* A bug is at operation i of rank r, which was `op`. */
+/* Judge a bug planted at operation i of rank r. `op`: the operation before the change. */
 static void judge(const set_t *set, bug_t *bug, uint32_t r, uint32_t i, const tutti__op_t *op)
 {
     const char *wrong;

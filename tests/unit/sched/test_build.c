@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The builder: its output and its errors; block maps; schedules as text.
+ * Tests the builder's output and its errors, block maps, and schedules as text.
  */
 #include "base/status.h"
 #include "sched/build.h"
@@ -32,7 +32,7 @@ static tutti__build_t *begin(void)
     return b;
 }
 
-/* The build fails with this status, and its text has `text` in it. */
+/* Fails unless the build fails with this status and an error with `text` in it. */
 static void refused(tutti__build_t *b, tutti_status_t status, const char *text)
 {
     tutti__sched_t *sched = NULL;
@@ -160,7 +160,7 @@ static void test_refused_blocks(void **state)
     }
 }
 
-/* A separate STAGE needs blocks and chunks; by default it is OUT. */
+/* A separate STAGE needs blocks and chunks. By default STAGE is OUT. */
 static void test_refused_stage(void **state)
 {
     const tutti__at_t stage = at(TUTTI__STAGE, 1);
@@ -214,7 +214,7 @@ static void test_refused_channels(void **state)
     tutti__build_send(b, 0, in, 1);
     refused(b, TUTTI_ERR_INTERNAL, "channels are allowed in loops only");
 
-    for (uint32_t peer = 1; peer <= 3; peer += 2) { /* itself, nobody */
+    for (uint32_t peer = 1; peer <= 3; peer += 2) { /* the rank itself; no rank */
         b = begin();
         tutti__build_loop(b);
         tutti__build_send(b, peer, in, 1);
@@ -304,8 +304,8 @@ static void test_refused_node_operations(void **state)
     refused(b, TUTTI_ERR_UNSUPPORTED, "65536 parts");
 }
 
-/* Errors that no call of the builder can produce; a schedule from another source
-   could have them. */
+/* Errors that no call of the builder can produce, but that a schedule from another source could
+   have. */
 static void test_invalid_heads(void **state)
 {
     tutti__build_t *b = begin();
@@ -349,7 +349,8 @@ static void test_invalid_heads(void **state)
     tutti__sched_free(sched);
 }
 
-/* Two streams; the first loop is not at operation 0, so the loop ends show where they begin. */
+/* A schedule with two streams. The first loop is not at operation 0, so each end of a loop must
+   have the place where the loop begins. */
 static tutti__sched_t *build_two_streams(void)
 {
     tutti__build_t *b = begin();
@@ -390,7 +391,7 @@ static void test_built(void **state)
     assert_int_equal(sched->first[2], 14);
     assert_int_equal(sched->first[4], 14);
     assert_int_equal(sched->nops, 14);
-    assert_int_equal(sched->nchans, 3); /* to 2, from 0, from 2's stream 3 */
+    assert_int_equal(sched->nchans, 3); /* to rank 2, from rank 0, from stream 3 of rank 2 */
     assert_int_equal(sched->marks[0], 1);
     assert_int_equal(sched->marks[1], 1);
     assert_int_equal(sched->ops[1].kind, TUTTI__LOOP);

@@ -34,7 +34,7 @@ static void test_deadlock_names_the_ring(void **state)
         "first");
 }
 
-/* Both send two messages before they receive: that takes two slots. */
+/* Both ranks send two messages before they receive, which requires two slots. */
 static void put_two_at_once(tutti__build_t *b, uint32_t rank)
 {
     uint32_t peer = 1 - rank;
@@ -60,7 +60,7 @@ static void test_too_few_credits(void **state)
 
 /* ---- without credits ---- */
 
-/* Both send the block in which they receive. */
+/* Both ranks send the block in which they receive. */
 static void put_exchange(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_copy(b, in, out, 1);
@@ -83,7 +83,7 @@ static void put_overwrite(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* The same by the next trip. */
+/* The next trip overwrites the message's block. */
 static void put_overwrite_later(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -96,7 +96,8 @@ static void put_overwrite_later(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* The same by another stream; the receive does not wait for that. */
+/* Another stream overwrites the message's block. Without `waits`, the receive does not wait for
+   this stream. */
 static void put_streams(tutti__build_t *b, uint32_t rank, int waits)
 {
     tutti__build_loop(b);
@@ -128,7 +129,7 @@ static void put_awaited_stream(tutti__build_t *b, uint32_t rank)
     put_streams(b, rank, 1);
 }
 
-/* The host's ranks overwrite it together. */
+/* A node operation of the host's ranks overwrites the message's block. */
 static void put_node_over_message(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -141,7 +142,7 @@ static void put_node_over_message(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* A message that is taken leaves its channel, though its receiver still waits. */
+/* A message that is taken leaves its channel, although its receiver still waits. */
 static void put_second_message(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_copy(b, in, out, 1);
@@ -264,7 +265,7 @@ static void put_barrier_by_reduce(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* Each rank depends on each other. */
+/* Each rank depends on every other rank. */
 static void put_barrier_by_alltoall(tutti__build_t *b, uint32_t rank)
 {
     (void)rank;

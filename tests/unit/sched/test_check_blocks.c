@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker on small schedules: blocks of SCRATCH, STAGE and of several streams that are read or
- * written at the wrong time; and arguments of the checker that do not fit together.
+ * The checker on small schedules: blocks of SCRATCH, of STAGE and of several streams are read or
+ * written at the wrong time. Also tests arguments of the checker that do not fit together.
  */
 #include "unit/sched/small.h"
 
@@ -97,7 +97,8 @@ static void test_stage(void **state)
 
 /* ---- streams ---- */
 
-/* Stream 1 sends what stream 0 has received, after the mark; `early`: one mark too early. */
+/* Stream 1 sends what stream 0 has received. With `waits`, stream 1 waits for the mark; `early`:
+   for a mark too early. */
 static void put_relay(tutti__build_t *b, uint32_t rank, int waits, int early)
 {
     if (rank == 0) {
@@ -137,8 +138,8 @@ static void put_relay_no_wait(tutti__build_t *b, uint32_t rank)
     put_relay(b, rank, 0, 0);
 }
 
-/* Stream 1 continues when stream 0's message comes back from rank 1; an empty one
-   would not come. */
+/* Stream 1 continues when stream 0's message comes back from rank 1. If the message is empty, it
+   does not come. */
 static void put_order_by_message(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -157,7 +158,7 @@ static void put_order_by_message(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* One channel, received from by two streams. */
+/* Two streams receive from one channel. */
 static void put_two_consumers(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -241,7 +242,8 @@ static void test_heads(void **state)
     small_free(&small, scheds);
 }
 
-/* put_through_scratch copies between SCRATCH and IN and OUT, so these must be host memory. */
+/* put_through_scratch copies between SCRATCH on one side and IN and OUT on the other, so IN and OUT
+   must be host memory. */
 static void test_memory(void **state)
 {
     static const small_t small = { TUTTI__EXPECT_ALLREDUCE, 2, put_through_scratch };

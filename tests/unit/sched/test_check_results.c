@@ -34,7 +34,7 @@ static void test_association(void **state)
     bad(&small, 1, 3, "OUT[0] of rank 2, chunk 0, has another association than on rank 0");
 }
 
-/* Each rank divides what it sends, so the sum was divided twice. */
+/* Each rank divides the data that it sends, so the sum is divided twice. */
 static void put_finish_early(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_finish(b);
@@ -88,7 +88,7 @@ static void put_late_on_one(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* All ranks get the same bits, but these are rounded twice. */
+/* All ranks get the same bits, but the results are rounded twice. */
 static void put_late_on_all(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -114,7 +114,7 @@ static void put_late_elsewhere(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* Reduced over a host: with one rank, nothing is added. */
+/* The sum is reduced by a node operation. On a host with one rank, nothing is added. */
 static void put_late_on_node(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -138,7 +138,7 @@ static void put_node_alone(tutti__build_t *b, uint32_t rank)
     tutti__build_node(b, TUTTI__NODE_ALLREDUCE, in, out, 1, 1, 0);
 }
 
-/* Rank 0 has one contribution only, rank 1 a sum that is passed on. */
+/* A scan. Rank 0 has only one contribution, and rank 1 has a sum that is passed on. */
 static void put_scan(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -196,7 +196,7 @@ static void test_finish_on_lonely_host(void **state)
     small_free(&small, scheds);
 }
 
-/* Adds its own contribution once more. */
+/* A rank adds its own contribution twice. */
 static void put_counts_twice(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -281,7 +281,7 @@ static void put_node_finishes(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* Good without a wire format; with one, the checker reports `text`. */
+/* The schedules are good without a wire format. With a wire format, the checker reports `text`. */
 static void only_wide(void (*put)(tutti__build_t *b, uint32_t rank), const char *text)
 {
     const small_t small = { TUTTI__EXPECT_ALLREDUCE, 3, put };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's requirements for each collective: small schedules, as text; some are correct, some
- * almost correct.
+ * The checker's requirements for each collective. The schedules are small and written as text. Some
+ * are correct, some almost correct.
  */
 #include "base/status.h"
 #include "sched/check.h"
@@ -15,7 +15,7 @@
 
 #define MOST_RANKS 3
 
-/* A rank's text follows its head. */
+/* The head of all schedules. The text of a rank follows it. */
 typedef struct {
     tutti__expect_t expect;
     uint32_t size, nblocks;
@@ -166,7 +166,7 @@ static void test_reduce_scatter(void **state)
     }
     call.nblocks = 3;
     bad(call, "3 blocks for 2 ranks");
-    /* In place, IN's own block is overwritten by the result. */
+    /* In place, the result overwrites the rank's own block of IN. */
     bad((call_t){ SCATTER2(a, "RECV_REDUCE from rank 0: IN[1] -> OUT[1], finish\n"
                               "SEND IN[0] to rank 0\n"
                               "COPY IN[1] -> OUT[1]"),
@@ -278,7 +278,7 @@ static void test_alltoall(void **state)
 
 static void test_renumbered(void **state)
 {
-    /* Blocks in another order in SCRATCH: only if all have the same length. */
+    /* Blocks may be in another order in SCRATCH only if all have the same length. */
     static const char a[] = "COPY IN[0] -> SCRATCH[1]\nCOPY IN[1] -> SCRATCH[0]\n"
                             "COPY SCRATCH[1] -> OUT[0]\nSEND SCRATCH[0] to rank 1\n"
                             "RECV from rank 1: OUT[1]";
@@ -371,7 +371,7 @@ static void test_heads(void **state)
         tutti__sched_free(scheds[r]);
 }
 
-/* Block 1 is summed in another order than block 0: correct, but not `fixed`. */
+/* Block 1 is summed in another order than block 0. This is correct, but not `fixed`. */
 static void test_fixed(void **state)
 {
     static const char root[] = "RECV_REDUCE from rank 1: IN[0] -> SCRATCH[0]\n"

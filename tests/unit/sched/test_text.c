@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules as text: printed text is read back bit by bit, for every algorithm; wrong text is
- * refused, with the line and the word.
+ * Schedules as text: for every algorithm, printed text is read back to the same bits. Wrong text is
+ * refused with an error that names the line and the word.
  */
 #include "base/status.h"
 #include "long.h"
@@ -144,7 +144,7 @@ static void test_by_hand(void **state)
     assert_string_equal(scheds[1]->name, "by hand");
     assert_int_equal(scheds[0]->ops[2].flags, TUTTI__LEFT | TUTTI__FINISH);
     assert_int_equal(tutti__sched_check(&check, why, sizeof(why)), TUTTI_OK);
-    check.ordered = 1; /* rank 0 has its own operand on the right */
+    check.ordered = 1; /* but rank 0 has its own operand on the right */
     assert_int_equal(tutti__sched_check(&check, why, sizeof(why)), TUTTI_ERR_INTERNAL);
     free_all(scheds, 2);
 }
@@ -255,7 +255,7 @@ static void test_refused_schedules(void **state)
     (void)state;
     refused(HEAD "COPY IN[4] -> OUT[4]\n",
             "text, line 2: rank 0: stream 0, operation 0 (COPY IN[4] -> OUT[4]): IN has 4 blocks");
-    /* In a schedule the streams are one after another, in a text they may be in any order. */
+    /* In a schedule the streams follow each other in order; in a text they may be in any order. */
     refused(HEAD "stream 1\nCOPY IN[0] -> OUT[0]\nstream 0\n# no\nCOPY IN[1] -> OUT[1]\n"
                  "stream 1\nCOPY IN[4] -> OUT[4]\n",
             "text, line 8: rank 0: stream 1, operation 2 (COPY IN[4] -> OUT[4]): IN has 4 blocks");

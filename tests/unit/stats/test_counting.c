@@ -55,7 +55,7 @@ static void test_buckets(void **state)
 static void test_classes(void **state)
 {
     static const char ring[] = "ring";
-    char again[] = "ring"; /* equal to `ring`, elsewhere */
+    char again[] = "ring"; /* equal to `ring`, at another address */
     const tutti__stats_what_t whats[] = {
         { TUTTI_CALL_ALLREDUCE, 0, ring, "shm" }, { TUTTI_CALL_ALLREDUCE, 0, "node", "shm" },
         { TUTTI_CALL_ALLREDUCE, 0, ring, "mpi" }, { TUTTI_CALL_REDUCE, 0, ring, "shm" },
@@ -73,7 +73,7 @@ static void test_classes(void **state)
     assert_int_equal(all.direct[TUTTI_CALL_ALLREDUCE].operations, 4);
     assert_int_equal(all.direct[TUTTI_CALL_ALLREDUCE].bytes, 100 + 200 + 400 + 3200);
     assert_int_equal(all.direct[TUTTI_CALL_REDUCE].bytes, 800);
-    assert_int_equal(all.async[TUTTI_CALL_ALLREDUCE].operations, 0); /* those are requests */
+    assert_int_equal(all.async[TUTTI_CALL_ALLREDUCE].operations, 0); /* counts requests */
     assert_int_equal(all.direct_bytes.count, 5);
     assert_int_equal(all.direct_bytes.sum, 100 + 200 + 400 + 800 + 3200);
     assert_int_equal(all.direct_bytes.buckets[7], 1); /* 100 */
@@ -169,7 +169,7 @@ static void test_phases(void **state)
     assert_int_equal(a.times, 1);
     assert_int_equal(a.exposed_ns + a.in_flight_ns + a.hidden_ns, 0);
 
-    tutti__stats_in_flight(stats, 1); /* nobody waits: hidden */
+    tutti__stats_in_flight(stats, 1); /* no thread waits: the time is hidden */
     nap();
     tutti__stats_in_flight(stats, 1);
     tutti__stats_in_flight(stats, 0);
@@ -313,12 +313,13 @@ static void test_none(void **state)
 
 /* ---- forks ---- */
 
-static int handlers; /* that were registered with a function before the fork */
+static int handlers; /* registered handlers with a function to call before a fork */
 
 int __real_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void));
 int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
-/* As at a fork, `before` takes the locks. It hangs if this thread holds one of them. */
+/* Call `before`, which takes the locks, as a fork would. The call hangs if this thread holds one of
+   them. */
 int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void))
 {
     if (before != NULL) {

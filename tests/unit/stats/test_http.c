@@ -59,7 +59,7 @@ static void test_requests(void **state)
 
         if (parse(text, strlen(text), 0) != cases[i].asks)
             fail_msg("\"%s\" is taken for %d", text, (int)parse(text, strlen(text), 0));
-        /* Every beginning is incomplete. */
+        /* Every shorter beginning is incomplete. */
         for (size_t n = 0; n < bytes; n++)
             assert_int_equal(parse(text, n, 0), TUTTI__HTTP_MORE);
         assert_int_equal(parse(text, bytes - 1, 1), TUTTI__HTTP_BAD);
@@ -67,7 +67,8 @@ static void test_requests(void **state)
     assert_int_equal(parse("GET /metrics\0 HTTP/1.1\r\n\r\n", 26, 0), TUTTI__HTTP_BAD);
 }
 
-/* Random bytes from a small alphabet: never METRICS without a whole head, and no crash. */
+/* With random bytes from a small alphabet, the parser never returns METRICS without a whole head,
+   and does not crash. */
 static void test_garbage(void **state)
 {
     static const char *const words[] = {

@@ -71,7 +71,7 @@ static void test_interfaces(void **state)
     found("", 10000, 0);
     put("class/net/eth0/speed", "1000\n");
     put("class/net/eth0/device/x", "");
-    found("", 1000, 0); /* a card counts before a bridge */
+    found("", 1000, 0); /* a card has precedence over a bridge */
     put("class/net/eth1/speed", "2500\n");
     put("class/net/eth1/device/x", "");
     put("class/net/eth2/speed", "-1\n");
@@ -79,7 +79,7 @@ static void test_interfaces(void **state)
     put("class/net/eth3/speed", "no number");
     found("", 2500, 0);
     found("eth0", 1000, 0);
-    found("eth2", 2500, 0); /* its speed is not known */
+    found("eth2", 2500, 0); /* the speed of eth2 is not known */
     found("../../../etc/passwd", 2500, 0);
 }
 
@@ -103,7 +103,7 @@ static tutti__topo_facts_t facts_of(const char *host, uint32_t mbps, uint32_t is
     return facts;
 }
 
-/* The slowest link of those that are known; RDMA only if all hosts have it. */
+/* The slowest link of those that are known counts. RDMA counts only if all hosts have it. */
 static void test_joined(void **state)
 {
     tutti__topo_facts_t facts[] = { facts_of("a", 100000, 1), facts_of("b", 0, 1),

@@ -4,7 +4,7 @@
  *
  * A machine is a text in tests/machines: after an empty line, one line for each cache, node and
  * package with its processors. `l2` and `l3` are the largest caches of their processors; `siblings`
- * is a package under the name that old kernels use. Each becomes a tree of files like /sys.
+ * is a package under the name that old kernels use. Each machine becomes a tree of files like /sys.
  */
 #include "topo/topo.h"
 
@@ -57,7 +57,8 @@ __attribute__((format(printf, 2, 3))) static void put(const char *text, const ch
     fclose(file);
 }
 
-/* A folder with the caches of a line: two of the first level, and so on. */
+/* Make the folder with the caches of a processor on this line: two caches of the first level, and
+   one of each further level. */
 static void put_caches(int number, int last, const char *cpus)
 {
     put("1", "cpu/caches%d/index0/level", number);
@@ -198,11 +199,12 @@ static void test_places(void **state)
     expect_places("0-3,6-11", -1, -1, 0);
     expect_places("4", -1, -1, -1);
     drop();
-    /* A machine without these files. */
+    /* This machine does not have these files. */
     expect_places("0", -1, -1, -1);
 }
 
-/* The size of the L3 cache is the first processor's, wherever the others are. */
+/* The size of the L3 cache is that of the rank's first processor, wherever its other processors
+   are. */
 static void test_cache_size(void **state)
 {
     (void)state;
@@ -217,7 +219,8 @@ static void test_cache_size(void **state)
     assert_int_equal(located("0").l3_bytes, 0);
 }
 
-/* The ranks that share it: those of this machine with the same cache, or all. */
+/* The ranks that share an L3 cache: those on this machine with the same cache, or all ranks
+   there. */
 static void test_cache_ranks(void **state)
 {
     enum {
@@ -276,7 +279,7 @@ static void expect_groups(const seating_t *s)
     for (uint32_t i = 0; i < s->ranks; i++) {
         uint32_t g = topo->group_of[i];
 
-        /* Numbered by their lowest ranks. */
+        /* Groups are numbered by their lowest ranks. */
         assert_true(g <= groups);
         groups += g == groups;
         size[g]++;
@@ -293,21 +296,21 @@ static void expect_groups(const seating_t *s)
 static void test_groups(void **state)
 {
     static const seating_t cases[] = {
-        { "epyc", 128, 128, 1, 1, 16, 8 }, /* a core each */
+        { "epyc", 128, 128, 1, 1, 16, 8 }, /* each rank has a core */
         { "epyc", 64, 16, 8, 1, 16, 0 },   /* L3 caches alternate */
-        { "epyc", 16, 16, 8, 8, 2, 8 },    /* an L3 each: by node */
+        { "epyc", 16, 16, 8, 8, 2, 8 },    /* each rank has an L3: by node */
         { "epyc", 2, 2, 64, 64, 1, 2 },    /* a node each */
-        { "epyc", 8, 2, 64, 16, 2, 0 },    /* two L3 each: by node */
+        { "epyc", 8, 2, 64, 16, 2, 0 },    /* each rank has two L3: by node */
         { "epyc", 9, 1, 0, 1, 2, 8 },      /* one rank beside a full group */
         { "epyc", 16, 16, 1, 0, 1, 16 },   /* not bound */
-        { "epyc", 17, 17, 1, 0, 2, 8 },    /* not bound, too many: cut */
+        { "epyc", 17, 17, 1, 0, 2, 8 },    /* not bound, too many ranks: cut */
         { "epyc", 100, 100, 1, 0, 7, 14 },
         { "xeon", 64, 64, 1, 1, 4, 16 }, /* an L3 of 32 is cut along nodes */
         { "xeon", 64, 4, 16, 1, 4, 0 },  /* in any order of ranks */
-        { "xeon", 4, 4, 16, 16, 2, 2 },  /* a node each, two per L3 */
+        { "xeon", 4, 4, 16, 16, 2, 2 },  /* each rank has a node, two per L3 */
         { "xeon", 2, 2, 32, 32, 1, 2 },
         { "laptop", 8, 8, 1, 1, 1, 8 },
-        { "laptop", 24, 8, 1, 0, 2, 12 }, /* too many for a group */
+        { "laptop", 24, 8, 1, 0, 2, 12 }, /* too many ranks for a group */
         { "altra", 32, 32, 5, 5, 2, 16 }, /* no L3: by node */
         { "altra", 160, 160, 1, 1, 10, 16 },
         { "container", 4, 2, 6, 1, 2, 0 },

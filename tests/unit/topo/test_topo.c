@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Places computed from metadata, for invented machines; and the metadata of this one.
+ * Places computed from metadata of invented machines. Also tests the metadata of this machine.
  */
 #include "topo/topo.h"
 
@@ -77,7 +77,7 @@ static void test_one_rank(void **state)
     tutti__topo_free(NULL);
 }
 
-/* Dealt in turn to three hosts, the last of which has fewer. */
+/* Ranks are dealt in turn to three hosts, the last of which has fewer ranks. */
 static void test_round_robin(void **state)
 {
     static const char *const names[] = { "zebra", "lion", "ant" };
@@ -105,7 +105,8 @@ static void test_round_robin(void **state)
     tutti__topo_free(topo);
 }
 
-/* TUTTI_HOST_ID: two hosts on each of two machines, and one name on both machines is two hosts. */
+/* TUTTI_HOST_ID makes two hosts on each of two machines. The same name on both machines means two
+   hosts. */
 static void test_named_hosts(void **state)
 {
     static const char *const hosts[] = { "b", "a", "a", "b", "a", "b" };
@@ -125,7 +126,7 @@ static void test_named_hosts(void **state)
         assert_int_equal(topo->host_of[i], host_of[i]);
         assert_int_equal(topo->machine_of[i], machine_of[i]);
     }
-    /* All hosts of the machine count. */
+    /* The ranks of all hosts of the machine count. */
     assert_int_equal(topo->machine_ranks, 4);
     assert_int_equal(topo->machine_cpus, 2);
     assert_true(topo->oversubscribed);
@@ -165,7 +166,7 @@ static void test_masks(void **state)
     }
 }
 
-/* Metadata are bytes from other processes: texts without an end. */
+/* Metadata are bytes from other processes, so their texts may lack the terminating 0. */
 static void test_texts_without_end(void **state)
 {
     tutti__topo_facts_t facts[2];
@@ -225,7 +226,7 @@ static void test_detect(void **state)
     assert_string_equal(named.host_id, "left");
     assert_string_equal(named.machine_id, facts.machine_id);
 
-    /* Bound to one processor. */
+    /* Bind this process to one processor. */
     assert_int_equal(sched_getaffinity(0, sizeof(saved), &saved), 0);
     while (!CPU_ISSET(cpu, &saved))
         cpu++;
