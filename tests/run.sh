@@ -141,7 +141,7 @@ run_build() {
     fi
     # TUTTI_PACKAGES is no setting of the library, which would warn about it. There are more jobs
     # than processors, because limit.sh lets tests that sleep run beside tests that compute.
-    make="env -u TUTTI_PACKAGES make -C $dir -j $((3 * jobs + 4))"
+    make="env -u TUTTI_PACKAGES make -C $dir -j $((2 * jobs + 4))"
     case $target in
     # The second make compiles the test programs with -O1: 46 s of processor time, with -O2 67 s.
     # The last make runs the tests without this argument: make would pass it to them in the
