@@ -196,7 +196,7 @@ bool train_parallel_agree(const train_parallel_t *parallel, uint64_t fingerprint
     free(reports);
 
     if (status != TUTTI_OK)
-        return fail_tutti(error, "comparing errors with the other ranks", status);
+        return fail_tutti(error, "agreeing with the other ranks", status);
     return agreed;
 }
 

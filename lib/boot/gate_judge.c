@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/time.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,15 +172,35 @@ uint64_t tutti__gate_decide_by(uint32_t left_ms)
     return tutti__net_deadline(left_ms - TUTTI__MIN(left_ms / 6, TUTTI__STAR_MESSAGE_MS));
 }
 
+/* Where a gate over TCP listens; "" for other gates. */
+static const char *port_text(int door, char *text, size_t text_bytes)
+{
+    struct sockaddr_storage addr;
+    socklen_t bytes = sizeof(addr);
+    uint16_t port = 0;
+
+    text[0] = '\0';
+    if (getsockname(door, (struct sockaddr *)&addr, &bytes) != 0)
+        return text;
+    if (addr.ss_family == AF_INET)
+        port = ((const struct sockaddr_in *)(const void *)&addr)->sin_port;
+    else if (addr.ss_family == AF_INET6)
+        port = ((const struct sockaddr_in6 *)(const void *)&addr)->sin6_port;
+    if (port != 0)
+        snprintf(text, text_bytes, " at port %u", ntohs(port));
+    return text;
+}
+
 tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host)
 {
     double waited_s = (double)(tutti__now_ns() - host->begin_ns) * 1e-9;
-    char text[160];
+    char text[160], port[16];
 
     list_missing(host, text, sizeof(text));
     if (host->ret_fds != NULL)
         return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not come within %.1f s", text,
                            (double)(host->deadline - host->begin_ns) * 1e-9);
-    return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not connect to rank %u within %.1f s", text,
-                       host->rank, waited_s);
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not connect to rank %u%s within %.1f s%s", text,
+                       host->rank, port_text(host->door, port, sizeof(port)), waited_s,
+                       host->nstrangers > 0 ? "; other connections were refused" : "");
 }

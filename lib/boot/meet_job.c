@@ -200,6 +200,8 @@ static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t u
     const tutti__gate_round_t *round = &search->round;
 
     search->is_greeted |= round->is_greeted;
+    /* The time after the deadline is for rank 0's answer. */
+    until = search->is_greeted ? until : TUTTI__MIN(until, way->deadline);
     if (round->other[0] != '\0') {
         snprintf(search->other, sizeof(search->other), "%s", round->other);
         search->other_due =

@@ -201,6 +201,19 @@ static int find_rank(char *ret_text, size_t text_bytes)
     return name != NULL;
 }
 
+/* Are both variables set, but not both to numbers? */
+static int are_garbled(char *ret_text, size_t text_bytes)
+{
+    const char *rank = secure_getenv("RANK"), *size = secure_getenv("WORLD_SIZE");
+
+    if (rank == NULL || size == NULL || *rank == '\0' || *size == '\0' ||
+        (tutti__conf_int("RANK") >= 0 && tutti__conf_int("WORLD_SIZE") >= 0))
+        return 0;
+    snprintf(ret_text, text_bytes, "RANK=%.30s and WORLD_SIZE=%.30s are not two numbers", rank,
+             size);
+    return 1;
+}
+
 tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
 {
     int rank = tutti__conf_int("RANK"), size = tutti__conf_int("WORLD_SIZE");
@@ -215,6 +228,8 @@ tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
         return TUTTI__CONF_ALONE;
     if (find_rank(ret_text, text_bytes))
         return TUTTI__CONF_IN_COMPANY;
+    if (are_garbled(ret_text, text_bytes))
+        return TUTTI__CONF_PERHAPS_ALONE;
     for (size_t i = 0; i < sizeof(sizes_only) / sizeof(*sizes_only); i++)
         if (tutti__conf_int(sizes_only[i]) > 1) {
             snprintf(ret_text, text_bytes, "%s=%d", sizes_only[i], tutti__conf_int(sizes_only[i]));

@@ -227,6 +227,8 @@ static void company(void)
         "WORLD_SIZE=4",
         "RANK=1",
         "RANK=4\nWORLD_SIZE=many",
+        "RANK=0\nWORLD_SIZE=two",
+        "RANK=x\nWORLD_SIZE=2",
         "SLURM_NTASKS=4\nSLURM_PROCID=0",
     };
     static const char *const none[] = {
@@ -253,6 +255,8 @@ static void company(void)
         expect("but no launcher started this process: it is a world of one", 1);
     }
     expect("SLURM_NTASKS=4", 1);
+    alone("RANK=0\nWORLD_SIZE=two", world_of_one);
+    expect("RANK=0 and WORLD_SIZE=two are not two numbers", 1);
     for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
         alone(none[i], world_of_one);
         expect("warn: ", 0);
