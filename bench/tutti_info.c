@@ -239,7 +239,8 @@ static void put_version(info_t *info)
     tutti__info(TUTTI__INFO_BUILD, NULL, put_item, info);
 }
 
-/* The ranks of a host, consecutive ranks as "0-3"; job->places is not sorted by hosts. */
+/* The ranks of a host, such as "0-3,8", and their processors, where they differ. This reads all of
+   job->places, which is not sorted by hosts. */
 static void describe_host(const job_t *job, int host, char *ranks, size_t ranks_room,
                           char *processors, size_t processors_room)
 {

@@ -45,7 +45,9 @@ typedef struct {
     uint32_t *test_order;    /* the test images, 0, 1, 2, ... */
     uint64_t *digests;       /* [ranks] */
     bool has_gnuplot;        /* on rank 0, with --plot */
-    float *saved_state;      /* the optimizer's state; on a device a copy, followed by the scale */
+    /* the optimizer's state, as the checkpoint saves it; with a device it is a copy in host memory,
+       followed by the loss scale */
+    float *saved_state;
 
     /* arrays of the backend; on the processor equal to the host's */
     train_source_t train_source, test_source;

@@ -45,8 +45,8 @@ tutti__comm_t *ranks_inside(const tutti_comm_t *handle);
 /* Run a job. Returns 0 if all ranks ended well; otherwise prints which rank did not, and how. */
 int ranks_run(const job_t *job);
 
-/* The tag() that is in the name at which a job's ranks meet; also for the names of further meetings
-   of these ranks. */
+/* The number that makes the name of a job's meeting unique (tag() in tag.h). Tests also use it for
+   the names of further meetings of the job's ranks. */
 int ranks_tag(void);
 
 /* Print the text, and end this rank as failed. */

@@ -47,7 +47,8 @@ enum {
 const char *gradients_model(size_t index);
 /* Is the model N tensors of so many bytes, such as "1000x1K"? */
 int gradients_tensors(const char *text, uint64_t *ret_tensors, uint64_t *ret_bytes);
-/* Each gradient has 1/scale of its elements, at least one, and begins at a place of `align`. */
+/* Each gradient has 1/scale of its elements, at least one, and begins align.offset bytes after a
+   multiple of align.bytes. */
 gradients_t gradients_make(const char *model, size_t element_bytes, size_t scale,
                            bench_align_t align);
 void gradients_free(gradients_t *gradients);

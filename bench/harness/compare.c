@@ -153,8 +153,8 @@ static void divide(double *values, const double *by, size_t count)
         values[i] = by[i] > 0.0 ? values[i] / by[i] : 0.0;
 }
 
-/* Compare with the first peer that both runs have; if there is none, Tutti's times. 0: the old file
-   does not have this size. */
+/* Find the values of both runs: the quotients with the first peer that both runs have. If there is
+   no such peer, the values are Tutti's times. 0: the old file does not have this size. */
 static int find_pair(const bench_t *bench, json_t *all, const bench_row_t *row, pair_t *ret_pair)
 {
     size_t rounds = (size_t)bench->options.rounds;

@@ -52,7 +52,7 @@ void bench_device_stop(bench_device_t *device);
 
 /* ---- nccl.c: --peer nccl ---- */
 
-/* Collective: a communicator of all ranks. */
+/* Open NCCL's communicator of all ranks. Collective. */
 void bench_nccl_open(const bench_world_t *world);
 void bench_nccl_close(const bench_world_t *world);
 /* Queues the calls in the stream as one NCCL group; does not wait for them. */

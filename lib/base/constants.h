@@ -41,10 +41,10 @@
  * a wake-up, or one turn of four to eight ranks. Longer yielding takes processor time from the
  * peers that the stage waits for.
  * Measured: 8 ranks on one processor and on two, 8 bytes after an MPI barrier, Zen 5.
- * Tried, on one processor: 100 yields for each word take 43 us instead of 25; no yields take 61 us.
- * On two processors, 100 yields for each word take 15 us, as does this time; a time below one turn
- * takes 25 us. One time for all stages of a call together: 0.35 of MPI's time from 512 bytes to
- * 4 MiB, instead of 0.25.
+ * Tried, on one processor: 100 yields for each word that the stage waits for take 43 us instead of
+ * 25; no yields take 61 us. On two processors, 100 yields for each word take 15 us, as does this
+ * time; a time below one turn takes 25 us. One time for all stages of a call together: 0.35 of
+ * MPI's time from 512 bytes to 4 MiB, instead of 0.25.
  */
 #define TUTTI__YIELD_NS 12000u
 
@@ -454,7 +454,8 @@
    not read a longer line. */
 #define TUTTI__NAMED 8
 
-/* [slots] Most slots of a channel between devices. Chosen: as TUTTI_CREDITS' default. */
+/* [slots] The largest number of slots of a channel between devices. Chosen: as TUTTI_CREDITS'
+   default. */
 #define TUTTI__GPU_DIRECT_CREDITS 4
 
 /* [pieces] Pieces of one launch that packs or unpacks a message; on the stack. Chosen: a message of

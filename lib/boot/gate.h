@@ -61,7 +61,8 @@ typedef struct {
     uint32_t size;   /* number of ranks */
     int strict;
     /* For a guest only: the time of tutti__now_ns() at which it stops waiting for the host's first
-       message after its admission. 0: the host is not told. */
+       message after its admission. The guest's knock contains the time that is left until then. 0:
+       the knock contains no such time. */
     uint64_t until;
     tutti__gate_token_t token; /* ignored if there is a pass */
     /* Not NULL: other jobs know the gate's address; see pass.h. The gate refuses a guest without a

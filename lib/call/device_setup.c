@@ -102,7 +102,8 @@ static tutti_status_t have_alike(const tutti__device_setup_t *setup,
                            "rank %u has no device '%s', but rank %u has: TUTTI_DEVICE must name "
                            "it on all ranks (mpirun -x TUTTI_DEVICE passes it on)",
                            other, facts[named].name, named);
-    /* The devices of rank 0 and rank `other` differ, so one of these ranks has no device. */
+    /* No rank names a device, so each rank has the device that `auto` finds, or none. The devices
+       of rank 0 and rank `other` differ, so one of these ranks has none. */
     setup->lone->lacks = facts[0].name[0] == '\0' ? 0 : other;
     setup->lone->ops = *ops;
     *ops = NULL;

@@ -17,8 +17,8 @@
  * A rank's partial result is always of neighbouring ranks, so operands keep their order. Every
  * element is summed by the same tree.
  *
- * Cost: log_k(p) ((k-1) (alpha + n beta + n gamma)), the alphas of a step overlap; 2 (k-1) alpha +
- * 2 (k-1) n beta more if p is no power of k.
+ * Cost: log_k(p) ((k-1) (alpha + n beta + n gamma)). The alphas of a step overlap. If p, the number
+ * of ranks, is no power of k: 2 (k-1) alpha + 2 (k-1) n beta more. (In Cost, n is in bytes.)
  */
 #include "coll/algorithms.h"
 

@@ -348,7 +348,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     let_go(e, w);
     tutti__recorded_wait(e->env.watch->record, tensor, w->traced_ns);
     tutti__record_waited(e->env.watch->record, w->record);
-    /* Leave other work in flight that must be polled to the engine's thread. */
+    /* If other work in flight must be polled, leave it to the engine's thread. */
     if (atomic_load(&e->signals.polling))
         tutti__engine_ring_later(e);
     return status;

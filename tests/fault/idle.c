@@ -88,7 +88,7 @@ typedef enum {
     PLACES
 } place_t;
 
-/* All ranks but the last wait for it. */
+/* All other ranks wait for the last rank. */
 static void wait_long(rank_t *self)
 {
     static float x[300000];

@@ -83,7 +83,8 @@ static void absurd(rank_t *self)
     }
 }
 
-/* Refused memory is not kept: in total far more is refused than exists. */
+/* After a refused call no rank keeps memory: rank 0 asks for too much, so the other ranks must give
+   back their 8 MiB. */
 static void not_kept(rank_t *self)
 {
     long before, after;

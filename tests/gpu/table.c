@@ -21,7 +21,7 @@ static const struct {
     { "ranks", table_nccl, 1 },
 };
 
-/* Runs a part of this name. Returns -1 if there is none. */
+/* Runs the part that has this name. Returns -1 if there is no such part. */
 static int run(const char *name)
 {
     for (size_t i = 0; i < COUNT_OF(parts); i++) {

@@ -14,9 +14,9 @@
  *   enough, as in shm.h, and the rank may now read the announcements of other ranks: data that
  *   are moved, descriptions of large operations, calls for the text of a mismatch.
  *
- * Chunks: RED is preceded by a further stage, SUM. Member j % m of a group sums up block j of the
- * group. If all groups are contiguous ranges of ranks of one size, one of these members is the
- * final owner of the block. g is the number of the chunk, as in shm.h.
+ * Chunks: RED is preceded by a further stage, SUM. In each group, member j % m sums up block j over
+ * the group. If the groups are contiguous ranges of ranks and have equal sizes, the final owner of
+ * block j is one of these G members. g is the number of the chunk, as in shm.h.
  *      IN   copy to own slot the blocks that other members sum  needs: all OUT, own RED >= g - 1
  *      SUM  sum up own blocks over the group, into own slot     needs: the group's IN >= g + 1
  *      RED  reduce own block over the groups' sums              needs: SUM of their owners >= g + 1

@@ -83,7 +83,7 @@ struct tutti__ucx_xport {
     size_t request_bytes; /* of UCX's requests */
     void *kept;           /* requests of messages that are discarded, until the worker is gone */
     size_t slot_bytes, stride;
-    char *addresses;                    /* of all workers; [size] with the same distance */
+    char *addresses;                    /* [size] of all workers, `stride` bytes apart */
     tutti__ucx_peer_t *peer;            /* [size] */
     tutti__chan_t *chans[TUTTI__LANES]; /* each list belongs to the lane's thread */
     tutti__word_t cancelled; /* a lane was cancelled: messages in flight may never be complete */

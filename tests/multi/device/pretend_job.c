@@ -61,7 +61,7 @@ void gpu_begin(gpu_t *gpu, rank_t *self)
 
 void gpu_end(gpu_t *gpu)
 {
-    /* A peer may still be using it. */
+    /* A peer may still be using the NCCL communicator. */
     CHECK_OK(tutti_barrier(gpu->rank->comm));
     gpu->ops->nccl_close(gpu->nccl);
     gpu->ops->stream_drop(gpu->stream);

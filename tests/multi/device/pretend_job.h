@@ -38,7 +38,8 @@ tutti_status_t gpu_finish(gpu_t *gpu);
 tutti_status_t gpu_call(gpu_t *gpu, const tutti__nccl_call_t *calls, size_t ncalls);
 /* nccl_poll must return an error with `words` in its text. */
 void gpu_expect(gpu_t *gpu, tutti__nccl_t *nccl, const char *words);
-/* The event after the work must return this error, and the work ends. */
+/* The event after the work must not stay pending: its query must return an error with `words` in
+   its text. */
 void gpu_expect_event(gpu_t *gpu, const char *words);
 
 #define PLANT_COUNT 100

@@ -60,7 +60,8 @@ static size_t length_of(uint32_t k, size_t slot_bytes)
     return length < slot_bytes ? length : slot_bytes;
 }
 
-/* One direction of traffic: sends or receives messages 0..total-1, in calls of a few each. */
+/* One direction of traffic: sends or receives messages 0..total-1. The receiver expects one to five
+   messages at a time. */
 typedef struct {
     const tutti__xport_ops_t *ops;
     tutti__chan_t *chan;

@@ -441,8 +441,8 @@ static void test_same_address(void **state)
     free(bench);
 }
 
-/* A transport may have longer messages than the setting. Without most_bytes its messages have the
-   length of the setting. */
+/* A transport's messages may be longer than the communicator's slot_bytes. If the transport's
+   most_bytes is 0, its messages have slot_bytes. */
 static void test_longest(void **state)
 {
     bench_t *bench = new_bench();

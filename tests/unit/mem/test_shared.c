@@ -362,8 +362,8 @@ static void test_file_limit_leaves_room_for_large_ranges(void **state)
     in_child(with_file_limit_for_large);
 }
 
-/* The same if the limit is set when ranges are already far beyond it, until the limit is
-   removed. */
+/* The same if the limit is set after the arena was made. When the limit is removed, a range may be
+   taken far beyond it. When the limit is set again, ranges still find places within it. */
 static int with_file_limit_later(void)
 {
     struct rlimit limit = { 8 * MIB, RLIM_INFINITY };
