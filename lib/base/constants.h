@@ -330,9 +330,12 @@
 /* The same for UCX, before an endpoint is forced to close. Chosen: as MPI_GIVE_UP_NS. */
 #define TUTTI__UCX_GIVE_UP_NS 100000000u
 
-/* The same for a rank that is at work on the buffers of this rank's call. Chosen: enough for some
-   500 MB of them, and less than the second in which the death of a rank is reported. */
+/* The same for a rank that is at work on the buffers of this rank's call. Chosen: 1 ns for a byte
+   of the call is 1 GB/s, and half a second is enough for a rank that is not scheduled at once. A
+   rank that has died at its work costs this time, so it is less than the second in which the death
+   of a rank is reported, unless the call is large. */
 #define TUTTI__SHM_GIVE_UP_NS 500000000u
+#define TUTTI__SHM_GIVE_UP_NS_PER_BYTE 1u
 
 /* A lost endpoint of UCX: how long the side channel may take to report the reason before the call
    fails without it. Chosen: deaths and departures are reported within milliseconds; beside busy

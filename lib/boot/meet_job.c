@@ -194,14 +194,19 @@ typedef struct {
     char last[TUTTI__ERROR_BYTES];  /* the last error */
 } search_t;
 
+/* The time after the deadline is for the answer of a rank 0 that has greeted. */
+static uint64_t end_of(const way_t *way, const search_t *search, uint64_t until)
+{
+    return search->is_greeted ? until : TUTTI__MIN(until, way->deadline);
+}
+
 /* After a round: TUTTI_OK to go on. */
 static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t until)
 {
     const tutti__gate_round_t *round = &search->round;
 
     search->is_greeted |= round->is_greeted;
-    /* The time after the deadline is for rank 0's answer. */
-    until = search->is_greeted ? until : TUTTI__MIN(until, way->deadline);
+    until = end_of(way, search, until);
     if (round->other[0] != '\0') {
         snprintf(search->other, sizeof(search->other), "%s", round->other);
         search->other_due =
@@ -261,7 +266,7 @@ static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, 
             status = list_addresses(way, search->list, &round->count);
         }
         if (round->count > 0)
-            status = tutti__gate_try(&way->gate, round, 0, until, ret_fd);
+            status = tutti__gate_try(&way->gate, round, 0, end_of(way, search, until), ret_fd);
         if (status == TUTTI_OK || (round->count > 0 && round->is_final) ||
             status == TUTTI_ERR_NO_MEMORY)
             return status;

@@ -256,6 +256,11 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
 {
     int moved = 0;
 
+    /* The end of a plan may add buckets to a lane that a departure has ended. */
+    while (TUTTI__UNLIKELY(lane->is_left) && lane->first != NULL) {
+        tutti__lane_give_back(lanes, lane);
+        moved = 1;
+    }
     while (lane->first != NULL) {
         size_t bytes = lane->running ? lane->op.bytes : tutti__bucket_bytes(lane->first);
         uint32_t at = lane->op.at;

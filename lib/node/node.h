@@ -59,7 +59,8 @@ typedef struct {
                              uint32_t looks, tutti__hint_t *hint);
     /* Give up the lane's operation, if it is not done: this rank starts no further one in this
        lane. Returns when no other rank accesses the operation's buffers any more, or after
-       TUTTI__SHM_GIVE_UP_NS: a rank that was stopped in the middle of its work continues it later.
+       TUTTI__SHM_GIVE_UP_NS and some time for each byte: a rank that was stopped in the middle of
+       its work, or is slower, continues it later.
        A rank that has not begun its work waits as for a rank that does not call. node/nccl has no
        such function. */
     void (*cancel)(tutti__node_t *node, uint32_t lane);

@@ -122,7 +122,9 @@ typedef struct {
     tutti__word_t red;
     tutti__word_t out;
     tutti__word_t busy; /* zero-copy: 1 while this rank accesses the others' buffers */
-    tutti__word_t gone; /* 1: this rank has given up an operation; no other may use its buffers */
+    /* 1: this rank has given up an operation; no other may use its buffers. On a line of its own,
+       because the others read it in each operation and it is hardly ever written. */
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t gone;
 } tutti__progress_t;
 
 /* Phases of an operation. */

@@ -262,6 +262,7 @@ void tutti__shm_cancel(tutti__node_t *node, uint32_t lane_index)
     uint64_t limit = tutti__now_ns() + TUTTI__SHM_GIVE_UP_NS;
 
     if (has_lent(shm, lane)) {
+        limit += lane->count * lane->esize * TUTTI__SHM_GIVE_UP_NS_PER_BYTE;
         tutti__store_release(&lane->peer[shm->me].progress->gone, 1);
         /* Pairs with the fence in enter_buffers. */
         tutti__fence();
