@@ -19,8 +19,8 @@
  * Collective over `comm`: all ranks call it, in the same order among direct calls. Any part of the
  * memory may be the sendbuf or recvbuf of any collective. If all ranks of a host pass such memory
  * for both, the reduction reads and writes the buffers directly. After a call that failed, no other
- * rank accesses them, except a rank that was stopped in the middle of its work on them, or that
- * needs more than half a second and 1 ns per byte for this work.
+ * rank accesses this rank's buffers. There is one exception: a rank whose work on them takes longer
+ * than half a second plus 1 ns per byte, for instance because it was stopped in the middle.
  *
  * TUTTI_ERR_NO_MEMORY: on all ranks, if one machine has too little memory, or a limit is too low.
  * The call reserves the pages, so a later access does not fail for lack of memory. Since 0.1.

@@ -331,9 +331,9 @@
 #define TUTTI__UCX_GIVE_UP_NS 100000000u
 
 /* The same for a rank that is at work on the buffers of this rank's call. Chosen: 1 ns for a byte
-   of the call is 1 GB/s, and half a second is enough for a rank that is not scheduled at once. A
-   rank that has died at its work costs this time, so it is less than the second in which the death
-   of a rank is reported, unless the call is large. */
+   of the call is 1 GB/s, and half a second is enough for a rank that is not scheduled at once.
+   If a rank has died at its work, the others wait for all of this time. Without the part for each
+   byte it is less than a second, within which a death is to be reported. */
 #define TUTTI__SHM_GIVE_UP_NS 500000000u
 #define TUTTI__SHM_GIVE_UP_NS_PER_BYTE 1u
 

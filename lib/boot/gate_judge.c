@@ -172,7 +172,7 @@ uint64_t tutti__gate_decide_by(uint32_t left_ms)
     return tutti__net_deadline(left_ms - TUTTI__MIN(left_ms / 6, TUTTI__STAR_MESSAGE_MS));
 }
 
-/* Where a gate over TCP listens; "" for other gates. */
+/* A text for messages: the port at which a gate over TCP listens. For other gates it is empty. */
 static const char *port_text(int door, char *text, size_t text_bytes)
 {
     struct sockaddr_storage addr;
@@ -202,5 +202,5 @@ tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host)
                            (double)(host->deadline - host->begin_ns) * 1e-9);
     return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not connect to rank %u%s within %.1f s%s", text,
                        host->rank, port_text(host->door, port, sizeof(port)), waited_s,
-                       host->nstrangers > 0 ? "; other connections were refused" : "");
+                       host->nstrangers > 0 ? "; this rank has rejected other connections" : "");
 }

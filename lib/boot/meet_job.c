@@ -194,7 +194,8 @@ typedef struct {
     char last[TUTTI__ERROR_BYTES];  /* the last error */
 } search_t;
 
-/* The time after the deadline is for the answer of a rank 0 that has greeted. */
+/* When the search ends: at `until` if rank 0 has greeted, because its answer may come after the
+   deadline. Otherwise at the deadline. */
 static uint64_t end_of(const way_t *way, const search_t *search, uint64_t until)
 {
     return search->is_greeted ? until : TUTTI__MIN(until, way->deadline);

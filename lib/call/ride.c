@@ -54,6 +54,7 @@ static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
     }
 }
 
+/* Has each host at most two ranks, so that the sum over a host is one addition? */
 static int adds_once(const tutti__shape_t *shape)
 {
     for (uint32_t h = 0; h < shape->nhosts; h++)
@@ -62,8 +63,9 @@ static int adds_once(const tutti__shape_t *shape)
     return 1;
 }
 
-/* May the result's bits depend on the grouping of operands? Unknown for a user's operation. */
-static int rounds(const tutti__call_t *call)
+/* May the result's bits depend on the grouping of operands? For a user's operation this is unknown,
+   so the answer is 1. */
+static int may_round(const tutti__call_t *call)
 {
     int adds = call->op == TUTTI_SUM || call->op == TUTTI_AVG || call->op == TUTTI_PROD;
 
@@ -71,18 +73,21 @@ static int rounds(const tutti__call_t *call)
 }
 
 /*
- * Does the call have the same bits when it rides as after an empty frame? Required if association
- * is fixed. The trees of all reductions but allreduce differ from that of the frame. Inside a host,
- * the frame adds the operands one after the other. A node operation adds them in float32 and rounds
- * once, or it adds groups of ranks first (node/shm/levels.c). Both are equal for two ranks, and for
- * operations that do not round.
+ * Does the result have the same bits if the call rides as if the call follows an empty frame? If
+ * association is not fixed, the bits may differ, and the answer is 1.
+ *
+ * The tree of an allreduce is that of the frame; the trees of the other reductions are not. But
+ * inside a host, the frame adds the operands one after the other, and rounds each time. A node
+ * operation adds narrow floats in float32 and rounds once, or it adds groups of ranks first
+ * (node/shm/levels.c). The bits are equal if a host has at most two ranks, or if the operation does
+ * not round.
  */
 static int keeps_bits(const tutti__ride_t *ride, const tutti__call_env_t *env,
                       const tutti__call_t *call)
 {
     if (!tutti__call_reduces(call->kind) || env->cache->association == TUTTI__ANY_ASSOCIATION)
         return 1;
-    return call->kind == TUTTI_CALL_ALLREDUCE && (ride->adds_once || !rounds(call));
+    return call->kind == TUTTI_CALL_ALLREDUCE && (ride->adds_once || !may_round(call));
 }
 
 /*

@@ -201,7 +201,7 @@ static int find_rank(char *ret_text, size_t text_bytes)
     return name != NULL;
 }
 
-/* Are both variables set, but not both to numbers? */
+/* Are RANK and WORLD_SIZE both set, but at least one of them not to a number? */
 static int are_garbled(char *ret_text, size_t text_bytes)
 {
     const char *rank = secure_getenv("RANK"), *size = secure_getenv("WORLD_SIZE");
@@ -209,8 +209,7 @@ static int are_garbled(char *ret_text, size_t text_bytes)
     if (rank == NULL || size == NULL || *rank == '\0' || *size == '\0' ||
         (tutti__conf_int("RANK") >= 0 && tutti__conf_int("WORLD_SIZE") >= 0))
         return 0;
-    snprintf(ret_text, text_bytes, "RANK=%.30s and WORLD_SIZE=%.30s are not two numbers", rank,
-             size);
+    snprintf(ret_text, text_bytes, "RANK=%.28s, WORLD_SIZE=%.28s (not both numbers)", rank, size);
     return 1;
 }
 

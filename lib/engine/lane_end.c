@@ -60,9 +60,10 @@ void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__request_t *next;
 
-    /* A comparison uses memory of the library only. So after a departure its messages stay in
-       flight until the communicator ends: over UCX, to cancel them may close connections that other
-       lanes use. The lane runs nothing more. */
+    /* After a departure, the messages of a comparison are not cancelled: over UCX, this might close
+       connections that other lanes use. The messages stay in flight until the communicator ends,
+       which is safe because they use only the library's memory. The lane starts no operation after
+       that. */
     lane->is_left = lane->op.at == TUTTI__AT_COMPARE && !lane->op.is_common;
     if (!lane->is_left)
         tutti__operation_cancel(&lane->op);

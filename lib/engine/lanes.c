@@ -256,7 +256,8 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
 {
     int moved = 0;
 
-    /* The end of a plan may add buckets to a lane that a departure has ended. */
+    /* A departure has ended the lane, but tutti__planned_end may add buckets to it later. These
+       buckets leave the lane without an operation. */
     while (TUTTI__UNLIKELY(lane->is_left) && lane->first != NULL) {
         tutti__lane_give_back(lanes, lane);
         moved = 1;

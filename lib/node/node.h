@@ -2,9 +2,9 @@
 /*
  * The one-host table: operations that all ranks of one host execute together.
  *
- * A node operation is started and then stepped until it is done; no function here blocks. A lane
- * has one operation at a time. All ranks of the host start the same operations in the same order in
- * each lane. One thread at a time uses a lane.
+ * A node operation is started and then stepped until it is done. No function for this blocks; only
+ * `cancel` may wait. A lane has one operation at a time. All ranks of the host start the same
+ * operations in the same order in each lane. One thread at a time uses a lane.
  *
  * NODE_MEET moves no data. It compares the metadata of the call (kind, dtype, op, tag, root,
  * map.count, and whether there is a divisor; nothing else) among all ranks of the host.
@@ -57,12 +57,13 @@ typedef struct {
        this lane started it last. node/nccl has no such function. */
     tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, int is_same,
                              uint32_t looks, tutti__hint_t *hint);
-    /* Give up the lane's operation, if it is not done: this rank starts no further one in this
-       lane. Returns when no other rank accesses the operation's buffers any more, or after
-       TUTTI__SHM_GIVE_UP_NS and some time for each byte: a rank that was stopped in the middle of
-       its work, or is slower, continues it later.
-       A rank that has not begun its work waits as for a rank that does not call. node/nccl has no
-       such function. */
+    /* Give up the lane's operation, if it is not done. The operation's buffers are not accessed by
+       this rank any more. The function waits until no other rank is at work on them, but at most
+       TUTTI__SHM_GIVE_UP_NS, and TUTTI__SHM_GIVE_UP_NS_PER_BYTE for each byte. A rank that needs
+       longer, for instance because it is stopped, still accesses the buffers later. If a rank has
+       not begun its work, it does not begin: its step returns TUTTI__AGAIN, as if this rank had
+       not made the call. Operations that this rank starts later in this lane may never be done.
+       node/nccl has no such function. */
     void (*cancel)(tutti__node_t *node, uint32_t lane);
 } tutti__node_ops_t;
 

@@ -256,7 +256,7 @@ static void company(void)
     }
     expect("SLURM_NTASKS=4", 1);
     alone("RANK=0\nWORLD_SIZE=two", world_of_one);
-    expect("RANK=0 and WORLD_SIZE=two are not two numbers", 1);
+    expect("RANK=0, WORLD_SIZE=two (not both numbers)", 1);
     for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
         alone(none[i], world_of_one);
         expect("warn: ", 0);

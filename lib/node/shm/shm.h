@@ -63,8 +63,8 @@
  * part directly from the buffers and writes the result to all of them, or to the root's. In an
  * alltoall each rank reads its own blocks; this excludes alltoall in place. Zero-copy counts as one
  * chunk, and ends when all ranks have counted RED, so no rank touches another's buffer afterwards.
- * A rank that gives up before that, after an error or because it leaves, says so (gone) and waits
- * for the ranks that are at work (busy).
+ * A rank that gives up earlier, after an error or because it leaves, sets `gone`. Then it waits for
+ * a limited time until no other rank's `busy` is set (zero.c).
  *
  * No globals; ranks may be threads of one process.
  */
@@ -122,8 +122,9 @@ typedef struct {
     tutti__word_t red;
     tutti__word_t out;
     tutti__word_t busy; /* zero-copy: 1 while this rank accesses the others' buffers */
-    /* 1: this rank has given up an operation; no other may use its buffers. On a line of its own,
-       because the others read it in each operation and it is hardly ever written. */
+    /* 1: this rank has given up an operation, so no other rank may begin work on its buffers. The
+       word is not in the cache line of the other words: they change in each operation, but `gone`
+       hardly ever changes, and the other ranks read it in each zero-copy operation. */
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t gone;
 } tutti__progress_t;
 

@@ -223,9 +223,11 @@ static uint32_t whose_pages(const tutti__shm_lane_t *lane)
 /* ---- a rank that gives up ---- */
 
 /*
- * A rank whose call has ended uses its buffers for something else, even if another rank has not
- * begun its work on them. Each of the two stores its own word and then reads the other's, so at
- * least one of them sees the other.
+ * Begin this rank's work on all ranks' buffers. If another rank has given up, return TUTTI__AGAIN
+ * instead: that rank's program may already use its buffer for other data.
+ *
+ * This rank stores `busy` and then reads `gone`. A rank that gives up stores `gone` and then reads
+ * `busy`. So at least one of the two ranks reads the other's 1.
  */
 static tutti_status_t enter_buffers(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
                                     tutti__hint_t *hint)
@@ -246,7 +248,7 @@ static tutti_status_t enter_buffers(const tutti__shm_t *shm, tutti__shm_lane_t *
     return TUTTI_OK;
 }
 
-/* Has another rank read that this rank lends its buffers? */
+/* May another rank have read in the announcement that it may access this rank's buffers? */
 static int has_lent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     if (lane->phase == SHM_ZERO)

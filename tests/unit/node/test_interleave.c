@@ -587,9 +587,9 @@ static void test_enumerated(void **state)
     enumerate_groups(3, "010", chunks, 1);
 }
 
-/* One zero-copy allreduce, in place. Rank 0 gives up after some steps, and uses its buffer for
-   other data. The other ranks make some more steps. */
-static void rank_of_given_up(int rank, void *arg)
+/* A rank of a zero-copy allreduce in place. Rank 0 gives up after run->nsteps steps, sets begun[0],
+   and uses its buffer for other data. The other ranks make up to 50 steps. */
+static void given_up_rank(int rank, void *arg)
 {
     node_run_t *run = arg;
     tutti__node_call_t *call = &run->call[rank];
@@ -639,7 +639,7 @@ static void test_given_up(void **state)
             assert_true(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_SUM, &run.reducer));
             run.step[0] = (step_t){ TUTTI__NODE_ALLREDUCE, 600, 0, 255, -1, 0 };
             run.nsteps = (int)(i % 6);
-            expect_right(&run, il_run(n, rank_of_given_up, &run, &plan), &plan);
+            expect_right(&run, il_run(n, given_up_rank, &run, &plan), &plan);
             for (size_t b = 0; run.begun[0] && b < 600 * sizeof(float); b++)
                 if (((char *)run.shared[0])[b] != 0x55)
                     fail_msg("rank 0's memory has changed: seed %u, %u %%", plan.seed,
