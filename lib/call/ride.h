@@ -31,7 +31,8 @@ typedef struct {
     const tutti__call_t *call;       /* NULL: the frame carries no data */
     size_t most[TUTTI__COLLECTIVES]; /* largest data for which riding is cheaper than a call after
                                         an empty frame: coll/cost.h; set when `memory` is made */
-    int adds_once; /* no host has more than two ranks, so a host's sum is one addition; likewise */
+    /* No host has more than two ranks, so a host's sum is one addition. Set with `memory`. */
+    int adds_once;
     char *memory;
     tutti__frame_t *frame; /* in memory; data are aligned to a cache line */
 } tutti__ride_t;
