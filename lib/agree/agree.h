@@ -2,8 +2,8 @@
 /*
  * Agreement: which named tensors are ready on all ranks.
  *
- * A state machine, one per rank of a communicator. It has no thread, no socket and no clock: its
- * owner (the engine) passes it messages and this rank's submissions, and it calls the owner back.
+ * A state machine, one per rank of a communicator. It has no thread, no socket and no clock. Its
+ * owner, the engine, passes it messages and this rank's submissions, and provides callbacks.
  *
  *      submission --> announce --> merge at each inner rank --> decide at the coordinator
  *                                                                      |
@@ -13,10 +13,9 @@
  * in order. Announcements go up: an inner rank merges the announcements of its subtree into one.
  * Buckets and rejections go down, so all ranks see them in one order.
  *
- * Two kinds of announcements are not merged. Each rank's message (a send, receive or sendrecv) and
- * each rank's submission group (tutti_submit with several calls) goes up to the coordinator at
- * once: a message concerns some ranks only, and a submission group is served or rejected as a
- * whole.
+ * Two kinds of announcements are not merged: each rank's message (a send, receive or sendrecv), and
+ * each rank's submission group (tutti_submit with several calls). They go up to the coordinator at
+ * once. A message concerns some ranks only. A submission group is served or rejected as a whole.
  *
  * One thread at a time may use an object. The callbacks run on this thread, and must not call
  * functions on the same object.
@@ -40,7 +39,7 @@ enum {
     TUTTI__MSG_REJECT,       /* down: a tensor that will not be served */
     TUTTI__MSG_JOIN,         /* up: uint32_t, the rank that has called tutti_join */
     TUTTI__MSG_JOINED,       /* down: all ranks have joined; uint32_t, the rank that joined last */
-    TUTTI__MSG_PLAN,         /* down: a tensor of a learned plan; these four: see plan.c */
+    TUTTI__MSG_PLAN,         /* down: a tensor of a learned plan; for PLAN...: see plan.c */
     TUTTI__MSG_PLAN_STOP,    /* up and down */
     TUTTI__MSG_PLAN_STOPPED, /* up */
     TUTTI__MSG_PLAN_END,     /* down */
@@ -76,8 +75,8 @@ typedef struct {
 typedef struct {
     tutti__metadata_t metadata;
     uint32_t bucket; /* from 0, ascending */
-    /* 1: on rank 0 the tensors of this bucket follow each other in memory. All ranks lay the bucket
-       out without gaps, so that rank 0 need not pack it. */
+    /* 1: on rank 0 the tensors of this bucket follow each other in memory. All ranks then lay the
+       bucket out without gaps, so that rank 0 need not pack it. */
     uint8_t is_adjacent;
 } tutti__planned_t;
 
@@ -89,13 +88,13 @@ typedef struct {
     /* Serve the tensor. Returns 0 if the communicator has ended. */
     int (*serve)(void *owner, const tutti__agreed_t *tensor);
     void (*reject)(void *owner, const tutti__rejected_t *tensor);
-    /* All ranks have joined, `last_rank` last. */
+    /* All ranks have joined; `last_rank` joined last. */
     void (*joined)(void *owner, uint32_t last_rank);
-    /* A plan begins: see tutti__agree_get_plan. If tensors of the plan are announced, and in no
-       bucket yet, their announcements are void: the owner enters this rank's requests for them into
-       the plan. */
+    /* A plan begins: see tutti__agree_get_plan. If a tensor of the plan is announced, but in no
+       bucket yet, its announcement is void. The owner then enters this rank's request for the
+       tensor into the plan. */
     void (*plan)(void *owner);
-    /* Start no further bucket of the plan. Returns how many this rank has started. */
+    /* Start no further bucket of the plan. Returns the number of buckets that this rank started. */
     uint64_t (*plan_stop)(void *owner);
     /* The plan is over. Every rank takes part in all buckets up to number `buckets`, counted from
        the start of the plan, also in buckets that it has not started. */
@@ -122,9 +121,9 @@ typedef struct {
     const tutti__agree_link_t *links; /* [nlinks] */
     uint64_t bucket_bytes;            /* the largest bucket of several tensors in host memory.. */
     uint64_t device_bucket_bytes;     /* ..and in device memory */
-    uint64_t plan_bytes;              /* the largest one of a plan; 0: nothing is learned */
-    uint64_t plan_part_bytes; /* a plan has at least TUTTI__PLAN_PARTS buckets, unless each would
-                                 have fewer bytes than this; 0: it may have fewer buckets */
+    uint64_t plan_bytes;              /* the largest bucket of a plan; 0: no plan is learned */
+    uint64_t plan_part_bytes; /* a plan has at least TUTTI__PLAN_PARTS buckets if each then has
+                                 this many bytes or more; 0: it may have fewer buckets */
     const tutti__agree_ops_t *ops;
     void *owner;
 } tutti__agree_env_t;
@@ -140,8 +139,8 @@ void tutti__agree_close(tutti__agree_t *agree);
    group: its size is 0 for a lone call, and in phase 1. */
 void tutti__agree_submit(tutti__agree_t *agree, const char *name, size_t name_bytes,
                          const tutti__metadata_t *metadata, const tutti__group_msg_t *group);
-/* This rank has called tutti_join: it counts as having announced every tensor, until all ranks
-   have joined. */
+/* This rank has called tutti_join. Until all ranks have joined, it counts as having announced every
+   tensor. */
 void tutti__agree_join(tutti__agree_t *agree);
 /* A message of a kind below TUTTI__MSG_OTHERS. body: aligned to 8 bytes. */
 void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, const void *body,
@@ -159,8 +158,9 @@ void tutti__agree_waited(tutti__agree_t *agree);
    plan; 0: the plan makes no progress. Further calls for the same plan do nothing. */
 void tutti__agree_stop_plan(tutti__agree_t *agree, int is_deviation);
 
-/* The coordinator calls these in each step; on other ranks they do nothing. late: reject conflicts
-   whose grace period is over. bucket: send one bucket of agreed tensors; 0: there are none. */
+/* The coordinator calls these two in each step; on other ranks they do nothing. late: reject
+   conflicts whose grace period is over. bucket: send one bucket of agreed tensors; returns 0 if no
+   tensor is agreed. */
 void tutti__agree_late(tutti__agree_t *agree);
 int tutti__agree_bucket(tutti__agree_t *agree);
 
@@ -193,8 +193,8 @@ int tutti__agree_unstopped(const tutti__agree_t *agree, uint32_t *ret_rank, int 
 /* Has this rank joined? */
 int tutti__agree_has_joined(const tutti__agree_t *agree);
 
-/* Write which ranks a tensor of this rank waits for. 1: this rank knows that they have not
-   submitted it; 0: the text is a guess. */
+/* Write which ranks a tensor of this rank waits for. 1: the text is certain: these ranks have not
+   submitted the tensor. 0: the text is a guess. */
 int tutti__agree_missing(tutti__agree_t *agree, const char *name, size_t name_bytes,
                          const tutti__metadata_t *metadata, char *text, size_t bytes);
 /* The same for this rank's tutti_join. */
@@ -208,10 +208,11 @@ typedef struct {
     const tutti__tensor_t *tensor;
 } tutti__waiting_t;
 
-/* Call `visit` for each of them. Of the functions here it may call only tutti__agree_awaits. */
+/* Call `visit` for each such tensor. `visit` may call tutti__agree_awaits, and no other function of
+   this header. */
 void tutti__agree_each(const tutti__agree_t *agree,
                        void (*visit)(void *arg, const tutti__waiting_t *waiting), void *arg);
-/* Write which ranks the tensor waits for. 0: for no rank, or another rank must report it. */
+/* Write which ranks the tensor waits for. 0: it waits for no rank, or another rank must report. */
 int tutti__agree_awaits(const tutti__agree_t *agree, const tutti__tensor_t *tensor, char *text,
                         size_t bytes);
 /* The tensor of a name and phase, or NULL. */

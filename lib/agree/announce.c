@@ -8,10 +8,10 @@
  * first rank that merges two different announcements finds the conflict, and passes it up as a pair
  * of ranks.
  *
- * Announcements of messages, and of calls in submission groups, are not merged: the coordinator
- * receives each rank's own at once. tutti__agree_settle also counts them among the announcements of
- * their name. So if another rank uses the name for a collective, all announcements still reach the
- * coordinator, which rejects them.
+ * Announcements of messages, and of calls in submission groups, are not merged: each goes to the
+ * coordinator at once. tutti__agree_settle also counts them among the announcements of their name.
+ * So if another rank uses the name for a collective, all announcements still reach the coordinator,
+ * which rejects them.
  */
 #include "agree/tensors.h"
 
@@ -101,7 +101,8 @@ static void add_message(tutti__agree_t *a, const news_t *news)
         return;
     if (a->env.parent < 0)
         tutti__decide_message(a, participant->tensor, participant->rank);
-    /* If the message is still in the table, all ranks may have announced the name: a conflict. */
+    /* If the message is still in the table although all ranks have announced the name, this is a
+       conflict. */
     tensor = tutti__tensor_find(a, news->name, news->msg.name_bytes, news->msg.metadata.phase);
     if (tensor != NULL)
         tutti__agree_settle(a, tensor);

@@ -7,7 +7,7 @@
  * all ranks run the same buckets in the same order.
  *
  * There is no timer. The engine asks for a bucket whenever it can run one. So ready tensors collect
- * while earlier buckets are in flight, and a tensor that is ready alone leaves at once.
+ * while earlier buckets are in flight. If nothing is in flight, a ready tensor is sent at once.
  */
 #include "agree/tensors.h"
 

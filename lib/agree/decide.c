@@ -8,8 +8,8 @@
  * or they conflict. Thus a pair is served without waiting for other ranks, and a ring over all
  * ranks is served as one tensor.
  *
- * If all ranks have announced a name, and it is neither a collective of all ranks nor a closed set,
- * no later announcement can complete it: this is a mismatch as well.
+ * When all ranks have announced a name, no later announcement can complete it. If they have formed
+ * neither a collective of all ranks nor closed sets, this is a mismatch as well.
  */
 #include "agree/tensors.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The coordinator learns a plan from what rank 0's program submits.
+ * The coordinator learns a plan from the submissions of rank 0's program.
  *
  * A step ends when a name is submitted again. Tensors that were equal in the last `need` steps
- * become a plan, unless there is a new tensor, which would soon be part of the plan. Tensors that
- * are submitted irregularly stay outside. The plan has the order of the last step, which is the
- * program's own order.
+ * become a plan. If there is a new tensor that may soon become regular, the plan waits for it.
+ * Tensors that are submitted irregularly stay outside. The plan has the order of the last step,
+ * which is the program's own order.
  *
- * A bucket never contains tensors from both sides of a wait of the program, because this wait may
- * be for the bucket. If a plan is stopped soon after it began, because a rank deviated, `need`
- * doubles. So a program whose steps differ costs little.
+ * If the program waits between two tensors, no bucket contains both, because the program may wait
+ * for the first of them. If a plan is stopped soon after it began, because a rank deviated, `need`
+ * doubles. This limits the cost of plans for a program whose steps differ.
  *
  * If the tensors of a bucket follow each other in rank 0's memory, the bucket has them in the order
  * of memory. The bucket then has no gaps, and a rank with the same order in its memory need not
@@ -59,8 +59,8 @@ void tutti__learn_again(tutti__learn_t *learn, int is_deviation)
 /* ---- what is learned ---- */
 
 /* May the call be part of a plan? It must touch no buffer before all ranks have the same call, and
-   its counts must be equal on all ranks. Buckets of a plan start in their order, so a call with a
-   priority is agreed on. */
+   its counts must be equal on all ranks. Buckets of a plan start in their order, so a plan contains
+   no call with a priority. */
 static int can_be_planned(const tutti__metadata_t *m)
 {
     return !m->on_device && m->count > 0 && m->phase == 0 && m->priority == 0 &&
@@ -160,7 +160,8 @@ static int by_bucket(const void *a, const void *b)
     return x->bucket != y->bucket ? (x->bucket < y->bucket ? -1 : 1) : by_position(a, b);
 }
 
-/* The open bucket that takes the tensor; or a free place, after the oldest bucket was closed. */
+/* The open bucket that takes the tensor, or a free place. Closes a bucket if it is full, or the
+   oldest bucket if no place is free. */
 static open_t *choose(open_t *open, const tutti__known_t *known, uint64_t bytes, uint64_t most)
 {
     open_t *oldest = &open[0];
@@ -194,7 +195,8 @@ static uint64_t most_bytes(const tutti__learn_t *learn, const tutti__laid_t *lai
     return TUTTI__MIN(env->plan_bytes, TUTTI__MAX(total / TUTTI__PLAN_PARTS, env->plan_part_bytes));
 }
 
-/* Give each tensor a bucket. Buckets are numbered by their first tensors. Returns their number. */
+/* Give each tensor a bucket. The buckets are numbered in the order of their first tensors. Returns
+   the number of buckets. */
 static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n,
                         const tutti__agree_env_t *env)
 {
@@ -276,7 +278,7 @@ static int has_no_order(const tutti__learn_t *learn, const tutti__laid_t *laid, 
     return moved > n / 2;
 }
 
-/* Sort the tensors by memory, so that a bucket has tensors that are adjacent there. */
+/* Sort the tensors by address, so that tensors that are adjacent in memory share a bucket. */
 static void sort_by_place(tutti__laid_t *laid, uint32_t n)
 {
     qsort(laid, n, sizeof(*laid), by_place);
@@ -296,7 +298,7 @@ static void order_tensors(const tutti__learn_t *learn, tutti__laid_t *laid, uint
     }
 }
 
-/* Without memory there is no plan. */
+/* If there is no memory, no plan is made. */
 tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
                                     const tutti__agree_env_t *env)
 {

@@ -23,8 +23,8 @@ typedef struct {
     uint32_t source;              /* messages: the sender, or TUTTI__NOBODY; otherwise 0 */
     uint8_t kind, dtype;
     uint8_t phase;          /* 1: the data of a call whose counts were exchanged before */
-    unsigned unsure : 1;    /* allgatherv: some rank does not know recvcounts. `count` and `more`
-                               come from ranks that know them; if no rank does, they are 0 */
+    unsigned unsure : 1;    /* allgatherv: some rank passed NULL as recvcounts. `count` and `more`
+                               are those of ranks that passed recvcounts; if none did, 0 */
     unsigned on_device : 1; /* the buffers are device memory. Always 0 for kinds of calls in which
                                a rank without elements has no buffer */
     unsigned wire : 5;      /* the type between hosts; 0: dtype */
@@ -32,9 +32,9 @@ typedef struct {
 } tutti__metadata_t;
 
 int tutti__metadata_is_message(const tutti__metadata_t *metadata);
-/* 1: an allgatherv, and none of the ranks that have announced it knows recvcounts. */
+/* 1: an allgatherv; every rank that has announced it passed NULL as recvcounts. */
 int tutti__metadata_has_no_counts(const tutti__metadata_t *metadata);
-/* 1: the two cannot be one tensor. */
+/* 1: these calls do not match, so they cannot be calls of one tensor. */
 int tutti__metadata_differ(const tutti__metadata_t *a, const tutti__metadata_t *b);
 /* Take another rank's priority, if it is higher: the highest of all ranks' priorities counts. */
 static inline void tutti__metadata_raise(tutti__metadata_t *metadata, unsigned priority)
@@ -49,7 +49,7 @@ int tutti__metadata_needs_counts(const tutti__metadata_t *metadata);
 /* A submission group: the calls of one tutti_submit. */
 typedef struct {
     uint64_t hash;        /* of all names, in their order */
-    uint32_t index, size; /* size 0: a call that is in none */
+    uint32_t index, size; /* size 0: the call is in no group */
 } tutti__group_msg_t;
 
 /* "an allreduce of 8 elements of float32, sum" */

@@ -3,8 +3,9 @@
  * The ranks that a tensor waits for, as text: for warnings and deadlines.
  *
  * For a child without children of its own, a rank can tell whether the child has announced a
- * tensor. For a larger subtree it can only tell that some rank has not. So inner ranks pass their
- * warnings on to the coordinator; see engine/stalls.c.
+ * tensor. For a child with children, the rank can only tell that some rank of the child's subtree
+ * has not announced it. So inner ranks pass their warnings on to the coordinator; see
+ * engine/stalls.c.
  */
 #include "agree/tensors.h"
 
@@ -14,13 +15,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The list's text: numbers of ten digits, each with " or rank ", and their world ranks. */
+/* Bytes of the list's text: TUTTI__NAMED numbers of ten digits, each with " or rank ", and their
+   world ranks. */
 #define LIST_BYTES 448
 
 typedef struct {
     uint32_t rank[TUTTI__NAMED];
     uint32_t n;  /* number of absent ranks; may exceed TUTTI__NAMED */
-    int certain; /* 1: each rank is absent. 0: at least one is */
+    int certain; /* 1: every listed rank is absent. 0: at least one of them is absent */
 } absent_t;
 
 static void add(absent_t *absent, uint32_t rank)
@@ -81,8 +83,8 @@ static int put_numbers(const tutti__agree_t *a, char *text, size_t bytes, const 
     return at;
 }
 
-/* "rank 1", "ranks 1, 2 and 3 others"; or, if it is not certain which, "rank 1 or rank 2". In a
-   group "ranks 1, 2 of the group (world ranks 3, 5) and 3 others". text: LIST_BYTES */
+/* "rank 1", "ranks 1, 2 and 3 others"; if the list is not certain, "rank 1 or rank 2". In a group
+   "ranks 1, 2 of the group (world ranks 3, 5) and 3 others". text: LIST_BYTES */
 static void list(const tutti__agree_t *a, char *text, const absent_t *absent)
 {
     const char *many = absent->certain && absent->n > 1 ? "s" : "";
@@ -120,8 +122,8 @@ static void put_absent(const tutti__agree_t *a, char *text, size_t bytes, const 
                  many ? "have announced only their" : "has announced only its");
 }
 
-/* Of the tensors that still wait: the tensor that the child `rank` announced first. NULL: there is
-   no such tensor; or `rank` is not a child; or `rank` has children of its own. */
+/* The oldest tensor that the child `rank` has announced and that still waits. NULL: there is none;
+   or `rank` is not a child; or `rank` has children of its own. */
 static const tutti__tensor_t *first_of(const tutti__agree_t *a, uint32_t rank)
 {
     const tutti__tensor_t *first = NULL;
@@ -138,7 +140,7 @@ static const tutti__tensor_t *first_of(const tutti__agree_t *a, uint32_t rank)
     return first;
 }
 
-/* An absent rank may wait for another tensor: append which one, and the ranks that it waits for. */
+/* If an absent rank waits for another tensor, append this tensor and the ranks that are missing. */
 static void put_other(const tutti__agree_t *a, char *text, size_t bytes, const absent_t *absent)
 {
     uint32_t n = TUTTI__MIN(absent->n, TUTTI__NAMED), i = 0;
@@ -157,8 +159,8 @@ static void put_other(const tutti__agree_t *a, char *text, size_t bytes, const a
              other->name, a->env.ops->rank_name(a->env.owner, absent->rank[i]), who);
 }
 
-/* Write an announced message, and the first rank that the message names and that has not announced
-   its part. */
+/* Write the first announced message whose peer has not announced its part, and this peer. 0: there
+   is no such message. */
 static int put_message(const tutti__agree_t *a, const tutti__tensor_t *tensor, char *text,
                        size_t bytes)
 {
@@ -247,8 +249,8 @@ int tutti__agree_awaits(const tutti__agree_t *a, const tutti__tensor_t *tensor, 
 {
     absent_t absent;
 
-    /* Only the coordinator has the state of a message. A tensor that was passed on waits at the
-       parent. */
+    /* Only the coordinator has the state of a message. If an inner rank has passed on all merged
+       announcements, the tensor waits at its parent. */
     if (tensor->msg.nranks == tensor->passed && tensor->nparticipants > 0)
         return a->env.parent < 0 && put_message(a, tensor, text, bytes);
     absent = find_absent(a, tensor);

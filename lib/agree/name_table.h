@@ -28,7 +28,7 @@ int64_t tutti__tensor_names_find(const tutti__tensor_names_t *names, const char 
 /* Add a name that the table does not have; returns its index. -1: no memory, nothing was added. */
 int64_t tutti__tensor_names_add(tutti__tensor_names_t *names, const char *name, size_t bytes,
                                 uint64_t hash);
-/* The text of a name, not terminated; valid until the next one is added. */
+/* The text of a name, not terminated; valid until the next name is added. */
 static inline const char *tutti__tensor_names_text(const tutti__tensor_names_t *names, uint32_t i)
 {
     return names->text + names->name[i].at;

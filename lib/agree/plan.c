@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Learned plans: buckets that all ranks know, so that a rank starts each of them without agreement,
- * as soon as its own tensors of the bucket are there.
+ * Learned plans: buckets that are fixed in advance, and equal on all ranks. A rank starts a bucket
+ * of a plan without agreement, as soon as its own program has submitted the bucket's tensors.
  *
  *      coordinator --PLAN--> all     the plan begins; announcements of its tensors are void
  *      a rank      --STOP--> coordinator --STOP--> all                   no further bucket starts
@@ -15,8 +15,8 @@
  *
  * Between PLAN and END no rank announces a tensor of the plan. If an announcement was sent before
  * PLAN arrived, a rank that has PLAN drops it, and the sender uses the plan for this tensor. Links
- * keep the order, so such an announcement arrives before its sender's STOPPED. Announcements of
- * messages and of submission groups are not dropped, because a plan never contains them.
+ * keep the order, so such an announcement arrives before its sender's STOPPED. A plan contains no
+ * messages and no submission groups, so their announcements are not dropped.
  */
 #include "agree/plan.h"
 
@@ -184,7 +184,8 @@ static void send_plan(tutti__agree_t *a, const tutti__laid_t *laid, uint32_t n)
     learn->begun = learn->step;
 }
 
-/* A step of the program is over: begin a plan, or replace it by one with more tensors. */
+/* A step of the program is over: begin a plan, or stop the plan if the next plan will have more
+   tensors. */
 static void end_step(tutti__agree_t *a, int may_begin)
 {
     tutti__laid_t *laid;

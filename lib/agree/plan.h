@@ -20,8 +20,8 @@ typedef struct {
 
 /* PLAN_STOP, PLAN_STOPPED, PLAN_END */
 typedef struct {
-    uint64_t buckets; /* the largest number of buckets that a rank has started. STOPPED: of the
-                         ranks of the subtree; END: of all ranks */
+    uint64_t buckets; /* the largest number of buckets that a rank has started. STOPPED: among
+                         the ranks of the subtree; END: among all ranks */
     uint32_t number;  /* of the plan */
     uint32_t is_deviation;
 } tutti__plan_note_t;
@@ -58,7 +58,7 @@ typedef struct {
     uint32_t streak;      /* number of consecutive steps with an equal call, up to last_step */
     uint8_t after_wait;   /* in one of these steps, a thread began to wait just before this call */
     uint8_t waits_inside; /* likewise, and the tensor was not the first one of the step */
-    uint8_t has_moved;    /* the tensor before it was another one in the previous step */
+    uint8_t has_moved;    /* in the previous step, another tensor was before it */
     uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */
     uint8_t is_planned;
 } tutti__known_t;
@@ -96,9 +96,9 @@ typedef struct {
 } tutti__laid_t;
 
 /* learn.c */
-/* The entry of a name; NULL: such a call cannot be planned, or there is no memory. hash:
-   tutti__hash_name. If the entry's last step is the present one, the submission ends the step:
-   first make a plan, if there is one to make, and then call tutti__learn_next_step. */
+/* The entry of a name; NULL: the call cannot be planned, or there is no memory. hash:
+   tutti__hash_name. If the entry's last step is the present step, the submission ends the step. The
+   caller then first makes a plan, if there is one to make, and calls tutti__learn_next_step. */
 tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size_t bytes,
                                    uint64_t hash, const tutti__metadata_t *metadata);
 void tutti__learn_next_step(tutti__learn_t *learn);
@@ -107,10 +107,10 @@ void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
                        const tutti__metadata_t *metadata, uint64_t place);
 /* Was the tensor equal in the last `need` steps? */
 int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);
-/* The number of regular tensors; 0 if other tensors may become regular soon. *ret_more: some are in
-   no plan. */
+/* The number of regular tensors; 0 if other tensors may become regular soon. *ret_more 1: some
+   regular tensors are in no plan. */
 uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more);
-/* The n regular tensors in the order of their plan, to be freed. NULL: no memory. */
+/* The n regular tensors in the order of their plan; the caller frees them. NULL: no memory. */
 tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
                                     const tutti__agree_env_t *env);
 void tutti__learn_open(tutti__learn_t *learn);

@@ -2,9 +2,9 @@
 /*
  * The coordinator: rejecting a tensor together with the submission groups that contain it.
  *
- * If one call of a submission group is rejected, all of them are, on all ranks. If ranks have put
- * the same names into different groups, all of these groups are rejected. A rank receives only one
- * rejection of a submission, so no old rejection can arrive after it has submitted the name again.
+ * If one call of a submission group is rejected, all its calls are rejected, on all ranks. If ranks
+ * have put the same names into different groups, all of these groups are rejected. A rank receives
+ * only one rejection of a submission. So if it submits the name again, no old rejection can follow.
  */
 #include "agree/tensors.h"
 
@@ -52,7 +52,7 @@ int tutti__refuse_gather(const tutti__agree_t *a, tutti__tensor_t *first)
     }
 }
 
-/* The next tensor of the chain; undoes the chain on the way. */
+/* Return the next tensor of the chain, and take this tensor out of the chain. */
 static tutti__tensor_t *next_related(tutti__tensor_t *tensor)
 {
     tutti__tensor_t *next = tensor->related == tensor ? NULL : tensor->related;
@@ -74,8 +74,8 @@ void tutti__refuse_dissolve(const tutti__agree_t *a, tutti__tensor_t *tensor)
     }
 }
 
-/* Reject one tensor. If not all ranks have announced it, reject it only on the marked ranks, whose
-   groups are rejected: the other ranks may yet be served. */
+/* Reject one tensor. If some rank has not announced it, reject it only on the marked ranks, whose
+   groups are rejected: the tensor may yet be served on the other ranks. */
 static void refuse_one(tutti__agree_t *a, tutti__tensor_t *tensor, tutti_status_t status,
                        const char *text)
 {

@@ -3,10 +3,10 @@
  * The table of tensors that ranks of this rank's subtree have announced, by name and phase.
  *
  * Most announcements of a tensor are merged into one. The announcements of messages and of
- * submission groups are kept one per rank, as participants: the coordinator determines which ranks
- * a message concerns, and a submission group is served or rejected as a whole. An inner rank passes
- * each participant on at once. It also keeps the participant, to record which rank has announced
- * the name.
+ * submission groups are kept one per rank, as participants: the coordinator needs them to determine
+ * the ranks that a message concerns, and to serve or reject a submission group as a whole. An inner
+ * rank passes each participant on at once. It also keeps the participant, to record which rank has
+ * announced the name.
  */
 #include "agree/tensors.h"
 
@@ -162,7 +162,8 @@ void tutti__tensor_drop_participant(tutti__agree_t *a, tutti__tensor_t *tensor, 
     tutti__tensor_free_if_empty(a, tensor);
 }
 
-/* A rank announces a tensor once, and the calls of a group in their order. group: or NULL. */
+/* May this be the next announcement of `rank`? A rank announces a tensor once, and the calls of a
+   group in their order. group: NULL for a message. */
 static int is_next(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint32_t rank,
                    const tutti__group_msg_t *group)
 {
@@ -177,7 +178,7 @@ static int is_next(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint3
     return submission->hash == group->hash && submission->received == group->index;
 }
 
-/* The submission group that `rank` is announcing; its first call makes it. NULL: no memory. */
+/* The submission group that `rank` is announcing. Its first call creates it. NULL: no memory. */
 static tutti__submission_t *submission_of(tutti__agree_t *a, uint32_t rank,
                                           const tutti__group_msg_t *group)
 {

@@ -7,7 +7,7 @@
 
 /* ---- messages ---- */
 
-/* Most members in one BUCKET or REJECT; more members need several messages. */
+/* The largest number of members in one BUCKET or REJECT; more members need several messages. */
 #define TUTTI__MEMBERS 64
 
 /*
@@ -75,7 +75,7 @@ struct tutti__tensor {
     uint64_t hash;
     tutti__announce_msg_t msg;          /* the merged announcements */
     tutti__metadata_t other;            /* if there is a conflict */
-    uint32_t passed;                    /* how many of msg.nranks were reported to the parent */
+    uint32_t passed;                    /* part of msg.nranks that was reported to the parent */
     uint32_t nparticipants;             /* messages, and calls in complete submission groups */
     tutti__participant_t **participant; /* [env.size], or NULL if there are none */
     uint64_t since_ns;
@@ -83,7 +83,7 @@ struct tutti__tensor {
     tutti__tensor_t *next;
     tutti__tensor_t *related; /* the chain of refuse.c */
     char *name;               /* behind `from`; ends with '\0' */
-    unsigned char from[];     /* [nlinks + 1] 1: announced over this link; last: by this rank */
+    unsigned char from[];     /* [nlinks + 1] 1: announced over this link; [nlinks]: this rank */
 };
 
 _Static_assert(sizeof(struct tutti__tensor) <= 192,
@@ -102,10 +102,10 @@ struct tutti__agree {
     /* The coordinator: */
     uint32_t *members;                         /* [size] scratch */
     uint64_t conflict_ns;                      /* the oldest conflict in a grace period, or 0 */
-    tutti__tensor_t *ready_first, *ready_last; /* agreed by all, in no bucket yet */
+    tutti__tensor_t *ready_first, *ready_last; /* agreed tensors that are in no bucket yet */
     uint32_t next_bucket;
     tutti__learn_t learn;
-    tutti__plan_t plan; /* all ranks */
+    tutti__plan_t plan; /* on all ranks */
 };
 
 void tutti__agree_fail(tutti__agree_t *a, tutti_status_t status, const char *text);
@@ -127,10 +127,10 @@ void tutti__tensor_free(tutti__agree_t *a, tutti__tensor_t *tensor);
 void tutti__tensor_free_if_empty(tutti__agree_t *a, tutti__tensor_t *tensor);
 /* Free the tensor, and every submission group that contains it. */
 void tutti__tensor_drop(tutti__agree_t *a, tutti__tensor_t *tensor);
-/* Forget one rank's announcement, with its submission group; the tensor as well if no announcement
-   is left. */
+/* Forget one rank's announcement, and the submission group that contains it. If no announcement of
+   the tensor is left, free the tensor. */
 void tutti__tensor_drop_participant(tutti__agree_t *a, tutti__tensor_t *tensor, uint32_t rank);
-/* 1: added, and its submission group, if it has one, is complete. */
+/* 1: the participant was added, and its submission group, if it has one, is complete. */
 int tutti__tensor_add_participant(tutti__agree_t *a, const tutti__announce_msg_t *msg,
                                   const tutti__group_msg_t *group, const char *name,
                                   tutti__participant_t **ret_participant);
@@ -153,14 +153,15 @@ int tutti__decide_joined(tutti__agree_t *a, tutti__tensor_t *tensor);
 /* Has every rank announced the tensor, in any form? */
 int tutti__refuse_is_complete(const tutti__agree_t *a, const tutti__tensor_t *tensor);
 /* Chain by `related` the tensors that share submission groups with the first, directly or through
-   others. 1: all of them are complete. Afterwards call _ungather or _gathered. */
+   other tensors. 1: all tensors of the chain are complete. Afterwards call _ungather or
+   _gathered. */
 int tutti__refuse_gather(const tutti__agree_t *a, tutti__tensor_t *first);
 void tutti__refuse_ungather(tutti__tensor_t *first);
 /* Reject all tensors of the chain. */
 void tutti__refuse_gathered(tutti__agree_t *a, tutti__tensor_t *first, tutti_status_t status,
                             const char *text);
-/* Free the submission groups that contain the tensor. Their participants then have no group, and
-   `mark` is 1. */
+/* Free the submission groups that contain the tensor. Each of their participants then has no group,
+   and its `mark` is 1. */
 void tutti__refuse_dissolve(const tutti__agree_t *a, tutti__tensor_t *tensor);
 
 /* buckets.c */

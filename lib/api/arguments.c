@@ -13,8 +13,8 @@
 
 #include <string.h>
 
-/* Limit of a count, and of the sum of all ranks' counts. No memory has so many elements, and no
-   computation with smaller counts overflows, for any type. */
+/* Limit of a count, and of the sum of all ranks' counts. No memory has so many elements.
+   Computations with smaller counts do not overflow, for any type. */
 #define MOST_ELEMENTS ((size_t)1 << 48)
 
 /* ---- types and operations ---- */

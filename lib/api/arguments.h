@@ -28,7 +28,7 @@ tutti_status_t tutti__call_check_receive(const void *comm, tutti__call_t *call);
 /* ---- check_memory.c: the memory of a call's buffers ---- */
 
 /*
- * Are the buffers of a call, whose counts and pointers were checked, in memory of comm's device?
+ * Are a call's buffers in memory of comm's device? The counts and pointers were checked already.
  *
  * receives  0: the receiving side is not known yet
  *
@@ -37,8 +37,8 @@ tutti_status_t tutti__call_check_receive(const void *comm, tutti__call_t *call);
  *
  * INVALID_ARGUMENT, naming the buffers: they are in two kinds of memory; or on another device; or
  * on a device, but comm has none; or not at a multiple of the element's size on the device. As with
- * all argument errors, only this rank finds it, before it has sent anything. So the other ranks
- * wait for this rank until it makes a valid call, or until TUTTI_TIMEOUT.
+ * all argument errors, only this rank finds the error, before it has sent anything. So the other
+ * ranks wait until this rank makes a valid call, or until TUTTI_TIMEOUT.
  */
 tutti_status_t tutti__device_check(const tutti__comm_t *comm, const tutti__call_t *call,
                                    int receives, int *ret_on_device);

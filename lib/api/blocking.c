@@ -3,11 +3,11 @@
  * Direct calls: check the arguments, and run the communicator's operation on this thread.
  *
  * Mismatches. Inside a host every node operation begins with a meeting of all ranks, and a schedule
- * without node operations begins with one as well. There the ranks compare their calls before data
- * moves, so all ranks find a mismatch, and the communicator stays usable. Between hosts, and
- * between two ranks, the ranks first compare their arguments by messages (call/compare_calls.h,
- * call/pairs.c). With TUTTI_COMPARE=0 they do not; then a mismatch is found while data moves, and
- * ends the communicator.
+ * without node operations begins with a meeting as well. In the meeting the ranks compare their
+ * calls before data moves, so all ranks find a mismatch, and the communicator stays usable. Between
+ * hosts, and between two ranks, the ranks first compare their arguments by messages
+ * (call/compare_calls.h, call/pairs.c). With TUTTI_COMPARE=0 they do not compare them. A mismatch
+ * is then found while data moves, and ends the communicator.
  */
 #include "api/blocking.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Direct calls: on the caller's thread, one at a time on a communicator, until they are done. */
+/* Direct calls: each runs on the caller's thread until it is done, one at a time on a
+   communicator. */
 #ifndef TUTTI__API_BLOCKING_H
 #define TUTTI__API_BLOCKING_H
 

@@ -392,8 +392,8 @@ void tutti__comm_stop(tutti__comm_t *comm)
     if (comm->engine == NULL || state->is_stopped)
         return;
     end_queued(comm);
-    /* If a rank has died, MPI_Finalize would wait for it forever; a rank that has only left still
-       takes part. A group does nothing here, since its world loses the same ranks. */
+    /* If a rank has died, MPI_Finalize would wait for it forever. A rank that has only left still
+       takes part in MPI_Finalize. A group does nothing here: its world has lost the same ranks. */
     status = tutti__watch_alive(comm->watch);
     if (comm->module != NULL && comm->world == comm && status != TUTTI_OK &&
         status != TUTTI_ERR_SHUTDOWN)
@@ -420,8 +420,8 @@ void tutti__comm_close(tutti__comm_t *comm)
     if (comm == NULL)
         return;
     /* A callback may use any communicator of the process. So the groups and the world are all
-       stopped before the first of them is freed. The handles of the groups end even earlier: a
-       callback that keeps using a group gets errors, and can return. */
+       stopped before the first of them is freed. The handles of the groups end even earlier: if a
+       callback goes on using a group, it gets errors, and can return. */
     tutti__parts_stop(comm);
     tutti__comm_stop(comm);
     tutti__parts_close(comm);

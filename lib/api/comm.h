@@ -16,9 +16,9 @@
 typedef struct tutti__comm tutti__comm_t;
 
 /* The name of a communicator from tutti_comm_connect in messages. */
-#define TUTTI__COMM_PREFIX 40 /* most bytes of the store's prefix in the name */
+#define TUTTI__COMM_PREFIX 40 /* the name has at most so many bytes of the store's prefix */
 typedef struct {
-    char text[TUTTI__COMM_PREFIX + 24]; /* "communicator 'PREFIX'"; "": no such communicator */
+    char text[TUTTI__COMM_PREFIX + 24]; /* "communicator 'PREFIX'"; "" for other communicators */
 } tutti__comm_name_t;
 
 struct tutti__comm {
@@ -40,7 +40,7 @@ struct tutti__comm {
     tutti__exec_device_t device; /* ops NULL: no device */
     tutti__lone_device_t lone;
     tutti__exec_env_t exec;
-    tutti__stats_t *stats; /* NULL: there was no memory for them */
+    tutti__stats_t *stats; /* NULL: there was no memory for statistics */
 
     /* A world and its groups. tutti_comm_split and tutti_comm_create make groups of the world and
        of other groups. A group shares the world's MPI and device; its transports, engine and
@@ -48,7 +48,7 @@ struct tutti__comm {
        without MPI. */
     tutti__comm_t *world;    /* itself, if this is a world */
     tutti__comm_name_t name; /* of a connected communicator; "" in its groups */
-    uint32_t *world_rank;    /* [size] ranks in the world; NULL: the same */
+    uint32_t *world_rank;    /* [size] ranks in the world; NULL: equal to the ranks here */
 };
 
 /* The program's communicators. */

@@ -21,17 +21,19 @@ struct tutti__comm_state {
     tutti__operation_t op;
     tutti__pairs_t pairs;
     tutti__cached_t cached;
-    /* Set once, to stats->is_timed. If it is set, the cached form of a call (call/cached.h) is kept
-       in `timed`, and `cached` stays empty. So a call that fits `cached` does not read the flag. */
+    /* Set during opening: are calls timed? If so, the cached form of a call (call/cached.h) is kept
+       in `timed`, and `cached` stays empty. So a call that fits `cached` need not read this
+       flag. */
     int is_timed;
     tutti__cached_t timed;
     tutti__stats_entry_t *counted;      /* the entry of the last call that was not in cached form */
-    tutti__stats_entry_t uncounted;     /* `counted` points here without statistics; never read */
+    tutti__stats_entry_t uncounted;     /* without statistics, `counted` points here; never read */
     tutti__cache_t cache, device_cache; /* device_cache: only with a device */
-    int is_stopped;                     /* no callback of its engine runs any more */
+    int is_stopped;                     /* the engine has stopped, so no callback of it runs */
     atomic_int is_taken;                /* a connected communicator: a thread is freeing it */
     uint32_t groupings;                 /* splits and creates so far; equal on all ranks */
-    /* Closing it stops the trace: a world that is open, or that has started the trace. */
+    /* 1: closing this communicator stops the trace. For a world that is open, or that has started
+       the trace. */
     int ends_trace;
 
     tutti__mutex_t parts_lock;

@@ -7,9 +7,9 @@
  * world, does not change tutti_world, and outlives tutti_finalize. In this file and below, it is a
  * world of its own: comm->world == comm, and it owns the groups that tutti_comm_split makes of it.
  *
- * Any number of threads may be here at once, for communicators that overlap. So nothing here holds
- * a lock while it waits: two processes may connect the same communicators in different orders, by
- * different threads.
+ * Any number of threads may call tutti_comm_connect at once, for communicators that overlap. Two
+ * processes may connect the same communicators in different orders, by different threads. So no
+ * function here holds a lock while it waits.
  *
  * Such a communicator never uses MPI, because its ranks need not be those of an MPI communicator.
  */
@@ -30,8 +30,8 @@
 /* ---- the number of these communicators in the process ---- */
 
 /* The number of connected communicators that exist or are being made. The upper half is the fork
-   generation, so a child begins at 0. A lock would not do: at the fork another thread may hold it,
-   and then it stays locked in the child. */
+   generation, so a child begins at 0. No lock protects this number: if another thread held the lock
+   at a fork, it would stay locked in the child. */
 static _Atomic uint64_t users;
 
 static uint32_t users_of(uint64_t word)
@@ -59,10 +59,10 @@ static uint32_t add_users(int by)
 /* ---- unique ids ---- */
 
 /* Protects ids_due, and is held while ids end: one thread at a time may end them. A forked child
-   makes it anew. Holding it across the fork instead could deadlock: the fork also holds the lock of
-   boot/id_server.c, for which the ending thread waits. */
+   makes this mutex anew. If a fork waited for it instead, there could be a deadlock: the fork also
+   holds the lock of boot/id_server.c, for which the thread that ends the ids waits. */
 static tutti__mutex_t ids_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_PARTS);
-static int ids_due; /* after tutti_finalize: end the ids with the last of these communicators */
+static int ids_due; /* end the ids when the last of these communicators is freed */
 
 static void end_due(int is_due)
 {
@@ -94,7 +94,7 @@ static void leave(void)
         end_due(0);
 }
 
-/* ---- making one ---- */
+/* ---- making a communicator ---- */
 
 /* The first whole character of UTF-8 text from `at` on. */
 static const char *whole_character(const char *at)
@@ -127,7 +127,7 @@ static tutti_status_t meet(const tutti_options_t *options, const tutti__conf_t *
 
     if (options->unique_id != NULL)
         return tutti__meet_id(options->unique_id, conf, rank, size, ret_meet);
-    /* One rank needs no store. Frameworks make many communicators of one rank. */
+    /* A communicator of one rank needs no store. Frameworks make many of them. */
     if (size == 1) {
         tutti__meet_self(ret_meet);
         return TUTTI_OK;
@@ -217,11 +217,11 @@ tutti_status_t tutti_comm_connect(const tutti_options_t *user, tutti_comm_t **re
     return TUTTI_OK;
 }
 
-/* ---- its end ---- */
+/* ---- the end of a communicator ---- */
 
 void tutti__connect_free(tutti__comm_t *comm)
 {
-    /* If it is taken already, another thread closes it. */
+    /* If the communicator is taken already, another thread closes it. */
     if (atomic_exchange(&tutti__comm_state(comm)->is_taken, 1))
         return;
     tutti__comm_close(comm);

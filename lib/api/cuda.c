@@ -22,8 +22,8 @@ static tutti__dstream_t *stream_of(struct CUstream_st *stream)
     return (tutti__dstream_t *)(void *)stream;
 }
 
-/* Is the call made as a request for which the stream waits? Messages are not, because they involve
-   two ranks only, and go through host memory. The result is equal on all ranks. */
+/* Is the call made as a request for which the stream waits? Messages are not requests, because they
+   involve two ranks only, and go through host memory. The result is equal on all ranks. */
 static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return comm->conf.shared.stream_wait &&
@@ -40,7 +40,7 @@ static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
         status = tutti__device_check_stream(comm, call, call->stream);
     if (status != TUTTI_OK)
         return status;
-    /* Otherwise the error would be about the name, which the caller has not given. */
+    /* Checked here: the engine's error would be about the name, which the caller has not given. */
     if (atomic_exchange_explicit(in_stream, 1, memory_order_acquire))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "another thread is in a direct call on this communicator");

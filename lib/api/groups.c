@@ -11,7 +11,7 @@
  *      3. the ranks of each group meet, and open a communicator as in tutti_init
  *      4. all ranks exchange their status      all ranks of a group have a communicator, or none
  *
- * So an invalid argument, or a rank that cannot take part, is an error on all ranks concerned
+ * So if an argument is invalid, or a rank cannot take part, all ranks concerned return an error
  * before any rank waits for another. In step 3 the ranks of a group wait for each other, and watch
  * the parent: it detects a rank that dies, and its side channel reports a rank that gives up (for
  * example without file descriptors). In step 4 all ranks receive the cause.
@@ -68,7 +68,7 @@ typedef struct {
     uint64_t *line;    /* [parent's size] for sorting */
     uint32_t *members; /* [n] of this rank's group, as ranks of the parent */
     uint32_t n, me;    /* n 0: this rank is in no group */
-    int meetings;      /* some group has more than one rank */
+    int meetings;      /* 1: some group has more than one rank */
     int door;          /* the meeting point's listening socket, or -1 */
     uint32_t number;   /* of this call on the parent, equal on all ranks */
 } making_t;
@@ -77,7 +77,7 @@ typedef struct {
 static tutti_status_t gather(tutti__comm_t *comm, const void *mine, void *all, size_t bytes)
 {
     size_t before = comm->topo->rank * bytes;
-    /* See tutti_allgather. */
+    /* `in` is shifted back: see call/call_prepare.c. */
     tutti__exec_call_t call = { .in = (const void *)((uintptr_t)mine - before),
                                 .out = all,
                                 .count = comm->topo->size * bytes,
@@ -217,8 +217,9 @@ static tutti_status_t share(making_t *m)
     return gather(m->parent, &m->ready, m->readies, sizeof(m->ready));
 }
 
-/* OK if no rank of this rank's group has an error; otherwise the error of the first rank that found
-   one itself. The same result on all ranks of the group. */
+/* OK if no rank of this rank's group has an error. Otherwise the error of the first rank that found
+   an error itself; if there is no such rank, of the first rank with an error. The same result on
+   all ranks of the group. */
 static tutti_status_t judge_group(const making_t *m)
 {
     uint32_t failed = m->n;
@@ -255,8 +256,8 @@ static tutti_status_t look(void *arg)
     return status;
 }
 
-/* This rank has an error, and other ranks may wait for it. A lost or unreachable peer is a
-   consequence of another rank's error, since the parent is alive. */
+/* This rank has an error, and other ranks may wait for this rank. The parent is alive, so a lost or
+   unreachable peer is a consequence of another rank's error. */
 static void give_up(void *arg, tutti_status_t status)
 {
     making_t *m = arg;

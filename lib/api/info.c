@@ -189,8 +189,9 @@ static size_t next_edge(const tutti__override_t *forced, size_t bytes)
 }
 
 /* The last size with the same algorithm as `from`. Bisection is valid between two edges: a row of
-   coll/select.c has one upper end, and costs are straight lines over the size. So above size 0,
-   an algorithm that is no longer chosen does not return before the next edge. */
+   coll/select.c has one upper end, and costs are straight lines over the size. So above size 0, if
+   an algorithm is not chosen for one size, it is not chosen for larger sizes before the next
+   edge. */
 static size_t last_size(const chooser_t *chooser, tutti__collective_t collective, size_t from,
                         const answer_t *answer)
 {

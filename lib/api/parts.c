@@ -55,7 +55,7 @@ tutti_status_t tutti_comm_free(tutti_comm_t *handle)
     if (comm->world == comm)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "the world is ended by tutti_finalize, not by tutti_comm_free");
-    /* If it is not in the list, another thread closes it. */
+    /* If the group is not in the list, another thread closes it. */
     if (take(tutti__comm_state(comm->world), tutti__comm_state(comm)) != NULL)
         tutti__comm_close(comm);
     return TUTTI_OK;

@@ -92,7 +92,7 @@ static tutti_status_t check_later(const tutti__call_t *call, int *ret_later)
     return TUTTI_OK;
 }
 
-/* May the call have this name, or none? Calls without a name are matched by their order. */
+/* May the call have this name, or no name? Calls without a name are matched by their order. */
 static tutti_status_t check_name(const tutti__entry_t *entry)
 {
     if (entry->name == NULL && entry->call.kind == TUTTI_CALL_SENDRECV)
@@ -166,7 +166,7 @@ tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_cal
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call->kind %d is not a kind of call",
                            (int)call->kind);
     has_root = tutti__call_has_root(call->kind) || tutti__call_is_message(call->kind);
-    /* The ranks' values of a field that the kind does not have may differ. */
+    /* If the kind has no operation or root, the ranks may have passed different values for it. */
     *ret_call = (tutti__call_t){ .kind = call->kind,
                                  .dtype = call->dtype,
                                  .op = tutti__call_reduces(call->kind) ? call->op : TUTTI_SUM,

@@ -62,7 +62,7 @@ static tutti_status_t open_world(const tutti_options_t *options, tutti__comm_t *
     tutti__options_apply(options, &conf);
     tutti__waiting_every(conf.shared.stall_ms);
     status = meet_others(options, &conf, &meet, &module);
-    explicit_bzero(conf.job_secret, sizeof(conf.job_secret)); /* a copy of conf lives on */
+    explicit_bzero(conf.job_secret, sizeof(conf.job_secret)); /* a copy of conf is kept */
     if (status == TUTTI_OK) {
         tutti__log_setup((tutti__log_level_t)conf.log_level, (int)meet.rank);
         status = tutti__comm_open(&meet, module, &conf, ret_comm);
@@ -108,7 +108,8 @@ tutti_status_t tutti_finalize(void)
     handle = atomic_exchange(&world, NULL);
     tutti__mutex_unlock(&world_lock);
     /* Without the lock, because callbacks of pending requests run here. In a forked child `handle`
-       may be the parent's world: tutti__comm_of refuses it, so it is not touched. */
+       may be the parent's world: tutti__comm_of refuses this handle, so the world is not
+       touched. */
     if (handle != NULL && tutti__comm_of(handle, &comm) == TUTTI_OK)
         tutti__comm_close(comm);
     else

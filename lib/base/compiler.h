@@ -38,13 +38,13 @@
 #define TUTTI__SANITIZED 1
 #endif
 
-/* Two cache lines: the adjacent-line prefetcher of x86 fetches them as a pair. */
+/* False sharing: two cache lines, because x86's adjacent-line prefetcher fetches them as a pair. */
 #define TUTTI__LINE_BYTES 64
 #define TUTTI__FALSE_SHARING_BYTES 128
 
 /*
- * Prefetch the cache line of `at` for writing. In assembler, because compilers turn
- * __builtin_prefetch(at, 1) into a prefetch for reading unless the target has PREFETCHW for sure.
+ * Prefetch the cache line of `at` for writing. In assembler: if compilers cannot rely on PREFETCHW
+ * in the target, they turn __builtin_prefetch(at, 1) into a prefetch for reading.
  */
 #if defined(__x86_64__)
 #define TUTTI__FETCH_TO_WRITE(at) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(at)))

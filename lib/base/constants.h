@@ -12,9 +12,9 @@
  *   Given:      by the kernel, a library or a protocol
  *
  * Not here: sizes that are part of a layout in shared memory or of a message; limits of input;
- * settings, whose defaults are in conf/conf.c; the sizes at which algorithms change, which are the
- * table of coll/select.c. tests/lint/constants.sh checks that each entry has a source, and that no
- * other file of lib/ defines a time.
+ * defaults of settings (conf/conf.c); the sizes at which algorithms change (table of
+ * coll/select.c). tests/lint/constants.sh checks that each entry has a source, and that no other
+ * file of lib/ defines a time.
  */
 #ifndef TUTTI__BASE_CONSTANTS_H
 #define TUTTI__BASE_CONSTANTS_H
@@ -28,7 +28,7 @@
    microsecond. Derived: a poll takes some 20 ns with its pause (Zen 5). */
 #define TUTTI__CLOSE_LOOKS 50
 
-/* [looks] Looks before a waiting rank yields, if each rank has a processor: about 1.5 ms. Chosen:
+/* [looks] If each rank has a processor: looks before a waiting rank yields, about 1.5 ms. Chosen:
    long compared with a wake-up, which takes 38 us (Zen 5). */
 #define TUTTI__SPIN_LOOKS 1500
 
@@ -39,18 +39,18 @@
 /*
  * If ranks share processors: the time of all yields in one stage of a call. It is about the time of
  * a wake-up, or one turn of four to eight ranks. Longer yielding takes processor time from the
- * peers that the stage waits for.
+ * peers for which the stage waits.
  * Measured: 8 ranks on one processor and on two, 8 bytes after an MPI barrier, Zen 5.
  * Tried, on one processor: 100 yields for each word that the stage waits for take 43 us instead of
  * 25; no yields take 61 us. On two processors, 100 yields for each word take 15 us, as does this
- * time; a time below one turn takes 25 us. One time for all stages of a call together: 0.35 of
- * MPI's time from 512 bytes to 4 MiB, instead of 0.25.
+ * time; a time below one turn takes 25 us. One limit for all stages of a call together: a call
+ * takes 0.35 of MPI's time from 512 bytes to 4 MiB, instead of 0.25.
  */
 #define TUTTI__YIELD_NS 12000u
 
 /*
  * The sleep on a word lasts the time waited so far, divided by SLEEP_SHARE, but at least SLEEP_US
- * and at most SLEEP_MOST_US. It is bounded, because a wake-up can be missed (boot/machine.h), and
+ * and at most SLEEP_MOST_US. The limit exists because a wake-up can be missed (boot/machine.h), and
  * because deaths are checked between sleeps.
  * Chosen: a missed wake-up costs a 16th of the wait; 2 s of waiting take a hundred sleeps instead
  * of a thousand. Measured: 2 s in a barrier take 4 to 6 ms of a processor (Zen 5).
@@ -62,8 +62,8 @@
 /*
  * The sleep in a call between hosts. Over MPI no message wakes the sleeper: a sleep lasts
  * FAR_SLEEP_US in the first FAR_EARLY_US of the wait, then a 16th of the time waited, at most
- * FAR_SLEEP_MOST_US. So a late message costs a 16th of its time. If a message wakes the sleeper,
- * sleeps after FAR_EARLY_US are as for SLEEP above, unless the call also waits for shared memory.
+ * FAR_SLEEP_MOST_US. So a late message costs a 16th of its time. If messages wake the sleeper, and
+ * the call does not also wait for shared memory, sleeps after FAR_EARLY_US are as for SLEEP above.
  * Measured: 2 s in a barrier of two hosts, Zen 5: some 570 polls, 13 to 17 ms of a processor; with
  * UCX's descriptor 4 ms. Tried: sleeps of at most 2 ms; the barrier takes 25 ms of a processor over
  * UCX, 32 ms over Open MPI's TCP.
@@ -95,8 +95,8 @@
    YIELD_LOOKS. */
 #define TUTTI__YIELD_STEPS 100
 
-/* [steps] A waiter looks at its deadline once in as many steps that have moved other requests.
-   Chosen: reading the clock takes 25 ns, and a step with an effect some 1000. */
+/* [steps] While a waiter's steps move other requests, it checks its deadline once in so many of
+   these steps. Chosen: reading the clock takes 25 ns, and a step with an effect some 1000 ns. */
 #define TUTTI__BUSY_CHECK 256
 
 /* The sleep between two polls of requests of several communicators, which have no common word.
@@ -150,8 +150,8 @@
 #define TUTTI__QUIESCE_NAP_US 20
 
 /* While NCCL connects: the nap between two polls, and the interval at which the ranks exchange
-   their status. Chosen: if a rank cannot connect, NCCL on the other ranks waits for it and reports
-   nothing. These ranks learn of the error after one interval. */
+   their status. Chosen: if a rank cannot connect, NCCL on the other ranks waits for this rank, and
+   reports nothing. These ranks receive the error after one interval. */
 #define TUTTI__CONNECT_NAP_US 100
 #define TUTTI__CONNECT_ROUND_NS 100000000u
 
@@ -202,9 +202,9 @@
    the exchange takes milliseconds, or waits for ranks that have not started. */
 #define TUTTI__PM_PAUSE_MS 1u
 
-/* The pause between two attempts to connect to a Unix socket whose listener has a full queue, or
-   does not exist yet: it doubles, up to the second value. Chosen: a listener accepts within a
-   millisecond, unless the machine is overloaded. */
+/* If a Unix socket's listener does not exist yet, or its queue is full: the pause between two
+   attempts to connect. The pause doubles, up to the second value. Chosen: a listener accepts within
+   a millisecond, unless the machine is overloaded. */
 #define TUTTI__UNIX_PAUSE_MS 1u
 #define TUTTI__UNIX_PAUSE_MOST_MS 20u
 
@@ -213,16 +213,16 @@
 #define TUTTI__RESOURCE_NAP_MS 1u
 
 /* The naps of a gate that answers each guest with a refusal (boot/gate.h): GATE_NO_FILE_MS while no
-   descriptor is free for a guest; GATE_REST_MS each time that it has accepted connections, of which
-   it accepts at most GATE_STRANGERS at once. Chosen: a flood of connections must not take a
-   processor of the job. With GATE_REST_MS the gate still serves 3200 guests a second. */
+   descriptor is free for a guest; GATE_REST_MS after each accept of connections, at most
+   GATE_STRANGERS of them. Chosen: a flood of connections must not take a processor of the job. With
+   GATE_REST_MS the gate still serves 3200 guests a second. */
 #define TUTTI__GATE_NO_FILE_MS 100u
 #define TUTTI__GATE_REST_MS 20u
 
 /* ---- meeting by env:// or a launcher's variables: boot/meet_job.c ---- */
 
-/* [ports] Ports above MASTER_PORT that are tried. Chosen: with torchrun's agent on the first one,
-   sixteen jobs may run on a host. */
+/* [ports] Ports above MASTER_PORT that are tried. Chosen: if torchrun's agent has MASTER_PORT
+   itself, sixteen jobs may run on a host. */
 #define TUTTI__JOB_PORTS 16u
 
 /* How long rank 0 tries to listen at its port, and the pause between two tries. Chosen: if the job
@@ -230,12 +230,12 @@
 #define TUTTI__JOB_PORT_MS 5000u
 #define TUTTI__JOB_PORT_PAUSE_MS 100u
 
-/* How long a rank tries again after a gate of another job has refused it: that may be an earlier
-   job, which is about to leave the port. Chosen: as JOB_PORT_MS. */
+/* How long a rank tries again after a gate of another job has refused it: the other job may be an
+   earlier one that is about to leave the port. Chosen: as JOB_PORT_MS. */
 #define TUTTI__JOB_OTHER_MS 5000u
 
-/* A gate of the job has greeted a rank, and now no process listens at the port: how long the rank
-   tries again. Chosen: longer than a retry of the connection, which comes within a second;
+/* If a gate of the job has greeted a rank, and then no process listens at the port: how long the
+   rank tries again. Chosen: longer than a retry of the connection, which takes less than a second;
    survivors of a death should end within 2 s. */
 #define TUTTI__JOB_GONE_MS 1500u
 
@@ -254,7 +254,7 @@
    address. */
 #define TUTTI__JOB_LOOKUP_MS 5000u
 
-/* ---- graces: how long a rank waits for the reason of a failure ---- */
+/* ---- grace periods: how long a rank waits for the reason of a failure ---- */
 
 /* After a failure without a known cause: the wait for a peer's report of the cause. Chosen: a
    report crosses a tree of sockets in milliseconds; the rest is for loaded machines. */
@@ -264,7 +264,7 @@
    Chosen: a peer finds its own timeout up to TICK_MS later. */
 #define TUTTI__DEVICE_NEWS_MS 500
 
-/* The interval of polls in these waits. Chosen: small compared with them. */
+/* The interval of polls in these waits. Chosen: short compared with the waits. */
 #define TUTTI__NEWS_POLL_US 1000
 
 /* After a request's deadline, a rank that cannot name the culprit waits for the report of a rank
@@ -274,14 +274,14 @@
 
 /* Work queued in a CUDA stream: its deadline is later than a call's by GRACE. If the rank cannot
    name the culprit, it waits for UNSURE more. Chosen: direct calls and waiters have the earlier
-   deadline, and their reports have more details. These reports come at most twice CULPRIT_MS after
+   deadline, and their reports have more details. These reports arrive within twice CULPRIT_MS after
    the earlier deadline. */
 #define TUTTI__QUEUED_GRACE_NS 1500000000u
 #define TUTTI__QUEUED_UNSURE_NS 1000000000u
 
 /* After a conflict between submission groups: how long the ranks may take to submit the missing
    tensors before the coordinator rejects the groups. Chosen: the tensors of one step are submitted
-   within milliseconds, and a program that is wrong learns of it at once. */
+   within milliseconds, and a wrong program should get its error at once. */
 #define TUTTI__CONFLICT_NS 100000000u
 
 /* After the failure of a strict gate: how long it stays open to send the reason to late ranks.
@@ -292,8 +292,8 @@
    within this time, it is reported lost. Chosen: twice REACH_PAUSE_MOST_MS. */
 #define TUTTI__GATE_AGAIN_MS 500u
 
-/* How long a rank that cannot meet the other ranks waits for the reason, which the id's maker sends
-   or the store has. Chosen: as GATE_GRACE_MS. */
+/* If a rank cannot meet the other ranks: how long it waits for the reason, from the id's maker or
+   the store. Chosen: as GATE_GRACE_MS. */
 #define TUTTI__REASON_MS 1000u
 
 /* The interval at which such a rank reads the store. Chosen: a store may be a server. */
@@ -309,7 +309,7 @@
    all ranks run, so after a minute the set-up has failed. TUTTI_TIMEOUT may be longer. */
 #define TUTTI__BOOT_CONNECT_MS 60000u
 
-/* ---- graces: how long closing and aborting wait ---- */
+/* ---- grace periods: how long closing and aborting wait ---- */
 
 /* Closing an engine waits for space in peers' rings, and for the device. Chosen: a peer that does
    not read for this time is stopped or dead. */
@@ -330,10 +330,10 @@
 /* The same for UCX, before an endpoint is forced to close. Chosen: as MPI_GIVE_UP_NS. */
 #define TUTTI__UCX_GIVE_UP_NS 100000000u
 
-/* The same for a rank that is at work on the buffers of this rank's call. Chosen: 1 ns for a byte
-   of the call is 1 GB/s, and half a second is enough for a rank that is not scheduled at once.
-   If a rank has died at its work, the others wait for all of this time. Without the part for each
-   byte it is less than a second, within which a death is to be reported. */
+/* The same for a peer that is at work on the buffers of this rank's call: a fixed time, and a time
+   for each byte of the call. Chosen: 1 ns for a byte is 1 GB/s; half a second is enough for a peer
+   that is not scheduled at once. If the peer has died at its work, this rank waits for all of this
+   time. So the fixed time is below a second, within which a death is to be reported. */
 #define TUTTI__SHM_GIVE_UP_NS 500000000u
 #define TUTTI__SHM_GIVE_UP_NS_PER_BYTE 1u
 
@@ -342,12 +342,12 @@
    processes, within a few scheduling intervals. */
 #define TUTTI__UCX_NEWS_NS 1000000000u
 
-/* How long closing waits for the endpoints' flushes, which need the peers to poll. Chosen: the
+/* How long closing waits for the endpoints' flushes, during which the peers must poll. Chosen: the
    messages themselves have left; as FLUSH_MS. */
 #define TUTTI__UCX_CLOSE_NS 200000000u
 
-/* How long an abort of NCCL is awaited; it may never return. Chosen: aborts that return take
-   milliseconds. */
+/* How long a rank waits for an abort of NCCL, which may never return. Chosen: aborts that return
+   take milliseconds. */
 #define TUTTI__NCCL_ABORT_NS 3000000000u
 
 /* How long closing NCCL's communicator waits for the other ranks of the host. Chosen: as FLUSH_MS.
@@ -370,9 +370,9 @@
    stall, and each of them asks all ranks for dumps. */
 #define TUTTI__STALL_DUMP_NS 1000000000u
 
-/* [polls] Polls of the announcement of a core group's leader. If it has not arrived after so many
-   polls, the ranks of the group are polled, to find the late one. Chosen: polling takes cache lines
-   from ranks that are at work, but a rank that has left must be found. */
+/* [polls] Polls of the announcement of a core group's leader. If the announcement has not arrived
+   after so many polls, the group's ranks are polled, to find the late rank. Chosen: polling takes
+   cache lines from ranks that are at work, but a rank that has left must be found. */
 #define TUTTI__GROUP_LOOKS 40
 
 /* TCP between hosts: keep-alive probes begin after IDLE and follow at INTERVAL. The peer's host is
@@ -402,14 +402,14 @@
 #define TUTTI__FUSE_HOSTS_BYTES ((uint64_t)64 << 20)
 #define TUTTI__FUSE_DEVICE_BYTES ((size_t)16 << 20)
 
-/* The largest bucket of a plan between hosts, if TUTTI_FUSION_BYTES is auto. Chosen: several
-   buckets in a backward pass, so that communication begins early, each much longer than its
+/* The largest bucket of a plan between hosts, if TUTTI_FUSION_BYTES is auto. Chosen: a backward
+   pass has several buckets, so that communication begins early; each takes much longer than the
    latency. */
 #define TUTTI__PLAN_HOSTS_BYTES ((uint64_t)4 << 20)
 
-/* A plan between hosts has at least PARTS buckets, unless each would have less than PART_BYTES.
-   With one bucket, all tensors would wait for the last one. Chosen: an eighth of the wire's time
-   stays exposed. */
+/* If PARTS buckets would have PART_BYTES or more each, a plan between hosts has at least PARTS
+   buckets. With one bucket, all tensors would wait for the last tensor. Chosen: an eighth of the
+   wire's time stays exposed. */
 #define TUTTI__PLAN_PARTS 8
 #define TUTTI__PLAN_PART_BYTES ((uint64_t)64 << 10)
 
@@ -417,12 +417,12 @@
    the second value. Chosen: a plan begins early, but not after a coincidence. */
 #define TUTTI__PLAN_STEPS 3
 #define TUTTI__PLAN_STEPS_MOST 1024
-/* [names] Most tensors that can be learned. Chosen: far more than a model has. */
+/* [names] The largest number of tensors that can be learned. Chosen: far more than a model has. */
 #define TUTTI__PLAN_NAMES_MOST 65536
 /* [ns] A plan stops if a bucket has some of its tensors, and this rank submits no further tensor
    for this time: WAIT while a thread waits for a tensor of the bucket, TEST while a thread tests
-   such a tensor repeatedly, otherwise REST. After a rank has left, a bucket between hosts that has
-   not moved for REST fails. Chosen: WAIT is long compared with the pauses between submissions of
+   such a tensor repeatedly, otherwise REST. After a rank has left, a bucket between hosts fails if
+   it has not moved for REST. Chosen: WAIT is long compared with the pauses between submissions of
    one step, and short compared with a step. A program that tests may compute between two tests. */
 #define TUTTI__PLAN_WAIT_NS 5000000
 #define TUTTI__PLAN_TEST_NS 100000000
@@ -437,13 +437,13 @@
    many submissions. Chosen: a step takes about as long as eight submissions. */
 #define TUTTI__PLAN_LOOKS 16
 
-/* The first memory of a lane for fused buckets; it doubles. Chosen: small, since each lane of each
-   communicator has it. */
+/* The first memory of a lane for fused buckets; it doubles. Chosen: small, because each lane of
+   each communicator has it. */
 #define TUTTI__FUSE_FIRST_BYTES 65536
 
 /*
- * [buckets] The most pending completions: enough to keep the device busy; with more of them,
- * buckets are smaller.
+ * [buckets] The largest number of pending completions: enough to keep the device busy. A larger
+ * number makes buckets smaller.
  * Measured: pretend device, 160 tensors of 16 KiB, one each 0.1 ms, NCCL at 0.2 GB/s. With 4, 8 and
  * 16 completions the tensors take 38, 50 and 65 calls, and 30, 34 and 41 ms. Not measured on a GPU.
  */
@@ -453,8 +453,8 @@
    completions. Chosen: more than a network has layers; further events are made when needed. */
 #define TUTTI__ENGINE_EVENTS 1024
 
-/* [names] Tensors and ranks that a warning or an error names; more are counted. Chosen: users do
-   not read a longer line. */
+/* [names] Tensors and ranks that a warning or an error names; the others are only counted. Chosen:
+   users do not read a longer line. */
 #define TUTTI__NAMED 8
 
 /* [slots] The largest number of slots of a channel between devices. Chosen: as TUTTI_CREDITS'
@@ -484,8 +484,8 @@
 /* [ranks] With exactly this number of ranks p, the root of a reduce does all the reduction: each of
    n bytes is copied once, into a slot, and the root reads (p - 1) n. Derived: with shares the root
    would read 2 (p - 1) / p n, but part of the data would be copied twice, and there would be one
-   more stage to wait for. With two ranks, it is faster to reduce in shares whose results go back
-   into the peer's slot: node/shm/chunks.c. */
+   more stage. With two ranks, a reduction in shares is faster, because the results go back into the
+   peer's slot: node/shm/chunks.c. */
 #define TUTTI__SHM_ROOT_ALONE 3
 
 /* Block of a reduction whose results go back into the peers' slots, while the next block's lines
@@ -508,7 +508,7 @@
    the time of aligned buffers (docs/decisions.md). */
 #define TUTTI__SHM_PAGED_SHARE 16
 
-/* An L3 cache whose size the system does not report. Chosen: a usual size. */
+/* If the system does not report the size of an L3 cache: the assumed size. Chosen: a usual size. */
 #define TUTTI__SHM_L3_BYTES ((uint64_t)32 << 20)
 
 /* ---- amounts: reductions ---- */
@@ -529,8 +529,8 @@
 
 /* ---- amounts: NCCL ---- */
 
-/* [calls] Most calls in one group of NCCL; with more than 32 ranks on a host: twice the number of
-   ranks. Chosen: an alltoall of a host is one group. */
+/* [calls] The largest number of calls in one group of NCCL; with more than 32 ranks on a host:
+   twice the number of ranks. Chosen: an alltoall of a host is one group. */
 #define TUTTI__NCCL_GROUP_CALLS 64
 
 /* Alignment of a rank's share of the stage. Given: NCCL is slower with less. */
@@ -567,23 +567,24 @@
 #define TUTTI__SIDE_EVENTS 64
 
 /* A message's body of up to this size is allocated at once, and its memory is kept for the next
-   one. Chosen: most control messages are smaller. */
+   message. Chosen: most control messages are smaller. */
 #define TUTTI__SIDE_SMALL_BYTES ((size_t)64 << 10)
 
 /* Limit of a link's waiting messages, for a peer that does not read. Chosen: control messages need
    far less. */
 #define TUTTI__SIDE_WAITING_BYTES ((size_t)256 << 20)
 
-/* [connections] Most open connections of a gate that have not shown the token, and most that it
-   accepts before it checks deadlines. Chosen: more than a port scanner opens at a time. */
+/* [connections] The largest number of a gate's open connections that have not shown the token. The
+   gate also accepts at most so many before it checks deadlines. Chosen: more than a port scanner
+   opens at a time. */
 #define TUTTI__GATE_STRANGERS 64u
 
 /* [tries] How often a gate without a free descriptor waits until another thread, which is inside
    tutti__net_files_left, has closed its trial descriptors. Chosen: each wait is for one thread. */
 #define TUTTI__GATE_TRIALS 8u
 
-/* [messages] Most messages that wait for the program's log callback. Chosen: what a job writes in
-   some seconds. */
+/* [messages] The largest number of messages that wait for the program's log callback. Chosen: a job
+   writes so many in some seconds. */
 #define TUTTI__LOG_WAITING 1024
 
 /* ---- amounts: memory ---- */
@@ -595,15 +596,15 @@
 #define TUTTI__SPAN_FURTHER 32
 #define TUTTI__SPAN_RANKS 16
 
-/* Pages are reserved in pieces of at most the first length; before each the available memory is
-   checked. A signal makes the kernel abandon a piece, which is then halved, down to the second
+/* Pages are reserved in pieces of at most the first length. The available memory is checked before
+   each piece. A signal makes the kernel abandon a piece, which is then halved, down to the second
    length. Derived: a MiB takes 0.25 ms (Zen 5), less than the interval of a profiler's timer. */
 #define TUTTI__RESERVE_MOST_BYTES ((uint64_t)64 << 20)
 #define TUTTI__RESERVE_LEAST_BYTES ((uint64_t)1 << 20)
 
 /* Ranges up to this length get their page table entries at once, so that the first use of control
-   lines, rings and buckets is as fast as the second. Measured: 0.25 ms per MiB, now instead of at
-   the first touch (Zen 5). Longer ranges belong to users, whose threads may touch them in
+   lines, rings and buckets is as fast as the second. Measured: 0.25 ms per MiB, at once instead of
+   at the first touch (Zen 5). Longer ranges belong to users, whose threads may touch them in
    parallel. */
 #define TUTTI__POPULATE_MOST_BYTES ((uint64_t)64 << 20)
 
@@ -612,9 +613,9 @@
    ranks. */
 #define TUTTI__RIDE_BYTES 65536
 
-/* [bytes] A direct call, or one without a name, of up to this size has no wire format. Chosen:
-   4 KiB take 33 us at 1 Gbit/s, no longer than a message; a loss or a norm of a few numbers stays
-   exact. */
+/* [bytes] A direct call, or an asynchronous call without a name, has no wire format up to this
+   size. Chosen: 4 KiB take 33 us at 1 Gbit/s, no longer than a message; a loss or a norm of a few
+   numbers stays exact. */
 #define TUTTI__WIRE_LEAST_BYTES 4096u
 
 /* ---- amounts: places ---- */
@@ -625,12 +626,13 @@
 
 /* ---- costs: the model of coll/cost.c ---- */
 
-/* [Mbit/s] Speed of a link whose network card does not report it. Chosen: common today. */
+/* [Mbit/s] If a network card does not report the speed of its link: the assumed speed. Chosen:
+   common today. */
 #define TUTTI__LINK_MBPS 10000u
 
 /* Time of a small message from one host to another. Estimated: TCP between namespaces takes 6 us
-   over UCX (docs/results.md), and switches and cards add a few; published figures of cards for RDMA
-   are 1 to 2 us. */
+   over UCX (docs/results.md), and switches and cards add some us; published figures of cards for
+   RDMA are 1 to 2 us. */
 #define TUTTI__LINK_TCP_NS 10000u
 #define TUTTI__LINK_RDMA_NS 2000u
 

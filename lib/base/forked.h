@@ -15,8 +15,8 @@
 
 #include <stdatomic.h>
 
-/* The number of forks between this process and the process that called this function first, which
-   is this process or an ancestor. */
+/* The number of forks between the first process that called this function (this process or an
+   ancestor) and this process. */
 unsigned tutti__fork_generation(void);
 
 /* Report that the object belongs to another generation: TUTTI_ERR_SHUTDOWN. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A size above this is not a size, but memory that was never initialised. */
+/* A value above this is not a size, but memory that was never initialised. */
 #define MOST 4096
 
 static int is_known(const tutti__grown_t *grown, size_t size)

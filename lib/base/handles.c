@@ -36,7 +36,7 @@ static inline const tutti__slot_t *slot_of(const tutti__handles_t *table, uint32
     return chunk == NULL ? NULL : &chunk[index % TUTTI__HANDLES_CHUNK];
 }
 
-/* A slot whose chunk exists. */
+/* The slot of an index; the slot's chunk exists. */
 static inline tutti__slot_t *slot_at(tutti__handles_t *table, uint32_t index)
 {
     return (tutti__slot_t *)(uintptr_t)slot_of(table, index);
@@ -142,8 +142,8 @@ void tutti__handle_end(tutti__handles_t *table, const void *handle)
 /* ---- error texts ---- */
 
 /* Was this value ever a valid handle of the table? Generations of a slot ascend, so the value is
-   compared with the slot's handle, or with its next handle if the slot is free. After a wrap around
-   the answer may be wrong, which changes the error text only. */
+   compared with the slot's handle, or with its next handle if the slot is free. If the generation
+   has wrapped around, the answer may be wrong. This changes only the error text. */
 static int was_given(const tutti__handles_t *table, uint64_t value)
 {
     uint32_t index = index_of(value);

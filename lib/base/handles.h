@@ -29,7 +29,7 @@
 
 #include <stdatomic.h>
 
-/* Slots of a chunk, and the most chunks. The first chunk is part of the table. */
+/* The slots of a chunk, and the largest number of chunks. The first chunk is part of the table. */
 #define TUTTI__HANDLES_CHUNK 4096u
 #define TUTTI__HANDLES_CHUNKS 4096u
 #define TUTTI__HANDLES_SHIFT 4 /* the index's lowest bit in a handle */
@@ -104,8 +104,8 @@ static inline void *tutti__handle_object(const tutti__slot_t *slot)
 }
 
 /* Take this slot if it is still the first free slot; otherwise *head becomes the current head. If
-   another thread has taken the slot meanwhile, slot->object is no index, but a pointer to that
-   thread's object. Then the count in the head has changed as well, and the exchange fails. */
+   another thread has taken the slot meanwhile, slot->object is not an index, but a pointer to that
+   thread's object. The count in the head has then changed as well, and the exchange fails. */
 static inline int tutti__handle_take(tutti__handles_t *table, const tutti__slot_t *slot,
                                      uint64_t *head)
 {

@@ -35,8 +35,8 @@ static inline uint64_t tutti__hash_mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 32;
 }
 
-/* For tables of names in one process: eight bytes at a time, because each byte of FNV-1a waits for
-   the multiplication before it. */
+/* For tables of names in one process. Takes eight bytes at a time: in FNV-1a each byte waits for
+   the multiplication of the byte before it. */
 static inline uint64_t tutti__hash_name(const char *name, size_t bytes)
 {
     uint64_t hash = tutti__hash_mix(0, bytes), word = 0;

@@ -24,7 +24,7 @@ static inline int tutti__call_reduces(tutti_call_kind_t kind)
     return tutti__kinds[kind].reduces;
 }
 
-/* 1: each rank knows only its own counts: gatherv, scatterv, alltoallv. */
+/* 1: a rank passes only its own counts: gatherv, scatterv, alltoallv. */
 static inline int tutti__call_by_pair(tutti_call_kind_t kind)
 {
     return kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTERV ||

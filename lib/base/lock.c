@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mutexes, and the check of the lock order: each thread keeps a mask of the places it holds.
+ * Mutexes, and the check of the lock order: each thread has a mask of the places of its mutexes.
  */
 #include "base/lock.h"
 
@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* More than there are mutexes for tutti__mutex_lock_renewed. */
+/* At least the number of mutexes that tutti__mutex_lock_renewed locks. */
 #define RENEWED 16
 
 static tutti__mutex_t *_Atomic renewed[RENEWED]; /* in the order of their first use */

@@ -23,7 +23,7 @@
 typedef enum {
     TUTTI__LOCK_WORLD,        /* init, finalize, the world's pointer */
     TUTTI__LOCK_LIMITED,      /* the pointer to the world whose own thread may not call MPI */
-    TUTTI__LOCK_PARTS,        /* the list of a world's other communicators */
+    TUTTI__LOCK_PARTS,        /* lists of a world's groups; the end of unique ids */
     TUTTI__LOCK_ENGINES,      /* the list of the process's engines */
     TUTTI__LOCK_ENGINE_QUEUE, /* submitted requests that the engine has not taken */
     TUTTI__LOCK_WATCH,        /* the reason of a communicator's end */
@@ -51,10 +51,10 @@ typedef struct {
 void tutti__mutex_init(tutti__mutex_t *mutex, tutti__lock_place_t place);
 void tutti__mutex_destroy(tutti__mutex_t *mutex);
 void tutti__mutex_lock(tutti__mutex_t *mutex);
-/* The same for a static mutex. Children that are forked later make the mutex anew. The data that it
-   protects may be half changed in the child. */
+/* The same for a static mutex. A child that is forked later makes the mutex anew. The data under
+   the mutex may be half changed in the child. */
 void tutti__mutex_lock_renewed(tutti__mutex_t *mutex);
-/* 1 if taken. Allowed in any order, since it does not wait. */
+/* 1 if taken. Allowed in any order, because it does not wait. */
 int tutti__mutex_trylock(tutti__mutex_t *mutex);
 void tutti__mutex_unlock(tutti__mutex_t *mutex);
 

@@ -5,7 +5,7 @@
  * Any thread, any time; errno is preserved. A line is formatted on the stack and written by one
  * write(2), so that lines of several threads and ranks on one terminal or pipe do not mix: a pipe
  * takes up to PIPE_BUF (4096) bytes as a whole. Tried: stdio. If another thread prints during a
- * fork, the child finds stdio's lock held; and unbuffered stderr splits lines.
+ * fork, stdio's lock stays held in the child; and unbuffered stderr splits lines.
  */
 #include "base/log.h"
 

@@ -5,13 +5,13 @@
  * The library logs while it holds mutexes, or the engine's token. If the callback ran there and
  * took a lock of the program, there could be a deadlock: another thread of the program may hold
  * that lock, and wait inside a Tutti call for the mutex or the token. So a message is put into a
- * list, and a thread that holds nothing calls the callback. The thread exists while there is a
- * callback.
+ * list, and a thread without a mutex or the token calls the callback. The thread exists while there
+ * is a callback.
  *
  *      any thread: put ---> list ---> this thread: callback(arg, level, text)
  *
- * Rejected: the logging thread calls the callback when it has released its last lock. Then each
- * lock and the token need a hook, and the warning of a direct call that waits for a peer would be
+ * Rejected: the logging thread calls the callback when it has released its last lock. Each lock and
+ * the token would need a hook. The warning of a direct call that waits for a peer would be
  * delivered only when the call is over.
  */
 #include "base/log_callback.h"
@@ -53,7 +53,7 @@ struct line {
 typedef struct queue queue_t;
 
 struct queue {
-    queue_t *parents; /* never read; so leak checkers find the memory */
+    queue_t *parents; /* never read; with this pointer, leak checkers find the memory */
     unsigned generation;
     tutti__mutex_t change_lock; /* one change of the callback at a time, until it is complete */
     int has_thread;             /* under change_lock */
@@ -75,7 +75,7 @@ static queue_t *_Atomic the_queue;
    In all other threads: 0. */
 static _Thread_local unsigned called_in;
 
-/* 0 in a child that was forked inside the callback. */
+/* Is this the thread that calls the callback? 0 in a child that was forked inside the callback. */
 static int is_mine(void)
 {
     return called_in != 0 && called_in == 1 + tutti__fork_generation();

@@ -5,7 +5,7 @@
 
 #include <tutti/tutti.h>
 
-/* User operations (tutti_op_create): the first number, and how many there may be. */
+/* User operations (tutti_op_create): the first number, and the largest number of operations. */
 #define TUTTI__USER_OP_FIRST 64
 #define TUTTI__USER_OPS 1024
 

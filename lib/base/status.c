@@ -61,7 +61,7 @@ tutti_status_t tutti__fail_errno(const char *fmt, ...)
 {
     char text[TUTTI__ERROR_BYTES] = "", room[128];
     int error = errno;
-    const char *reason = strerror_r(error, room, sizeof(room)); /* GNU's */
+    const char *reason = strerror_r(error, room, sizeof(room)); /* GNU's version */
     va_list args;
     size_t used;
     int n;

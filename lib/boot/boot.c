@@ -6,7 +6,7 @@
  * different versions of the library can report the difference to each other. After the exchange all
  * ranks have the same data, apply the same rules and return the same error text. If a rank has
  * failed before the exchange (for example, it cannot open a socket), its block contains the error.
- * After that the ranks connect the tree, and agree: if one rank has failed, all ranks fail.
+ * Then the ranks connect the tree, and agree: if one rank has failed, all ranks fail.
  *
  * Runs on the thread that makes the communicator.
  */
@@ -56,7 +56,7 @@ typedef union {
 
 _Static_assert(sizeof(hello_block_t) == HELLO_BYTES, "a hello has outgrown its block");
 
-/* A rank's status in tutti__boot_agree. All ranks continue with the worst status. */
+/* A rank's status in tutti__boot_agree. All ranks return the status of the lowest failed rank. */
 typedef struct {
     int32_t status;
     char text[TUTTI__ERROR_BYTES - 4];
@@ -97,7 +97,8 @@ static void version_text(uint32_t version, uint32_t layout, char *ret_text, size
              version & 255, layout);
 }
 
-/* Can rank r work with rank 0, and has it reported no error? All ranks get the same answer. */
+/* Check that rank r can work with rank 0, and has reported no error. All ranks get the same
+   result. */
 static tutti_status_t judge(const hello_t *first, const hello_t *hello, uint32_t r)
 {
     char theirs[48], ours[48];
@@ -131,7 +132,7 @@ static void take_timeout(tutti__boot_t *boot, uint64_t timeout_ms)
     boot->deadline = begun + tutti__net_span(boot->timeout_ms);
 }
 
-/* Store what the hellos contain. */
+/* Check the hellos, and store their contents. */
 static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hello_block_t *hellos)
 {
     uint32_t size = boot->meet.size, rank = boot->meet.rank;
@@ -212,8 +213,8 @@ static tutti_status_t share_paths(tutti__boot_t *boot, const path_bytes_t *bytes
 }
 
 /*
- * The largest number of descriptors that this rank has open at a time: a link to each neighbour
- * and a pidfd to watch it, and, while ranks pass arenas, two for each rank of the machine. The
+ * The largest number of descriptors that this rank has open at a time. Each neighbour has a link
+ * and a pidfd. While ranks pass arenas, each rank of the machine has two descriptors, and the
  * machine's lowest rank also has a connection to each rank of the machine.
  */
 static uint32_t files_needed(const tutti__boot_t *boot)
@@ -290,7 +291,7 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
         tutti__net_watch_meeting(tutti__boot_peers_still, boot);
     }
 
-    /* From here on every rank takes every collective step, even if it has failed. */
+    /* From here on each rank takes part in each collective step, even if the rank has failed. */
     status = tutti__side_begin(boot);
     if (status == TUTTI_OK && boot->meet.size > 1)
         status = tutti__net_files_left(files_needed(boot));
@@ -315,7 +316,7 @@ close_boot:
     return status;
 }
 
-/* Until this call, waits also use the meeting's own check (tutti__net_watch_meeting). */
+/* After this call, waits no longer call the meeting's own check (tutti__net_watch_meeting). */
 static void forget_meeting(tutti__boot_t *boot)
 {
     if (boot->meet.still != NULL || boot->meeting)
@@ -363,7 +364,7 @@ uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot)
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
                                      void *ret_all)
 {
-    /* The previous step may have used up the whole deadline, so this one has a little more time. */
+    /* The previous step may have lasted until the deadline, so this step has a little more time. */
     uint64_t until = boot->deadline + tutti__net_span(TUTTI__MIN(boot->timeout_ms / 8, 1000u));
 
     return boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
@@ -394,8 +395,8 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
     status = tutti__boot_allgather(boot, &own, sizeof(own), all);
     if (status != TUTTI_OK) {
         free(all);
-        /* If this rank's error can be the consequence of another rank's end, return the meeting's
-           error: it names that rank. */
+        /* If this rank's error can be the consequence of another rank's end, return the error of
+           the allgather, which names that rank. */
         if (mine == TUTTI_OK ||
             (may_follow(mine) && (mine != TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_PEER_LOST)))
             return status;

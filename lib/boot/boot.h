@@ -8,7 +8,7 @@
  *        local   ranks of one machine meet at a Unix socket; for tests, whose ranks are forked
  *                processes or threads
  *        tcp     env://, unique ids, stores
- *        mpi     the module
+ *        mpi     MPI, through a module (module.h)
  *
  * 2. tutti__boot_open() uses it to exchange version, metadata, addresses and a random token. Then
  *    it builds the side channel, a tree of stream sockets.
@@ -17,9 +17,9 @@
  *          | Unix               | Unix
  *        local ranks          local ranks                                (star around the leader)
  *
- *    The side channel carries control messages between hosts, aborts and reports of deaths. It
- *    works when the data path is stuck, and sends nothing when idle. A closed connection or a
- *    readable pidfd means a lost peer.
+ *    The side channel carries control messages between hosts, aborts and reports of deaths. The
+ *    side channel works when the data path is stuck, and sends nothing when idle. A closed
+ *    connection or a readable pidfd means a lost peer.
  *
  * tutti__boot_open, _allgather, _agree, _read_file and _share_fds are collective, and block until
  * the deadline at most. Only the thread that makes the communicator calls them. The tutti__side_*
@@ -70,12 +70,12 @@ tutti_status_t tutti__meet_local(const char *name, uint32_t rank, uint32_t size,
 
 typedef struct tutti__boot tutti__boot_t;
 
-/* Collective. Takes over `meet`: tutti__boot_close closes it, and so does a failure of this
-   function. conf->shared is replaced by rank 0's. */
+/* Collective. Takes over `meet`: tutti__boot_close closes it. If this function fails, it closes
+   `meet` itself. On success conf->shared has rank 0's values. */
 tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
                                 tutti__boot_t **ret_boot);
 /* Local. Peers see the link close after the last message that was sent. boot may be NULL. A child
-   made by fork() closes the inherited sockets by itself; it may call this function or not. */
+   made by fork() closes the inherited sockets by itself, and need not call this function. */
 void tutti__boot_close(tutti__boot_t *boot);
 
 /* Set-up is over: keep the side channel, which the rest of this header needs, and release
@@ -87,8 +87,8 @@ const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot);
 uint64_t tutti__boot_deadline(const tutti__boot_t *boot);
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
                                      void *ret_all);
-/* All ranks continue with the worst of their statuses, so a failure of one rank during set-up is a
-   failure of all. The text names the first rank that failed. */
+/* If a rank has failed during set-up, all ranks fail: they return the status of the lowest rank
+   that has failed, and the text names this rank. */
 tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine);
 
 /* Rank 0 reads a file that TUTTI_ALGORITHM names (at most 16 MiB); all ranks receive the text, and
@@ -118,7 +118,7 @@ int tutti__side_parent(const tutti__boot_t *boot);                   /* link, or
 uint32_t tutti__side_rank(const tutti__boot_t *boot, uint32_t link); /* rank at the other end */
 int tutti__side_is_local(const tutti__boot_t *boot, uint32_t link);  /* on this host */
 
-/* Queue a message: sends the part for which the socket has space, and keeps the rest for
+/* Queue a message: send the part for which the socket has space, and keep the rest for
    tutti__side_poll. If the link is lost, the message is discarded without an error, because
    tutti__side_poll reports the loss. Body: up to 16 MiB. TUTTI_ERR_NO_MEMORY: there is no memory
    for the rest, or more than 256 MiB would wait for the peer. */
@@ -128,10 +128,10 @@ tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t link, uint32_t kin
 /* tutti__side_poll calls these for each whole message, and once for each link that is lost. */
 typedef struct {
     void *arg;
-    /* body is valid during the call only; aligned to 8. */
+    /* body: valid during the call only; aligned to 8 bytes. */
     void (*message)(void *arg, uint32_t link, uint32_t kind, const void *body, size_t bytes);
-    /* The rank at the other end has closed the link, or its process has ended. Called after the
-       rank's last message. */
+    /* The rank at the other end has closed the link, or the rank's process has ended. Called after
+       the rank's last message. */
     void (*lost)(void *arg, uint32_t link);
 } tutti__side_events_t;
 

@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-/* A message, or the rest of one, that waits for space in the socket. */
+/* A message, or the rest of a message, that waits for space in the socket. */
 typedef struct tutti__side_wait {
     struct tutti__side_wait *next;
     size_t bytes, sent;
@@ -46,10 +46,10 @@ typedef struct {
     char *piece; /* buffer of one recv() */
 } tutti__side_t;
 
-/* What a rank stores about another rank. */
+/* A rank's record of another rank. */
 typedef struct {
     int pid;                /* in this process's pid namespace; -1: not visible there. Valid only if
-                               the rank is on this machine: see side.c */
+                               the rank is on this machine; see side.c */
     unsigned char door[16]; /* the name of its Unix socket */
 } tutti__boot_peer_t;
 
@@ -61,29 +61,29 @@ struct tutti__boot {
     tutti__gate_token_t token;
     uint64_t timeout_ms;
     uint64_t deadline; /* of the whole set-up */
-    pid_t owner;       /* the process that opened this; its forked children differ */
-    int door; /* this rank's Unix socket, or -1. After opening only the machine's lowest rank has
-                 it; after tutti__boot_settle no rank */
+    pid_t owner;       /* the process that opened this; a forked child has another pid */
+    int door; /* this rank's Unix socket, or -1. After tutti__boot_open only the machine's lowest
+                 rank has it open; after tutti__boot_settle no rank has it open */
     uint32_t shares; /* calls of tutti__boot_share_fds */
-    int meeting;     /* set-up is in progress, and boot->meet reports no deaths: see peers.c */
+    int meeting;     /* set-up is in progress, and boot->meet reports no deaths; see peers.c */
     tutti__side_t side;
 };
 
 /* The lowest rank of `rank`'s host. */
 uint32_t tutti__boot_leader(const tutti__boot_t *boot, uint32_t rank);
 
-/* Deadline of one step of connecting: that of set-up, or earlier. */
+/* Deadline of one step of connecting: the deadline of set-up, or an earlier time. */
 uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot);
 
 /* TUTTI_ERR_PEER_LOST: a rank of this machine has died. boot: a tutti__boot_t; see peers.c. */
 tutti_status_t tutti__boot_peers_still(void *boot);
 /* Has the process ended? 0 if its pid is not known (pid <= 0). */
 int tutti__boot_has_ended(int pid);
-/* TUTTI_OK if no rank has dead[rank] 1; otherwise TUTTI_ERR_PEER_LOST, and the text names these
-   ranks. */
+/* TUTTI_OK if dead[r] is 0 for all ranks r; otherwise TUTTI_ERR_PEER_LOST, and the text names the
+   ranks with dead[r] 1. */
 tutti_status_t tutti__boot_report_dead(const unsigned char *dead, uint32_t size);
-/* After a failed connection: wait a little for the end of a process of this machine. The kernel
-   closes the sockets of a process before it reports the end. */
+/* After a failed connection: wait a little for the end of a process of this machine. If a process
+   ends, the kernel closes its sockets first, and reports the end later. */
 void tutti__boot_await_death(tutti__boot_t *boot);
 
 /* Connect the tree; collective. Fills in boot->side.links and boot->side.parent. */
@@ -94,10 +94,10 @@ tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *con
    buffer and passes NULL, all ranks fail. */
 tutti_status_t tutti__boot_send_text(tutti__boot_t *boot, char *text, size_t bytes);
 
-/* Between _remember and _forget, a forked child of this process closes boot's sockets. */
+/* If this process forks between _remember and _forget, the child closes boot's sockets. */
 void tutti__boot_remember(tutti__boot_t *boot);
 void tutti__boot_forget(tutti__boot_t *boot);
-/* Close the Unix socket, if it is open. Never while a fork copies the descriptors. */
+/* Close the Unix socket, if it is open. If a fork is in progress, wait for its end first. */
 void tutti__boot_shut_door(tutti__boot_t *boot);
 
 /* tutti__side_begin makes the tables; call it before the first link is added. tutti__side_start

@@ -61,7 +61,7 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
 }
 
 /* Connect to rank 0, the parent, on another host. A failure is also logged as a warning, because
-   all ranks return the text of the first failed rank, which may be another rank. */
+   all ranks return the error text of the lowest failed rank, which may be another rank. */
 static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *addrs,
                                 uint64_t deadline)
 {
@@ -116,9 +116,9 @@ static tutti_status_t admit(tutti__boot_t *boot, int door, int over_tcp, uint64_
 /*
  * If there are several hosts, rank 0 listens on TCP and sends its addresses to all ranks.
  *
- * If all hosts are on one machine (pretended hosts), the loopback interface is enough, and the
- * port is not visible outside. If rank 0 cannot listen, it sends no address, and all ranks fail
- * with rank 0's error.
+ * If all hosts are on one machine (pretended hosts, TUTTI_HOST_ID), rank 0 listens at the loopback
+ * interface, so other machines cannot reach the port. If rank 0 cannot listen, all ranks fail with
+ * rank 0's error.
  */
 static tutti_status_t tell_addresses(tutti__boot_t *boot, const char *interface, int *ret_door,
                                      tutti__net_addrs_t *ret_addrs)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A child that a rank forks closes the rank's sockets.
+ * If a rank forks a child, the child closes its copies of the rank's sockets.
  *
  * A stream ends only when its last descriptor is closed, in any process. If a child of a dead rank
- * (a data loader, say) kept a socket to another host open, that host would not notice the death; on
- * one machine the pidfds still show it. A child that calls exec closes the sockets anyway.
+ * (a data loader, say) kept a socket to another host open, that host would not notice the death.
+ * On one machine the pidfds would still show the death. If a child calls exec, the kernel closes
+ * the sockets.
  */
 #include "boot/boot_inside.h"
 
@@ -28,7 +29,7 @@ static void in_parent(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Frees nothing: at the fork, other threads of the parent may have been using the memory. */
+/* Free nothing: at the fork, other threads of the parent may have been using the memory. */
 static void in_child(void)
 {
     for (tutti__boot_t *boot = opened; boot != NULL; boot = boot->next) {

@@ -4,18 +4,18 @@
  * connections and their messages, gate_judge.c the decisions, gate_reach.c the guests' side.
  *
  * The host serves all connections at once from one poll(), because a guest that sends nothing must
- * not delay the others. There are three kinds of connections:
+ * not delay other guests. There are three kinds of connections:
  *
  *   stranger  has not sent a whole knock with the job's token. Strangers use a fixed number
- *             of places in turn, and a later stranger may replace an earlier one. So a flood
- *             of connections costs a bounded number of descriptors. A rank that lost its
- *             place tries again.
- *   guest     has shown the job's token. It keeps its place until it confirms.
- *   rank      has been admitted. The host watches its connection: if the rank ends while the host
- *             still waits for other ranks, the gate fails.
+ *             of places in turn, and a later stranger may replace an earlier stranger. So a
+ *             flood of connections costs a bounded number of descriptors. A rank that has lost
+ *             its place tries again.
+ *   guest     has shown the job's token. A guest keeps its place until it confirms.
+ *   rank      has been admitted. The host watches the rank's connection: if the rank ends while
+ *             the host still waits for other ranks, the gate fails.
  *
- * Usually the knock has arrived when the host accepts the connection. Then the rank needs no
- * stranger's place.
+ * Usually the knock has already arrived when the host accepts the connection. In this case the
+ * rank does not keep a stranger's place.
  *
  * After a failure a strict gate stays open for a second and sends the reason to late ranks.
  * Without this message, such a rank would find no gate and wait until its own deadline.
@@ -73,7 +73,7 @@ static tutti_status_t list_polls(tutti__gate_host_t *host)
         return status;
     host->npolls = 0;
     add_poll(host, host->door, POLLIN, 0);
-    /* After a failure, ignore `stop`: the gate must report the error to the other ranks first. */
+    /* After a failure, ignore `stop`: first the gate must report the error to the other ranks. */
     add_poll(host, host->failed == TUTTI_OK || host->refuses ? host->stop : -1, POLLIN, 0);
     for (uint32_t i = 0; i < TUTTI__GATE_STRANGERS; i++)
         add_poll(host, host->stranger[i].fd, POLLIN, i);
@@ -128,9 +128,9 @@ static tutti_status_t hear_all(tutti__gate_host_t *host)
     return status;
 }
 
-/* If a warning is due, log the ranks that have not come. Returns when to call this function again.
-   No warning is possible before the first knock at a gate without a size, because the ranks are not
-   known yet, and none is needed after a failure. */
+/* If a warning is due, log the ranks that have not come. Returns the time of the next call of this
+   function. A gate without a size does not warn before the first knock, because it does not have
+   the number of ranks. After a failure no warning is needed. */
 static uint64_t warn_of_missing(tutti__gate_host_t *host)
 {
     double waited_s;
@@ -155,15 +155,15 @@ static tutti_status_t serve(tutti__gate_host_t *host)
         status = list_polls(host);
         if (status != TUTTI_OK)
             return status;
-        /* If the checks of net.h end this wait, the other ranks already have the error. */
+        /* If a check of net.h ends this wait, the other ranks already have the check's error. */
         status = tutti__net_poll(host->polls, host->npolls, until, &ready);
         /* tutti__net_poll calls the checks only if nothing arrives for a while. */
         if (status == TUTTI_OK && ready > 0 && tutti__net_left_ms(host->ask_due) == 0) {
             host->ask_due = tutti__net_deadline(TUTTI__GATE_CHECK_MS);
             status = tutti__net_still();
         }
-        /* The check's error is better than the gate's PEER_LOST: the lost rank may have given up
-           because of the rank that the check names. */
+        /* Prefer the check's error to the gate's PEER_LOST: the rank that the gate has lost may
+           have given up because of the rank that the check names. */
         if (status != TUTTI_OK)
             return host->failed == TUTTI_OK || host->failed == TUTTI_ERR_PEER_LOST
                        ? status
@@ -276,7 +276,7 @@ void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const cha
     host.awaited = 1; /* so that serve() does not end by itself */
     while (status != TUTTI_ERR_SHUTDOWN) {
         status = serve(&host);
-        /* If no descriptor is free for a guest, it waits in the kernel's queue. */
+        /* If no descriptor is free for a guest, the guest waits in the kernel's queue. */
         if (status != TUTTI_ERR_SHUTDOWN)
             tutti__net_sleep_ms(TUTTI__GATE_NO_FILE_MS);
     }

@@ -4,25 +4,25 @@
  *
  * A process that connects (the guest) knocks: it sends its purpose, its rank and the job's token.
  * The process that listens (the host of the gate) answers with the second half of the token. The
- * guest confirms. After that both ends have the same state: if a guest has given up waiting and
- * tries another address, no half-made connection remains.
+ * guest confirms. After the confirmation both ends have the same state. If a guest has given up
+ * waiting and tries another address, no half-made connection remains.
  *
  *     guest -- knock --> gate
  *     guest <-- answer -- gate
- *     guest -- confirm, or later --> gate          confirm: the guest is admitted
+ *     guest -- CONFIRM or LATER --> gate           CONFIRM: the guest is admitted
  *
- * The gate closes the connections of strangers (another user, wrong token, garbage, silence). It
- * has at most TUTTI__GATE_STRANGERS of them open at a time. It never drops a guest that has shown
- * the token.
+ * The gate closes the connections of strangers (another user, wrong token, garbage, silence). The
+ * gate has at most TUTTI__GATE_STRANGERS such connections open at a time. The gate never drops a
+ * guest that has shown the token.
  *
  * A gate fails if a rank shows the token and ends while the gate still waits for other ranks. A
- * gate for a meeting is strict: it also fails if a knock contradicts the meeting, by another number
- * of ranks or by a rank that has connected already. After a failure a strict gate sends the reason
- * to all ranks that connect within the next second.
+ * gate for a meeting is strict: it also fails if a knock contradicts the meeting. Such a knock has
+ * another number of ranks, or a rank that has connected already. After a failure a strict gate
+ * sends the reason to all ranks that connect within the next second.
  *
- * Ranks start at different times, so their waits end at different times. A knock contains how
- * long its sender will still wait. A strict gate gives up before the first admitted rank does. So
- * all admitted ranks receive the numbers of the missing ranks.
+ * Ranks start at different times, so their waits end at different times. A knock contains the time
+ * for which its sender will still wait. A strict gate gives up before the first admitted rank does.
+ * So all admitted ranks receive the numbers of the missing ranks.
  *
  * If other jobs know the gate's address, a greeting and a hello precede the knock: see pass.h.
  *
@@ -60,20 +60,20 @@ typedef struct {
     uint32_t rank;   /* this rank */
     uint32_t size;   /* number of ranks */
     int strict;
-    /* For a guest only: the time of tutti__now_ns() at which it stops waiting for the host's first
-       message after its admission. The guest's knock contains the time that is left until then. 0:
+    /* For a guest only: the time of tutti__now_ns() until which the guest, once admitted, waits for
+       the host's first message. The guest's knock contains the time that is left until then. 0:
        the knock contains no such time. */
     uint64_t until;
     tutti__gate_token_t token; /* ignored if there is a pass */
     /* Not NULL: other jobs know the gate's address; see pass.h. The gate refuses a guest without a
-       valid pass, with the reason; even a strict gate does not fail because of such a guest. */
+       valid pass, and sends it the reason. Even a strict gate does not fail because of this. */
     const struct tutti__pass *pass;
     /* Called by an open gate after it has admitted `rank`. fds: all connections. May be NULL. */
     void (*came)(void *arg, uint32_t rank, const int *fds, uint32_t size);
     void *came_arg;
-    /* Called if a guest confirms but is not admitted, because another guest has been admitted as
-       the same rank since its knock. The guest assumes that it is admitted, and waits for the first
-       message that follows an admission. This function sends the status and the thread's last error
+    /* Called if a guest confirms but is not admitted, because another guest was admitted as the
+       same rank after this guest's knock. The guest assumes that it is admitted, and waits for the
+       first message after an admission. This function sends the status and the thread's last error
        in the form of that message. May be NULL. */
     void (*dismiss)(int fd, tutti_status_t status);
 } tutti__gate_t;
@@ -89,8 +89,8 @@ typedef struct {
  */
 tutti_status_t tutti__gate_admit(const tutti__gate_t *gate, int door, int *fds, uint64_t deadline);
 
-/* For at most a second, send the status and the thread's last error to all ranks that come. Returns
-   the status, with that error. */
+/* For at most a second, send the status and the thread's last error to all ranks that connect.
+   Returns the status; the thread's last error has the same text as before. */
 tutti_status_t tutti__gate_turn_away(const tutti__gate_t *gate, int door, int *fds,
                                      tutti_status_t status, uint64_t deadline);
 
@@ -101,7 +101,7 @@ tutti_status_t tutti__gate_turn_away(const tutti__gate_t *gate, int door, int *f
  * stop        a descriptor; TUTTI_ERR_SHUTDOWN when it becomes readable
  * timeout_ms  counted from the first guest's knock
  * ret_fds     [*ret_size] for the caller to close and free, also after a failure; NULL and 0 if no
- *             guest came. Written when the first guest has come
+ *             guest has knocked. Written at the first guest's knock
  */
 tutti_status_t tutti__gate_admit_all(const tutti__gate_t *gate, int door, int stop,
                                      uint64_t timeout_ms, uint32_t *ret_size, int **ret_fds);
@@ -110,8 +110,8 @@ tutti_status_t tutti__gate_admit_all(const tutti__gate_t *gate, int door, int st
    `stop` is readable. */
 void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const char *text);
 
-/* A rank waits for a decision, for left_ms from now. Returns the latest time at which the decision
-   may be made: after it there is still time to send the decision. left_ms: at least 1. */
+/* A rank waits for a decision, for left_ms from now. Returns the latest time for the decision: from
+   this time on, enough time is left to send the decision. left_ms: at least 1. */
 uint64_t tutti__gate_decide_by(uint32_t left_ms);
 
 /* Knock, as gate->rank, at the gate of rank `host` over the connection fd. The caller keeps fd. */
@@ -137,8 +137,9 @@ tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *r
  * Connect over TCP to one of these addresses and knock there.
  *
  * Some addresses may lead elsewhere (each host has its own 172.17.0.1) or hang (behind firewalls).
- * They are tried in rounds, with longer timeouts in each round, until one of them leads to a gate
- * with the job's token. The answer of that gate is final, even if it is a refusal.
+ * So this function tries all addresses in rounds, with longer timeouts in each round, until an
+ * address leads to a gate with the job's token. This gate's answer is final, even if it is a
+ * refusal.
  *
  * patient  1: wait until a process listens; 0: TUTTI_ERR_TRANSPORT if no process listens at any
  *          address

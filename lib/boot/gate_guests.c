@@ -15,7 +15,7 @@
 
 /* ---- connections ---- */
 
-/* shutdown(), because a child that was forked in the meantime may hold the descriptor. */
+/* Call shutdown() as well, because a forked child may hold a copy of the descriptor. */
 void tutti__gate_close(tutti__gate_guest_t *guest)
 {
     if (guest->fd < 0)
@@ -42,7 +42,7 @@ uint32_t tutti__gate_drop_strangers(tutti__gate_host_t *host)
     return dropped;
 }
 
-/* Add a guest to the list. It has shown the token, so the number of guests needs no limit. */
+/* Add a guest to the list. The guest has shown the token, so the list needs no limit. */
 static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
     if (host->nguests == host->room) {
@@ -99,7 +99,8 @@ static void refuse(tutti__gate_host_t *host, tutti__gate_guest_t *guest, tutti_s
         tutti__gate_stop_awaiting(host, guest->knock.rank);
 }
 
-/* A guest has ended before its last message: if it does not connect again in time, it is dead. */
+/* A guest has ended before its last message. If its rank does not knock again in time, the rank
+   counts as dead. */
 static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
     if (host->suspect_due != 0 || guest->knock.rank >= host->size ||
@@ -172,8 +173,8 @@ static int greet(const tutti__gate_host_t *host, tutti__gate_guest_t *guest)
                 MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(guest->greeting);
 }
 
-/* Is the complete message one of this library and this job? If the guest's pass is wrong, send it
-   the reason. */
+/* Is the complete message from this library and this job? If the guest's pass is wrong, send the
+   guest the reason. */
 static int is_known(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     if (guest->stage == TUTTI__GATE_SENDS_HELLO && guest->hello.magic == TUTTI__GATE_HELLO &&
@@ -219,8 +220,8 @@ static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 
     if (host->suspect == rank)
         host->suspect_due = 0;
-    /* If this rank gave up before the gate, it would be reported lost instead of the ranks that are
-       missing. */
+    /* If this rank gave up before the gate, the gate would report this rank as lost, and not the
+       missing ranks. */
     if (host->gate->strict && host->failed == TUTTI_OK && left_ms > 0)
         host->deadline = TUTTI__MIN(host->deadline, tutti__gate_decide_by(left_ms));
     host->fds[rank] = guest->fd;
@@ -229,9 +230,9 @@ static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
         host->gate->came(host->gate->came_arg, rank, host->fds, host->size);
 }
 
-/* A guest has confirmed. Since its knock, another guest may have been admitted as the same rank. If
-   the gate has failed since then, the guest is still admitted: the caller reports the reason to all
-   admitted ranks. */
+/* A guest has confirmed. After this guest's knock, another guest may have been admitted as the same
+   rank. If the gate has failed after the knock, this guest is still admitted: the caller reports
+   the reason to all admitted ranks. */
 static void take_confirmation(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     int awaited =
@@ -281,7 +282,7 @@ tutti_status_t tutti__gate_welcome(tutti__gate_host_t *host, uint32_t *ret_accep
             break;
         if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
             /* An error of this connection only, or of a firewall. The listening socket
-               may stay readable. */
+               may stay readable, so sleep before the next attempt. */
             tutti__net_sleep_ms(TUTTI__RESOURCE_NAP_MS);
             break;
         }

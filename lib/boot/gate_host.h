@@ -30,8 +30,8 @@ typedef struct {
 typedef struct {
     const tutti__gate_t *gate;
     int door, stop;
-    uint32_t rank, size; /* as in gate. If gate has no size: 0 until the first knock, then the
-                            knock's */
+    uint32_t rank, size; /* as in gate. If gate has no size: 0 until the first knock, and after it
+                            the knock's values */
     int **ret_fds;       /* if gate has no size: where to store fds */
     uint64_t begin_ns;   /* of the wait for ranks */
     uint64_t deadline;
@@ -40,20 +40,21 @@ typedef struct {
     char text[TUTTI__ERROR_BYTES];
     int *fds;
     uint32_t awaited;
-    uint32_t trials;     /* waits for tutti__net_files_left since the last accepted connection */
+    uint32_t trials;     /* waits by tutti__net_files_settle since the last accepted connection */
     int refuses;         /* in tutti__gate_refuse: refuse all guests until `stop` */
     uint32_t nstrangers; /* refused so far; the first is logged as a warning */
     uint32_t next;       /* the next stranger's place */
     tutti__gate_guest_t stranger[TUTTI__GATE_STRANGERS];
     tutti__gate_guest_t *guest; /* [nguests] */
     uint32_t nguests, room;
-    /* For poll(): listening socket, stop, strangers, guests, ranks; `about` has their indices. Only
-       open descriptors, because poll() refuses a list longer than the limit of descriptors. */
+    /* For poll(): listening socket, stop, strangers, guests, ranks; `about` has their indices. The
+       list has only open descriptors, apart from the first two: poll() refuses a list longer than
+       the limit of descriptors. */
     struct pollfd *polls;
     uint32_t *about;
     uint32_t npolls, polls_room, listed_strangers;
-    uint64_t suspect_due; /* a guest that ended before it confirmed counts as dead if it has not
-                             knocked again by this time; 0: no such guest */
+    uint64_t suspect_due; /* a guest has ended before it confirmed: if its rank does not knock again
+                             before this time, the rank counts as dead; 0: no such guest */
     uint32_t suspect;     /* the rank of that guest */
     uint64_t ask_due;     /* when to call the checks of net.h next */
     tutti__waiting_t waiting;
@@ -82,7 +83,7 @@ void tutti__gate_lose(tutti__gate_host_t *host, uint32_t rank);
 /* The rank will not come, or has received an error. */
 void tutti__gate_stop_awaiting(tutti__gate_host_t *host, uint32_t rank);
 
-/* Does the guest belong to another job? It gets no answer in this case. */
+/* Does the guest belong to another job? If so, the gate does not answer it. */
 int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_guest_t *guest);
 /* For a gate with a pass, after the guest's complete knock: check it, and set guest->token.
    INVALID_ARGUMENT: the guest belongs to another job, or does not know the secret. */
@@ -90,12 +91,12 @@ tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_gue
 /* Is the knock consistent with the meeting? If the gate has no size, take the size from the first
    knock. */
 tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_knock_t *knock);
-/* Send the status. If the status is not TUTTI_OK, also send the thread's last error. 0: the guest
-   has ended. */
+/* Send the status. If the status is not TUTTI_OK, also send the thread's last error. Returns 0 if
+   the guest has ended. */
 int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status);
-/* TUTTI_ERR_TIMEOUT, with the ranks that have not come. */
+/* Returns TUTTI_ERR_TIMEOUT; the text names the ranks that have not come. */
 tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host);
-/* Log a warning with these ranks. */
+/* Log a warning that names these ranks. */
 void tutti__gate_warn(const tutti__gate_host_t *host, double waited_s);
 
 #endif

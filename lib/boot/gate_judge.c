@@ -138,7 +138,7 @@ int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status)
            (ssize_t)sizeof(answer);
 }
 
-/* The ranks that have not come. */
+/* Write a text with the ranks that have not come. */
 static void list_missing(const tutti__gate_host_t *host, char *ret_text, size_t text_bytes)
 {
     unsigned char *listed = calloc(host->size, 1);
@@ -168,7 +168,7 @@ void tutti__gate_warn(const tutti__gate_host_t *host, double waited_s)
 uint64_t tutti__gate_decide_by(uint32_t left_ms)
 {
     /* tutti__star_patience has added a quarter to the time until the rank's deadline. A sixth of
-       the sum is less than that quarter, so the result is not before the rank's deadline. */
+       the sum is less than this quarter, so the result is later than the rank's deadline. */
     return tutti__net_deadline(left_ms - TUTTI__MIN(left_ms / 6, TUTTI__STAR_MESSAGE_MS));
 }
 

@@ -3,8 +3,9 @@
  * The guest's side of the gate: knocking, and finding a gate on another host. See gate.h.
  *
  * An error at one address proves little, because the address may belong to another process. So an
- * attempt goes on until its deadline, unless a gate with the job's token has refused, this process
- * has no memory or no free descriptor, or no process listens at any address.
+ * attempt continues until its deadline. The attempt ends earlier if a gate with the job's token has
+ * refused, if this process has no memory or no free descriptor, or if no process listens at any
+ * address.
  */
 #include "boot/gate.h"
 
@@ -19,15 +20,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What an attempt to knock has shown, besides its status. */
+/* The results of an attempt to knock, besides its status. */
 typedef struct {
     int is_refused; /* a gate with the token has refused: final */
     int is_other;   /* a gate of another job has refused; the last error has its text */
     int is_greeted; /* a gate with a pass, of this job, has greeted */
 } verdict_t;
 
-/* Replace unprintable characters: the text is from a process that has not proved that it belongs to
-   this job. */
+/* Replace unprintable characters: the sender of the text has not proved that it belongs to this
+   job. */
 static void clean(char *text)
 {
     for (; *text != '\0'; text++)
@@ -94,7 +95,8 @@ static tutti_status_t show_pass(const tutti__gate_t *gate, int fd, uint32_t host
         verdict->is_other = greeting.magic == TUTTI__GATE_GREETING;
         return status;
     }
-    /* A gate of another job will refuse the hello, with the reason, or close without an answer. */
+    /* If the gate belongs to another job, it will refuse the hello with a reason, or will close the
+       connection without an answer. */
     verdict->is_greeted = tutti__pass_is_ours(gate->pass, &greeting);
     status = tutti__pass_hello(gate->pass, &hello);
     if (status == TUTTI_OK)
@@ -163,7 +165,7 @@ static tutti_status_t try_address(const tutti__gate_t *gate, const tutti__net_ad
     return TUTTI_OK;
 }
 
-/* Would the other addresses give the same result? */
+/* Is this status final, so that no other address is tried? */
 static int is_final(tutti_status_t status)
 {
     return status == TUTTI_OK || status == TUTTI_ERR_INVALID_ARGUMENT || status == TUTTI_ERR_ABI ||
@@ -195,7 +197,7 @@ tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *r
     return status;
 }
 
-/* The gate that cannot be reached, and the thread's last error. */
+/* Write a text with the gate that cannot be reached, and the thread's last error. */
 static void describe(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs, uint32_t host,
                      char *ret_text, size_t text_bytes)
 {
@@ -221,7 +223,7 @@ static tutti_status_t unreachable(tutti_status_t status, const tutti__gate_t *ga
     return tutti__fail(status, "%s; TUTTI_INTERFACE names the network interface to use", text);
 }
 
-/* Between two rounds of attempts: warn if they have lasted for long. */
+/* Between two rounds of attempts: warn if the attempts have lasted for long. */
 static void warn_of_wait(tutti__waiting_t *waiting, const tutti__gate_t *gate,
                          const tutti__net_addrs_t *addrs, uint32_t host)
 {

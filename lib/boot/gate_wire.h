@@ -7,7 +7,7 @@
 
 #define TUTTI__GATE_MAGIC 0x6574616769747475u /* "uttigate" */
 
-/* A guest's last message is CONFIRM, or "later": the guest leaves, and may knock again. */
+/* A guest's last message. LATER: the guest leaves, and may knock again. */
 #define TUTTI__GATE_CONFIRM 0x796573u
 #define TUTTI__GATE_LATER 0x6f6eu
 
@@ -36,7 +36,7 @@ typedef struct {
 typedef struct {
     uint64_t magic;
     uint32_t layout, purpose, number, rank, size;
-    uint32_t left_ms; /* until the guest's tutti__gate_t.until, at least 1; 0: not told */
+    uint32_t left_ms; /* until the guest's tutti__gate_t.until, at least 1; 0: not set */
     unsigned char token[16];
 } tutti__gate_knock_t;
 

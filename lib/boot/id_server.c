@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Unique ids: making one, and serving its meeting. See meet.h; meet_id.c is the ranks' side.
+ * Unique ids: makes an id, and serves its meeting. See meet.h; meet_id.c is the ranks' side.
  *
  * Any rank, or the parent of the ranks, may have made the id, but rank 0 hosts the meeting. So the
  * maker only introduces the ranks: it waits until all ranks have connected, receives rank 0's
- * place, and sends it to all ranks.
+ * place (its address and token), and sends the place to all ranks.
  *
  *     rank r -- knock as r of n ---------> maker        (see gate.h)
  *     rank 0 -- {status, text, place} ---> maker
  *     rank r <-- {status, text, place} --- maker        then rank r joins rank 0
  *     rank r -- {status, text} ----------> maker        rank r has joined, or has failed
  *
- * Until all ranks have joined, the maker watches the connections. If a rank ends without its last
- * message, or cannot join, the maker reports this to the other ranks, which are waiting for that
- * rank in rank 0's meeting.
- * If the maker is itself a rank, it also sends its rank. So if the maker ends, the other ranks can
- * name this rank.
+ * Until all ranks have joined, the maker watches the connections. The ranks that have joined wait
+ * in rank 0's meeting for the missing ranks. So if a rank ends without its last message, or cannot
+ * join, the maker reports this to the other ranks.
+ * If the maker is itself a rank, it also sends its rank number. So if the maker ends, the other
+ * ranks can name the maker.
  *
  * Each id has a thread, because ranks may connect at any time. After the meeting the thread still
- * answers, so a second use of the id is an error with a text instead of a wait until the deadline.
- * The thread ends with tutti_finalize or with the process. A forked child closes the sockets, which
- * belong to its parent.
+ * answers: a second use of the id is an error with a text, and not a wait until the deadline. The
+ * thread ends with tutti_finalize or with the process. A forked child closes the sockets, because
+ * they belong to its parent.
  *
- * Tried: no thread; the maker serves the id during tutti_init. This requires that the maker is a
- * rank, but a launcher that makes the id and forks the ranks is not a rank.
+ * Tried: no thread; the maker serves the id during tutti_init. For this the maker must be a rank,
+ * but a launcher that makes the id and forks the ranks is not a rank.
  */
 #include "boot/id_wire.h"
 
@@ -56,9 +56,9 @@ typedef struct server {
     pthread_t thread;
 } server_t;
 
-/* Protects the list. fork() holds it while it copies the process. tutti__id_create holds it while
-   it opens the sockets and starts the thread; other code holds it for a few instructions. Only the
-   log's lock is taken under it. */
+/* Protects the list. fork() holds this lock while it copies the process. tutti__id_create holds it
+   while it opens the sockets and starts the thread; other code holds it for a few instructions.
+   The holder takes no other lock than the log's. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static server_t *servers;
 static server_t *inherited; /* in a child: its parent's servers, for leak checkers */
@@ -94,9 +94,9 @@ static int local_port(int fd)
     return addr.ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)&addr)->sin6_port) : -1;
 }
 
-/* An accepted socket has the port of the listening socket. The child compares the ports of all its
-   stream sockets, because the thread may have been writing its list of sockets when the process
-   forked. */
+/* Close the accepted sockets: they have the port of the listening socket. The child compares the
+   ports of all its stream sockets, and does not read the thread's list of sockets: the thread may
+   have been writing this list when the process forked. */
 static void close_accepted(int door)
 {
     int port = local_port(door);
@@ -113,8 +113,8 @@ static void close_accepted(int door)
         closedir(dir);
 }
 
-/* Close the sockets of the servers. A rank notices the maker's end only if no child of the maker
-   holds the rank's connection. */
+/* Close the sockets of the servers. If a child of the maker held a rank's connection, this rank
+   would not notice the maker's end. */
 static void in_child(void)
 {
     for (server_t *server = servers; server != NULL; server = server->next) {
@@ -133,8 +133,8 @@ static void register_handlers(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* Send the word to all ranks that have connected. Errors of sending are ignored, because the
-   meeting detects that a rank has ended. */
+/* Send the word to all ranks that have connected. Ignore errors of sending, because the meeting
+   detects the end of a rank. */
 static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word)
 {
     for (uint32_t r = 0; r < size; r++)
@@ -143,7 +143,7 @@ static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word
                                   tutti__net_deadline(TUTTI__ID_MESSAGE_MS));
 }
 
-/* The gate has admitted `rank`. If the maker is a rank, send the maker's number: to all ranks if
+/* The gate has admitted `rank`. If the maker is a rank, send its rank number: to all ranks if
    `rank` is the maker, otherwise to `rank`. */
 static void introduce_maker(void *arg, uint32_t rank, const int *fds, uint32_t size)
 {
@@ -164,7 +164,7 @@ static void set_word(tutti__id_word_t *word, tutti_status_t status, const char *
     snprintf(word->text, sizeof(word->text), "%.246s", text);
 }
 
-/* Rank r has ended, or has sent its last message. TUTTI_OK: rank r has joined. */
+/* Rank r has ended, or has sent its last message. Returns TUTTI_OK if rank r has joined. */
 static tutti_status_t receive_report(int fd, uint32_t r)
 {
     tutti__id_report_t report;
@@ -301,7 +301,8 @@ static tutti_status_t start_thread(server_t *server)
     return TUTTI_OK;
 }
 
-/* Listen. Called under the lock, so a fork finds the sockets in the list. */
+/* Listen, and start the thread. The caller holds the lock until the server is in the list, so a
+   forked child finds the sockets there. */
 static tutti_status_t open_server(server_t *server, const tutti__conf_t *conf, tutti__id_t *id)
 {
     tutti_status_t status = tutti__net_addrs(conf->interface, 0, &id->addrs);
@@ -364,7 +365,7 @@ static server_t *first_server(void)
     return server;
 }
 
-/* A server stays in the list, where a fork finds it, until its sockets are closed. */
+/* A server stays in the list until its sockets are closed, because a forked child must find it. */
 void tutti__id_end_all(void)
 {
     uint64_t one = 1;

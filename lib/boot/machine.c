@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The metadata of each rank's arena that is sent to the other ranks. */
+/* Metadata of a rank's arena, which each rank sends to the other ranks. */
 typedef struct {
     uint64_t base, span;
 } arena_facts_t;
@@ -65,7 +65,7 @@ static tutti_status_t make_own(tutti__machine_t *m)
     return TUTTI_OK;
 }
 
-/* Map the peers' arenas from the received descriptors: for each rank, arena and doorbell. */
+/* Map the peers' arenas. fds: two descriptors for each rank, its arena and its doorbell. */
 static tutti_status_t map_peers(tutti__machine_t *m, const arena_facts_t *facts, const int *fds)
 {
     for (uint32_t i = 0; i < m->nranks; i++) {
@@ -90,7 +90,8 @@ static tutti_status_t map_peers(tutti__machine_t *m, const arena_facts_t *facts,
     return TUTTI_OK;
 }
 
-/* Exchange arenas and doorbells. Every rank takes every collective step, even if it has failed. */
+/* Exchange arenas and doorbells. Each rank takes part in each collective step, even if the rank has
+   failed. */
 static tutti_status_t meet_peers(tutti__machine_t *m, tutti__boot_t *boot, tutti_status_t mine)
 {
     uint32_t size = tutti__boot_topo(boot)->size;
@@ -191,7 +192,7 @@ void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
     if (TUTTI__LIKELY(tutti__load_relaxed(sleeping) == 0))
         return;
     /* Between its submission and its wait a peer does not poll, so `sleeping` is 1. Give the peer
-       time to begin its wait: then no system call is needed. */
+       some time: if it begins its wait, no system call is needed. */
     for (int i = 0; i < TUTTI__RING_LOOKS; i++) {
         tutti__pause();
         if (tutti__load_relaxed(sleeping) == 0)

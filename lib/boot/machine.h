@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ranks of one machine: their arenas, mapped, and how to wake a sleeping rank.
+ * The ranks of one machine: the mapped arenas of all ranks, and the wake-up of a sleeping rank.
  *
  * A thread that waits for a peer polls first, and sleeps only after a long wait. The peer makes a
  * system call only to wake a thread that sleeps. There are two kinds of sleepers:
  *
  *   A direct call sleeps on the word it waits for (futex). It first increments `waiters` in the
  *     status page of the peer that will write the word; a writer reads only its own status page.
- *     There is no fence between the writer's store and this read, because it would cost every small
- *     allreduce 20 ns. So a wake-up can be lost while a store buffer drains. The sleep is bounded:
- *     a lost wake-up costs at most 2 ms, or a sixteenth of the wait. tests/unit/boot/test_wake.c
- *     shows that no wake-up is lost in another way.
+ *     There is no fence between the writer's store and this read, because a fence would cost every
+ *     small allreduce 20 ns. So a wake-up can be lost while a store buffer drains. The sleep is
+ *     bounded: a lost wake-up costs at most 2 ms, or a sixteenth of the time waited if that is
+ *     longer. tests/unit/boot/test_wake.c shows that no wake-up is lost in another way.
  *   An engine sleeps on its doorbell, an eventfd, together with its sockets. It sets `sleeping` in
- *     its own status page. A writer in the engine's lanes has a fence, reads that word, and rings.
+ *     its own status page. After its store, a writer in the engine's lanes executes a fence and
+ *     reads `sleeping`; if it is 1, the writer rings the doorbell.
  *
  * Belongs to the communicator. Any thread may call its functions.
  */
@@ -27,10 +28,10 @@
 /* "tutti" and the version of the layout of everything in arenas; it must be equal on all ranks. */
 #define TUTTI__LAYOUT 0x74757404u
 
-/* State of a rank's communicator. It only increases. */
+/* State of a rank's communicator. The value never decreases. */
 enum {
     TUTTI__PAGE_OPEN = 0,
-    TUTTI__PAGE_IDLE,  /* a rank has left: no further buckets are run; direct calls may run */
+    TUTTI__PAGE_IDLE,  /* a rank has left: the owner runs no more buckets; direct calls may run */
     TUTTI__PAGE_ENDED, /* the communicator has ended because another rank has left */
     TUTTI__PAGE_LEFT   /* the owner has called finalize, or has freed the communicator */
 };
@@ -46,9 +47,9 @@ typedef struct {
 } tutti__status_page_t;
 
 typedef struct {
-    uint32_t nranks;   /* on this machine */
-    uint32_t me;       /* this rank's index among them */
-    uint32_t *rank;    /* [nranks] their global ranks, ascending */
+    uint32_t nranks;   /* number of ranks on this machine */
+    uint32_t me;       /* this rank's index among these ranks */
+    uint32_t *rank;    /* [nranks] global rank numbers, ascending */
     int32_t *index_of; /* [size] index, or -1 for ranks of other machines */
     tutti__arena_t *arena;
     char **base;                 /* [nranks] the arenas' addresses in this process */
@@ -63,7 +64,7 @@ tutti_status_t tutti__machine_open(tutti__boot_t *boot, tutti__machine_t **ret_m
 /* Local. Peers keep their mappings. machine may be NULL or half-built. */
 void tutti__machine_close(tutti__machine_t *machine);
 
-/* Wake peers whose futex wait may be on `word`, which this rank has just written. */
+/* Wake the peers that may wait on the futex `word`, which this rank has just written. */
 void tutti__machine_wake(const tutti__machine_t *machine, tutti__word_t *word);
 
 /* Ring a peer's doorbell if its engine sleeps. The caller has executed a fence after its stores. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * Connections between the marks of the ranks. See marks.h.
+ *
  * Each rank first listens at its socket, then tries to connect to the sockets of all other ranks.
- * For any two ranks, the rank that listens later finds the socket of the other rank. So each pair
- * of ranks has a connection, whatever the order in which they start.
+ * In each pair of ranks, the rank that listens later finds the socket of the other rank. So each
+ * pair has a connection, whatever the order in which the ranks start.
  *
  * Both ends read the peer's process id from the connection (SO_PEERCRED). The listener reads the
  * caller's rank from the name to which the caller has bound its end. A connection stays in the
@@ -23,7 +25,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* pid[r] of this rank, and of a rank that is detected, but whose process is not visible here. */
+/* pid[r] of this rank, and of a detected rank whose process is hidden by a pid namespace. */
 #define HIDDEN (-1)
 
 struct tutti__marks {
@@ -36,7 +38,7 @@ struct tutti__marks {
     int pid[];                /* [size]; 0: the rank is not detected */
 };
 
-/* 0: the job has no name, and its ranks have no common parent process that identifies it. */
+/* 0: the job has no name, and its ranks have no common parent process that identifies the job. */
 static int hash_job(int size, uint64_t *ret_hash)
 {
     char job[512];
@@ -44,14 +46,14 @@ static int hash_job(int size, uint64_t *ret_hash)
     tutti__conf_launcher_job(job, sizeof(job));
     if (job[0] == '\0' && getppid() <= 1)
         return 0;
-    /* Without a name, the job's ranks are those with the same parent process. */
+    /* Without a name, the job's ranks are the processes with the same parent process. */
     if (job[0] == '\0')
         snprintf(job, sizeof(job), "%d of %d", (int)getppid(), size);
     *ret_hash = tutti__hash(job, strlen(job));
     return 1;
 }
 
-/* The name of the socket at which `rank` listens, if `caller` is "". If `caller` is "-R": the name
+/* If `caller` is "": the name of the socket at which `rank` listens. If `caller` is "-R": the name
    of rank R's end of a connection to this socket. */
 static socklen_t address_of(const tutti__marks_t *marks, uint32_t rank, const char *caller,
                             struct sockaddr_un *ret_addr)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses how this process meets the others.
- *
- * The first that applies:
+ * Chooses how this process meets the others: the first way of this list that applies.
  *
  *   1. the caller's unique_id or store (api/world.c), or TUTTI_BOOT
  *   2. the caller's mpi_comm, or an MPI that the process itself initialised, with several ranks
- *   3. env://, unless a launcher has the same rank and size. If these differ, torchrun was started
- *      inside the launcher's job, so torchrun's variables describe this process
+ *   3. env://, unless a launcher has the same rank and size. If rank or size differ, torchrun was
+ *      started inside the launcher's job, so torchrun's variables describe this process
  *   4. the launcher's MPI, if the launcher provides what MPI needs, and a module for MPI opens
  *   5. env://
  *   6. the launcher's variables, if they name a place or show that all ranks are on this host
@@ -15,9 +13,9 @@
  *   8. the launcher's variables (meet_job.c)
  *   9. a world of one
  *
- * The main rule: N processes of one job must never become N worlds of one, because each would train
- * alone without any sign of an error. So if a launcher has started several ranks,
- * tutti_init gives each rank a world of all of them, or an error.
+ * The main rule: N processes of one job must never become N worlds of one, because each process
+ * would train alone without any sign of an error. So if a launcher has started several ranks,
+ * tutti_init gives each rank a world of all these ranks, or an error.
  */
 #include "base/log.h"
 #include "base/status.h"
@@ -46,7 +44,7 @@ static tutti_status_t meet_mpi(const tutti__conf_t *conf, const void *mpi_comm,
     tutti__starting_end(starting);
     if (status == TUTTI_OK)
         *ret_module = module;
-    /* The marks have the launcher's ranks, but a communicator of the caller's may number its ranks
+    /* The marks use the launcher's rank numbers, but the caller's communicator may number its ranks
        differently. */
     if (status == TUTTI_OK && mpi_comm == NULL && ret_meet->size > 1 &&
         tutti__marks_fit(marks, ret_meet->rank, ret_meet->size))
@@ -178,8 +176,8 @@ static int is_complete(const tutti__conf_job_t *job)
     return job->size > 0 && job->missing[0] == '\0';
 }
 
-/* Is the launcher's process manager better than its variables? The variables suffice inside one
-   host, and if the user has set rank 0's address or port. */
+/* Is the launcher's process manager better than its variables? The variables suffice if all ranks
+   are on one host, or if the user has set rank 0's address or port. */
 static int wants_pm(const tutti__conf_job_t *job)
 {
     return job->size > 0 && !job->is_env && !job->is_addressed &&

@@ -3,12 +3,12 @@
  * Meetings at a place: the address where rank 0 listens, and the token that admits a rank.
  *
  * Rank 0 opens a place. The other ranks receive the place over an existing communicator (groups),
- * through a store of the caller's, or from the process that made a unique id. All these meetings
- * are stars (star.h), over TCP, or over a Unix socket if all ranks are on one machine.
+ * through the caller's store, or from the process that made a unique id. All these meetings are
+ * stars (star.h), over TCP, or over a Unix socket if all ranks are on one machine.
  *
  * Ranks of env:// or of a launcher take the address from their variables, and prove that they
- * belong to the same job: meet_job.c. If the launcher has PMIx or PMI-2, the place travels through
- * it: meet_pm.c.
+ * belong to the same job: meet_job.c. If the launcher has PMIx or PMI-2, rank 0 sends the place
+ * through this process manager: meet_pm.c.
  *
  *      groups ---------------+
  *      store: set, get ------+
@@ -50,7 +50,7 @@ tutti_status_t tutti__venue_join(const tutti__venue_t *place, uint32_t rank, uin
  *     magic 4 | layout 2 | IPv4 addresses 1 | IPv6 addresses 1 | port 2 | token 32 | addresses ...
  *     ... zeros | checksum 4
  *
- * in network byte order. As many addresses as fit into 80 bytes, IPv4 first.
+ * in network byte order. The id has as many addresses as fit into 80 bytes, IPv4 first.
  */
 typedef struct {
     tutti__net_addrs_t addrs;
@@ -64,7 +64,8 @@ tutti_status_t tutti__id_decode(const tutti_unique_id_t *bytes, tutti__id_t *ret
 
 /* Make an id, and serve its meeting from a thread of this process until tutti__id_end_all. */
 tutti_status_t tutti__id_create(const tutti__conf_t *conf, tutti_unique_id_t *ret_id);
-/* End the servers: no rank can meet by ids of this process any more. One thread at a time. */
+/* End the servers. After this call no rank can meet by an id of this process. One thread at a
+   time. */
 void tutti__id_end_all(void);
 
 /* Meet by an id, or by a store. The content of id and store is checked. */
@@ -77,7 +78,7 @@ tutti_status_t tutti__store_check(const tutti_store_t *store);
 /* Meet by the variables of env:// or of a launcher. job->missing must be "". */
 tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                tutti__meet_t *ret_meet);
-/* Meet through the launcher's process manager; kind: not TUTTI__CONF_NO_PM. job: NULL, or a job
+/* Meet through the launcher's process manager. kind: not TUTTI__CONF_NO_PM. job: NULL, or a job
    whose size must equal the process manager's. TUTTI_ERR_UNSUPPORTED: the process manager cannot be
    used, and no other rank waits for this rank. */
 tutti_status_t tutti__meet_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank's way by a unique id: to the id's maker, and from there to rank 0. See id_server.c. */
+/* Meeting by a unique id: a rank connects to the id's maker, then to rank 0. See id_server.c. */
 #include "base/constants.h"
 #include "boot/id_wire.h"
 #include "boot/star.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Descriptors that a rank needs to meet; rank 0 needs one more for each rank. */
+/* Descriptors that a rank needs to meet; rank 0 needs one more descriptor for each rank. */
 #define SPARE_FILES 4u
 
 /* A rank on its way from the maker to rank 0. */
@@ -55,7 +55,7 @@ static tutti_status_t ask_why(way_t *way)
     return tutti__fail(TUTTI_ERR_PEER_LOST, "the process that made the unique id gave up");
 }
 
-/* Receive the maker's next message. If there was none, ret_word->status is TUTTI_OK. */
+/* Receive the maker's next message. If no message arrives, ret_word->status is TUTTI_OK. */
 static tutti_status_t hear_maker(way_t *way, tutti__id_word_t *ret_word, uint64_t deadline)
 {
     tutti_status_t status;
@@ -73,7 +73,7 @@ static tutti_status_t hear_maker(way_t *way, tutti__id_word_t *ret_word, uint64_
     return status;
 }
 
-/* Exchange messages with the maker. Rank 0 sends its place, or the reason why it has none. */
+/* Exchange messages with the maker. Rank 0 sends its place, or the reason why it has no place. */
 static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
                                 tutti__id_word_t *ret_word)
 {
@@ -83,7 +83,7 @@ static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
         return status;
     if (way->gate.rank == 0)
         status = tutti__net_send(way->fd, TUTTI__NET_MAKER, mine, sizeof(*mine), way->deadline);
-    /* If the maker has closed the connection, it may have sent the reason first. */
+    /* If the maker has closed the connection, it may have sent the reason before. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = hear_maker(way, ret_word, way->deadline);
     if (status == TUTTI_ERR_PEER_LOST && ret_word->status == TUTTI_OK)
@@ -91,8 +91,8 @@ static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
     return status;
 }
 
-/* A check of net.h while this rank joins rank 0. In this time, the maker sends a message only if
-   the meeting has failed: the message has the reason. */
+/* A check of net.h while this rank joins rank 0. During this time, the maker sends a message only
+   if the meeting has failed; the message has the reason. */
 static tutti_status_t maker_still(void *arg)
 {
     way_t *way = arg;
@@ -122,8 +122,8 @@ static tutti_status_t maker_still(void *arg)
     return status;
 }
 
-/* Report the outcome of joining to the maker, which passes it on. If the maker reports another
-   rank's failure, return this failure. */
+/* Report the outcome of joining to the maker, which reports a failure to the other ranks. If the
+   maker reports another rank's failure first, return that failure. */
 static tutti_status_t report(way_t *way, tutti_status_t status)
 {
     tutti__id_report_t mine = { .status = (int32_t)status };

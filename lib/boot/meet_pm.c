@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meeting through the launcher's process manager (pm.h), without MPI: rank 0 stores its addresses
- * and a random token in it. With these the other ranks connect to rank 0. See meet.h.
+ * Meeting through the launcher's process manager (pm.h), without MPI. Rank 0 stores its addresses
+ * and a random token in the process manager; the other ranks read them and connect. See meet.h.
  *
- * Compared with the launcher's variables: rank 0 may be on any host, it listens at a free port, and
- * no other job has the token.
+ * Advantages over the launcher's variables: rank 0 may be on any host, it listens at a free port,
+ * and no other job has the token.
  *
  * The exchange through the process manager has no deadline and cannot be ended from outside. So a
- * separate thread makes it. After the timeout, the caller returns and this thread goes on waiting.
+ * separate thread makes it. After the timeout the caller returns, and the thread continues to wait.
  */
 #include "base/atomic.h"
 #include "base/constants.h"
@@ -54,7 +54,7 @@ static struct {
     const tutti__pm_t *pm; /* the connected process manager */
     pid_t pid;             /* the process that connected; a forked child is not connected */
     unsigned meetings;     /* so far; each meeting has its own key */
-    int is_stuck;          /* a thread waits for ever in share(), so close() would wait as well */
+    int is_stuck;          /* a thread may wait for ever in share(); close() would also wait */
 } used;
 
 static void close_at_exit(void)
@@ -191,7 +191,7 @@ static tutti_status_t join(const tutti__pm_t *pm, uint32_t rank, uint32_t size, 
     return tutti__venue_join(&place, rank, size, deadline, ret_meet);
 }
 
-/* Block all signals while connecting: threads that PMIx or PMI-2 start inherit this mask. */
+/* Block all signals while connecting: if PMIx or PMI-2 starts threads, they inherit this mask. */
 static tutti_status_t connect(const tutti__pm_t *pm, uint32_t *ret_rank, uint32_t *ret_size)
 {
     tutti_status_t status;
@@ -226,8 +226,8 @@ tutti_status_t tutti__meet_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
 
     if (status != TUTTI_OK)
         return status;
-    /* For example, an mpirun has started this srun: the variables are mpirun's, but the process
-       manager is srun's. */
+    /* For example, mpirun has started an srun, which has started this process: the variables are
+       mpirun's, but the process manager is srun's. */
     if (job != NULL && job->size != size)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "%s tells of %u ranks, %s of %u; TUTTI_BOOT=env uses the variables",

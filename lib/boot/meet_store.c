@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meeting through a key-value store of the caller's: rank 0 writes its place under one key; the
- * others read it and join. See meet.h.
+ * Meeting through the caller's key-value store: rank 0 writes its place under one key; the other
+ * ranks read the place and join. See meet.h.
  *
  * If rank 0 cannot listen, it writes the reason instead of its place, so no rank waits for it. If
  * the meeting fails before all ranks have connected, rank 0 writes the reason over its place. A
- * late rank that cannot connect reads the key again. If the store keeps the first value of a key, a
- * late rank does not find the reason; this has no other effect.
+ * late rank that cannot connect reads the key again. If the store keeps the first value of a key,
+ * the only effect is that a late rank does not find the reason.
  */
 #include "boot/meet.h"
 
@@ -114,14 +114,14 @@ static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
 }
 
 /*
- * Wait for rank 0's entry; returns the result of the store's last get. For warnings the wait is cut
- * into several gets.
+ * Wait for rank 0's entry; returns the result of the store's last get. The wait consists of several
+ * gets, so that this function can warn between them.
  *
- * A get that fails in the second half of its time counts as late: a store may measure time less
- * precisely, or round it to seconds. If the store does not work, the next get fails early.
+ * If a get fails in the second half of its time, it counts as a timeout: a store may measure time
+ * less precisely, or round it to seconds. If the store does not work, the next get fails early.
  *
- * If a late get ends before its interval does, the next interval begins at once. A get for the rest
- * of the interval might be too short for such a store, and would seem to fail early.
+ * If such a get ends before its warning interval has passed, the next interval begins at once. A
+ * get for the rest of the interval might be too short for the store, and would seem to fail early.
  */
 static int await_entry(const tutti_store_t *store, const char *key, uint32_t rank,
                        uint64_t deadline, entry_t *ret_entry, size_t *ret_bytes)

@@ -2,9 +2,9 @@
 /*
  * Places: rank 0 listens, the other ranks connect and show the place's token. See meet.h.
  *
- * On TCP any process can connect, so only the token admits a rank. The token travels
- * unencrypted, as all messages between ranks do: a process that can read the job's network, or
- * the store, can join the job.
+ * On TCP any process can connect, so only the token admits a rank. The token is sent unencrypted,
+ * like all messages between ranks. So a process that can read the job's network traffic, or the
+ * store, can join the job.
  */
 #include "boot/meet.h"
 

@@ -2,12 +2,12 @@
 /*
  * Finds and opens modules: those for MPI, and those for devices.
  *
- * There is one module for each MPI implementation, because their ABIs differ. Two MPIs in one
- * process corrupt each other. So if the process has an MPI already, the module for this MPI is
- * used, and a module that would load another MPI is refused. A module is opened with RTLD_LOCAL, so
- * its names cannot collide with the application's. Open MPI's plugins expect libmpi's names in the
- * global scope, because not all plugins link libmpi. So libmpi becomes global before MPI is
- * initialised.
+ * There is one module for each MPI implementation, because the ABIs of the implementations differ.
+ * Two MPIs in one process corrupt each other. So if the process has an MPI already, the module for
+ * this MPI is used, and a module that would load another MPI is refused. A module is opened with
+ * RTLD_LOCAL, so its names cannot collide with the application's. Open MPI's plugins expect
+ * libmpi's names in the global scope, because not all plugins link libmpi. So libmpi becomes global
+ * before MPI is initialised.
  *
  * tutti_init calls this; the lock serialises concurrent calls.
  */
@@ -64,7 +64,7 @@ const tutti__core_t *tutti__module_core(void)
     return &core;
 }
 
-/* Is the file's name an MPI library's? libmpi.so.40, libmpi.so.12, libmpich.so.12. */
+/* Is this file an MPI library, by its name? libmpi.so.40, libmpi.so.12, libmpich.so.12. */
 static int find_libmpi(struct dl_phdr_info *info, size_t bytes, void *ret_path)
 {
     const char *base = strrchr(info->dlpi_name, '/');
@@ -77,8 +77,8 @@ static int find_libmpi(struct dl_phdr_info *info, size_t bytes, void *ret_path)
     return 1;
 }
 
-/* A function of the MPI in this process, if there is one. MPI's names are in the global scope, or
-   in that of the library or plugin that loaded MPI. */
+/* Find a function of the MPI in this process; NULL: there is no MPI. MPI's names are in the global
+   scope, or in the scope of the library or plugin that loaded MPI. */
 static void *find_in_process(const char *name)
 {
     void *found = dlsym(RTLD_DEFAULT, name), *handle;
@@ -94,7 +94,7 @@ static void *find_in_process(const char *name)
     return found;
 }
 
-/* The MPI in this process: NULL if there is none, "another MPI" if it has no module. */
+/* The MPI in this process: NULL if there is no MPI, "another MPI" if no module fits it. */
 static const char *running_mpi(void)
 {
     static const char *const marks[][2] = {
@@ -129,8 +129,8 @@ int tutti__module_mpi_runs(void)
     return initialized(&begun) == 0 && begun && finalized(&ended) == 0 && !ended;
 }
 
-/* The modules are in tutti/ beside libtutti.so. If this code is linked statically, its file does
-   not show the place, so the configured folder is used. */
+/* The modules are in tutti/ beside libtutti.so. If this code is linked statically, its file is a
+   program or another library, so the configured folder is used. */
 static void find_dir(const tutti__conf_t *conf, search_t *search)
 {
     const char *file = "", *slash, *base;
@@ -161,7 +161,7 @@ static void reject(search_t *search, const char *file, const char *reason)
     search->used = TUTTI__MIN(search->used + (size_t)n, sizeof(search->reasons) - 1);
 }
 
-/* Make libmpi's names global for Open MPI's plugins. `function` is one of libmpi. */
+/* Make libmpi's names global for Open MPI's plugins. function: a function of libmpi. */
 static void raise_libmpi(void *function)
 {
     Dl_info info;
@@ -171,8 +171,8 @@ static void raise_libmpi(void *function)
         TUTTI__LOG(TUTTI__LOG_WARN, "cannot make %s global: %s", info.dli_fname, dlerror());
 }
 
-/* Load a module and return its table; NULL: the reason is in search. Each table begins with its ABI
-   version. */
+/* Load a module and return its table; NULL: `search` has the reason. Each table begins with its
+   ABI version. */
 static const void *load(search_t *search, const char *file, void **ret_handle)
 {
     char path[sizeof(search->dir) + NAME_MAX + 2], reason[128];
@@ -229,7 +229,7 @@ const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, voi
     return module;
 }
 
-/* The MPI module in a file; NULL: the reason is in search. */
+/* The MPI module in a file; NULL: `search` has the reason. */
 static const tutti__mpi_module_t *try_file(search_t *search, const char *file)
 {
     void *in_process = search->running == NULL ? NULL : find_in_process("PMPI_Init");
@@ -338,7 +338,7 @@ static tutti_status_t open_device(search_t *search, const char *name)
 
     if (strchr(name, '/') != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_DEVICE=%s is no name", name);
-    /* The other modules' tables look like a device's. */
+    /* The tables of these modules begin like the table of a device. */
     if (strcmp(name, "ucx") == 0 || strncmp(name, "mpi_", 4) == 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "TUTTI_DEVICE=%s is no device, but a module for messages", name);

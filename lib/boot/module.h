@@ -4,8 +4,8 @@
  * beside the library.
  *
  * A module is a shared object (mpi_openmpi.so, say) that exports one symbol, tutti_module, a table.
- * It does not link the library; it calls the core through a table of services. So one build serves
- * a laptop and a cluster, and a missing package is a message instead of a link error.
+ * A module does not link the library; it calls the core through a table of services. So one build
+ * serves a laptop and a cluster, and a missing package causes a message, not a link error.
  */
 #ifndef TUTTI__BOOT_MODULE_H
 #define TUTTI__BOOT_MODULE_H
@@ -26,11 +26,11 @@ typedef struct {
     tutti_status_t (*fail)(tutti_status_t status, const char *text);
     int (*log_on)(tutti__log_level_t level);
     void (*log)(tutti__log_level_t level, const char *text);
-    /* During the set-up of a communicator: an error if this rank detects that another has ended. */
+    /* During the set-up of a communicator: an error if this rank detects another rank's end. */
     tutti_status_t (*still)(void);
 } tutti__core_t;
 
-/* Some ranks of a meeting, between which a transport is opened. */
+/* A part of a meeting's ranks, for a transport between these ranks. */
 typedef struct {
     uint32_t rank, size;
     const uint32_t *world;  /* [size] the ranks' numbers in the meeting */
@@ -46,11 +46,11 @@ typedef struct {
        MPI_COMM_WORLD). */
     tutti_status_t (*meet)(const tutti__core_t *core, const void *mpi_comm,
                            tutti__meet_t *ret_meet);
-    /* Open the transport over the communicator of that meeting. Local. slot_bytes, credits: for its
-       channels. Close the transport before the meeting. */
+    /* Open the transport over the communicator of that meeting. Local. slot_bytes, credits: of the
+       transport's channels. Close the transport before the meeting. */
     tutti_status_t (*xport_open)(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                  tutti__xport_t **ret_xport);
-    /* xport_open for a part of the meeting's ranks, after they have exchanged their numbers.
+    /* xport_open for a part of the meeting's ranks, which have exchanged their numbers before.
        Any thread. Local. */
     tutti_status_t (*xport_open_part)(const tutti__meet_t *meet, const tutti__part_t *part,
                                       size_t slot_bytes, uint32_t credits,
@@ -58,7 +58,7 @@ typedef struct {
     /* A new number for messages to this rank over one transport. This rank never gets the number
        again in this meeting; other ranks may get the same number. Any thread. Local. */
     tutti_status_t (*take_number)(const tutti__meet_t *meet, uint32_t *ret_number);
-    /* The job has failed: an MPI that the module started is not finalized at exit, because that
+    /* The job has failed: do not finalize at exit an MPI that the module started, because this
        would wait for ranks that no longer answer. Any thread, also before meet. */
     void (*give_up)(void);
 } tutti__mpi_module_t;
@@ -74,32 +74,32 @@ typedef struct {
     tutti_status_t (*open)(const tutti__core_t *core, uint32_t rank, uint32_t size, int shares,
                            size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
                            const void **ret_address, size_t *ret_bytes);
-    /* Pass the addresses of all ranks, one every `stride` bytes; they are copied. Call it before
-       the first channel is opened. */
+    /* Pass the addresses of all ranks, one every `stride` bytes; the module copies them. Call this
+       before the first channel is opened. */
     tutti_status_t (*connect)(tutti__xport_t *xport, const void *addresses, size_t stride);
 } tutti__ucx_module_t;
 
 /*
- * Find and open the MPI module for the libmpi in this process. If there is none, the launcher's
- * variables select the module; without such variables the first module that opens is taken. The
- * module stays loaded, because MPI cannot be unloaded. TUTTI_ERR_UNSUPPORTED, with the directory
- * and the reasons: no module fits.
+ * Find and open the MPI module for the libmpi in this process. If the process has no libmpi, the
+ * launcher's variables select the module; without such variables, use the first module that opens.
+ * The module stays loaded, because MPI cannot be unloaded. TUTTI_ERR_UNSUPPORTED: no module fits;
+ * the text has the directory and the reasons.
  */
 tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_module_t **ret_module);
 
-/* module_ucx.c: open ucx.so. It stays loaded. TUTTI_ERR_UNSUPPORTED, with the reason, if it cannot
-   be loaded. Any thread. */
+/* module_ucx.c: open ucx.so, which stays loaded. TUTTI_ERR_UNSUPPORTED: it cannot be loaded; the
+   text has the reason. Any thread. */
 tutti_status_t tutti__module_ucx(const tutti__conf_t *conf, const tutti__ucx_module_t **ret_module);
 
 /*
  * Open the device that conf->device names, from the file NAME.so. The module stays loaded. "auto":
- * CUDA, but only if the process has loaded it, so a program without CUDA loads nothing. Any thread.
+ * CUDA if the process has loaded it, otherwise no device. Any thread.
  *
  * ret_ops       NULL: no device ("none", or "auto" without CUDA)
  * ret_versions  a text that stays valid
  *
- * TUTTI_ERR_UNSUPPORTED or TUTTI_ERR_ABI: the device cannot be used; the text has the reason. With
- * "auto" this is an error as well, if the process has loaded CUDA.
+ * TUTTI_ERR_UNSUPPORTED or TUTTI_ERR_ABI: the device cannot be used; the text has the reason. These
+ * errors are also possible with "auto", if the process has loaded CUDA.
  */
 tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__device_ops_t **ret_ops,
                                     const char **ret_versions);
@@ -107,8 +107,8 @@ tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__devi
 /* The folder that contains the modules. */
 void tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096]);
 
-/* For tutti_info, in a process of its own: open the module in a file of that folder, even if this
-   process does not need it. NULL: it cannot be loaded; the last error has the reason. */
+/* For tutti_info, in a process of its own: open the module in `file` of that folder, even if this
+   process does not need the module. NULL: it cannot be loaded; the last error has the reason. */
 const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, void **ret_handle);
 
 /* probe.c: describe that module in texts. name: "library" (note: its path), "version", "devices" or
@@ -129,8 +129,9 @@ int tutti__module_mpi_runs(void);
 
 /*
  * Meet the other processes in the first way that applies; meet.c has the order. If a launcher has
- * started N > 1 ranks, but no way works or MPI reports size 1, the result is an error, never N
- * worlds of one. ret_module: NULL unless the ranks meet over MPI.
+ * started N > 1 ranks, but no way works or MPI reports size 1, the result is an error, and never a
+ * world of one in each process. ret_module: the MPI module if the ranks meet over MPI, otherwise
+ * NULL.
  */
 tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
                                 tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module);

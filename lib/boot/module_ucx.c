@@ -2,10 +2,10 @@
 /*
  * Opens the UCX module.
  *
- * UCX 1.13 installs handlers for SIGSEGV, SIGBUS and other signals when it is loaded; they print a
+ * When UCX 1.13 is loaded, it installs handlers for SIGSEGV, SIGBUS and other signals. They print a
  * backtrace and end the process. Only environment variables, which belong to the program, could
- * prevent this. So the program's handlers are restored after loading. All signals are blocked while
- * UCX is loaded, and UCX's threads inherit this mask.
+ * prevent this. So the program's handlers are restored after the load. All signals are blocked
+ * during the load, and UCX's threads inherit this mask.
  */
 #include "boot/module.h"
 
@@ -36,8 +36,8 @@ static void save(signals_t *signals)
     pthread_sigmask(SIG_SETMASK, &all, &signals->mask);
 }
 
-/* Restore the handlers that have changed since save(). This also undoes a change that another
-   thread has made since then. */
+/* Restore the handlers that have changed after save(). If another thread has changed a handler in
+   this time, its change is undone as well. */
 static void restore(const signals_t *signals)
 {
     struct sigaction now;

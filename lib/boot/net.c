@@ -93,8 +93,8 @@ void tutti__net_sleep_ms(unsigned ms)
     poll(NULL, 0, (int)ms);
 }
 
-/* tutti__net_files_left holds it while its trial descriptors are open. During this time other
-   threads may find no free descriptor. */
+/* tutti__net_files_left holds this lock while its trial descriptors are open. During this time
+   other threads may find no free descriptor. */
 static pthread_mutex_t trial = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t trial_once = PTHREAD_ONCE_INIT;
 
@@ -108,15 +108,15 @@ static void unlock_trial(void)
     pthread_mutex_unlock(&trial);
 }
 
-/* A fork waits for the end of a trial; otherwise the child would inherit the lock locked and the
-   trial's descriptors open. */
+/* A fork waits for the end of a trial. Otherwise the child would inherit the locked lock and the
+   trial's open descriptors. */
 static void register_trial(void)
 {
     pthread_atfork(lock_trial, unlock_trial, unlock_trial);
 }
 
-/* Raise the soft limit only as far as needed: a program that uses select() needs low numbers. Call
-   it with `trial` held. 0: the limit cannot be raised. */
+/* Raise the soft limit only as far as needed: a program that uses select() needs low descriptor
+   numbers. Call this with `trial` held. 0: the limit cannot be raised. */
 static int raise_limit(uint32_t by)
 {
     struct rlimit limit;
@@ -143,8 +143,8 @@ static tutti_status_t too_few(uint32_t count, uint32_t opened)
         count, opened, (unsigned long long)limit.rlim_cur);
 }
 
-/* The limit does not tell how many descriptors are in use, so this function opens
-   `count` of them. */
+/* The limit does not show how many descriptors are free. So this function opens
+   `count` descriptors, and closes them again. */
 tutti_status_t tutti__net_files_left(uint32_t count)
 {
     int *fds = calloc(count, sizeof(*fds));
@@ -378,7 +378,7 @@ close_fd:
     return status;
 }
 
-/* A Unix socket connects at once or not at all. EAGAIN: the listener's queue is full. */
+/* connect() of a Unix socket succeeds or fails at once. EAGAIN: the listener's queue is full. */
 tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int patient,
                                        uint64_t deadline, int *ret_fd)
 {
@@ -395,7 +395,7 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
     while (connect(fd, (struct sockaddr *)&addr, addr_bytes) != 0) {
         if (errno != EAGAIN && errno != EINTR && !(errno == ECONNREFUSED && patient)) {
             status = tutti__fail_errno("connect unix socket");
-            /* The listener has ended: it opened its socket before it passed on the name. */
+            /* The listener has ended: it had opened its socket before it sent the name. */
             if (errno == ECONNREFUSED)
                 status = TUTTI_ERR_PEER_LOST;
             goto close_fd;

@@ -2,10 +2,10 @@
 /*
  * Sockets with deadlines, for first contact and the side channel.
  *
- * All sockets here are close-on-exec and non-blocking. The functions that wait do so in poll()
- * until their deadline, a time of tutti__now_ns(). `rank` is the rank at the other end, for
- * messages. Any thread may call these functions. The checks and the failure callback below are set
- * for one thread. Only tutti__net_files_left and tutti__net_files_settle take a lock.
+ * All sockets here are close-on-exec and non-blocking. Functions that wait call poll() until their
+ * deadline, a time of tutti__now_ns(). `rank` is the rank at the other end, for error texts. Any
+ * thread may call these functions. The checks and the failure callback below are set for one
+ * thread. Only tutti__net_files_left and tutti__net_files_settle take a lock.
  */
 #ifndef TUTTI__BOOT_NET_H
 #define TUTTI__BOOT_NET_H
@@ -37,14 +37,14 @@ typedef struct {
 uint64_t tutti__net_deadline(uint64_t timeout_ms);
 /* timeout_ms in nanoseconds, bounded so that adding it to a time does not overflow. */
 uint64_t tutti__net_span(uint64_t timeout_ms);
-/* The milliseconds left until the deadline, for poll(): rounded up, 0 if it has passed. */
+/* The milliseconds until the deadline, for poll(): rounded up; 0 if the deadline has passed. */
 int tutti__net_left_ms(uint64_t deadline);
 void tutti__net_sleep_ms(unsigned ms);
 
 /*
- * Set a check for this thread: a function that each of the thread's waits calls every 100 ms. If it
- * returns another status than TUTTI_OK, the wait ends with this status. So a wait also ends if the
- * check finds that a rank of this job has died during a meeting. NULL: no check.
+ * Set a check for this thread: a function that each of the thread's waits calls every 100 ms. If
+ * the check returns another status than TUTTI_OK, the wait ends with this status. So a wait also
+ * ends if the check finds that a rank of this job has died during a meeting. NULL: no check.
  */
 typedef tutti_status_t tutti__net_check_t(void *arg);
 void tutti__net_watch(tutti__net_check_t *check, void *arg);
@@ -54,9 +54,9 @@ void tutti__net_watch_meeting(tutti__net_check_t *check, void *arg);
 tutti_status_t tutti__net_still(void);
 
 /*
- * Set the function that is called when this thread finds an error during set-up. It is called at
- * once, before the thread's next collective step, because other ranks may wait for a connection
- * that will not come. NULL: no function.
+ * Set the function that is called when this thread finds an error during set-up. The function is
+ * called before the thread's next collective step, because other ranks may wait for a connection
+ * that this thread will not make. NULL: no function.
  */
 typedef void tutti__net_failed_t(void *arg, tutti_status_t status);
 void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg);
@@ -70,7 +70,7 @@ tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadl
 
 /*
  * TUTTI_ERR_NO_MEMORY if this process cannot open `count` more files at this moment. If the soft
- * limit of descriptors is too low, it is raised as far as needed and as the hard limit allows.
+ * limit of descriptors is too low, raise it as far as needed, at most to the hard limit.
  */
 tutti_status_t tutti__net_files_left(uint32_t count);
 
@@ -85,8 +85,8 @@ void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret
                            size_t text_bytes);
 
 /*
- * Abstract Unix sockets. Their names are in no file system, belong to a network namespace, and
- * vanish with the last descriptor. _connect with patient 1 waits until a process listens.
+ * Abstract Unix sockets. Such a name is in no file system, belongs to a network namespace, and
+ * vanishes with the last descriptor. If `patient` is 1, _connect waits until a process listens.
  */
 tutti_status_t tutti__net_unix_listen(const void *name, size_t name_bytes, int *ret_fd);
 tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int patient,
@@ -104,9 +104,9 @@ tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t byt
 tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t deadline);
 
 /*
- * This machine's addresses, IPv4 first: those of `interface` if it is not "", those of the
- * loopback interfaces if `loopback`, otherwise all others that are up. Ports are 0. UNSUPPORTED
- * if there is none.
+ * Addresses of this machine's interfaces that are up, IPv4 first. If `interface` is not "": only
+ * of this interface. Otherwise, loopback 1: of the loopback interfaces; 0: of all other interfaces.
+ * Ports are 0. UNSUPPORTED if there is no address.
  */
 tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_addrs_t *ret_addrs);
 /* Listen on a free port for these addresses, and write the port into them. */
@@ -114,8 +114,8 @@ tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd);
 /* Listen at this address and port; an address of zeros: all addresses of the family. TUTTI__AGAIN:
    another process uses the port; UNSUPPORTED: this machine does not have the address. */
 tutti_status_t tutti__net_tcp_listen_at(const tutti__net_addr_t *addr, int *ret_fd);
-/* The addresses of a host's name, with port 0. TUTTI_ERR_TRANSPORT: there is none. May wait for a
-   name server, longer than a deadline. */
+/* The addresses of a host's name, with port 0. TUTTI_ERR_TRANSPORT: there is no address. This call
+   may wait for a name server, even beyond a deadline. */
 tutti_status_t tutti__net_resolve(const char *name, tutti__net_addrs_t *ret_addrs);
 int tutti__net_is_loopback(const tutti__net_addr_t *addr);
 /* Is the name an address in digits? */

@@ -113,7 +113,7 @@ static tutti_status_t tcp_socket(int domain, int *ret_fd)
     return TUTTI_OK;
 }
 
-/* A listening socket at an address. fixed: the caller has chosen the port; connections of an
+/* Make a listening socket at an address. fixed 1: the caller has chosen the port; connections of an
    earlier process at this port may still be in TIME_WAIT. */
 static tutti_status_t listen_at(const tutti__net_addr_t *addr, int fixed,
                                 struct sockaddr_storage *ret_sa, int *ret_fd)
@@ -161,8 +161,9 @@ tutti_status_t tutti__net_tcp_listen_at(const tutti__net_addr_t *addr, int *ret_
 }
 
 /*
- * One socket for all addresses: bound to the address if there is only one, otherwise to the
- * wildcard address; for both families if one address is IPv6.
+ * One socket for all addresses. If there is only one address, the socket is bound to it. Otherwise
+ * it is bound to a wildcard address: to the IPv6 wildcard, which serves both families, if an
+ * address is IPv6.
  */
 tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd)
 {
@@ -300,8 +301,8 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
 
 /*
  * The kernel sends keepalive probes, so the library sends nothing on an idle link.
- * TCP_USER_TIMEOUT covers bytes in flight. The kernel of a stopped process answers for it, so a
- * stopped process is not reported.
+ * TCP_USER_TIMEOUT covers bytes in flight. If a process is stopped, its kernel still answers the
+ * probes, so a stopped process is not reported.
  */
 tutti_status_t tutti__net_tcp_options(int fd)
 {

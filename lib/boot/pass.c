@@ -54,8 +54,8 @@ tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_g
                                   tutti__gate_token_t *ret_token)
 {
     struct {
-        char purpose[8]; /* makes the two tokens differ: a false gate cannot answer with the token
-                            of the guest's knock */
+        char purpose[8]; /* makes the two tokens differ. Otherwise a false gate could answer with
+                            the token of the guest's knock */
         uint32_t rank, size;
         tutti__gate_greeting_t greeting;
         tutti__gate_hello_t hello;
@@ -96,7 +96,7 @@ int tutti__pass_is_ours(const tutti__pass_t *pass, const tutti__gate_greeting_t 
            greeting->port == pass->port;
 }
 
-/* A name for messages. Hellos come from outside, so only plain letters are printed. */
+/* A job's name for messages. Any process can send a hello, so print only plain ASCII. */
 static const char *name_run(const char *run, char ret_text[TUTTI__GATE_RUN_BYTES])
 {
     size_t i = 0;

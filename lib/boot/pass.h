@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pass: both ends of a connection prove that they belong to the same job. It is needed if the
- * gate's address is known: processes of other jobs may connect to it, or may listen at it.
+ * The pass: both ends of a connection prove that they belong to the same job. A pass is needed if
+ * other jobs know the gate's address: their processes may connect to it, or may listen at it.
  *
  *     guest <-- greeting: the gate's job, a new number -- gate
  *     guest -- hello: its job, and a number of its own -> gate
@@ -39,19 +39,19 @@ void tutti__pass_clear(tutti__pass_t *pass);
 tutti_status_t tutti__pass_greet(const tutti__pass_t *pass, tutti__gate_greeting_t *ret_greeting);
 tutti_status_t tutti__pass_hello(const tutti__pass_t *pass, tutti__gate_hello_t *ret_hello);
 
-/* The tokens of one connection, for a guest that is this rank of `size`. */
+/* Compute the tokens of one connection, for a guest that is rank `rank` of `size` ranks. */
 tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_greeting_t *greeting,
                                   const tutti__gate_hello_t *hello, uint32_t rank, uint32_t size,
                                   tutti__gate_token_t *ret_token);
 
-/* For the guest: is this a gate to which it may send its hello? TUTTI_ERR_ABI: another version;
-   PEER_LOST: no. */
+/* For the guest: may it send its hello to this gate? TUTTI_OK: yes; TUTTI_ERR_ABI: the gate has
+   another version; PEER_LOST: no. */
 tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
                                           const tutti__gate_greeting_t *greeting);
 /* For the guest: does the greeting name this process's job? Any process can send this name. */
 int tutti__pass_is_ours(const tutti__pass_t *pass, const tutti__gate_greeting_t *greeting);
-/* For the gate, after it has compared the token: is the hello's job the gate's? INVALID_ARGUMENT:
-   no; the text is for the guest. */
+/* For the gate, after it has compared the token: does the hello name the gate's job?
+   INVALID_ARGUMENT: no; the text is for the guest. */
 tutti_status_t tutti__pass_judge_hello(const tutti__pass_t *pass, const tutti__gate_hello_t *hello,
                                        uint32_t rank);
 

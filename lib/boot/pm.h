@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The launcher's process manager as a place where rank 0 leaves a text for all ranks.
+ * The launcher's process manager, in which rank 0 stores a text for all ranks.
  *
  * PMIx and PMI-2 are libraries that a launcher provides. They are opened at run time, and stay open
- * and connected until the process ends: neither can be connected a second time. Only their
+ * and connected until the process ends, because they cannot be connected a second time. Only
  * functions with a stable binary interface are used, so no headers are needed to build.
  */
 #ifndef TUTTI__BOOT_PM_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The part of libpmix.so.2's binary interface that pmix.c uses. PMIx's standard keeps it stable.
- * The only difference from the header of PMIx 4.2.2: there a value has 32 bytes.
+ * The only difference from the header of PMIx 4.2.2: in that header a value has 32 bytes.
  */
 #ifndef TUTTI__BOOT_PMIX_H
 #define TUTTI__BOOT_PMIX_H
@@ -31,7 +31,7 @@ typedef struct {
     } data;
 } tutti__pmix_value_t;
 
-/* Use single structures only: in an array the length must be PMIx's. */
+/* Pass only one structure at a time: the elements of an array must have PMIx's length. */
 typedef struct {
     char key[512];
     uint32_t flags;

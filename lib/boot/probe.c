@@ -3,8 +3,8 @@
  * Describes a module, and the libraries that it found, for tutti_info.
  *
  * The caller starts a process for each module, because two MPIs corrupt each other in one process,
- * and because a library that crashes when it is loaded must not end the report. Nothing is closed
- * here, because that process ends.
+ * and because a library that crashes when it is loaded must not end the report. This file closes
+ * nothing, because this process ends soon.
  */
 #include "boot/module.h"
 

@@ -86,7 +86,7 @@ static tutti_status_t read_fd(int fd, const char *path, tutti__secret_t *secret)
     return secret->bytes > 0 ? TUTTI_OK : unreadable(path, "it is empty");
 }
 
-/* Without O_NONBLOCK the open of a pipe would wait for a writer, which may not come. */
+/* O_NONBLOCK: otherwise the open of a pipe could wait for a writer for ever. */
 static tutti_status_t read_file(const char *path, tutti__secret_t *secret)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -2,9 +2,9 @@
 /*
  * Passes file descriptors between the ranks of one machine.
  *
- * A star around the machine's lowest rank, made for each call: the other ranks connect to its Unix
- * socket, send their descriptors, and receive those of all ranks, in the order of ranks. The kernel
- * takes at most 253 descriptors in one message (SCM_MAX_FD), so the ranks send them in portions.
+ * Each call makes a star around the machine's lowest rank. The other ranks connect to its Unix
+ * socket, send their descriptors, and receive the descriptors of all ranks, in the order of ranks.
+ * The kernel takes at most 253 descriptors in one message (SCM_MAX_FD), so the ranks send portions.
  *
  *     rank r -- ask {nfds}, its descriptors --------------> lowest rank
  *     rank r <-- answer {status, text}, all descriptors --- lowest rank
@@ -47,7 +47,7 @@ static void close_all(int *fds, size_t n)
     }
 }
 
-/* One portion: its length as data, and the descriptors. */
+/* Send one portion: the number of descriptors as data, and the descriptors. */
 static tutti_status_t send_portion(int fd, uint32_t rank, const int *fds, uint32_t n,
                                    uint64_t deadline)
 {
@@ -77,7 +77,7 @@ static tutti_status_t send_portion(int fd, uint32_t rank, const int *fds, uint32
             return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while descriptors were passed",
                                rank);
         /* The user's limit of descriptors in flight is reached: wait until other ranks have
-           received some. */
+           received some descriptors. */
         if (errno == ETOOMANYREFS && tutti__net_left_ms(deadline) > 0) {
             tutti__net_sleep_ms(TUTTI__RESOURCE_NAP_MS);
             continue;
@@ -90,8 +90,8 @@ static tutti_status_t send_portion(int fd, uint32_t rank, const int *fds, uint32
     }
 }
 
-/* Take up to n descriptors of a received message, and close further ones. Returns how many the
-   message had. */
+/* Take up to n descriptors of a received message, and close all further descriptors. Returns how
+   many descriptors the message had. */
 static uint32_t take_fds(struct msghdr *msg, int *ret_fds, uint32_t n)
 {
     uint32_t taken = 0;
@@ -270,7 +270,7 @@ static tutti_status_t ask_center(tutti__boot_t *boot, uint32_t center, const tut
     status = tutti__net_send(link, center, &nfds, sizeof(nfds), deadline);
     if (status == TUTTI_OK)
         status = send_fds(link, center, fds, nfds, deadline);
-    /* If the other end has closed, it may have sent the reason first. */
+    /* If rank `center` has closed the connection, it may have sent the reason before. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = tutti__net_recv(link, center, &answer, sizeof(answer), deadline);
     if (status == TUTTI_OK && answer.status != TUTTI_OK)

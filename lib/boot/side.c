@@ -3,15 +3,16 @@
  * The side channel: links to the neighbours in the tree, and detection of deaths.
  *
  * One epoll descriptor has each link's socket, and a pidfd for each neighbour of this machine. It
- * is level-triggered, so a poll may leave events for the next one.
+ * is level-triggered, so a poll may leave events for the next poll.
  *
- * If a neighbour dies, its stream usually ends. It does not end if a forked child of the neighbour
- * holds the socket (fork.c prevents most cases); so a rank watches pidfds as well. Before a
- * neighbour is reported lost, its stream is read to the end, so its last messages (the reason of a
- * failure, or an orderly end) are delivered first. The ends of other ranks are reported by their
- * neighbours.
+ * If a neighbour dies, its stream usually ends. The stream does not end if a forked child of the
+ * neighbour holds the socket (fork.c prevents most cases), so a rank watches pidfds as well. Before
+ * a neighbour is reported lost, its stream is read to the end. So its last messages (the reason of
+ * a failure, or an orderly end) are delivered first. If another rank ends, its own neighbours
+ * report this.
  *
- * Belongs to the owner of the engine's token. Never blocks, except for a short while when it ends.
+ * Only the owner of the engine's token calls this file after set-up. The calls never block, except
+ * for tutti__side_end, which may wait for a short time.
  */
 #include "base/constants.h"
 #include "base/log.h"
@@ -58,7 +59,7 @@ tutti_status_t tutti__side_begin(tutti__boot_t *boot)
 }
 
 /* Watch a neighbour's process. If this is not possible, or the process is on another machine, only
-   the end of its stream shows its death. */
+   the end of the neighbour's stream shows its death. */
 static tutti_status_t watch(tutti__boot_t *boot, uint32_t link)
 {
     tutti__side_t *side = &boot->side;
@@ -100,7 +101,8 @@ tutti_status_t tutti__side_start(tutti__boot_t *boot)
     return status;
 }
 
-/* Clear *fd first: fork.c in a forked child closes *fd, which by then may be another thread's. */
+/* Clear *fd before the close. After the close another thread may get the same number, and then
+   fork.c in a forked child would close that thread's file. */
 static void close_fd(int *fd)
 {
     int old = *fd;
@@ -110,8 +112,8 @@ static void close_fd(int *fd)
         close(old);
 }
 
-/* Also remove it from the epoll descriptor: close() does not, if a forked child has a copy of the
-   descriptor. Its event would keep the epoll descriptor readable. */
+/* Close *fd, but first remove it from the epoll descriptor. If a forked child has a copy of *fd,
+   close() does not remove it, and its event would keep the epoll descriptor readable. */
 static void stop_polling(const tutti__side_t *side, int *fd)
 {
     if (*fd >= 0)
@@ -146,7 +148,7 @@ static tutti_status_t deliver(tutti__side_link_t *link, const tutti__side_events
 }
 
 /* Read up to `pieces` pieces of a link, or until the socket has no more bytes; the next poll
-   continues. At the end of its stream the link is lost. */
+   continues. If the stream has ended, the link is lost. */
 static void read_link(tutti__side_t *side, const tutti__side_events_t *events, uint32_t index,
                       unsigned pieces)
 {
@@ -252,8 +254,8 @@ int tutti__side_fd(const tutti__boot_t *boot)
 
 /*
  * Close a link in order. close() alone is not enough, because a forked child may hold the socket.
- * Unread bytes are read first: otherwise TCP would answer the close with a reset, and the peer
- * would lose this rank's last messages.
+ * Read the unread bytes before the close: otherwise TCP would send a reset, and the peer would lose
+ * this rank's last messages.
  */
 static void hang_up(tutti__side_t *side, tutti__side_link_t *link, uint64_t deadline)
 {

@@ -12,8 +12,8 @@
 /* The address of a body of 0 bytes. */
 static _Alignas(8) char nothing[8];
 
-/* Make space for at least one more byte. The space doubles, so fewer bytes are copied than
-   received. */
+/* Make space for at least one more byte. The space doubles, so realloc() copies fewer bytes than
+   the link receives. */
 static tutti_status_t grow(tutti__frame_in_t *in)
 {
     size_t room = TUTTI__MAX(2 * in->room, TUTTI__SIDE_SMALL_BYTES);

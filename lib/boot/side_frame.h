@@ -4,8 +4,9 @@
  *
  *     | length of body (4) | kind (4) | body ... |     in host byte order, equal on all ranks
  *
- * The parser takes pieces of any length, as a socket returns them. It trusts nothing: a length
- * above the limit is an error, and memory grows with the received bytes, not with this length.
+ * The parser takes pieces of any length, as a socket returns them. The parser does not trust the
+ * length in a frame: a length above the limit is an error, and memory grows with the received
+ * bytes, not with this length.
  * Pure: no sockets here, so it can be fuzzed.
  */
 #ifndef TUTTI__BOOT_SIDE_FRAME_H

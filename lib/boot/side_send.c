@@ -4,8 +4,8 @@
  *
  * The part of a message for which the socket has space is sent at once; the rest is copied and
  * waits until epoll reports space. Errors are not reported here: a link that cannot send is marked
- * deaf and shut down. After that side.c reads the link to its end, so the peer's last messages
- * still arrive, and reports it lost.
+ * deaf and shut down. Then side.c reads the link to its end, so the peer's last messages still
+ * arrive, and reports the link lost.
  */
 #include "base/constants.h"
 #include "base/log.h"

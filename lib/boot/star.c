@@ -6,14 +6,14 @@
  *     rank r <-- answer {status, text, bytes}, all ranks' bytes --- rank 0
  *
  * If an answer's status is not TUTTI_OK, all ranks get the same answer, and the meeting ends. So
- * the text tells all ranks which rank is missing. Ranks other than 0 wait a little longer than
- * their deadline. Each ask tells rank 0 how long its sender will wait (left_ms). Rank 0 gives up
- * before the first sender does, so that all of them receive this answer.
+ * all ranks receive a text that names the missing rank. Ranks other than 0 wait a little longer
+ * than their deadline. An ask contains the time for which its sender will wait (left_ms). Rank 0
+ * gives up before the first sender does, so that all senders receive this answer.
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
- * a rank has ended, rank 0's current or next step answers at once, before the others ask. If rank 0
- * cannot send an answer to a rank, that rank is lost. The other ranks still receive the answer, and
- * the next step reports the loss to all ranks.
+ * a rank has ended, rank 0 answers all ranks in its current or next step, without waiting for the
+ * asks. If rank 0 cannot send an answer to a rank, that rank is lost. The other ranks still receive
+ * the answer, and the next step reports the loss to all ranks.
  *
  * Runs on the calling thread. No wait lasts more than some 2 s beyond the deadline.
  */
@@ -29,12 +29,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Descriptors that rank 0 opens while it waits for the others, besides their connections. */
+/* Descriptors that rank 0 opens while it waits for the other ranks, besides the connections. */
 #define SPARE_FILES 4u
 
 typedef struct {
     uint32_t number;  /* number of the allgather, from 1 */
-    uint32_t left_ms; /* how long the rank will wait for the answer; 0: not told */
+    uint32_t left_ms; /* how long the rank will wait for the answer; 0: not known */
     uint64_t bytes;
 } ask_t;
 
@@ -50,7 +50,7 @@ typedef struct {
     uint32_t nfds;         /* length of fds, polls, asks and have. Rank 0: size; others: 1 */
     int *fds;              /* rank 0: its own is NOBODY; others: the connection to rank 0 */
     uint32_t number;       /* number of the last allgather */
-    uint64_t patience_ms;  /* others: how much longer they wait than rank 0 */
+    uint64_t patience_ms;  /* others: added to the timeout of an allgather */
     tutti_status_t failed; /* the status that ended the meeting, or will end it in the next step */
     char text[TUTTI__ERROR_BYTES];
     int in_step; /* in an allgather, which watches the connections: star_still does nothing */
@@ -66,7 +66,7 @@ uint64_t tutti__star_patience(uint64_t deadline)
     return deadline + TUTTI__MIN((uint64_t)tutti__net_left_ms(deadline) / 4, 2000u) * 1000000u;
 }
 
-/* The first failure is kept; its text is the thread's last error. */
+/* Keep the first failure, whose text is the thread's last error. */
 static tutti_status_t fail_star(star_t *star, tutti_status_t status)
 {
     if (status != TUTTI_OK && star->failed == TUTTI_OK) {
@@ -124,7 +124,7 @@ static tutti_status_t lose(star_t *star, uint32_t r)
     return drop(star, r, tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", r));
 }
 
-/* Rank 0: send() to rank r has failed with this errno. If a check of net.h knows the reason, keep
+/* Rank 0: send() to rank r has failed with this errno. If a check of net.h reports a reason, keep
    that reason. */
 static void drop_broken(star_t *star, uint32_t r, int error)
 {
@@ -164,8 +164,8 @@ static int send_some(star_t *star, uint32_t r, const answer_t *answer, const cha
     return 1;
 }
 
-/* Rank 0: send the answer to all connected ranks, at the same time: a stopped rank must not cost
-   other ranks their answer. */
+/* Rank 0: send the answer to all connected ranks at the same time, because a stopped rank must not
+   delay the answer to the other ranks. */
 static void send_all(star_t *star, const answer_t *answer, const char *data, uint64_t deadline)
 {
     tutti_status_t status = TUTTI_OK;
@@ -189,8 +189,8 @@ static void send_all(star_t *star, const answer_t *answer, const char *data, uin
         if (left > 0)
             status = tutti__net_poll(star->polls, star->size, deadline, &ready);
     }
-    /* The ranks that are left do not read, or a check of net.h has ended the wait. If it has, keep
-       its reason. */
+    /* The ranks that are left do not read, or a check of net.h has ended the wait. In the second
+       case keep the check's reason. */
     for (uint32_t r = 1; left > 0 && r < star->size; r++)
         if (star->polls[r].fd >= 0)
             drop(star, r,
@@ -199,8 +199,8 @@ static void send_all(star_t *star, const answer_t *answer, const char *data, uin
                      : tutti__fail(TUTTI_ERR_TIMEOUT, "rank %u did not read an answer in time", r));
 }
 
-/* Rank 0: send the outcome to all connected ranks. If a rank cannot receive it, that rank is lost;
-   the outcome of this step does not change, because other ranks may have received it. */
+/* Rank 0: send the outcome to all connected ranks. If rank 0 cannot send it to a rank, that rank is
+   lost. The outcome of this step does not change, because other ranks may have received it. */
 static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void *data,
                                  size_t bytes, uint64_t deadline)
 {
@@ -357,7 +357,7 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
         status = gather(star, all, bytes);
     }
     /* Sending does not show that a rank has received the answer: the answer to a stopped rank stays
-       in the socket. Even if the last rank came just before the deadline, sending has at least
+       in the socket. Even if the last ask arrived just before the deadline, sending has at least
        STAR_MESSAGE_MS. */
     status = answer_all(star, status, all, star->size * bytes,
                         TUTTI__MAX(star->deadline, tutti__net_deadline(TUTTI__STAR_MESSAGE_MS)));
@@ -367,7 +367,7 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
     return status;
 }
 
-/* Others: send this rank's bytes, receive all ranks'. */
+/* Others: send this rank's bytes, and receive the bytes of all ranks. */
 static tutti_status_t ask(star_t *star, const void *mine, size_t bytes, void *ret_all,
                           uint64_t deadline)
 {
@@ -378,7 +378,7 @@ static tutti_status_t ask(star_t *star, const void *mine, size_t bytes, void *re
 
     if (status == TUTTI_OK)
         status = tutti__net_send(star->fds[0], 0, mine, bytes, deadline);
-    /* If rank 0 has closed the connection, it may have sent the reason first. */
+    /* If rank 0 has closed the connection, it may have sent the reason before. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = hear_answer(star, ret_all, star->size * bytes, deadline);
     return status;

@@ -3,8 +3,9 @@
  * The star: a meeting that rank 0 serves, over any stream sockets.
  *
  * Rank 0 admits all ranks through a strict gate (see gate.h) at a listening socket; the callers
- * pass its address to the other ranks. After that each allgather is one message from every rank to
- * rank 0 and one answer back. If a rank cannot come, or dies, all others receive its number.
+ * pass the socket's address to the other ranks. After that each allgather is one message from every
+ * rank to rank 0 and one answer back. If a rank cannot connect, or dies, all other ranks receive
+ * its number.
  *
  * Deadlines are those of the whole set-up, see tutti__meet_t.
  */
@@ -15,7 +16,7 @@
 #include "boot/gate.h"
 
 /*
- * Rank 0: wait until all ranks have come.
+ * Rank 0: wait until all ranks have connected.
  *
  * gate  rank 0's; strict
  * name  the meeting's name, see tutti__meet_t
@@ -26,7 +27,7 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
 
 /* Others: wait until all ranks have connected. fd: the connection to rank 0, after a successful
    knock; taken over, even on an error. until: tutti__star_patience(deadline), computed when the
-   meeting began: later, less time would be left. */
+   meeting began: a later call would add less time. */
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
                                 uint64_t deadline, uint64_t until, tutti__meet_t *ret_meet);
 

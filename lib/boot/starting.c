@@ -6,8 +6,8 @@
  * ended from outside. A thread warns after TUTTI_STALL_WARNING, or TUTTI_TIMEOUT if that is
  * shorter, and again after each further such interval.
  *
- * The ranks of a machine detect each other by their marks, and the lowest one warns. A rank whose
- * application calls MPI_Init itself is not detected.
+ * The ranks of a machine detect each other by their marks (marks.h), and the lowest rank warns. A
+ * rank whose application calls MPI_Init itself is not detected.
  *
  * Called by tutti_init, on its thread.
  */

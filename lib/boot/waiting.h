@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When to warn while a thread waits for ranks that have not come, before they have met.
+ * The times of warnings while a thread waits for ranks before the meeting is complete.
  *
  * Each wait has a tutti__waiting_t, and the waiting thread calls tutti__waiting_now from time to
  * time. A warning is due after the interval, TUTTI_STALL_WARNING, and again after each further
- * interval. Each wait has its own text: rank 0 knows which ranks have not come (gate.c). Another
- * rank knows only that it does not find rank 0. Waits inside MPI_Init: see starting.c. Waits after
- * the meeting: see engine/stalls.h.
+ * interval. The text depends on the wait: rank 0 names the ranks that have not connected (gate.c);
+ * another rank can only report that it has not reached rank 0. Waits inside MPI_Init: see
+ * starting.c. Waits after the meeting: see engine/stalls.h.
  */
 #ifndef TUTTI__BOOT_WAITING_H
 #define TUTTI__BOOT_WAITING_H
@@ -19,9 +19,9 @@ typedef struct {
     uint64_t due; /* of the next warning, a time of tutti__now_ns(); UINT64_MAX: never */
 } tutti__waiting_t;
 
-/* Set the interval of this thread's waits. 0: no warnings. When a thread starts, it has 0. */
+/* Set the interval of this thread's waits. 0: no warnings. A new thread has the interval 0. */
 void tutti__waiting_every(uint64_t ms);
-/* Returns 1 if a warning is due, which the caller then logs, and otherwise 0. ret_waited_s: how
+/* Returns 1 if a warning is due, and otherwise 0. The caller logs the warning. ret_waited_s: how
    long the wait has lasted; set only if the result is 1. */
 int tutti__waiting_now(tutti__waiting_t *waiting, double *ret_waited_s);
 

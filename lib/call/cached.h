@@ -17,7 +17,7 @@ typedef struct {
     int is_off; /* set once: calls may use device memory, so nothing is kept */
     int is_kept;
     int is_same;                    /* the node operation has run in cached form */
-    tutti__call_t call;             /* the kept call; its buffers need not be equal */
+    tutti__call_t call;             /* the kept call; its repetition may use other buffers */
     size_t send_bytes, recv_bytes;  /* lengths of its buffers; 0: no such buffer */
     int in_place;                   /* the buffers are equal */
     uintptr_t src_shift, dst_shift; /* from the buffers to the operation's src and dst */
@@ -25,7 +25,7 @@ typedef struct {
     tutti__node_call_t node;
     char nothing[16];            /* the buffer of a barrier's operation */
     tutti__stats_entry_t *entry; /* the counters of such calls */
-    uint64_t bytes;              /* bytes that one call adds to them */
+    uint64_t bytes;              /* bytes that one call adds to these counters */
 } tutti__cached_t;
 
 /* The operation is done, without an error: keep its cached form, if it has one. entry, bytes: see

@@ -10,7 +10,7 @@
 #include "coll/coll.h"
 #include "exec/exec.h"
 
-/* Checked arguments. Arrays belong to the caller, have [size] entries, and live until the
+/* Checked arguments. Arrays belong to the caller, have [size] entries, and stay valid until the
    call is done. */
 typedef struct {
     tutti_call_kind_t kind;
@@ -23,7 +23,7 @@ typedef struct {
     size_t count;        /* the public call's count, sendcount or recvcount */
     size_t recvcount;
     const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
-    double prescale, postscale; /* 1: none. Reductions only */
+    double prescale, postscale; /* 1: no scaling. Reductions only */
     tutti_dtype_t wire; /* as exec->wire; 0: none. Before the checks: as the caller's option */
     int on_device;      /* all of its buffers are device memory */
     /* Direct calls on device memory: the stream of the call. Asynchronous calls: see
@@ -50,8 +50,8 @@ void tutti__call_room_free(tutti__call_room_t *room);
  * ranks get equal `want`s. Not set: exec->meet and exec->signature.
  *
  * ret_in_place  the schedule's in_place
- * ret_empty     no data are to be moved: no rank has an element; or, if each rank knows its own
- *               counts only (gatherv, scatterv, alltoallv, messages), this rank has no element
+ * ret_empty     no data are to be moved: no rank has an element; or, if each rank has only its own
+ *               counts (gatherv, scatterv, alltoallv, messages), this rank has no element
  *
  * The only error is NO_MEMORY.
  */
@@ -89,7 +89,7 @@ int tutti__call_has_arrays(const tutti__call_t *call, uint32_t rank);
 size_t tutti__call_bytes(const tutti__call_t *call, uint32_t rank, uint32_t size);
 
 /* The bit added to the tag of a call on device memory, so that ranks with different kinds of memory
-   find a mismatch. 0 for messages, and for calls whose ranks know only their own counts: in such a
+   find a mismatch. 0 for messages, and for calls whose ranks have only their own counts: in such a
    call each rank may use either kind of memory. */
 unsigned tutti__call_device_tag(const tutti__call_t *call);
 

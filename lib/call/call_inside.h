@@ -30,7 +30,7 @@ tutti_status_t tutti__own_find(tutti__cache_t *cache, const tutti__want_t *want,
                                const tutti__sched_t **ret_sched, int *ret_common);
 
 /* own.c: may this thread use the transports of a schedule? If not: AGAIN for agreed calls, which
-   another thread continues; otherwise UNSUPPORTED, which is common. */
+   another thread continues; UNSUPPORTED, a common error, for other calls. */
 tutti_status_t tutti__own_allows(const tutti__call_env_t *env, const tutti__sched_t *sched);
 
 /* own.c: is an error of a run in host memory common? */

@@ -76,7 +76,7 @@ size_t tutti__call_bytes(const tutti__call_t *call, uint32_t rank, uint32_t size
 
 /* ---- signatures ---- */
 
-/* A step of splitmix64's finisher: a change of any bit changes all upper bits. */
+/* A step of splitmix64's finisher: a change of a bit spreads to all higher bits. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;

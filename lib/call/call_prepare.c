@@ -4,8 +4,8 @@
  * buffers of each collective.
  *
  * If a rank has only one block of a buffer, the buffer pointer is shifted back, so that the block
- * has its place in the whole buffer. The shift is done in integers, because no object may begin at
- * that address.
+ * has its place in the whole buffer. The shift is done in integers, because the result may point
+ * outside all objects.
  *
  * An 8-byte allreduce takes 0.16 us. So for common calls this file executes only a few stores.
  */
@@ -309,8 +309,8 @@ static tutti_status_t place(const tutti__call_t *call, uint32_t rank, uint32_t s
     }
 }
 
-/* Does each block have the same place on both sides? With equal buffers an alltoallv may have its
-   received blocks in the gaps between the sent blocks. */
+/* Does each block have the same place on both sides? Even with equal buffers, an alltoallv may
+   receive blocks into the gaps between the sent blocks. */
 static int in_place(const tutti__call_t *call, const tutti__exec_call_t *exec, uint32_t size)
 {
     if (exec->in != exec->out || call->kind != TUTTI_CALL_ALLTOALLV)

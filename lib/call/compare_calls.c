@@ -16,7 +16,7 @@ enum {
     COUNT,    /* 0 if the counts differ between ranks */
     PRESCALE, /* as bits */
     POSTSCALE,
-    HEAD,       /* only between hosts there is one more word: */
+    HEAD,       /* the number of words. Between hosts one word follows: */
     HASH = HEAD /* the hash of recvcounts, or 0 */
 };
 
@@ -26,7 +26,7 @@ static_assert(HEAD == TUTTI__EXCHANGE_HEAD, "the exchange has room for a head");
 #define OWN 0x80u
 /* A bit of WHAT for a call on device memory; above the bits of the types. */
 #define ON_DEVICE 0x8000u
-/* In WHAT; ranks have at most this many bits. */
+/* Bits of the root in WHAT; a rank has at most so many. */
 #define ROOT_BITS 24
 
 void tutti__compare_free(tutti__compare_t *cmp)
@@ -267,7 +267,8 @@ tutti_status_t tutti__compare_next(tutti__compare_t *cmp, const tutti__call_env_
                                      : TUTTI_OK;
     case TUTTI__COMPARE_HEADS:
         status = compare_gathered(cmp, env);
-        /* The heads are equal, but the hashes differ: the next allgather finds two ranks. */
+        /* The heads are equal, so the hashes differ: the next allgather finds two ranks whose
+           recvcounts differ. */
         return status == TUTTI_OK
                    ? again(start_gather(cmp, env, run, TUTTI__COMPARE_COUNTS, ret_common))
                    : status;

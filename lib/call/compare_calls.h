@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The comparison of a direct call's arguments between all ranks, before data moves. All ranks find
- * the same two ranks whose arguments differ. Calls of the engine have been compared by agreement.
+ * the same two ranks whose arguments differ. Calls of the engine have been compared by agreement. A
+ * head is a call's arguments without arrays, in a few words.
  *
  * On one host: only calls with arguments that a node operation's meeting does not compare, namely
  * counts of parts and factors.
  *
- * Between hosts there is no such meeting: every collective call is compared, also the library's own
- * calls, unless TUTTI_COMPARE=0.
+ * Between hosts there is no such meeting. So every collective call is compared, also the library's
+ * own calls; with TUTTI_COMPARE=0, no call.
  *
  *                             one host              several hosts
- *      heads                  an allgather          their hash rides with the data of small calls,
- *                                                   or goes ahead (ride.h); after a difference an
- *                                                   allgather names two ranks
+ *      heads                  an allgather          their hash, sent with the data of small calls,
+ *                                                   or before the data (ride.h); after a difference
+ *                                                   an allgather names two ranks
  *      recvcounts, equal on   in that allgather     in that hash; after a difference an allgather
  *      all ranks                                    of all
  *      counts of pairs        exchange.h, with the  exchange.h
@@ -66,7 +67,8 @@ tutti_status_t tutti__compare_start_own(tutti__compare_t *cmp, const tutti__call
                                         tutti__run_t *run, uint32_t tag, size_t count,
                                         int *ret_common);
 
-/* The run has ended. AGAIN: the next run has begun. OK: the calls are equal. MISMATCH: common. */
+/* The run has ended. AGAIN: the next run has begun. OK: the calls are equal. MISMATCH: a common
+   error. */
 tutti_status_t tutti__compare_next(tutti__compare_t *cmp, const tutti__call_env_t *env,
                                    tutti__run_t *run, int *ret_common);
 

@@ -13,8 +13,9 @@
  * An MPI that waits only for its own device is safe: NCCL is called in one order, and only when all
  * ranks of the host have reached the call (MEET and TURN in nccl.h). So all work on a device
  * belongs to launches that every rank has made. This work needs no further message, and ends.
- * tests/multi/mpi/mpi_direct_ends.sh runs such an MPI while NCCL works; it hangs without MEET. Only
- * an MPI that also waits for another rank, in a call that must not block, could cause a deadlock.
+ * tests/multi/mpi/mpi_direct_ends.sh runs such an MPI while NCCL works; without MEET the test
+ * hangs. If an MPI also waits for another rank, in a call that must not block, a deadlock is
+ * possible.
  */
 #include "call/device_setup.h"
 

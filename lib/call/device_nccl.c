@@ -22,7 +22,8 @@ static void warn_staged(const tutti__device_setup_t *setup, const char *why)
         TUTTI__LOG(TUTTI__LOG_WARN, "no NCCL, so device memory goes through the host: %s", why);
 }
 
-/* The types that NCCL serves on all ranks: for other types the ranks would take different paths. */
+/* The types that NCCL serves on all ranks. With other types the ranks would take different
+   routes. */
 static tutti__nccl_serves_t find_common(const tutti__meet_facts_t *facts, uint32_t size)
 {
     tutti__nccl_serves_t common = facts[0].serves;

@@ -4,7 +4,7 @@
  *
  *   NCCL     a schedule for device memory, if there is one and NCCL serves type and operation
  *   staged   copy the data to host memory, make the call there, and copy the result back
- *            (staged.h). Always for messages and for calls whose ranks know only their own counts;
+ *            (staged.h). Always for messages and for calls whose ranks have only their own counts;
  *            for allreduces of several hosts if this route is cheaper (coll/device_cost.h)
  *
  * The choice depends only on properties that are equal on all ranks: kind, type, length, scales and
@@ -101,7 +101,7 @@ static tutti_status_t move_result(tutti__operation_t *op)
     return status == TUTTI_OK ? ops->record(lane->done, lane->up) : status;
 }
 
-/* The result is in recvbuf, and STAGE is free. Restore the part of `own` outside recvbuf. */
+/* The result is in recvbuf, and STAGE is free. Restore the part of `own` that is not in recvbuf. */
 static tutti_status_t restore_own(tutti__operation_t *op)
 {
     const tutti__moved_t *moved = &op->moved;

@@ -14,7 +14,7 @@
 #include "conf/conf.h"
 #include "exec/exec.h"
 
-/* This rank's device, if other ranks of the world have no device. Then the communicator has none.
+/* This rank's device, if other ranks of the world have no device. The communicator then has none.
    This rank uses its device only to detect that a call passes device memory, which is an error. */
 typedef struct {
     const tutti__device_ops_t *ops; /* NULL: all ranks have a device, or none has */
@@ -47,15 +47,15 @@ void tutti__device_close(const tutti__device_setup_t *setup);
 
 /* Exchange the statuses of all ranks. */
 tutti_status_t tutti__device_exchange(const tutti__device_setup_t *setup, tutti_status_t mine);
-/* After an exchange: the first rank with an error (fails 1), or the first without (fails 0); or
-   size. */
+/* After an exchange: the first rank with an error (fails 1) or without an error (fails 0). If there
+   is no such rank: size. */
 uint32_t tutti__device_first(const tutti__device_setup_t *setup, int fails);
 
 /* device_nccl.c: open NCCL among each host's ranks. Without NCCL, device->node stays NULL. */
 tutti_status_t tutti__device_open_nccl(const tutti__device_setup_t *setup);
 
-/* device_flat.c: open NCCL among all ranks of several hosts, if TUTTI_ALGORITHM names nccl-flat;
-   then a failure is an error. A group has none. */
+/* device_flat.c: if TUTTI_ALGORITHM names nccl-flat, open NCCL among all ranks of several hosts. A
+   failure is then an error. Does nothing for a group. */
 tutti_status_t tutti__device_open_flat(const tutti__device_setup_t *setup);
 void tutti__device_close_flat(tutti__exec_device_t *device);
 

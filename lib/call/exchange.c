@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank's verdict. */
+/* The words of a rank's verdict. */
 enum {
     KNOWS,
     DIFFERS,
@@ -18,7 +18,7 @@ enum {
     VERDICT
 };
 
-/* Marks a count that a rank does not know. No count is as large. */
+/* Marks a count that a rank does not have. No count is as large. */
 #define UNKNOWN UINT64_MAX
 
 void tutti__exchange_free(tutti__exchange_t *x)
@@ -103,7 +103,7 @@ tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env
         x->words[r] = is_zero ? UNKNOWN : expected_from(call, rank, r);
         x->knows &= x->words[r] != UNKNOWN;
     }
-    /* The ranks of a gatherv or scatterv always know their counts. */
+    /* The ranks of a gatherv or scatterv always have their counts. */
     x->knows |= call->kind == TUTTI_CALL_GATHERV || call->kind == TUTTI_CALL_SCATTERV;
     return tutti__own_start(env, run, TUTTI__ALLTOALL, gives_of(x, size), gets_of(x, size),
                             size * step, ret_common);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The exchange of counts, for calls whose ranks know only their own: gatherv, scatterv, alltoallv,
- * and allgatherv without recvcounts.
+ * The exchange of counts, for calls whose ranks have only their own counts: gatherv, scatterv,
+ * alltoallv, and allgatherv without recvcounts.
  *
  *      alltoall    each rank sends each peer the number of elements that it has for this peer, and
  *                  compares the received numbers with those that it expects
  *      allgather   each rank reports the first difference that it has found, so all ranks name the
- *                  same one
+ *                  same difference
  *
  * With n ranks, a rank receives n words in the alltoall (5 n with heads), and 5 n words in the
  * allgather.
@@ -27,25 +27,26 @@ typedef struct {
     size_t room;
     uint32_t nhead; /* 0, or TUTTI__EXCHANGE_HEAD */
     int is_verdict; /* 1: the second run is in progress; -1: no run has begun */
-    int knows;      /* this rank knows its receive counts */
-    int all_know;   /* all ranks know theirs; valid at the end */
+    int knows;      /* this rank has its receive counts */
+    int all_know;   /* all ranks have their receive counts; valid at the end */
 } tutti__exchange_t;
 
 void tutti__exchange_free(tutti__exchange_t *x);
 
 /* Begin. head: [TUTTI__EXCHANGE_HEAD] or NULL. is_zero: this rank makes a zero contribution: it
-   neither gives nor expects elements. Without recvcounts, a rank does not know its receive counts.
-   *ret_common: see call_inside.h. */
+   neither gives nor expects elements. If recvcounts is NULL, a rank does not have its receive
+   counts. *ret_common: see call_inside.h. */
 tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env_t *env,
                                      tutti__run_t *run, const tutti__call_t *call,
                                      const uint64_t *head, int is_zero, int *ret_common);
 
-/* The run has ended. AGAIN: the next run has begun. OK: the counts fit. MISMATCH: common. */
+/* The run has ended. AGAIN: the next run has begun. OK: the counts fit. MISMATCH: a common
+   error. */
 tutti_status_t tutti__exchange_next(tutti__exchange_t *x, const tutti__call_env_t *env,
                                     tutti__run_t *run, int *ret_common);
 
-/* After the first run: the words that rank `rank` has sent to this rank. These are its head, if
-   heads are exchanged, and then the number of elements that it has for this rank. */
+/* After the first run: the words that rank `rank` has sent to this rank: its head, if heads are
+   exchanged, and then the number of elements that it has for this rank. */
 const uint64_t *tutti__exchange_from(const tutti__exchange_t *x, uint32_t size, uint32_t rank);
 
 #endif

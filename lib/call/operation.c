@@ -128,7 +128,7 @@ tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t
     tutti_status_t status;
 
     /* One host needs no wire format. A schedule from a file does not show where its sums are
-       complete, so it cannot have one. */
+       complete, so it cannot use a wire format. */
     if (op->env->shape->nhosts == 1 || sched->is_read)
         op->exec.wire = (tutti_dtype_t)0;
     if (op->with->tag != 0) {
@@ -466,7 +466,7 @@ void tutti__operation_cancel(tutti__operation_t *op)
         tutti__pairs_cancel(op->pairs);
     if (!op->is_common)
         tutti__operation_cancel_node(op);
-    /* If this thread may not call MPI, neither this nor another thread cancels the messages. */
+    /* If this thread may not call MPI, no thread cancels the messages. */
     if (!op->is_common && op->run.sched != NULL &&
         tutti__own_allows(op->env, op->run.sched) == TUTTI_OK)
         tutti__run_cancel(&op->run);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An operation: one collective call or message as a resumable object. A direct call is an operation
- * on lane 0, stepped by its caller; a lane of the engine steps one for each bucket.
+ * on lane 0, stepped by its caller. A lane of the engine steps one operation for each bucket.
  *
  *      host     COMPARE -> CHOOSE -> RUN                            (MEET: a call without elements)
  *      message  PAIRS
@@ -29,7 +29,7 @@ typedef enum {
     TUTTI__AT_CHOOSE,
     TUTTI__AT_MEET,
     TUTTI__AT_RUN,
-    TUTTI__AT_DEVICE, /* this and all further ones: calls on device memory, device_route.c */
+    TUTTI__AT_DEVICE, /* this and all further values: calls on device memory, device_route.c */
     TUTTI__AT_INPUT,
     TUTTI__AT_KEEP,
     TUTTI__AT_LAUNCH,
@@ -60,7 +60,7 @@ typedef struct {
     const tutti__packing_t *packing; /* NULL: the call works on the caller's buffers */
     void *owner;
     /* On device memory: */
-    tutti__devent_t *const *ready; /* [nready] the data are complete behind these events */
+    tutti__devent_t *const *ready; /* [nready] the data are complete after these events */
     uint32_t nready;
     int stays_in_host;           /* the call runs in host memory in any case; equal on all ranks */
     int awaits_input;            /* launch only when the data are complete */
@@ -111,7 +111,7 @@ struct tutti__operation {
     tutti__devent_t *stream_ready; /* for a direct call in a CUDA stream; or NULL */
     const tutti__sched_t *sched;   /* the schedule on the device; NULL: staged */
     int is_staged;
-    int is_queued;  /* at the end: results are complete behind the lane's stream `up` */
+    int is_queued;  /* at the end: results are complete after the work in the lane's stream `up` */
     int unpacks;    /* the result is scaled after the run */
     int is_keeping; /* this rank's own part of a reduce_scatter is being copied */
     int is_certain; /* only the communicator's end can make the operation fail, and any thread of
@@ -127,7 +127,7 @@ void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env,
                            tutti__pairs_t *pairs);
 void tutti__operation_fini(tutti__operation_t *op);
 
-/* Begin a checked call. Then step. call, with: valid until the end. */
+/* Begin a checked call; tutti__operation_step follows. call, with: valid until the end. */
 void tutti__operation_start(tutti__operation_t *op, const tutti__call_t *call,
                             const tutti__call_with_t *with);
 /* Begin only the exchange of a call's counts; the results are in op->exchange. */
@@ -148,7 +148,7 @@ int tutti__operation_awaits_left(tutti__operation_t *op);
 /* Give up an operation that has not ended. After a common error this only cleans up. Otherwise the
    communicator has ended, and the library does not touch the call's buffers any more. */
 void tutti__operation_cancel(tutti__operation_t *op);
-/* The part of it for this host's ranks: they access the call's buffers no more. */
+/* Cancel only the node operation. Afterwards this host's ranks do not access the call's buffers. */
 void tutti__operation_cancel_node(const tutti__operation_t *op);
 
 /* Is there a transport that the calling thread may not drive? */
@@ -157,7 +157,7 @@ int tutti__operation_is_barred(const tutti__operation_t *op);
 /* A number that changes when the operation advances. If progress changes a word of shared memory,
    this number may stay the same. */
 uint32_t tutti__operation_moves(const tutti__operation_t *op);
-/* For warnings and error texts: a tag of base/names.h. */
+/* For warnings and error texts: a tag of sched/step.h. */
 unsigned tutti__operation_tag(const tutti__operation_t *op);
 /* Does the operation wait for its data, which this rank's device still computes? */
 int tutti__operation_awaits_data(const tutti__operation_t *op);

@@ -8,7 +8,7 @@
  *      sender --head--> receiver        equal:      sender ==data==> receiver
  *      sender <--head-- receiver        different:  MISMATCH on both
  *
- * A sendrecv has two sides, as sender and as receiver, with one peer or with two. Each side
+ * A sendrecv has two sides, as sender and as receiver, with one peer or with two peers. Each side
  * proceeds independently: if one side waited for the other, a ring of ranks could deadlock. So a
  * mismatch on one side does not stop the other side, whose peer has no error.
  *
@@ -29,7 +29,7 @@
 #define NOBODY UINT32_MAX
 #define MARK 0x70616900u /* marks a head; lowest byte: the type */
 
-/* A collective that compares begins with frames. */
+/* If collective calls are compared, they begin with frames, which are longer than a head. */
 static_assert(sizeof(tutti__head_t) < sizeof(tutti__frame_t), "a head is recognised by its length");
 
 enum {
@@ -230,8 +230,8 @@ tutti_status_t tutti__pairs_end(const tutti__pairs_t *pairs)
 {
     int first = pairs->side[RECEIVER].peer < pairs->env->exec->rank ? RECEIVER : SENDER;
 
-    /* If both sides mismatch, report the side whose sender has the lower rank. If both sides have
-       one peer, this peer then reports the same side. */
+    /* If both sides mismatch, report the side whose sender has the lower rank. So if both sides
+       have the same peer, this peer reports the same side. */
     for (int i = 0; i < SIDES; i++)
         if (pairs->side[first ^ i].stage == TUTTI__SIDE_WRONG)
             return fail(pairs, first ^ i);

@@ -73,14 +73,14 @@ static int may_round(const tutti__call_t *call)
 }
 
 /*
- * Does the result have the same bits if the call rides as if the call follows an empty frame? If
- * association is not fixed, the bits may differ, and the answer is 1.
+ * Are the result's bits independent of riding: are they the same if the call follows an empty
+ * frame? If the association is not fixed, the bits may differ, and the answer is 1.
  *
- * The tree of an allreduce is that of the frame; the trees of the other reductions are not. But
- * inside a host, the frame adds the operands one after the other, and rounds each time. A node
- * operation adds narrow floats in float32 and rounds once, or it adds groups of ranks first
- * (node/shm/levels.c). The bits are equal if a host has at most two ranks, or if the operation does
- * not round.
+ * An allreduce has the same tree as the frame; the other reductions have other trees. But inside a
+ * host, the frame adds the operands one after the other, and rounds each time. A node operation
+ * adds narrow floats in float32 and rounds once, or it adds groups of ranks first
+ * (node/shm/levels.c). So an allreduce has equal bits if no host has more than two ranks, or if the
+ * operation does not round.
  */
 static int keeps_bits(const tutti__ride_t *ride, const tutti__call_env_t *env,
                       const tutti__call_t *call)

@@ -3,11 +3,11 @@
  * Small calls between hosts ride in the comparison of calls: the messages that compare the calls
  * also carry their data, so no comparison precedes the call.
  *
- * The round is an allreduce of a frame by coll/allreduce_leaders.c. It is the same for calls of all
- * kinds. So ranks with different calls exchange the same messages, and all ranks find the
- * difference. The frame has the call's identity and its data (exec/framed.c). Calls that do not
- * reduce can ride as well: each rank contributes its part of the result among zeros, and the frames
- * are combined by a bitwise or.
+ * The comparison is an allreduce of a frame by coll/allreduce_leaders.c, for calls of all kinds. So
+ * ranks with different calls exchange the same messages, and all ranks find the difference. The
+ * frame has the call's identity and its data (exec/framed.c). Calls that do not reduce can ride as
+ * well: each rank's frame has this rank's part of the result, and zeros at all other places. The
+ * frames are combined by a bitwise or.
  *
  *      kind                          bytes of data, n elements each, p ranks
  *      allreduce, reduce, broadcast  n
@@ -16,9 +16,9 @@
  *      gather, scatter
  *      alltoall                      p p n
  *
- * The result is written to recvbuf at the end of the round, and only if all calls are equal. Larger
- * calls, all other kinds, calls whose bits would depend on riding, and calls for which the cost
- * model expects an empty frame to be faster, first send a frame without data.
+ * The result is written to recvbuf after the allreduce, and only if all calls are equal. An empty
+ * frame is sent before a larger call, a call of another kind, a call whose bits would depend on
+ * riding, and a call for which the cost model expects an empty frame to be faster.
  */
 #ifndef TUTTI__CALL_RIDE_H
 #define TUTTI__CALL_RIDE_H

@@ -8,7 +8,7 @@
  *      TURN   rank 0 gives the call its number, and sends it to all ranks: a broadcast of 8 bytes
  *
  * Both are ordinary schedules in host memory, device->gate, in the lane of the call. They are
- * trees, whatever TUTTI_ALGORITHM selects for other calls. Then the run may start.
+ * trees, whatever TUTTI_ALGORITHM selects for other calls. After both, the run may start.
  */
 #ifndef TUTTI__CALL_SEQUENCER_H
 #define TUTTI__CALL_SEQUENCER_H

@@ -154,7 +154,7 @@ static tutti_status_t close_queue(const tutti__exec_device_t *device, uint32_t l
     return device->ops->record(lane->done, staged->is_up ? lane->up : lane->down);
 }
 
-/* The next piece of the remaining bytes; a piece of 0 bytes: none is left. */
+/* The next piece of the remaining bytes. If no bytes are left, the piece has 0 bytes. */
 static tutti__staged_part_t take(tutti__staged_t *staged, size_t most)
 {
     tutti__staged_part_t *left = &staged->left[staged->left[0].bytes == 0];

@@ -9,7 +9,7 @@
  *
  * Host memory is the lane's STAGE, which is pinned. Larger data are in memory of malloc, and pass
  * through STAGE piece by piece, in two halves alternately. A copy from or to unpinned memory would
- * block the thread until all earlier work in the CUDA stream is complete, even the caller's.
+ * block the thread until all earlier work in the CUDA stream is complete, even the caller's work.
  * Pinning more memory may wait for the whole device, and so for other ranks. A step moves one
  * piece, so the thread can also step its other lanes.
  *

@@ -2,10 +2,10 @@
 /*
  * Inside coll/: the ranks that take part in an algorithm, and functions that the files share.
  *
- * An allreduce between ranks has two uses: as an algorithm of its own for all ranks, and as the
- * part between hosts of a hierarchical algorithm. So it is a `put` function that appends operations
- * to a schedule under construction, for a set of participants (tutti__party_t), inside a chunk loop
- * that the caller has begun. Trees have `put` functions as well.
+ * An allreduce between ranks has two uses: it is an algorithm for all ranks, and it is the part
+ * between hosts of a hierarchical algorithm. So it is a `put` function. Such a function appends
+ * operations to a schedule under construction, for a set of participants (tutti__party_t). The
+ * caller has begun the chunk loop. Trees have `put` functions as well.
  */
 #ifndef TUTTI__COLL_ALGORITHMS_H
 #define TUTTI__COLL_ALGORITHMS_H
@@ -14,7 +14,7 @@
 #include "sched/build.h"
 
 /*
- * Participants: ranks that work together, numbered from 0 to n - 1 (members).
+ * Participants: a set of ranks that work together. Its members have the numbers 0 to n - 1.
  *
  *      all      host by host, so that most neighbours in a ring or tree share a host
  *      ranked   all, in the order of ranks: for operations that do not commute, and to give
@@ -87,9 +87,10 @@ static inline uint32_t tutti__power_upto(uint32_t n)
 }
 
 /*
- * Recursive algorithms need a power of two. If n is not one, the first members form pairs: the even
- * member of a pair steps aside (takes no part), and the odd member, its proxy, works for both. The
- * algorithm works with numbers from 0 to power - 1: each pair and each other member has one.
+ * Recursive algorithms need a power of two as the number of members. If n is no power of two, the
+ * first members form pairs: the even member of a pair steps aside (takes no part), and the odd
+ * member, its proxy, works for both. Each pair, and each member without a pair, has a number from 0
+ * to power - 1. The algorithm works with these numbers.
  *
  *      members  0 1   2 3   4   5      n = 6: power 4, extra 2
  *      numbers   0     1    2   3
@@ -151,9 +152,9 @@ void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf
 uint32_t tutti__coll_arc_blocks(uint32_t n);
 
 /*
- * One member reduces the blocks of n members, in the order of members. Its builder calls
- * tutti__coll_collect(&c, rank) for each member in this order, also for the member itself. Fields
- * that the builder does not set must be 0.
+ * One member reduces the blocks of n members, in the order of members. The builder of its schedule
+ * calls tutti__coll_collect(&c, rank) for each member in this order, also for the member itself.
+ * Fields that the builder does not set must be 0.
  */
 typedef struct {
     tutti__build_t *b;
@@ -171,9 +172,9 @@ void tutti__coll_collect(tutti__collect_t *c, uint32_t rank);
 /* ---- allreduces as parts of others ---- */
 
 /*
- * Append an allreduce over `party` (n >= 2) to stream `stream`, which is the current one and is in
- * a chunk loop; all members use the same stream. Reads src, writes dst; the result is finished. src
- * and dst are each the first of `blocks` blocks, see tutti__coll_between_t.
+ * Append an allreduce over `party` (n >= 2) to stream `stream`. This is the current stream, in a
+ * chunk loop. All members use the same stream. The allreduce reads src and writes dst; the result
+ * is finished. src and dst are each the first of `blocks` blocks, see tutti__coll_between_t.
  */
 typedef void tutti__coll_put_t(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, unsigned stream);
@@ -198,9 +199,9 @@ tutti_status_t tutti__coll_build_between(const char *name, int ranked, const tut
                                          tutti__sched_t **ret_sched);
 
 /*
- * A binomial tree over `party`, for `blocks` blocks, in the current stream `stream`. _up: member 0
- * gets the reduction of all members' src in dst, in their order; other members have partial results
- * in dst. _down: member `root` sends `data` to all members.
+ * A binomial tree over `party`, for `blocks` blocks, in the current stream `stream`. _up: dst of
+ * member 0 gets the reduction of all members' src, in the order of members; dst of the other
+ * members has partial results. _down: member `root` sends `data` to all members.
  */
 void tutti__coll_put_tree_up(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                              tutti__at_t dst, uint32_t blocks, unsigned stream, int finish);
@@ -208,9 +209,9 @@ void tutti__coll_put_tree_down(tutti__build_t *b, const tutti__party_t *party, u
                                tutti__at_t data, uint32_t blocks, unsigned stream);
 
 /*
- * The first half of halving-doubling: each member that has a number gets one block, the reduction
- * of all members' src in their order, in dst. Returns this member's number; or UINT32_MAX: the
- * member has stepped aside, and has sent all its data.
+ * The first half of halving-doubling. Each member that has a number gets one block in dst: the
+ * reduction of all members' src, in the order of members. Returns this member's number. If the
+ * member steps aside, it sends all its data; the result is UINT32_MAX.
  */
 uint32_t tutti__coll_put_halve(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, unsigned stream);

@@ -4,9 +4,9 @@
  * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997). For blocks of
  * any lengths.
  *
- * The ranks form a circle. A rank has 1, 2, 4 ... blocks, its own first. A rank with k blocks
- * sends all of them to the rank k places before it, so in each step each rank's number of blocks
- * doubles.
+ * The ranks form a circle. At first a rank has only its own block, then 2, 4 ... blocks. A rank
+ * with k blocks sends all of them to the rank k places before it, so in each step each rank's
+ * number of blocks doubles.
  *
  *      5 ranks, rank 0:   0        0 1         0 1 2 3        0 1 2 3 4
  *                         gets 1   gets 2 3    gets 4

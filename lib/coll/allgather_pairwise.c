@@ -3,8 +3,8 @@
  * Pairwise allgather: in step k each rank sends its block to the rank k places further on, and
  * receives the block of the rank k places before it. For blocks of any lengths.
  *
- * Each block comes directly from its owner, one message at a time in each direction, to a new peer
- * in each step. No rank waits for a block that another one passes on.
+ * Each block is sent directly by its owner. In each step a rank has one message in each direction,
+ * with new peers. No rank waits for a block that another rank passes on.
  *
  * Cost: (p-1) alpha + (p-1)/p n beta.
  */

@@ -4,9 +4,10 @@
  * Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH", IJHPCA
  * 19(1), 2005).
  *
- * In step k two ranks whose numbers differ in bit k exchange all their blocks. These are
- * contiguous, because neighbours come first. If n is no power of two, the first ranks form pairs:
- * the even rank sends its block to the odd one and receives all others at the end.
+ * In step k two ranks whose numbers differ in bit k exchange all their blocks. A rank's blocks are
+ * contiguous, because neighbouring ranks exchange blocks in the first step. If n is no power of
+ * two, the first ranks form pairs: the even rank sends its block to the odd one, and receives all
+ * other blocks at the end.
  *
  * All messages of a step are between two ranks, so the algorithm suits networks with bidirectional
  * links between few peers. Bruck's allgather needs no extra step if n is no power of two.

@@ -4,20 +4,20 @@
  * broadcast, reduction and scan", Parallel Computing 35(12), 2009).
  *
  * In a binary tree the inner ranks send and receive up to three times the buffer, and the leaves,
- * half of the ranks, do little. So there are two trees, each for half of the buffer, such that a
- * rank is an inner node of at most one. All ranks then do equal work, at the depth of one tree.
+ * half of the ranks, do little. So there are two trees, each for half of the buffer. A rank is an
+ * inner node of at most one tree. All ranks then do equal work, at the depth of one tree.
  *
  *               3                  n even: the second tree is the first one's mirror image
  *          1         5             n odd: the second tree is the first one, shifted by one
  *        0   2     4   6
  *
- * The places of a tree are numbered in order, from left to right. Counted from 1, the lowest set
- * bit of a place is its height; the odd places are leaves.
+ * The places of a tree are numbered in order, from left to right. If places are counted from 1, the
+ * lowest set bit of a place is its height; the odd places are leaves.
  *
  * There are four streams: tree 0 up, tree 1 up, tree 0 down, tree 1 down. So chunk t goes down
- * while later chunks go up, and no tree waits for the other. In each tree, the stream that goes
- * down writes where the stream that goes up had its partial result (and in place its operand). So
- * it waits until the stream that goes up has finished the chunk.
+ * while later chunks go up, and no tree waits for the other. In each tree, the down stream writes
+ * to the memory of the up stream's partial result (in place, also of its operand). So the down
+ * stream waits until the up stream has finished the chunk.
  *
  * Cost: 4 lg p alpha for the first chunk, then 2 n beta + n gamma in all.
  */

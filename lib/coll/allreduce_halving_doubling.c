@@ -3,9 +3,10 @@
  * Allreduce by recursive halving and doubling (Rabenseifner: "Optimization of collective reduction
  * operations", ICCS 2004), for any number of ranks.
  *
- * The number of blocks is the largest power of two up to n. In step k a rank exchanges with the
- * rank whose number differs in bit k: each sends half of its remaining blocks and reduces the other
- * half. In the end each rank has one block, and receives the others by the same steps in reverse.
+ * The number of blocks is the largest power of two up to n. In step k a rank exchanges data with
+ * the rank whose number differs in bit k: each sends half of its remaining blocks and reduces the
+ * other half. After the last step each rank has one block of the result. It receives the other
+ * blocks by the same steps in reverse.
  *
  *      number    0      1      2      3
  *      blocks  0123   0123   0123   0123
@@ -13,10 +14,10 @@
  *      bit 1   0...   ..2.   .1..   ...3       quarters, exchanged with the rank two places away
  *
  * Neighbours come first here; in Rabenseifner's algorithm they come last. So the largest messages
- * are between ranks that usually share a host. A rank's partial result is always of neighbouring
- * members, so operands keep their order. Every element is summed by the tree of recursive doubling,
- * so both algorithms give the same bits. Blocks end in bit-reversed order, which does not matter
- * for an allreduce.
+ * are between ranks that usually share a host. A partial result always covers neighbouring members,
+ * so operands keep their order. Every element is summed by the tree of recursive doubling, so both
+ * algorithms give the same bits. Blocks end in bit-reversed order, which does not matter for an
+ * allreduce.
  *
  * If n is no power of two, members form pairs as in recursive doubling.
  *

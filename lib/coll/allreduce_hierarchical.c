@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hierarchical allreduce: inside the hosts, between them, inside again (after Bayatpour et al.:
- * "Scalable reduction collectives with data partitioning-based multi-leader design", SC'17).
+ * Hierarchical allreduce: a stage inside the hosts, a stage between them, a stage inside again
+ * (after Bayatpour et al.: "Scalable reduction collectives with data partitioning-based
+ * multi-leader design", SC'17).
  *
  * The buffer is cut into L parts; L is the smallest number of ranks on a host.
  *
  *      1. NODE_REDUCE_SCATTER   local rank i of each host gets the host's sum of part i
- *      2. an allreduce of part i between the local ranks i of all hosts
+ *      2. an allreduce of part i between the local ranks i of all hosts (the inner algorithm)
  *      3. NODE_ALLGATHER        all ranks get all parts
  *
- * So every rank sends its own part over the network, no rank is a leader, and each byte crosses the
+ * So every rank sends its own part over the network, and no rank is a leader. Each byte crosses the
  * network as seldom as the inner algorithm allows. Local ranks from L on have no part: they
  * contribute their data and get the result.
  *
@@ -30,8 +31,8 @@
  *      stream 1                                                between t - 2
  *      stream 3                                                               STAGE -> OUT t - 3
  *
- * So all four streams work at once. Chunk t takes the place of chunk t - 4 in STAGE, so four chunks
- * are enough: gather t - 4 waits for the copy back of chunk t - 4, scatter t follows gather t - 4,
+ * So all four streams work at once. Four chunks in STAGE are enough, and chunk t takes the place of
+ * chunk t - 4: gather t - 4 waits for the copy back of chunk t - 4, scatter t follows gather t - 4,
  * and the copy of chunk t to STAGE waits for scatter t. With one rank per host there are no node
  * operations. Then chunk t is copied from IN, and this copy waits for the copy back of chunk t - 4.
  *

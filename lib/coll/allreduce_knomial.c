@@ -14,8 +14,8 @@
  * If n is no power of k, neighbouring ranks form groups of at most k; the number of groups is the
  * largest power of k below n. The first rank of a group works for the whole group.
  *
- * A rank's partial result is always of neighbouring ranks, so operands keep their order. Every
- * element is summed by the same tree.
+ * A partial result always covers neighbouring ranks, so operands keep their order. Every element is
+ * summed by the same tree.
  *
  * Cost: log_k(p) ((k-1) (alpha + n beta + n gamma)). The alphas of a step overlap. If p, the number
  * of ranks, is no power of k: 2 (k-1) alpha + 2 (k-1) n beta more. (In Cost, n is in bytes.)

@@ -3,7 +3,7 @@
  * Allreduce of device memory by one NCCL communicator of all ranks of all hosts.
  *
  * NCCL moves the data between hosts by its own transports, from device to device if the network
- * can. Only the launch sequencer before each call uses messages in host memory, see
+ * supports it. Only the launch sequencer before each call uses messages in host memory, see
  * call/sequencer.h. The algorithm is chosen only if TUTTI_ALGORITHM names it. Its NCCL communicator
  * exists only for the world, and is opened with the world (call/device_flat.c). On one host the
  * algorithm is the same as `node`.

@@ -14,8 +14,8 @@
  *      0 <- 1
  *
  * Every element is summed by the same tree on every rank, whatever the size of the buffer and the
- * element's place in it. A rank's partial result is always of neighbouring members, so operands
- * keep their order: a message from a lower number is the left operand.
+ * element's place in it. A partial result always covers neighbouring members, so operands keep
+ * their order: a message from a lower number is the left operand.
  *
  * Cost: floor(lg p) (alpha + n beta + n gamma); 2 (alpha + n beta) + n gamma more if p is no
  * power of two.

@@ -16,7 +16,7 @@
  * copied, so all ranks have the same bits. But different blocks start at different ranks, so an
  * element's association depends on its place in the buffer.
  *
- * Out of place needs no initial copy: a rank reads its own data from src when it adds them.
+ * A call out of place needs no initial copy: a rank reads its own data from src when it adds them.
  *
  * Cost: 2 (p-1) alpha + 2 (p-1)/p n beta + (p-1)/p n gamma.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Allreduce over three levels: in groups of cores, in the host, between hosts. It uses messages,
- * but no node operations: it is for hosts whose groups (sockets, chiplets) are far from each other,
+ * but no node operations. It is for hosts whose groups (sockets, chiplets) are far from each other,
  * and for comparison (after Graham et al.: "Cheetah: a framework for scalable hierarchical
  * collective operations", CCGrid 2011; slices as in allreduce_hierarchical.c).
  *
@@ -10,10 +10,10 @@
  *
  *      group of 3    0 1 2 | 3 4 5 || 6 7 8 | 9 10 11        | group  || host
  *
- *      1. in a group    all send slice i to place i, which reduces it in the order of places
+ *      1. in a group    all places send slice i to place i, which reduces it in the order of places
  *      2. in a host     places i of all groups reduce slice i up a tree, to the first group's
  *                       place i
- *      3. between hosts the first groups' places i: an allreduce of slice i
+ *      3. between hosts the first groups' places i: an allreduce of slice i (the inner algorithm)
  *      4. back          down the tree; then place i sends slice i to all of its group
  *
  * Stream 0 runs steps 1 and 2, stream 1 step 3, stream 2 step 4. Each stream waits for the previous

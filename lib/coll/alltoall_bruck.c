@@ -4,8 +4,9 @@
  * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997).
  *
  * The distance that a block travels around the circle of ranks is a sum of powers of two. In step k
- * all blocks whose distance has bit k set go 2^k ranks further, in one message: lg n steps with
- * half of the blocks each, instead of n - 1 with one.
+ * a rank sends all blocks whose distance has bit k, in one message, to the rank 2^k places further
+ * on. So there are lg n steps with half of the blocks each, instead of n - 1 steps with one block
+ * each.
  *
  *      distance  0    1    2    3    4      5 ranks
  *      step 0         x         x           one further
@@ -27,7 +28,7 @@ typedef struct {
     uint32_t n, me;
 } bruck_t;
 
-/* Pack or unpack the blocks of the step; returns how many there are. */
+/* Pack or unpack the blocks of the step; returns their number. */
 static uint32_t put_pack(const bruck_t *bruck, uint32_t bit, int is_unpack)
 {
     uint32_t packed = 0;

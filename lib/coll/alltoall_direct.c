@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct alltoall: each rank sends every other rank its block, then receives. It serves alltoallv
- * as well, because only the two ranks of a message need its length.
+ * Direct alltoall: each rank first sends every other rank its block, and then receives. The
+ * algorithm serves alltoallv as well, because only the two ranks of a message need its length.
  *
  * All messages are in flight at once, which suits small blocks; the pairwise algorithm has one at a
  * time. The k-th peer of rank r is k - r (modulo n), so the ranks do not all send to the same rank.
- * In place it needs no SCRATCH: the peer's block replaces the block that was sent to this peer.
+ * A call in place needs no SCRATCH: the peer's block replaces the block that was sent to this peer.
  *
- * The k-th peer of a peer is this rank. So in place without slots, two ranks take each other's
- * blocks at the same time. If each rank received from its left neighbour first, it would wait until
- * this neighbour has taken the block in that place. But the neighbour would wait for its own left
- * neighbour in the same way: a deadlock in a ring, which the checker finds. The order is the same
- * out of place, because a call may be in place on some ranks only.
+ * The k-th peer of a rank's k-th peer is the rank itself. So if a call is in place and the
+ * transport has no slots, two ranks take each other's blocks at the same time. If each rank
+ * received from its left neighbour first, it would wait until this neighbour has taken the block in
+ * that place. But the neighbour would wait for its own left neighbour in the same way: a deadlock
+ * in a ring, which the checker finds. The order is the same out of place, because a call may be in
+ * place on some ranks only.
  *
  * Cost: (p+2)/4 alpha + (p-1)/p n beta: only the first message takes all of alpha.
  */

@@ -4,8 +4,8 @@
  * operations in MPICH", IJHPCA 19(1), 2005). It serves alltoallv as well, because only the two
  * ranks of an exchange need its lengths.
  *
- * In round k rank r exchanges with rank k - r (modulo n). This is a pairing for any n. At most
- * two ranks, those with r = k - r (modulo n), keep their own block.
+ * In round k rank r exchanges blocks with rank k - r (modulo n). This is a pairing for any n. At
+ * most two ranks, those with r = k - r (modulo n), keep their own block.
  *
  *      4 ranks    round 0: 1-3, 0 and 2 with themselves     round 2: 0-2, 1 and 3 with themselves
  *                 round 1: 0-1, 2-3                         round 3: 0-3, 1-2

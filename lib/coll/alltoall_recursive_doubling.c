@@ -4,9 +4,9 @@
  * personalized communication in hypercubes", IEEE Transactions on Computers 38(9), 1989). The
  * number of ranks must be a power of two.
  *
- * In step k a rank exchanges with the rank whose number differs in bit k, and sends it all blocks
- * whose destinations are on that side. The received blocks take the places of the sent ones. In the
- * end the block from rank s is at place s, without a rotation.
+ * In step k a rank exchanges blocks with a peer: the rank whose number differs in bit k. The peer
+ * gets all blocks whose destinations have the peer's bit k. The received blocks take the places of
+ * the sent ones. In the end the block from rank s is at place s, without a rotation.
  *
  *      rank 0 of 4, places      0     1     2     3
  *      at first                 0>0   0>1   0>2   0>3

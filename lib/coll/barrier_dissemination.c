@@ -6,13 +6,15 @@
  *
  * In step i each rank sends a message to the ranks k^i, 2 k^i, ... (k-1) k^i places further on, and
  * receives a message from each of the ranks at the same distances before it. After step i a rank
- * has been told, directly or not, of the arrival of the k^(i+1) ranks up to itself. So after
- * ceil(log_k n) steps it has been told of the arrival of all ranks, for any n. No rank is special.
+ * has been told, directly or not, of the arrival of k^(i+1) ranks: itself and the ranks before it.
+ * So after ceil(log_k n) steps it has been told of the arrival of all ranks, for any n. No rank is
+ * special.
  *
  * The content of a message does not matter: it is one element of SCRATCH. Messages are received
- * into another element. Otherwise, without slots, each receive would wait until all receivers have
- * taken this rank's messages. With radix 3 or more, a receiver takes its second message only after
- * its first receive has ended, so all ranks would wait for each other (found by the checker).
+ * into another element. Otherwise, over a transport without slots, each receive would wait until
+ * all receivers have taken this rank's messages. With radix 3 or more, a receiver takes its second
+ * message only after its first receive has ended, so all ranks would wait for each other (found by
+ * the checker).
  *
  * Cost: ceil(log_k p) steps of (k-1) alpha, which overlap.
  */

@@ -5,9 +5,9 @@
  *
  *      root --> next --> next --> ... --> last       host by host, from the root on
  *
- * Each rank passes on one chunk while it receives the next, and sends the buffer once. So for large
- * messages the algorithm is as fast as a link, for any number of ranks, if there are so many chunks
- * that the time to fill the chain does not matter.
+ * Each rank passes on one chunk while it receives the next, and sends the buffer once. If there are
+ * so many chunks that the time to fill the chain does not matter, the algorithm is as fast as a
+ * link, for any number of ranks.
  *
  * Cost, with chunks of m: (p-2 + n/m) (alpha + m beta).
  */

@@ -94,7 +94,7 @@ static int same_choice(const tutti__cache_entry_t *a, const tutti__cache_entry_t
 
 /*
  * Does a logged size imply this choice? If the next smaller or the next larger logged size has the
- * same choice, this size belongs to the same class.
+ * same choice, the choice for this size is not logged.
  */
 static int is_told(const tutti__cache_t *cache, const tutti__want_t *want,
                    const tutti__cache_entry_t *key)
@@ -132,7 +132,7 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
         snprintf(bytes, sizeof(bytes), " of %zu bytes", want->bytes);
     if (choice->radix > 0)
         snprintf(radix, sizeof(radix), "(%u)", choice->radix);
-    /* The model is of calls in host memory. */
+    /* The model describes calls in host memory. */
     if (!cache->on_device && (why == tutti__why_cost || choice->sub != NULL || is_forced) &&
         tutti__cost_of(choice->algorithm, choice->sub, cache->shape, &cost))
         snprintf(expected, sizeof(expected), ", expected %.1f us",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Built schedules, kept for the next call. Each user has its own cache (the direct calls of a
- * communicator one, its engine another), so there is no lock.
+ * Built schedules, kept for the next call. A communicator has one cache for its direct calls and
+ * another for its engine, so there is no lock.
  */
 #ifndef TUTTI__COLL_CACHE_H
 #define TUTTI__COLL_CACHE_H
@@ -41,9 +41,9 @@ void tutti__cache_fini(tutti__cache_t *cache);
 /* For calls on device memory. After init. */
 void tutti__cache_for_device(tutti__cache_t *cache, const tutti__device_limits_t *limits);
 
-/* The schedule for a call; it lives as long as the cache, or belongs to a file (shape->files). If
-   the choice differs from those for other sizes, it is logged at info with its reason. Device
-   memory: if sched->on_device is 0, the call must run in host memory. */
+/* The schedule for a call. It belongs to the cache, or to a file (shape->files). If the choice
+   differs from those for other sizes, it is logged at info with its reason. Device memory: if
+   sched->on_device is 0, the call must run in host memory. */
 tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched);
 
@@ -55,8 +55,9 @@ tutti_status_t tutti__cache_leaders(tutti__cache_t *cache, const tutti__sched_t 
 tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint32_t source,
                                      const tutti__sched_t **ret_sched);
 
-/* The exchange of heads before a message: the peer receives IN, and the peer's IN arrives in OUT;
-   the lengths are equal. One of dest and source is UINT32_MAX, the other is not this rank. */
+/* The exchange of heads (type and count) before a message: the peer receives IN, and the peer's IN
+   arrives in OUT; the lengths are equal. One of dest and source is UINT32_MAX, the other is not
+   this rank. */
 tutti_status_t tutti__cache_heads(tutti__cache_t *cache, uint32_t dest, uint32_t source,
                                   const tutti__sched_t **ret_sched);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The algorithms: pure functions from (ranks, shape, place) to one rank's schedule.
+ * The algorithms: pure functions from a communicator's shape and a call's arguments to one rank's
+ * schedule.
  *
  * Arithmetic only: no I/O, no addresses, no sizes. One file per algorithm; select.c chooses.
  *
@@ -45,7 +46,7 @@ typedef struct {
 } tutti__cost_link_t;
 
 /*
- * The ranks of a communicator as an algorithm sees them. Host h has the ranks by_host[i] with
+ * The ranks of a communicator, for the algorithms. Host h has the ranks by_host[i] with
  * host_first[h] <= i < host_first[h + 1], ascending.
  */
 typedef struct {
@@ -86,7 +87,8 @@ typedef struct {
                     operations that do not commute */
     uint32_t radix; /* default radix; 0: has none */
     const char *const *subs; /* values for args->sub, ended by NULL; NULL: has none */
-    /* Returns why the algorithm cannot serve this shape, or NULL. refuses NULL: it serves all. */
+    /* The reason why the algorithm cannot serve a shape, or NULL. refuses NULL: it serves all
+       shapes. */
     const char *(*refuses)(const tutti__shape_t *shape);
     tutti_status_t (*build)(const tutti__shape_t *shape, const tutti__coll_args_t *args,
                             tutti__sched_t **ret_sched);
@@ -100,7 +102,7 @@ const char *tutti__collective_name(tutti__collective_t collective);
 /* NULL: no such algorithm. */
 const tutti__algorithm_t *tutti__algorithm_find(tutti__collective_t collective, const char *name);
 
-/* How much a choice may depend on sizes: the association of operands changes the bits. */
+/* How far a choice may depend on sizes: another association of operands gives other bits. */
 typedef enum {
     TUTTI__ANY_ASSOCIATION = 0,
     TUTTI__STRICT_ASSOCIATION = 1, /* all elements have one association; otherwise an error */
@@ -150,8 +152,8 @@ tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__s
 extern const char tutti__why_forced[]; /* "TUTTI_ALGORITHM" */
 extern const char tutti__why_cost[];   /* "by cost": by the model of cost.h */
 
-/* At init: would any collective's choice fail because of `override`? (Apart from the association.)
-   shape NULL: check the names only. */
+/* At init: check whether any collective's choice would fail because of `override`. The association
+   is not checked. shape NULL: check the names only. */
 tutti_status_t tutti__algorithm_check_override(const char *override, const tutti__shape_t *shape);
 
 /* Does `override` name an algorithm that needs a node of all ranks on device memory? In
@@ -159,7 +161,7 @@ tutti_status_t tutti__algorithm_check_override(const char *override, const tutti
 int tutti__override_is_nccl_flat(const char *override);
 
 /*
- * The buffers of each collective, as block maps see them. n is the number of ranks, r this rank.
+ * The buffers of each collective, and their blocks. n is the number of ranks, r this rank.
  *   ALLREDUCE       IN, OUT: the call's count, in the schedule's nblocks equal shares
  *   REDUCE          the same; OUT on root only. In place on root: IN is OUT
  *   SCAN, EXSCAN    the same

@@ -46,7 +46,7 @@ tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_r
 {
     uint64_t class = 1, known = mbps > 0 ? mbps : TUTTI__LINK_MBPS;
 
-    /* Round the speed down to a power of two, so that 10 and 9.4 Gbit/s choose alike. */
+    /* Round the speed down to a power of two, so that 10 and 9.4 Gbit/s give the same choices. */
     while (class <= known / 2)
         class *= 2;
     if (latency_ns == 0)
@@ -211,7 +211,7 @@ static void binomial(model_t *m, uint64_t more)
     bytes(m, far, near, 1);
 }
 
-/* A pass by halves over all ranks: bytes of all ranks of a host cross its link together. */
+/* A pass over all ranks, with messages that halve or double. The ranks of a host share its link. */
 static void by_halves(model_t *m, uint64_t more)
 {
     uint64_t far = lg(m->hosts) + (m->hosts > 1 ? more : 0);
@@ -222,7 +222,7 @@ static void by_halves(model_t *m, uint64_t more)
           2 * m->hosts, m->hosts);
 }
 
-/* One pass around the ring of all ranks, which enters and leaves a host once. */
+/* One pass around the ring of all ranks. The ring enters and leaves each host once. */
 static void around(model_t *m)
 {
     uint64_t far = m->hosts > 1;

@@ -8,10 +8,10 @@
  *      device   2 NCCL      + 2 (M - 1) / M n nccl + 2 COPY + 2 n / L pcie + hosts(H, n)
  *      staged   2 HOST_NODE + M n host_node        + 2 COPY + 2 n pcie     + hosts(H, n)
  *
- * Capitals are times, lower-case names are times per byte. hosts() is the same for both, because
- * the ranks of a host share its network card: the cheaper one of recursive doubling and halving and
- * doubling, by cost.c. With one rank on each host there are no operations inside hosts, so both
- * ways cost the same, and the device is chosen.
+ * Capitals are times, lower-case names are times per byte. hosts() is the cost of the cheaper one
+ * of recursive doubling and halving-doubling, by cost.c. It is the same for both ways, because the
+ * ranks of a host share its network card. With one rank on each host there are no operations inside
+ * hosts, so both ways cost the same, and the device is chosen.
  *
  * The difference is linear in n: staged is cheaper below
  *
@@ -20,7 +20,8 @@
  *      ranks on each host       2        4        8     2 and 1
  *      staged up to       325 KiB  184 KiB  111 KiB     804 KiB
  *
- * Not modelled: chunks of a large call overlap on the device, where the device is cheaper anyway.
+ * Not modelled: on the device, the chunks of a large call overlap. For large calls the device is
+ * cheaper anyway.
  *
  * Bits. With three or more ranks on a host NCCL's association depends on the size and on an
  * element's place. Consequences:

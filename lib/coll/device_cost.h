@@ -20,8 +20,8 @@ int tutti__device_cost(tutti__collective_t collective, size_t bytes, const tutti
 /* The values besides the call and the shape that determine the choice. Equal on all ranks. */
 typedef struct {
     uint64_t staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES; TUTTI__STAGED_AUTO: by cost */
-    uint64_t stage_bytes;  /* pinned memory of a lane. By cost, a call is staged only if it
-                              fits */
+    uint64_t stage_bytes;  /* pinned memory of a lane; by cost, only calls that fit in it are
+                              staged */
 } tutti__device_limits_t;
 
 #define TUTTI__STAGED_AUTO UINT64_MAX
@@ -32,7 +32,7 @@ typedef struct {
  * Must a call on device memory run in host memory, though there is a schedule for the device?
  *
  * choice   the result of tutti__algorithm_choose
- * forced   the choice is TUTTI_ALGORITHM's, which is followed
+ * forced   the choice is from TUTTI_ALGORITHM, and is followed
  * ret_why  the reason, for users; "": there was no choice
  *
  * Depends on the arguments only, so all ranks choose alike.

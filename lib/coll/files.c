@@ -3,8 +3,8 @@
  * Schedules that users wrote. See files.h.
  *
  * A call may be in place on some ranks only. If one rank refused such a call, the others would wait
- * for it. So a file must be correct in place and out of place; usually it is, because SEND captures
- * its value.
+ * for it. So a file must be correct in place and out of place; usually it is, because a message has
+ * the value that its block had at the SEND.
  *
  * Other requirements of a call (a root, the order of operands, one association) are equal on all
  * ranks. They are proved here; if a call needs more than this, select.c refuses it on all ranks.
@@ -172,7 +172,8 @@ static tutti_status_t prove_all(tutti__file_t *file, const tutti__shape_t *shape
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "TUTTI_ALGORITHM=%s:%.200s: more than %u blocks",
                                tutti__collective_name(row->collective), row->name, MOST_BLOCKS);
-        /* On one host a schedule with channels begins with a meeting: on all ranks, or on none. */
+        /* On one host, channels need a meeting of all ranks: all ranks must have channels, or
+           none. */
         if (shape->nhosts == 1 && (scheds[r]->nchans > 0) != (scheds[0]->nchans > 0))
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "TUTTI_ALGORITHM=%s:%.200s: rank %u has %smessages, unlike rank 0",

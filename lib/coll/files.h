@@ -34,7 +34,7 @@ tutti_status_t tutti__files_list(const char *override, tutti__files_t **ret_file
 /* files may be NULL. */
 void tutti__files_free(tutti__files_t *files);
 
-/* The path in its name. */
+/* The path in the file's name. */
 const char *tutti__file_path(const tutti__file_t *file);
 
 /*

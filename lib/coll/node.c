@@ -2,9 +2,9 @@
 /*
  * Collectives of ranks on one host: one node operation each, which node/ executes in shared memory.
  *
- * They are outside of loops if possible: the host's kernels cut large buffers into chunks of
- * their own size. The barrier reduces a block whose content is not used: each rank receives data
- * of all others.
+ * The operation is outside of a loop if possible: the host's kernels cut large buffers into chunks
+ * of their own size. The barrier is an allreduce of a block whose content is not used. No rank gets
+ * the result before all ranks have contributed.
  *
  * A node operation reduces in the order of local ranks, which is the order of ranks on a
  * single host.

@@ -8,7 +8,7 @@
  *      algorithm   name | name/sub | name(radix) | @path
  *      range  from-to | from-       bytes: from <= bytes < to; k, m, g are binary
  *
- * A path ends with its item: it may have any characters except `,` and `;`.
+ * A path extends to the end of its item: it may have any characters except `,` and `;`.
  *
  * All errors that do not depend on the ranks are found here: unknown names, and sizes with two
  * algorithms. select.c checks whether an algorithm can serve a call, files.c the content of files.

@@ -74,7 +74,8 @@ static void collect_copy(tutti__collect_t *c, tutti__at_t src)
     tutti__build_copy(c->b, src, c->dst, c->blocks);
 }
 
-/* Add the next member's message to src: as the right operand, or (left) as the left one. */
+/* Add the next member's message to src: as the right operand, or with `left` as the left
+   operand. */
 static void collect_add(tutti__collect_t *c, uint32_t rank, int left, tutti__at_t src,
                         tutti__at_t dst, int is_last)
 {
@@ -85,7 +86,8 @@ static void collect_add(tutti__collect_t *c, uint32_t rank, int left, tutti__at_
     tutti__build_recv_reduce(c->b, rank, c->stream, src, dst, c->blocks);
 }
 
-/* For me < 2: the own operand is one of the first two, and further messages are added to it. */
+/* For me < 2: the member's own operand is one of the first two, and further messages are added to
+   it. */
 static void collect_at_own(tutti__collect_t *c, uint32_t rank, uint32_t i)
 {
     int is_first = i == (c->me == 0), is_last = i == c->n - 1 - (c->me == c->n - 1);
@@ -98,7 +100,7 @@ static void collect_at_own(tutti__collect_t *c, uint32_t rank, uint32_t i)
 
 /*
  * For me >= 2: the operands of lower members must be combined first, in tmp. The last member ends
- * with a copy from tmp to dst, even if dst is the place of its own operand, which needs no copy.
+ * with a copy from tmp to dst. If dst is the place of its own operand, this copy could be avoided.
  */
 static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
 {

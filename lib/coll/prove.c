@@ -3,8 +3,8 @@
  * Proofs of algorithms. See prove.h.
  *
  * A proof needs the schedules of all ranks. Builders are pure, so any rank can build the schedules
- * of all ranks. The checker checks the schedules that will run, except that it tries only a few
- * numbers of trips. It assumes nothing about the sizes of blocks.
+ * of all ranks. The checker checks the schedules that will run, but only for a few numbers of
+ * trips. It assumes nothing about the sizes of blocks.
  */
 #include "coll/prove.h"
 
@@ -39,7 +39,7 @@ static const promise_t promises[TUTTI__COLLECTIVES] = {
     [TUTTI__BARRIER] = { TUTTI__EXPECT_BARRIER, EQUAL },
 };
 
-/* The inner algorithm, if there is one: both must have the property. */
+/* The inner algorithm, or the algorithm itself. Both must have the property. */
 static const tutti__algorithm_t *find_inner(const tutti__algorithm_t *algorithm, const char *sub)
 {
     static const tutti__algorithm_t none = { .name = NULL };

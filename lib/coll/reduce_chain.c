@@ -6,10 +6,9 @@
  *      0 --> 1 --> root <-- 3 <-- 4 <-- 5
  *
  * Two chains meet at the root; each rank adds its own data and passes the result on, chunk after
- * chunk. No rank sends more than the buffer once. So for large messages the algorithm is as fast as
- * a link, for any number of ranks, if there are so many chunks that the time to fill the chain does
- * not matter.
- * A message from a lower rank is the left operand, so operands keep their order.
+ * chunk. No rank sends more than the buffer once. If there are so many chunks that the time to fill
+ * the chain does not matter, the algorithm is as fast as a link, for any number of ranks. A message
+ * from a lower rank is the left operand, so operands keep their order.
  *
  * Cost, with chunks of m: (p-2 + n/m) (alpha + m beta + m gamma).
  */

@@ -3,9 +3,10 @@
  * Reduce by reduce-scatter and gather (Rabenseifner: "Optimization of collective reduction
  * operations", ICCS 2004), for any number of ranks.
  *
- * The first half is that of allreduce_halving_doubling.c: at its end each rank that has not stepped
- * aside has one block of the result. The second half has the same steps in reverse, but in each
- * pair only the rank whose number is nearer to the root's receives the other rank's blocks.
+ * The first half is the first half of allreduce_halving_doubling.c: at its end each rank that has
+ * not stepped aside has one block of the result. The second half has the same steps in reverse, but
+ * in each pair only one rank receives the other rank's blocks: the rank whose number has the same
+ * bit as the root's.
  *
  *      number 2 is root:    0 -> 2    1 -> 3      the far bit first
  *                           3 -> 2                then the near bit

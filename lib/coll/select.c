@@ -15,7 +15,7 @@
  * inside hierarchical. In words:
  *
  *      one host         node operations, if there are any
- *      several hosts    the cheapest algorithm by the model; for allreduce hierarchical. An
+ *      several hosts    the cheapest algorithm by the model; for an allreduce: hierarchical. An
  *                       alltoall above 1 MiB is never direct: the model ignores queues in switches
  *      gather, scatter  one host: a tree for small messages, otherwise directly from or to the root
  *      v forms          the lengths are unknown: an algorithm that is never bad

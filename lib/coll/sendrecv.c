@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages between two ranks: a rank sends IN to one rank and receives OUT from another, or does
- * only one of the two. Before a message, its two ranks exchange heads, one in each direction.
+ * only one of the two. Before a message, its two ranks exchange heads (type and count), one in each
+ * direction.
  *
- * Each direction has its own stream, so neither waits for the other: in one stream, two ranks that
- * send each other more than the slots hold would deadlock. The sender's stream, which identifies
- * the channel, is always 0, so a receiver need not know whether the peer also receives.
+ * Each direction has its own stream, so no direction waits for the other. In a single stream, two
+ * ranks would deadlock if they send each other more data than the slots hold. A channel's name
+ * contains the sender's stream. This is always 0, so the name does not depend on whether the sender
+ * also receives.
  *
  * Cost: alpha + n beta.
  */
@@ -14,7 +16,7 @@
 
 #define NOBODY UINT32_MAX
 
-/* A message to itself: both ends in one call. */
+/* A message from a rank to itself, in one call. */
 static tutti_status_t build_self(tutti__build_t *b, tutti__sched_t **ret_sched)
 {
     tutti__build_copy(b, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0), 1);
@@ -47,9 +49,9 @@ tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t 
     return tutti__build_end(b, ret_sched);
 }
 
-/* A sender's head goes before its data, in stream 0; a receiver's head is in stream 1. So two
-   messages between the same ranks in opposite directions stay apart, in whatever order the peer
-   executes them. */
+/* A sender's head is sent before its data, in stream 0; a receiver's head is sent in stream 1. So
+   two messages between the same ranks in opposite directions use different channels, in whatever
+   order the peer executes them. */
 tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
                                        uint32_t source, tutti__sched_t **ret_sched)
 {

@@ -235,7 +235,7 @@ static const row_t rows[] = {
 
 #define ROWS (sizeof(rows) / sizeof(*rows))
 
-/* Known names that are not in the table, and prefixes. */
+/* Prefixes of names, and known names that are not in the table. */
 static const char prefix[] = "TUTTI_";
 static const char help_name[] = "TUTTI_HELP";
 static const char python_name[] = "TUTTI_LIBRARY"; /* the Python package reads it */
@@ -265,7 +265,7 @@ static int parse_number(const row_t *row, const char *text, uint64_t *ret_value)
     return 1;
 }
 
-/* Copy into a field, and zero the rest of it: the whole field is sent to the other ranks. */
+/* Copy into a field, and zero its other bytes: the whole field is sent to the other ranks. */
 static int put_text(const row_t *row, const char *text, size_t length, void *field)
 {
     if (length >= row->most)
@@ -392,8 +392,8 @@ static void describe(const row_t *row, char *text, size_t room)
     }
 }
 
-/* Tuned files may hold the CONF_BYTES settings, and the figures of the link: they change how a call
-   runs, not its meaning. */
+/* Find a setting that tuned files may have: the CONF_BYTES settings, and the figures of the link.
+   These settings change the speed of a call, not its meaning. */
 static const row_t *find_tunable(const char *name)
 {
     static const char link_prefix[] = "TUTTI_LINK_";
@@ -468,8 +468,9 @@ static int is_known(const char *name)
            strncmp(name, test_prefix, strlen(test_prefix)) == 0;
 }
 
-/* A setting whose name begins with the words of `name` (TUTTI_FUSION), or with whose name `name`
-   begins (TUTTI_LOGLEVEL). The longest common beginning wins. NULL: there is none. */
+/* Find a setting whose name begins with the words of `name` (TUTTI_FUSION), or whose name is the
+   beginning of `name` (TUTTI_LOGLEVEL). If several settings fit, return the setting with the
+   longest common beginning. NULL: there is none. */
 static const char *begins_alike(const char *name)
 {
     size_t length = strlen(name), most = 0;
@@ -488,7 +489,7 @@ static const char *begins_alike(const char *name)
 }
 
 /* The most similar known name. A typing error changes at most two letters, and less than a third of
-   the letters after TUTTI_. NULL: no name is similar, and none begins alike. */
+   the letters after TUTTI_. NULL: no name is similar, and begins_alike finds no name. */
 static const char *nearest(const char *name)
 {
     size_t best = tutti__parse_distance(name, help_name);
@@ -552,7 +553,7 @@ static void warn_lonely(const tutti__conf_t *conf)
                    conf->rank >= 0 ? "TUTTI_RANK" : "TUTTI_SIZE");
 }
 
-/* Print the messages that appear once per process, and in one process of a job. */
+/* Print the messages that appear once per process, and only on rank 0 if the rank is known. */
 static void say_once(const tutti__conf_t *conf, int help, const tutti__conf_note_t *note)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;

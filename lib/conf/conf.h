@@ -2,9 +2,10 @@
 /*
  * The settings: one table of TUTTI_* variables. No other room calls getenv.
  *
- * tutti_init, tutti_comm_connect and tutti_unique_id_create each read them once. The first part,
- * tutti__conf_shared_t, is equal on all ranks of a communicator: rank 0 sends its values to the
- * others, so that all ranks make the same choices. In the second part each rank has its own values.
+ * tutti_init, tutti_comm_connect and tutti_unique_id_create read the settings once per call. The
+ * first part, tutti__conf_shared_t, is equal on all ranks of a communicator: rank 0 sends its
+ * values to the other ranks, so all ranks make the same choices. The second part may differ between
+ * ranks.
  */
 #ifndef TUTTI__CONF_CONF_H
 #define TUTTI__CONF_CONF_H
@@ -18,7 +19,7 @@
 /* A path with its '\0'. The library appends up to ".16777215.part"; PATH_MAX is 4096. */
 #define TUTTI__CONF_PATH 4001
 
-/* TUTTI_WIRE: the type in which float32 goes to other hosts. */
+/* TUTTI_WIRE: the type in which float32 is sent to other hosts. */
 typedef enum {
     TUTTI__CONF_WIRE_FLOAT32,
     TUTTI__CONF_WIRE_BFLOAT16,
@@ -30,7 +31,7 @@ typedef enum {
 #define TUTTI__CONF_AUTO UINT64_MAX
 
 /* Plain data: sent between ranks as bytes. The fields before `dump` are in each rank's first block,
-   whose size is limited; the paths follow it if they are set (boot/boot.c). */
+   whose size is limited. If the paths are set, they are sent after this block (boot/boot.c). */
 typedef struct {
     uint64_t fusion_bytes;     /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
     uint64_t plans;            /* TUTTI_PLANS: 1: learn plans */
@@ -58,7 +59,7 @@ typedef struct {
     uint64_t wire;                /* TUTTI_WIRE: tutti__conf_wire_t */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */
-    char dump[TUTTI__CONF_PATH];           /* TUTTI_DUMP: where dumps go; "": nowhere */
+    char dump[TUTTI__CONF_PATH];           /* TUTTI_DUMP: path of dumps; "": no dumps */
     char trace[TUTTI__CONF_PATH];          /* TUTTI_TRACE: the file of a trace; "": none */
 } tutti__conf_shared_t;
 
@@ -97,9 +98,9 @@ typedef struct {
  * An invalid value is TUTTI_ERR_INVALID_ARGUMENT; the text has the variable, its value and the
  * allowed values. An invalid tuned file is a warning, and none of its settings is used.
  *
- * Once per process, it prints warnings about unknown TUTTI_* names (not TUTTI_TEST_*), a report
- * about the tuned file and, with TUTTI_HELP=1, the table. If the rank is known from a launcher, or
- * from TUTTI_RANK with local:NAME, only rank 0 prints. Does not set up the log.
+ * Once per process, this function prints warnings about unknown TUTTI_* names (not TUTTI_TEST_*), a
+ * report about the tuned file and, with TUTTI_HELP=1, the table. If the rank is known from a
+ * launcher, or from TUTTI_RANK with local:NAME, only rank 0 prints. Does not set up the log.
  */
 tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf);
 
@@ -115,9 +116,9 @@ typedef struct {
  * Report all settings, and the source of each, to callbacks. Prints nothing, and sets no error.
  *
  * setting    called for each row of the table; its texts are valid during the call
- * unknown    called for each TUTTI_* variable that is not a setting; guess: the setting that may be
- *            meant, or NULL
- * ret_conf   the settings; an invalid value leaves the default
+ * unknown    called for each TUTTI_* variable that is not a setting; guess: the setting that the
+ *            user may have meant, or NULL
+ * ret_conf   the settings; for an invalid value, the default
  * ret_tuned  the tuned file in use, or the reason why none is used
  */
 void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *shown),
@@ -127,8 +128,8 @@ void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *show
 /* All defaults, no environment: for tests and their helpers. */
 void tutti__conf_defaults(tutti__conf_t *ret_conf);
 
-/* 1: NCCL_MULTI_RANK_GPU_ENABLE is set. Then NCCL 2.30.3 and later accept several ranks on one
-   GPU. */
+/* 1: NCCL_MULTI_RANK_GPU_ENABLE is set, and is not "0". With this variable NCCL 2.30.3 and later
+   accept several ranks on one GPU. */
 int tutti__conf_nccl_shares_gpus(void);
 /* The value of NCCL_HOSTID; NULL: not set. NCCL uses it as the host's name: two ranks with
    different values may share a GPU, and NCCL connects them by sockets. */
@@ -145,17 +146,17 @@ int tutti__conf_launcher_own_rank(void);
 /* The number of ranks that env:// or the launcher has on this host (srun: on the job's first host);
    0: not known. With several hosts, rank 0's number is used, as with all settings. */
 int tutti__conf_launcher_local_size(void);
-/* A name of the launcher's job: equal on all ranks of the job on this host, different in other
-   jobs; "": not known. */
+/* The name of the launcher's job: all ranks of the job on this host have the same name, and other
+   jobs have other names; "": not known. */
 void tutti__conf_launcher_job(char *ret_text, size_t text_bytes);
 
 /* Do the launchers' variables contradict a world of one? */
 typedef enum {
     TUTTI__CONF_ALONE,         /* no variable contradicts */
-    TUTTI__CONF_PERHAPS_ALONE, /* a variable contradicts, but may be left over */
+    TUTTI__CONF_PERHAPS_ALONE, /* a variable contradicts, but may belong to another program */
     TUTTI__CONF_IN_COMPANY     /* a variable proves that there are other ranks */
 } tutti__conf_company_t;
-/* ret_text: the variables and their values; not changed if none contradicts. */
+/* ret_text: the variables and their values; not changed if no variable contradicts. */
 tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes);
 
 /*
@@ -169,7 +170,7 @@ typedef struct {
     char addr[256];        /* name or address of rank 0's host; "": all ranks are on this host */
     uint32_t port;         /* rank 0's port; also distinguishes jobs */
     char port_source[32];  /* the variable with the port: "MASTER_PORT" */
-    int port_is_taken;     /* torchrun's agent listens at `port`: rank 0 takes a port above it */
+    int port_is_taken;     /* torchrun's agent listens at `port`: rank 0 uses a higher port */
     char run[256];         /* the job's name; "": none */
     uint64_t restart;      /* number of restarts of the job */
     int is_env;            /* the source is env:// */
@@ -184,8 +185,8 @@ typedef struct {
  */
 tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_job_t *ret_job);
 
-/* The variables of env:// that are not set: "MASTER_ADDR and MASTER_PORT"; all four if none is
-   missing. */
+/* The variables of env:// that are not set: "MASTER_ADDR and MASTER_PORT". If all four are set: all
+   four. */
 void tutti__conf_env_unset(char *ret_text, size_t text_bytes);
 
 /* 1: env:// or the launcher has one rank. */
@@ -205,7 +206,8 @@ typedef enum {
 
 tutti__conf_pm_t tutti__conf_pm(void);
 
-/* The MPI of the launcher: "openmpi", "mpich", or NULL if the launcher serves several. */
+/* The MPI of the launcher: "openmpi" or "mpich"; NULL if the launcher serves several MPIs, or if
+   there is no launcher. */
 const char *tutti__conf_launcher_mpi(void);
 
 #endif

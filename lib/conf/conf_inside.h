@@ -7,7 +7,7 @@
 #include "conf/conf.h"
 #include "conf/tuned.h"
 
-/* A line for the log, printed when the log's level is known; text "": no line. */
+/* A line for the log, which is printed when the log's level is known; text "": no line. */
 typedef struct {
     tutti__log_level_t level;
     char text[TUTTI__LOG_BYTES];
@@ -17,7 +17,7 @@ typedef struct {
 /* A row of the table, as text. */
 typedef struct {
     const char *name, *standard; /* "": not set */
-    int is_secret;               /* its value must not be printed */
+    int is_secret;               /* the value must not be printed */
     char allowed[128];
 } tutti__conf_row_t;
 
@@ -26,18 +26,18 @@ int tutti__conf_row(size_t i, tutti__conf_row_t *ret_row);
 /* Set row i; 0 if the text is invalid. */
 int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text);
 
-/* The next variable after *at (NULL: the first) whose name begins with TUTTI_ and is not a setting;
-   0: there is none. ret_guess: the setting that may be meant, or NULL. */
+/* Find the next variable after *at (NULL: the first) whose name begins with TUTTI_ and is not a
+   setting; 0: there is none. ret_guess: the setting that the user may have meant, or NULL. */
 int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_guess);
 
 /* A variable's value; NULL if it is not set, or empty. */
 const char *tutti__conf_text(const char *name);
 
-/* The variable's value of row i; NULL if it is not set, or empty. TUTTI_TRANSPORT also has an old
-   name. */
+/* The value of row i's variable; NULL if it is not set, or empty. TUTTI_TRANSPORT may also be set
+   by its old name. */
 const char *tutti__conf_row_text(size_t i);
 
-/* Whole numbers of launchers' variables; -1: not set, or no number up to INT_MAX. */
+/* A variable's value as a whole number; -1: not set, or no number up to INT_MAX. */
 int tutti__conf_int(const char *name);
 /* RANK and WORLD_SIZE. Returns 0 if they are not valid, if there is only one rank, or if
    MASTER_ADDR is not set. */
@@ -52,11 +52,12 @@ int tutti__conf_is_tunable(const char *name);
 int tutti__conf_put(tutti__conf_t *conf, const char *name, const char *text, char *ret_allowed,
                     size_t room);
 
-/* Is this TUTTI_BOOT=local:NAME? Then all ranks are on this host. */
+/* Is TUTTI_BOOT local:NAME? If so, all ranks are on this host. */
 int tutti__conf_is_local(const tutti__conf_t *conf);
 
-/* Replace settings in `conf`, which has the environment's settings, by those of the tuned file: all
-   of them or none. Afterwards the caller applies the environment again. */
+/* `conf` has the settings of the environment. Replace settings by those of the tuned file, or, if a
+   setting of this file is invalid, replace no setting. Afterwards the caller applies the
+   environment again. */
 void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note);
 
 #endif

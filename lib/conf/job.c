@@ -10,15 +10,15 @@
  *   Slurm        SLURM_PROCID and SLURM_NTASKS, with TUTTI_BOOT=env only, because a batch script,
  *                which runs once, has these variables as well
  *
- * The place where rank 0 listens. Address and port each come from the first source that is set:
+ * Rank 0 listens at an address and a port, each from the first source that is set:
  *
  *   address   MASTER_ADDR; AZ_BATCH_MASTER_NODE; the first host of srun's list of nodes
  *   port      TUTTI_PORT; MASTER_PORT; for AZ_BATCH_MASTER_NODE, whose port belongs to the Azure
  *             Batch service, AZURE_PORT; for srun a number made from the job's number
- *   neither   a Unix socket, if the first two addresses are not set, the launcher has started all
- *             ranks on this host, and the job has a name
+ *   neither   rank 0 listens at a Unix socket if the first two addresses are not set, the launcher
+ *             has started all ranks on this host, and the job has a name
  *
- * torchrun's agent listens at MASTER_PORT itself if TORCHELASTIC_USE_AGENT_STORE is True.
+ * If TORCHELASTIC_USE_AGENT_STORE is True, torchrun's agent itself listens at MASTER_PORT.
  */
 #include "base/compiler.h"
 #include "base/status.h"
@@ -31,7 +31,7 @@
 
 /* The port that Azure's documentation recommends. */
 #define AZURE_PORT 6105u
-/* srun: ports from 16384 to 32767. From 32768 on, Linux takes ports for outgoing connections. */
+/* srun: ports from 16384 to 32767. Linux uses ports from 32768 on for outgoing connections. */
 #define SLURM_PORT 16384u
 #define SLURM_PORTS 16384u
 /* Steps of a job that run at the same time get different ports. */
@@ -50,8 +50,8 @@ static void miss(tutti__conf_job_t *job, const char *what)
              what);
 }
 
-/* A variable has an invalid value. With a launcher this is no error, because the ranks may meet by
-   the launcher's MPI. */
+/* A variable has an invalid value. With a launcher's variables this is no error, because the ranks
+   may meet by the launcher's MPI. */
 static tutti_status_t reject(tutti__conf_job_t *job, const char *name, const char *text,
                              const char *what)
 {
@@ -117,7 +117,7 @@ static void read_launcher(int told, tutti__conf_job_t *job)
 
 /* ---- the place ---- */
 
-/* A host's name without the brackets of an IPv6 address. 0: it is too long. */
+/* Store a host's name, without the brackets of an IPv6 address. 0: it is empty or too long. */
 static int put_host(tutti__conf_job_t *job, const char *text, size_t length)
 {
     if (length >= 2 && text[0] == '[' && text[length - 1] == ']') {
@@ -218,15 +218,15 @@ static tutti_status_t read_port(const tutti__conf_t *conf, tutti__conf_job_t *jo
     return TUTTI_OK;
 }
 
-/* Has torchrun started all ranks on this host? Then no other host needs to reach rank 0. */
+/* Has torchrun started all ranks on this host? If so, no other host needs to reach rank 0. */
 static int is_torchrun_alone(const tutti__conf_job_t *job)
 {
     return job->is_env && tutti__conf_text("TORCHELASTIC_RUN_ID") != NULL &&
            tutti__conf_int("LOCAL_WORLD_SIZE") == (int)job->size;
 }
 
-/* Are there several agents of torchrun? Then the number of restarts is not used: each agent counts
-   only the failures of its own ranks, so two agents have different numbers. */
+/* Are there several agents of torchrun? If so, the number of restarts is not used: each agent
+   counts only the failures of its own ranks, so the agents may have different numbers. */
 static int has_agents(const tutti__conf_job_t *job)
 {
     int local = tutti__conf_int("LOCAL_WORLD_SIZE");

@@ -2,9 +2,9 @@
 /*
  * Which launcher has started this process, according to the environment.
  *
- * Each launcher sets the number of ranks in a variable of its own. The first launcher of the table
- * whose variable is set is taken: mpirun or mpiexec inside a Slurm job starts its helpers with
- * srun, so Slurm's variables are set as well, but they describe the helpers.
+ * Each launcher sets the number of ranks in a variable of its own. If several launchers' variables
+ * are set, the first launcher of the table is used: mpirun or mpiexec inside a Slurm job starts its
+ * helpers with srun, so Slurm's variables are set as well, but they describe the helpers.
  *
  * Not in the table:
  *   SLURM_NTASKS         is also set in a batch script, which runs once. SLURM_STEP_NUM_TASKS is
@@ -12,7 +12,7 @@
  *   PMIX_RANK            has no variable for the size. The launchers that set it (Open MPI, srun)
  *                        also set a variable of the table
  *   RANK and WORLD_SIZE  identify no launcher, and so no MPI; see job.c. Without MASTER_ADDR, they
- *                        only keep a process from becoming a world of one: tutti__conf_company
+ *                        only show that a world of one is wrong; see tutti__conf_company
  */
 #include "conf/conf_inside.h"
 #include "conf/parse.h"
@@ -33,7 +33,7 @@ typedef enum {
 static const struct {
     const char *size, *rank, *local;
     const char *launcher; /* the command's name */
-    const char *mpi;      /* NULL: it serves several MPIs */
+    const char *mpi;      /* NULL: the launcher serves several MPIs */
 } launchers[LAUNCHERS] = {
     [MPIRUN] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
                  "mpirun", "openmpi" },
@@ -62,8 +62,8 @@ static int find(void)
     return -1;
 }
 
-/* The launcher that has started the process. Both mpiexec and srun set PMI_SIZE, for any MPI; but
-   only mpiexec sets MPI_LOCALNRANKS. */
+/* The launcher that has started the process. Both mpiexec and srun set PMI_SIZE, for any MPI. Only
+   mpiexec sets MPI_LOCALNRANKS. */
 static int find_name(void)
 {
     int found = find();
@@ -103,8 +103,8 @@ int tutti__conf_job_size(void)
     return tutti__conf_env(&rank, &size) ? (int)size : tutti__conf_launcher_size(&name);
 }
 
-/* With --mpi=none, srun sets none of these variables. If MPI is initialised without them, it ends
-   the process (Open MPI) or is a world of one. */
+/* With --mpi=none, srun sets none of these variables. If MPI is initialised without them, Open MPI
+   ends the process, and other MPIs make a world of one. */
 int tutti__conf_launcher_lacks_mpi(void)
 {
     return find_name() == SRUN && tutti__conf_text("PMIX_RANK") == NULL &&
@@ -142,8 +142,8 @@ int tutti__conf_launcher_rank(void)
     return tutti__conf_env(&rank, &size) ? (int)rank : tutti__conf_launcher_own_rank();
 }
 
-/* The number at the beginning of the text: srun writes "4(x2),3" for two nodes with 4 tasks and a
-   third node with 3. */
+/* Returns the number at the beginning of the variable: srun writes "4(x2),3" for two nodes with 4
+   tasks and a third node with 3 tasks. */
 int tutti__conf_launcher_local_size(void)
 {
     int found = find_name();
@@ -181,9 +181,11 @@ void tutti__conf_launcher_job(char *ret_text, size_t text_bytes)
 
 /* ---- no launcher of the table, or a launcher with size 1 ---- */
 
-/* Variables with a rank but no size: a rank above 0 proves that there are other ranks. */
+/* Variables of a rank without a variable of the size: a rank above 0 proves that there are other
+   ranks. */
 static const char *const ranks_only[] = { "PMIX_RANK", "JSM_NAMESPACE_RANK" };
-/* Variables whose size may belong to an allocation, or to a program that has started this one. */
+/* Variables whose size may belong to an allocation, or to a program that has started this program.
+ */
 static const char *const sizes_only[] = { "SLURM_NTASKS", "WORLD_SIZE" };
 
 static int find_rank(char *ret_text, size_t text_bytes)
@@ -201,7 +203,7 @@ static int find_rank(char *ret_text, size_t text_bytes)
     return name != NULL;
 }
 
-/* Are RANK and WORLD_SIZE both set, but at least one of them not to a number? */
+/* Are RANK and WORLD_SIZE both set, with at least one value that is no number? */
 static int are_garbled(char *ret_text, size_t text_bytes)
 {
     const char *rank = secure_getenv("RANK"), *size = secure_getenv("WORLD_SIZE");
@@ -217,12 +219,12 @@ tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
 {
     int rank = tutti__conf_int("RANK"), size = tutti__conf_int("WORLD_SIZE");
 
-    /* torchrun and similar programs set these two, also inside mpirun -np 1. */
+    /* torchrun and similar programs set these two variables, also inside mpirun -np 1. */
     if (size > 1 && rank >= 0 && rank < size) {
         snprintf(ret_text, text_bytes, "RANK=%d and WORLD_SIZE=%d", rank, size);
         return TUTTI__CONF_IN_COMPANY;
     }
-    /* The launcher was asked for one rank; other variables belong to launchers around it. */
+    /* The launcher has started one rank. Other variables may belong to an outer launcher. */
     if (find() >= 0)
         return TUTTI__CONF_ALONE;
     if (find_rank(ret_text, text_bytes))

@@ -2,8 +2,8 @@
 /*
  * Conversion of settings' texts to values. Pure, and independent of the locale: "0.5" is a half.
  *
- * All except tutti__parse_distance return 1 if the whole text is valid and in range; otherwise 0,
- * and the result is unchanged.
+ * All functions except tutti__parse_distance return 1 if the whole text is valid and in range.
+ * Otherwise they return 0, and the result is unchanged.
  */
 #ifndef TUTTI__CONF_PARSE_H
 #define TUTTI__CONF_PARSE_H
@@ -32,8 +32,8 @@ int tutti__parse_choice(const char *text, const char *choices, uint64_t *ret_ind
    letters, digits, '.', '-' and '_'. */
 int tutti__parse_first_host(const char *list, char *ret_host, size_t room);
 
-/* Levenshtein distance: letters to change, insert or delete. If a text has more than 63 letters:
-   the longer text's length. */
+/* Levenshtein distance: the number of letters to change, insert or delete. If a text has more than
+   63 letters: the length of the longer text. */
 size_t tutti__parse_distance(const char *a, const char *b);
 
 #endif

@@ -2,7 +2,8 @@
 /*
  * The settings as text, with the source of each value, for tutti_info.
  *
- * The tuned file is the one of tutti_init: its name contains the launcher's number of local ranks.
+ * The tuned file is the file that tutti_init would use: its name contains the launcher's number of
+ * local ranks.
  */
 #include "conf/conf_inside.h"
 

@@ -54,7 +54,7 @@ static int is_plain(char c)
     return c > ' ' && c < 0x7f;
 }
 
-/* The next word of the line, "" at its end. 0: too long, or not text. */
+/* Read the next word of the line; "" at the line's end. 0: the word is too long, or not text. */
 static int take_word(reader_t *in, char ret_word[TUTTI__TUNED_WORD])
 {
     size_t n = 0;
@@ -74,7 +74,7 @@ static int take_word(reader_t *in, char ret_word[TUTTI__TUNED_WORD])
     return 1;
 }
 
-/* The two words of a line, both "" if it is empty. Moves to the next line. */
+/* Read the two words of a line, both "" if the line is empty. Then move to the next line. */
 static int take_line(reader_t *in, tutti__tuned_entry_t *ret_entry)
 {
     char more[TUTTI__TUNED_WORD];
@@ -140,8 +140,8 @@ enum {
     NOT_READ = -2
 };
 
-/* Read up to `room` bytes. Returns the number of bytes. After an error: returns a constant above,
-   and sets errno. */
+/* Read up to `room` bytes. Returns the number of bytes. After an error: returns NOT_OPENED or
+   NOT_READ, and sets errno. */
 static ssize_t read_file(const char *path, char *ret_text, size_t room)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), saved_errno;
@@ -205,7 +205,7 @@ static void append(char name[TUTTI__TUNED_NAME], const char *fmt, ...)
             name[used] = '_';
 }
 
-/* The first processor's value of a field, as in "model name : AMD EPYC"; "": no such field. */
+/* Find the first processor's value of a field, as in "model name : AMD EPYC"; "": no such field. */
 static void find_field(const char *cpuinfo, const char *field, char *ret_value, size_t room)
 {
     size_t length = strlen(field);
@@ -229,8 +229,8 @@ static void find_field(const char *cpuinfo, const char *field, char *ret_value, 
 /*
  * Append the kernel's name of the processor. A hypervisor may show the same name on all its
  * machines, so on x86 the family and the model are added. On Arm there are only numbers. Only the
- * first page of cpuinfo is read: it has the first processor, and the kernel takes time to write the
- * text of each further one.
+ * first page of cpuinfo is read, because this page has the first processor. For each further
+ * processor the kernel would take time to write the text.
  */
 static void name_processor(const char *root, char name[TUTTI__TUNED_NAME])
 {
@@ -265,7 +265,7 @@ static unsigned long count_list(const char *list)
     return count;
 }
 
-/* The line of a file that describes a cache of the first processor. */
+/* Read the line of a file that describes a cache of the first processor. */
 static void read_cache(const char *root, int index, const char *what, char *ret_text, size_t room)
 {
     char path[96];

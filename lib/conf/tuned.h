@@ -11,7 +11,7 @@
  *
  *      AMD_EPYC_9554-25.17-128cpus-L2_1024K-L3_32768K-8ranks
  *
- * This file needs only the C library and parse.c, because it is also built into tutti_tune. conf.c
+ * tuned.c needs only the C library and parse.c, because it is also built into tutti_tune. conf.c
  * has the rules about the allowed settings, and about the priority of file and variables.
  */
 #ifndef TUTTI__CONF_TUNED_H
@@ -39,7 +39,8 @@ typedef struct {
     size_t count;
 } tutti__tuned_t;
 
-/* Returns 1; or 0, and the error in ret_why: "line 3: ...". A repeated name is an error. Pure. */
+/* Returns 1. After an error: returns 0, and ret_why has the error: "line 3: ...". A repeated name
+   is an error. Pure. */
 int tutti__tuned_parse(const char *text, size_t bytes, tutti__tuned_t *ret_tuned, char *ret_why,
                        size_t room);
 /* Read and parse a file. *ret_closed: errno if the file cannot be opened, otherwise 0. */
@@ -47,11 +48,12 @@ int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_clos
                       size_t room);
 
 /*
- * The file's name for `ranks` ranks on a machine: processor, number of processors, caches. They
- * are read below `root`, which is "" outside tests. Properties that cannot be read are left out.
+ * The file's name for `ranks` ranks on a machine: processor, number of processors, caches. These
+ * properties are read from files below `root`, which is "" outside tests. A property that cannot be
+ * read is left out.
  *
- * The number of processors is that of all online processors, not of this process's affinity mask:
- * mpirun gives each rank another mask, and the name must not depend on the binding.
+ * The number of processors includes all online processors, even if they are not in this process's
+ * affinity mask: mpirun gives each rank another mask, and the name must not depend on the binding.
  */
 void tutti__tuned_name(const char *root, uint64_t ranks, char ret_name[TUTTI__TUNED_NAME]);
 

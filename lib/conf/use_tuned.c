@@ -3,8 +3,8 @@
  * Finds the tuned file, and applies its settings.
  *
  * Called while the settings are read, before the ranks meet. So the number of local ranks comes
- * from the launcher. If it is not known (unique ids, stores), only a file named by TUTTI_TUNED is
- * read.
+ * from the launcher. If this number is not known (unique ids, stores), only a file named by
+ * TUTTI_TUNED is read.
  *
  * All ranks use rank 0's values, as for all shared settings. So the other ranks do not search the
  * home directory, which may be on a network file system. But all ranks read a file named by
@@ -33,7 +33,7 @@ static int is_one_host(const tutti__conf_t *conf)
            (local_ranks(conf) > 0 && local_ranks(conf) == (uint64_t)tutti__conf_job_size());
 }
 
-/* By the launcher's variables: will rank 0's settings replace this rank's? */
+/* Will rank 0's settings replace this rank's settings, by the launcher's variables? */
 static int follows(const tutti__conf_t *conf)
 {
     if (tutti__conf_is_local(conf))
@@ -61,7 +61,7 @@ static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__
     return ranks > 0 && tutti__tuned_path(ranks, path);
 }
 
-/* 0, and the reason: a setting is invalid. */
+/* Apply all settings of the file. 0: a setting is invalid; ret_why has the reason. */
 static int put_all(const tutti__tuned_t *tuned, tutti__conf_t *conf, char *ret_why, size_t room)
 {
     char allowed[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine as the owner of its agreement (agree/agree.h): this rank's calls go in, and tensors
- * that all ranks agreed on come out, bucket by bucket.
+ * The engine as the owner of its agreement (agree/agree.h). This file passes this rank's calls to
+ * the agreement, and receives from it the tensors that all ranks agreed on, bucket by bucket.
  *
  * The caller owns the token, unless a comment says otherwise.
  */
@@ -26,9 +26,9 @@ static uint64_t place_of(const tutti__request_t *request)
 }
 
 /*
- * Rank 0 learns its steps from this submission, and may begin a plan. It does not learn again from
- * a request that a stopped plan gave back. Otherwise the same plan would begin again at once. If a
- * rank submits nothing, this plan would stop and begin again without end.
+ * Rank 0 learns the steps of its program from this submission, and may begin a plan. Rank 0 does
+ * not learn again from a request that a stopped plan gave back: the same plan would begin again at
+ * once. If some rank submitted nothing, this plan would stop and begin without end.
  */
 static void learn(tutti__agreement_t *a, tutti__request_t *request,
                   const tutti__metadata_t *metadata)
@@ -63,7 +63,8 @@ static void submit(tutti__agreement_t *a, tutti__request_t *request)
     if (tutti__planned_take(&a->plan, request, &m))
         return;
     request->announced = 1;
-    /* Copy the name: at rank 0 agree_submit may end the request, and its waiter may free it. */
+    /* Copy the name: at rank 0 agree_submit may end the request, and then the waiter may free the
+       request. */
     memcpy(name, request->name, bytes);
     tutti__agree_submit(a->agree, name, bytes, &m, request->phase == 0 ? &request->group : &alone);
 }
@@ -224,7 +225,7 @@ static uint64_t stop_plan(void *owner)
     return tutti__planned_stop(&a->plan);
 }
 
-/* The plan's requests enter the queue again: this callback must not call into the agreement. */
+/* Queue the plan's requests again. This callback must not call functions of the agreement. */
 static void end_plan(void *owner, uint64_t buckets)
 {
     tutti__agreement_t *a = owner;
@@ -296,7 +297,7 @@ static uint64_t bucket_bytes(const tutti__engine_env_t *env)
     return env->shape->nhosts == 1 ? TUTTI__FUSE_HOST_BYTES : TUTTI__FUSE_HOSTS_BYTES;
 }
 
-/* The largest bucket of a plan. Without comparison between hosts there is no plan. */
+/* The largest bucket of a plan; 0: no plans. With several hosts, plans need conf->compare. */
 static uint64_t plan_bytes(const tutti__engine_env_t *env)
 {
     if (!env->conf->plans || (env->shape->nhosts > 1 && !env->conf->compare))

@@ -16,8 +16,9 @@ void tutti__bucket_free(tutti__bucket_t *bucket)
     free(bucket);
 }
 
-/* Several tensors always fit the lane's memory. A lone tensor is packed if some ranks make zero
-   contributions, which have no other memory, or if its scaled operand needs memory of its own. */
+/* Several tensors are always packed, and fit the lane's memory. A lone tensor is packed if some
+   ranks make zero contributions, which have no other memory. It is also packed if its scaled
+   operand needs memory of its own. */
 int tutti__bucket_is_packed(const tutti__bucket_t *bucket)
 {
     const tutti__call_t *call = &bucket->first->call;

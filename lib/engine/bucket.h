@@ -10,7 +10,7 @@
 typedef struct tutti__bucket tutti__bucket_t;
 struct tutti__bucket {
     uint32_t number;
-    uint32_t nrequests; /* 0: the bucket does not concern this rank */
+    uint32_t nrequests; /* 0: this rank has no request in the bucket */
     uint32_t plan;      /* the plan that it belongs to; 0: none */
     int is_tight;       /* packed without gaps; see tutti__planned_t */
     int counts;         /* exchange the counts first */
@@ -18,7 +18,7 @@ struct tutti__bucket {
     int joined;         /* some ranks have joined, and make zero contributions */
     tutti__request_t *first, *last;
     tutti__bucket_t *next;   /* in its lane, or in the list of pending completions */
-    tutti__devent_t *landed; /* pending completion: the pool's event behind its work */
+    tutti__devent_t *landed; /* pending completion: the event recorded behind its work */
     uint64_t since_ns;       /* start of the pending completion */
 };
 

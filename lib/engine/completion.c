@@ -11,11 +11,11 @@
  *   - Only the CUDA stream `up` and NCCL access the lane's device memory. NCCL's work waits for
  *     earlier work in `up`, and later work in `up` waits for NCCL's work.
  *   - A run that is queued uses no pinned memory.
- *   - A stream that waits for an event does not notice if the event is recorded again.
+ *   - If an event is recorded again, CUDA streams that already wait for it are not affected.
  *
  * The requests of a pending completion are queued, but not done. If a request is handed over to a
- * stream, it is done for its waiter, and leaves the bucket. The other requests are done when the
- * bucket's event is complete.
+ * CUDA stream, it is done for its waiter, and leaves the bucket. The other requests are done when
+ * the bucket's event is complete.
  *
  * Rejected: counting the users of an event. The token already excludes concurrent accesses.
  */
@@ -76,14 +76,15 @@ static void fail(tutti__completions_t *completions, const tutti__bucket_t *bucke
 {
     char text[TUTTI__ERROR_BYTES];
 
-    /* The bucket has no request any more if all were handed over. */
+    /* If all requests were handed over, the bucket has no request left. */
     snprintf(text, sizeof(text), "%s, tensor '%.100s', queued on its device: %.300s",
              tutti__boot_rank_name(completions->env->boot, completions->env->exec->rank),
              bucket->first != NULL ? bucket->first->name : "", tutti_last_error());
     tutti__watch_fail(completions->env->watch, status, text);
 }
 
-/* Is the event complete? After an error of NCCL it never is, so ask NCCL for errors as well. */
+/* Is the event complete? After an error of NCCL the event is never complete, so ask NCCL for errors
+   as well. */
 static tutti_status_t land(const tutti__completions_t *completions, const tutti__bucket_t *bucket)
 {
     const tutti__exec_device_t *device = completions->env->exec->device;
@@ -143,7 +144,7 @@ void tutti__completion_drain(tutti__completions_t *completions, uint64_t limit_n
             sched_yield();
     while (is_at_work(completions) && tutti__now_ns() < limit_ns)
         sched_yield();
-    /* This work will never end, so abort it: it must not touch buffers. */
+    /* This work may never end. Abort it, because it must not access buffers later. */
     if (is_at_work(completions))
         tutti__device_abort(completions->env->exec->device);
     tutti__device_leave(completions->env->exec->device, before);
@@ -151,7 +152,7 @@ void tutti__completion_drain(tutti__completions_t *completions, uint64_t limit_n
 
 /* ---- handing over ---- */
 
-/* The request's place in its bucket's list; NULL: in no pending completion. */
+/* The request's place in its bucket's list; NULL: the request is in no pending completion. */
 static tutti__request_t **find(tutti__completions_t *completions, const tutti__request_t *request,
                                tutti__bucket_t **ret_bucket)
 {

@@ -50,9 +50,9 @@ void tutti__engine_cancel(tutti__engine_t *e, uint32_t first, uint32_t number)
 
 void tutti__engine_drain(tutti__engine_t *e)
 {
-    /* If a peer is late with these requests, the engine's thread ends the communicator. If the
-       caller's own work is late, this function waits for it without a limit: freeing device memory
-       would wait for this work anyway. */
+    /* If a peer is late with requests that were handed over, the engine's thread ends the
+       communicator. If the caller's own work is late, this function waits for it without a limit:
+       freeing device memory would wait for this work anyway. */
     while (atomic_load(&e->signals.given) > 0 && !tutti__watch_has_ended(e->env.watch))
         usleep(TUTTI__DRAIN_NAP_US);
 }
@@ -184,7 +184,7 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     tutti_status_t status = TUTTI_OK;
 
     if (e == NULL) {
-        /* The other ranks agree twice: after their parts, and at the end. */
+        /* The other ranks call boot_agree twice, so this rank does the same. */
         status = tutti__boot_agree(env->boot, tutti__fail(TUTTI_ERR_NO_MEMORY, "engine"));
         status = tutti__boot_agree(env->boot, status);
         tutti__watch_close(env->watch);
@@ -215,11 +215,11 @@ static void end_all(tutti__engine_t *e)
     /* If this step has ended the communicator, the next step tells the neighbours. */
     if (tutti__watch_has_ended(e->env.watch))
         tutti__engine_step(e, TUTTI__STEP_BRIEF);
-    /* Send the backlog before the goodbye. A peer that does not read it in time loses it, but not
-       the goodbye. */
+    /* Send the backlog before the goodbye. If a peer does not read the backlog in time, it receives
+       only the goodbye. */
     tutti__links_flush_all(e->env.watch, tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
-    /* Requests that were handed over to streams can no longer report errors, so let
-       them complete. */
+    /* Requests that were handed over to CUDA streams can no longer report errors, so let them
+       complete. */
     if (tutti__lanes_use_device(&own->lanes))
         tutti__completion_drain(&own->lanes.completions,
                                 tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
@@ -252,7 +252,7 @@ void tutti__engine_close(tutti__engine_t *e)
         return;
     if (!atomic_load(&e->closed))
         tutti__engine_stop(e);
-    /* Threads in tutti_wait find their requests done and leave. */
+    /* All requests are done, so the threads in tutti_wait return soon. */
     while (atomic_load(&e->inside) > 0)
         sched_yield();
     tutti__token_await(&e->token);

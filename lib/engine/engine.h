@@ -3,9 +3,9 @@
  * The engine: threads submit named tensors in any order; all ranks agree on them; the engine fuses
  * and reduces them. It also watches the peers for deaths, departures and delays.
  *
- * Threads. All work is done in steps by the owner of the token: a thread that submits, a thread
- * that waits (it helps), or the engine's own thread. The engine's thread sleeps on the doorbell and
- * the sockets, and makes progress while no thread waits. A step follows a submission, a peer's
+ * Threads. The owner of the token does all work, in steps. The owner is a thread that submits, a
+ * thread that waits, or the engine's own thread. The engine's thread sleeps on the doorbell and the
+ * sockets, and makes progress while no thread waits. A step follows a submission, a peer's
  * doorbell, or a message. The engine's thread also wakes soon after a submission for which no
  * thread waits, and at intervals while requests are pending.
  *
@@ -13,7 +13,7 @@
  *                                                                              |
  *      done  <--- unpack <--- run a lane's schedule <--- pack <--- bucket <----+
  *
- * If ranks do not know each other's counts, a call passes this cycle twice: see call/exchange.h.
+ * If the ranks must first exchange counts, a call passes this cycle twice: see call/exchange.h.
  */
 #ifndef TUTTI__ENGINE_ENGINE_H
 #define TUTTI__ENGINE_ENGINE_H
@@ -28,14 +28,14 @@
 typedef struct tutti__engine tutti__engine_t;
 typedef struct tutti__request tutti__request_t;
 
-/* The engine's environment; all of it outlives the engine. */
+/* The engine's environment. All of its objects outlive the engine, except `watch`. */
 typedef struct {
     tutti__boot_t *boot;
     const tutti__machine_t *machine;
     const tutti__exec_env_t *exec;
     const tutti__shape_t *shape;
     const tutti__conf_shared_t *conf;
-    tutti__watch_t *watch;  /* owned by the engine; lives as long as the last request */
+    tutti__watch_t *watch;  /* owned by the engine; closed after the last request is freed */
     tutti__engine_t *world; /* a group: the engine of its world; NULL: this is a world */
     tutti__stats_t *stats;  /* or NULL */
     /* Called when the program has given an asynchronous call its receive buffer, or other buffers.
@@ -54,7 +54,7 @@ void tutti__engine_drain(tutti__engine_t *engine);
 
 /* Call pause before device memory is allocated or freed, and resume afterwards. Between the two
    calls, no communicator of the process hands over requests. Pause waits until all requests that
-   were handed over before have ended. */
+   were handed over before have ended, but in a callback it does not wait. */
 void tutti__semaphore_pause(void);
 void tutti__semaphore_resume(void);
 

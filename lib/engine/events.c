@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device on the user's threads, and events in the user's streams.
+ * The use of the device on the program's threads, and events in the program's CUDA streams.
  *
- * If a thread passes device memory with a stream, the engine records an event in that stream. Work
- * on the memory waits for the event on the device, so the host does not wait. The event belongs to
- * the request until this work is queued. Queued buckets take their events from the same pool
- * (completion.c).
+ * If a thread passes device memory with a CUDA stream, the engine records an event in that stream.
+ * Work on the memory waits for the event on the device, so the host does not wait. The event
+ * belongs to the request until this work is queued. Queued buckets take their events from the same
+ * pool (completion.c).
  *
  * A thread that steps a lane with device memory switches to the engine's device, and afterwards
  * back to its own device. A thread that had no device keeps the engine's device, because choosing
@@ -20,8 +20,8 @@
 
 /* ---- the pool ---- */
 
-/* Make one more event. This is allowed at any time: making an event waits for nothing, unlike
-   allocating memory (mem/device.h). */
+/* Make one more event. This is allowed at any time: making an event does not wait for the device,
+   but allocating device memory does (mem/device.h). */
 static tutti_status_t make(tutti__events_t *events)
 {
     tutti__devent_t *event, **all;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Events for submissions with a CUDA stream and for pending completions. Any thread that does not
-   hold the lock of pending.h. */
+/* Events for submissions with a CUDA stream and for pending completions. Any thread may call these
+   functions, unless it holds the lock of pending.h. */
 #ifndef TUTTI__ENGINE_EVENTS_H
 #define TUTTI__ENGINE_EVENTS_H
 
@@ -10,7 +10,7 @@
 typedef struct {
     const tutti__exec_device_t *device; /* NULL: no device, so no events */
     tutti__mutex_t lock;                /* protects the rest */
-    tutti__devent_t **event;            /* [count] the free events are the first `nfree` */
+    tutti__devent_t **event;            /* [count]; the first `nfree` are free */
     size_t count, nfree;
 } tutti__events_t;
 

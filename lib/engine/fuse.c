@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several tensors as one call. They are packed into memory that the other ranks of the host map,
- * served there in place without further copies, and unpacked. Scaling is part of the copies.
+ * One call serves several tensors. They are packed into memory that the other ranks of the host
+ * map, served there in place without further copies, and unpacked. Scaling is part of the copies.
  * Tensors in device memory are packed into the lane's device memory, by one launch for all.
  *
  *      allreduce, reduce, broadcast    |a         |b  |c     |
  *      reduce_scatter, allgather       |a0  |b0|c0|a1  |b1|c1|     block r: rank r's part
  *
- * Tensors begin at cache lines, and the gaps are zero. A caller's own operation must see only
+ * Tensors begin at cache lines, and the gaps are zero. A caller's own operation must receive only
  * elements of tensors, so its buckets have no gaps. In device memory the gaps are not zeroed: their
  * sums are never read, and no element depends on another.
  *
- * If the tensors of a plan's bucket follow each other in rank 0's memory, the bucket has no gaps
- * either. A rank on which they also follow each other, in memory that the other ranks of the host
- * map (tutti_mem_alloc), serves the bucket there without copies. The other ranks pack the bucket.
- * Tried: the same in memory that is not mapped. It is copied in chunks, and ranks wait for each
- * chunk: ResNet-50's gradients took several times as long as packed gradients.
+ * If the tensors of a plan's bucket follow each other in rank 0's memory, the bucket has no gaps on
+ * any rank. If a rank has these tensors in the same order, without gaps, in memory that the other
+ * ranks of the host map (tutti_mem_alloc), it serves the bucket there without copies. The other
+ * ranks pack the bucket. Tried: the same in memory that is not mapped. Such memory is copied in
+ * chunks, and ranks wait for each chunk: ResNet-50's gradients took several times as long as packed
+ * gradients.
  *
  * A rank that has joined makes zero contributions: zeros, in the same places.
  */
@@ -46,7 +47,7 @@ static tutti_status_t grow(tutti__lane_t *lane, size_t bytes)
     status = tutti__arena_alloc(lane->arena, room, &ptr);
     if (status != TUTTI_OK)
         return status;
-    /* No peer reads the old memory: a zero-copy operation ends on all ranks at once. */
+    /* No peer reads the old memory: a zero-copy operation ends only after all peers' accesses. */
     tutti__arena_free(lane->arena, lane->fuse);
     lane->fuse = ptr;
     lane->fuse_bytes = room;
@@ -186,7 +187,7 @@ static void pack_part(tutti__lane_t *lane, const tutti__request_t *r, const void
         memset(to + bytes, 0, TUTTI__ROUND_UP(bytes, TUTTI__LINE_BYTES) - bytes);
 }
 
-/* Copy zeros into device memory, from STAGE: no run uses STAGE before it begins. */
+/* Copy zeros into device memory, from STAGE (sched/sched.h), which the run does not use yet. */
 static tutti_status_t write_zeros(tutti__lane_t *lane)
 {
     const tutti__exec_device_t *device = lane->op.env->exec->device;

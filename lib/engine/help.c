@@ -25,7 +25,7 @@
 /* Protects `limited`. Its holder waits for no rank. */
 static tutti__mutex_t limited_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_LIMITED);
 /* The world of tutti_init, if its own thread may not drive all transports (MPI); usually NULL.
-   Written under the lock. A thread without the lock may only compare it with other values. */
+   Written under the lock. A thread without the lock may only compare this pointer with others. */
 static tutti__engine_t *_Atomic limited;
 
 /* Protects `engines` and the links of this list. Its holder waits for nothing. */
@@ -34,8 +34,8 @@ static tutti__mutex_t engines_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ENGINES);
 static tutti__engine_t *engines;
 
 /* May only threads of the program drive the messages of this world and its groups? The world's
-   transport decides, also for its groups on one host: launches of the world may precede launches of
-   such a group. */
+   transport decides. It also decides for a group on one host, because a launch of the world may
+   precede the group's launches. */
 static int is_barred(const tutti__engine_t *world)
 {
     return world->far != NULL && !world->far->ops->may_progress(world->far, 1);
@@ -129,7 +129,8 @@ static int help_world(tutti__engine_t *world)
 {
     int moved = tutti__engine_help(world);
 
-    /* The holder of the lock adds or removes a group, and waits for no rank while it does so. */
+    /* If the lock is taken, another thread helps, or adds or removes a group. No holder of the lock
+       waits for a rank. */
     if (!tutti__mutex_trylock(&world->groups_lock))
         return moved;
     for (tutti__engine_t *group = world->groups; group != NULL; group = group->next_group)
@@ -166,7 +167,7 @@ int tutti__engine_help_others(tutti__engine_t *e)
     return moved;
 }
 
-/* ---- who needs help ---- */
+/* ---- engines that need help ---- */
 
 /* Do the threads that wait in `e` help `other`, if `other` needs help? */
 static int helps(const tutti__engine_t *e, const tutti__engine_t *other)

@@ -2,7 +2,7 @@
 /*
  * Ranks that have joined (tutti_join). They have no requests, but make a zero contribution to each
  * tensor that the other ranks submit. The bucket's metadata describe the tensor. The zeros are in
- * the lane's memory, of the host or of the device.
+ * the lane's host or device memory.
  */
 #include "engine/join.h"
 

@@ -5,7 +5,7 @@
 
 #include "engine/request.h"
 
-/* NULL: no memory, and the communicator has ended. name: [name_bytes] */
+/* Make a zero contribution. NULL: no memory, and the communicator has ended. name: [name_bytes] */
 tutti__request_t *tutti__join_zero(const tutti__engine_env_t *env,
                                    const tutti__metadata_t *metadata, const char *name,
                                    size_t name_bytes);

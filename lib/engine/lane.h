@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One lane, for lanes.c: its first bucket starts and ends. Callers own the token. */
+/* The start and the end of a lane's first bucket, for lanes.c. Callers own the token. */
 #ifndef TUTTI__ENGINE_LANE_H
 #define TUTTI__ENGINE_LANE_H
 
@@ -27,12 +27,12 @@ tutti_status_t tutti__lane_start(tutti__lanes_t *lanes, tutti__lane_t *lane);
 /* lane_end.c */
 /* If all work of the first bucket is queued, record an event behind its results. */
 tutti_status_t tutti__lane_record_result(tutti__lanes_t *lanes, const tutti__lane_t *lane);
-/* End the first bucket, whose operation is done, or which has no tensor of this rank. */
+/* End the first bucket: its operation is done, or it has no tensor of this rank. */
 void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane);
-/* End a plan's bucket, because some ranks lack its tensors. This rank's requests enter the queue
-   again. */
+/* End a plan's bucket, because some ranks lack its tensors or have left. This rank's requests enter
+   the queue again. */
 void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane);
-/* End a bucket with an error that all ranks find, so that the communicator continues. */
+/* End a bucket with an error that all ranks find. The communicator continues. */
 void tutti__lane_refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status);
 /* The first bucket has failed: end the communicator. */
 void tutti__lane_fail(tutti__lanes_t *lanes, const tutti__lane_t *lane, tutti_status_t status);

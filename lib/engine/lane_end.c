@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The counter that counts this lane's buckets in flight. */
+/* The counter of this lane's buckets in flight. */
 static uint32_t *count_of(tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
     return tutti__lane_is_planned(lanes, lane)   ? &lanes->planned
@@ -38,7 +38,7 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
     return bucket;
 }
 
-/* The first bucket leaves the lane. Unless status is AGAIN, its requests end. */
+/* Take the first bucket out of the lane, and end its requests. status AGAIN: do not end them. */
 static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status,
                    const char *text)
 {
@@ -60,10 +60,10 @@ void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__request_t *next;
 
-    /* After a departure, the messages of a comparison are not cancelled: over UCX, this might close
-       connections that other lanes use. The messages stay in flight until the communicator ends,
-       which is safe because they use only the library's memory. The lane starts no operation after
-       that. */
+    /* After a departure, the messages of a comparison are not cancelled: over UCX, cancelling them
+       might close connections that other lanes use. The messages stay in flight until the
+       communicator ends, which is safe because they use only the library's memory. After this the
+       lane starts no operation. */
     lane->is_left = lane->op.at == TUTTI__AT_COMPARE && !lane->op.is_common;
     if (!lane->is_left)
         tutti__operation_cancel(&lane->op);
@@ -111,8 +111,9 @@ static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_
     r->call.recvcounts = counts;
 }
 
-/* Some rank did not know the counts, so it has no buffer. The bucket ends here, so that no lane
-   waits for the program. Each rank announces the tensor again, as phase 1, when it has a buffer. */
+/* Some rank made the call without the counts, so it has no buffer yet. The bucket ends here, so
+   that no lane waits for the program. Each rank announces the tensor again, as phase 1, when it has
+   a buffer. */
 static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__exchange_t *x)
 {
     assert(r->phase == 0 && r->agreed);

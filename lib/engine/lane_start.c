@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Collect the events behind the data of a bucket in device memory. */
+/* Collect the events after which the data of a bucket in device memory are complete. */
 static tutti_status_t gather_ready(tutti__lane_t *lane, tutti__call_with_t *with)
 {
     tutti__devent_t **larger;
@@ -60,7 +60,7 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
     with->signature = (uint32_t)tutti__hash(&bucket->number, sizeof(uint32_t));
     lane->call = r->call;
     lane->call.on_device = is_device;
-    lane->call.has_stream = 0; /* `ready` has the events behind the requests' streams */
+    lane->call.has_stream = 0; /* `ready` has the events of the requests' streams */
     if (fused) {
         with->packing = &tutti__fuse_packing;
         with->owner = lane;
@@ -69,7 +69,7 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
     return status == TUTTI_OK && is_device ? on_device(lanes, lane, with) : status;
 }
 
-/* May this thread not start the lane's operation? A thread that may must poll the lane. */
+/* Must another thread start the lane's operation? If so, the lane needs a thread that polls it. */
 static int is_barred(tutti__lane_t *lane)
 {
     if (!tutti__operation_is_barred(&lane->op))
@@ -78,7 +78,7 @@ static int is_barred(tutti__lane_t *lane)
     return 1;
 }
 
-/* A call of the ordered lane runs as a direct call does, but any thread steps it. */
+/* A call of the ordered lane runs like a direct call, but any thread may step it. */
 static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     if (is_barred(lane))
@@ -97,9 +97,9 @@ static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *
 }
 
 /*
- * Start a bucket of a plan. A rank without requests for it starts a barrier instead, so the
- * comparison fails on all ranks. The data follow the comparison at once, so the bucket is packed
- * before both.
+ * Start a bucket of a plan. If this rank has no requests for the bucket, it starts a barrier
+ * instead, so the comparison fails on all ranks. The data follow the comparison at once, so the
+ * bucket is packed before the comparison.
  */
 static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {

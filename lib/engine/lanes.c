@@ -4,25 +4,25 @@
  *
  * Agreed bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank. So
  * ranks never wait for each other in different orders. A bucket of one tensor runs on the user's
- * buffers; several tensors are one call in the lane's memory (fuse.c). If a rank does not know the
+ * buffers; several tensors are one call in the lane's memory (fuse.c). If a rank does not have the
  * other ranks' counts, all ranks first exchange the counts in the same lane. Each lane steps one
  * operation (call/).
  *
- * A bucket whose work is all queued on a device leaves its lane before this work is complete
- * (completion.c).
+ * If all work of a bucket is queued on a device, the bucket leaves its lane before this work is
+ * complete (completion.c).
  *
- * The ordered lane has calls without a name, one by one, in the order in which this rank submits
- * them. They are not agreed on: the ranks compare each of them as a direct call, in the lane.
- * Rejected: lane 0, in one order with direct calls. Each direct call would have to check
- * for earlier ordered calls, and its stores would have to ring doorbells: a fence for each store.
+ * The ordered lane runs calls without a name, one by one, in the order in which this rank submits
+ * them. The ranks do not agree on these calls. They compare each call in the lane, like a direct
+ * call. Rejected: lane 0, in one order with direct calls. Each direct call would have to check for
+ * earlier ordered calls, and its stores would have to ring doorbells: a fence for each store.
  *
- * The plan's lane has buckets of a learned plan (planned.c), in the order of the plan. They are
- * compared in the same way. If not all ranks have the tensors of a bucket, the comparison fails,
- * and the bucket's requests return to agreement.
+ * The plan's lane has buckets of a learned plan (planned.c), in the order of the plan. The ranks
+ * compare these buckets in the same way. If not all ranks have the tensors of a bucket, the
+ * comparison fails, and the bucket's requests return to agreement.
  *
  * While a run uses a device, every rank must keep stepping all lanes in which it has started an
  * operation (see node/nccl/nccl.h). So `polling` keeps the engine's thread awake, and this thread
- * steps all lanes, even if brief steps omit some.
+ * also steps the lanes that brief steps omit.
  */
 #include "engine/lane.h"
 
@@ -194,7 +194,8 @@ void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
 
 /* ---- steps ---- */
 
-/* The bucket no longer needs the program's threads, so its requests may be handed over. */
+/* The bucket no longer needs the program's threads, so its requests may be handed over to CUDA
+   streams. */
 static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
 {
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
@@ -206,7 +207,7 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
  * After a rank has left, all ranks drop their plans. A peer that has not yet started this bucket
  * never starts it. On the same machine the peer's status page shows this. A peer on another machine
  * has no status page here, so this rank gives up if the bucket has not moved for PLAN_REST_NS. If
- * the peer has started the bucket, it gives up in the same way.
+ * the peer has started the bucket, the peer gives up in the same way.
  */
 static int is_abandoned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
@@ -287,7 +288,8 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
                  (lane->op.is_common || status == TUTTI_ERR_SHUTDOWN))
             /* After a departure, agreement will end this rank's requests with an error. The
                communicator does not end, so that other ranks' requests continue. The lane's other
-               buckets need the same ranks; they must not receive late messages of this bucket. */
+               buckets need the same ranks, and must not receive late messages of this bucket. So
+               they leave the lane as well. */
             do
                 tutti__lane_give_back(lanes, lane);
             while (status == TUTTI_ERR_SHUTDOWN && lane->first != NULL);
@@ -304,7 +306,7 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
 /* The lane in which a request runs; NULL: none. */
 static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__request_t *request)
 {
-    /* A request of the ordered lane waits for the same rank or device as the first one. */
+    /* A request of the ordered lane waits for the same rank as the lane's first request. */
     if (request->ordered && lanes->lane[TUTTI__ORDERED_LANE].running)
         return &lanes->lane[TUTTI__ORDERED_LANE];
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
@@ -317,7 +319,8 @@ static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__re
     return NULL;
 }
 
-/* Text: the rank that a lane's operation waits for, and how many messages have come from it. */
+/* Write the rank that a lane's operation waits for, and how many messages from or to this rank are
+   complete. */
 static void put_peer(const tutti__lanes_t *lanes, const tutti__lane_t *lane, int is_ordered,
                      char *text, size_t bytes)
 {

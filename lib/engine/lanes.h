@@ -29,9 +29,9 @@ typedef struct {
     char *fuse;            /* memory for fused buckets */
     size_t fuse_bytes;
     int is_packed; /* plan's lane: the first bucket is packed */
-    int is_left;   /* plan's lane: a departure has ended it, with messages of op in flight */
-    /* Plan's lane, after a departure. still_ns: since when the bucket has not moved; 0: it has just
-       begun. moves: tutti__operation_moves at that time. */
+    int is_left;   /* plan's lane: a departure has ended it; messages of op stay in flight */
+    /* Plan's lane, after a departure. still_ns: the time of the bucket's last progress; 0: it has
+       just begun. moves: tutti__operation_moves at that time. */
     uint64_t still_ns;
     uint32_t moves;
     char *packed; /* where the first bucket is packed: `fuse`, or device memory */
@@ -69,8 +69,8 @@ void tutti__lanes_close(tutti__lanes_t *lanes);
 void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Append a request to the ordered lane. */
 void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request);
-/* Append a bucket to the plan's lane. If it has no requests, this rank lacks some of its tensors,
-   and no rank serves it. */
+/* Append a bucket to the plan's lane. If the bucket has no requests, this rank lacks some of its
+   tensors, and no rank serves the bucket. */
 void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Advance all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left);
@@ -82,14 +82,14 @@ int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *re
 /* Abandon everything in flight. */
 void tutti__lanes_clear(tutti__lanes_t *lanes);
 
-/* Is a bucket in a lane or a pending completion in device memory? */
+/* Does a bucket in a lane, or a pending completion, use device memory? */
 static inline int tutti__lanes_use_device(const tutti__lanes_t *lanes)
 {
     return lanes->on_device > 0 || lanes->completions.count > 0;
 }
 
-/* May another agreed bucket begin? With enough work in lanes and on the device, new tensors wait,
-   and collect into larger buckets. */
+/* May another agreed bucket begin? If there is enough work in lanes and on the device, new tensors
+   wait, and are collected into larger buckets. */
 static inline int tutti__lanes_have_room(const tutti__lanes_t *lanes)
 {
     return lanes->in_flight < TUTTI__BUCKET_LANES &&

@@ -50,7 +50,7 @@ static uint64_t *counter(tutti__nameless_t *nameless, const tutti__request_t *re
                 ->messages[request->call.kind == TUTTI_CALL_SEND ? peer : nameless->size + peer];
 }
 
-/* Without printf, which takes longer than the rest of a small call's submission. */
+/* printf is not used: it takes longer than the rest of a small call's submission. */
 static char *put_text(char *at, const char *text)
 {
     size_t length = strlen(text);

@@ -7,9 +7,9 @@
  * ranks compare them as they compare direct calls (lanes.c). With a device the ranks agree on each
  * call, under a name made of n: an ordered lane would hold up the launches of all other lanes.
  *
- * Messages: the n-th send of a rank to another belongs to the n-th receive there. The ranks agree
- * on each message, under a name made of the two ranks and n. If messages ran in an ordered lane,
- * two ranks that both send first would wait for each other.
+ * Messages: the n-th send from rank a to rank b belongs to the n-th receive from a on b. The ranks
+ * agree on each message, under a name made of the two ranks and n. If messages ran in an ordered
+ * lane, two ranks that both send first would wait for each other.
  *
  * Requests get their numbers under the lock of pending.h, so the numbers follow the order of the
  * queue.

@@ -4,8 +4,9 @@
  * the communicator ends, as after the deadline of a wait (wait.c). Such a request may have a
  * callback instead of a waiter, so the engine's thread checks these deadlines as well.
  *
- * `due_ns` of pending.h is the earliest deadline of all pending requests. It is too early if the
- * request with this deadline is done. After due_ns, a search of the pending requests sets it anew.
+ * `due_ns` of pending.h is the earliest deadline of all pending requests. If the request with this
+ * deadline is done, due_ns is too early. After due_ns, a search of the pending requests sets it
+ * anew.
  */
 #include "engine/own_deadline.h"
 
@@ -99,8 +100,8 @@ int64_t tutti__overdue_nap_us(const tutti__pending_t *pending)
        culprit. */
     if (due <= now)
         return TUTTI__NEWS_POLL_US;
-    /* Sleep for at most a tick: a request that is submitted during the sleep does not end the
-       sleep. */
+    /* Sleep for at most a tick: a submission does not end the sleep, but may have an earlier
+       deadline. */
     return TUTTI__MIN((int64_t)TUTTI__MIN((due - now) / 1000, (uint64_t)INT64_MAX / 2) + 1,
                       TUTTI__TICK_MS * 1000);
 }

@@ -2,10 +2,10 @@
 /*
  * Pending requests: the queue, the table of names, and the end of a request.
  *
- * A request with a callback ends in two steps. First its status is set, and it joins the list of
- * due callbacks. A thread that has given the token back then calls the callback, and only after
- * that the waiter may take the request. So a callback runs under no lock, and its argument may be
- * freed after tutti_wait.
+ * A request with a callback ends in two steps. First its status is set, and it is added to the list
+ * of due callbacks. Then a thread that has given the token back calls the callback. Only after that
+ * may the waiter take the request. So a callback runs under no lock, and its argument may be freed
+ * after tutti_wait.
  */
 #include "engine/pending.h"
 
@@ -142,7 +142,8 @@ static tutti_status_t may_push(tutti__pending_t *pending, const tutti__request_t
 {
     if (pending->is_closed)
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(pending->watch));
-    /* After a goodbye ranks agree on no new tensor. An ordered call fails as a direct call does. */
+    /* After a goodbye the ranks agree on no new tensor. But an ordered call may still run, like a
+       direct call. */
     if (tutti__watch_any_left(pending->watch) &&
         !tutti__nameless_is_ordered(&pending->nameless, request))
         return has_left(pending->watch);
@@ -156,7 +157,7 @@ static tutti_status_t may_push(tutti__pending_t *pending, const tutti__request_t
     return TUTTI_OK;
 }
 
-/* All or none. */
+/* Add the names of all requests, or of none. */
 static tutti_status_t add_names(tutti__pending_t *pending, tutti__request_t **requests, size_t n)
 {
     tutti_status_t status = TUTTI_OK;
@@ -176,8 +177,8 @@ static tutti_status_t add_names(tutti__pending_t *pending, tutti__request_t **re
     return status;
 }
 
-/* Make the requests a submission group, which their names identify. Requests without names do not
-   form a group: another rank may submit the same calls one by one, or in other lists. */
+/* Make the requests a submission group; their names identify it. Requests without names do not form
+   a submission group: another rank may submit the same calls one by one, or in other lists. */
 static void make_group(tutti__request_t **requests, size_t n)
 {
     uint64_t hash = TUTTI__HASH_INIT;
@@ -351,7 +352,8 @@ static int is_simple(const tutti__request_t *r)
     return !r->is_zero && r->semaphore == 0 && !r->joins && r->callback == NULL && r->ready == NULL;
 }
 
-/* Most requests of a list end in the same way, so lock once for all, and wake once. */
+/* Most requests of a list end in the same way, so take the lock once for all, and wake the waiters
+   once. */
 void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first)
 {
     uint64_t now = tutti__now_ns();
@@ -406,7 +408,8 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
 {
     tutti__request_t *ended = NULL, *next;
 
-    /* Change queue and names under one lock, so that neither has a request that has ended. */
+    /* Change the queue and the names under one lock, so that no ended request stays in one of
+       them. */
     tutti__mutex_lock(&pending->lock);
     filter_queue(pending, pick);
     if (pending->join != NULL) {
@@ -438,7 +441,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
         next = ended->chain;
         finish(pending, ended, status, text);
     }
-    /* Requests that were handed over to streams are in no lane any more, so end them here. */
+    /* Requests that were handed over to CUDA streams are in no lane any more, so end them here. */
     if (pick == NULL)
         tutti__semaphore_end_all(pending->semaphores, text);
 }
@@ -500,10 +503,10 @@ int tutti__pending_callbacks(tutti__pending_t *pending)
 
     if (!atomic_load(&pending->callbacks))
         return 0;
-    /* If this thread is inside a callback of the same communicator, the loop below, further up the
-       stack, calls the due callbacks after this callback. If this thread is inside a callback of
-       another communicator, the engine's thread must call them. If the engine has no thread, they
-       are called here, nested in the other callback; each communicator is nested at most once. */
+    /* If this thread is inside a callback of the same communicator, an outer call of this function
+       calls the due callbacks after that callback. If this thread is inside a callback of another
+       communicator, the engine's thread must call them. If the engine has no thread, they are
+       called here, nested in the other callback. Each communicator is nested at most once. */
     if (is_calling(pending))
         return 0;
     if (calling != NULL && !pending->is_threadless)

@@ -7,7 +7,7 @@
 #include "engine/nameless.h"
 #include "engine/semaphore.h"
 
-/* Pending requests by name: chained hashing, grows. */
+/* Pending requests by name: a hash table with chains, which grows. */
 typedef struct {
     tutti__request_t **bucket;
     uint32_t nbuckets, count;
@@ -40,11 +40,11 @@ struct tutti__pending {
 
     tutti__mutex_t lock; /* protects the rest */
     int is_closed;       /* nothing can be submitted any more */
-    int is_threadless;   /* no thread of the engine's calls callbacks; set once */
+    int is_threadless;   /* the engine has no thread to call callbacks; set once */
     tutti__request_t *queue_first, *queue_last;
     uint32_t nqueued; /* requests in the queue */
     /* The names of the plan that runs, see planned.c; NULL: none. While all queued requests are in
-       the plan, the engine need not take the queue before it has `plan_wants` requests. */
+       the plan, the engine need not take the queue before the queue has `plan_wants` requests. */
     const tutti__tensor_names_t *plan_names;
     uint32_t plan_number, plan_wants;
     tutti__names_t names;
@@ -60,9 +60,9 @@ void tutti__pending_close(tutti__pending_t *pending);
 /* ---- any thread ---- */
 
 /* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. If the first
-   has group.size > 0, they become a submission group. ret_handles [n] is set before any callback of
-   the requests can run; NULL: the program already has the handles. *ret_rests 1: the engine needs
-   no step now, because a plan's bucket waits for further requests. */
+   request has group.size > 0, the requests become a submission group. ret_handles [n] is set before
+   any callback of the requests can run; NULL: the program already has the handles. *ret_rests 1:
+   the engine needs no step now, because a plan's bucket waits for further requests. */
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
                                    tutti_request_t **ret_handles, int *ret_rests);
 /* Add a pending request to the queue again. The caller holds the lock. */
@@ -71,8 +71,8 @@ void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
 void tutti__pending_refuse(tutti__pending_t *pending);
 /* Wake sleeping waiters: a request may be done, or there is work. */
 void tutti__pending_wake(tutti__pending_t *pending);
-/* Call the callbacks of ended requests. Without the token, without a lock. 1: another thread must
-   call them, because this thread is inside a callback of another communicator. */
+/* Call the callbacks of ended requests. The caller has neither the token nor a lock. 1: another
+   thread must call them, because this thread is inside a callback of another communicator. */
 int tutti__pending_callbacks(tutti__pending_t *pending);
 
 /* ---- the token's owner ---- */

@@ -60,7 +60,7 @@ static tutti_status_t activate(const tutti_request_t *handle, tutti__request_t *
         return status;
     if (!request->persistent)
         return not_persistent(request);
-    /* The watch lives as long as the request. */
+    /* The watch is not closed before the request is freed. */
     status = tutti__watch_alive(request->engine->env.watch);
     if (status != TUTTI_OK)
         return status;

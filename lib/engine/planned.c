@@ -6,9 +6,10 @@
  *
  * This rank stops the plan
  *   if a tensor has other metadata or a priority, is in a submission group, or is a message,
- *   if a thread waits for a request that is held here, and no further request is submitted,
+ *   if requests wait here and no request is submitted for PLAN_REST_NS, or less if a thread waits,
+ *   if not all ranks had the tensors of a bucket,
  *   if this rank joins,
- *   if a bucket makes no progress for long: agreement names the rank that is late.
+ *   if a bucket makes no progress for long; agreement then names the rank that is late.
  * After the stop, the rank announces all requests that wait here, and the requests of buckets that
  * not all ranks started. So a plan never changes which tensors are served.
  */
@@ -95,7 +96,8 @@ static void start_complete(tutti__plan_requests_t *p)
 
 /* ---- requests ---- */
 
-/* A call that can be in a plan: not in a submission group, not a second phase, not a message. */
+/* Can the request be in a plan? It must not be in a submission group, a second phase, or a
+   message. */
 static int is_plain(const tutti__request_t *r)
 {
     return r->group.size == 0 && r->phase == 0 && !tutti__call_is_message(r->call.kind);
@@ -111,7 +113,7 @@ static void enter(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t
     tutti__store_release(&request->waits_in_plan, 1);
 }
 
-/* The request's index in the plan, or -1. `planned` may have it from the submission. */
+/* The request's index in the plan, or -1. The submission may have stored the index in `planned`. */
 static int64_t find(const tutti__plan_requests_t *p, const tutti__request_t *request)
 {
     if (TUTTI__LIKELY(request->planned > 0 && p->runs && request->plan_number == p->plan.number))
@@ -126,7 +128,7 @@ int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
 
     if (TUTTI__LIKELY(i < 0))
         return 0;
-    /* Not all ranks had a bucket's tensors, and no rank has stopped the plan: stop it here. */
+    /* Not all ranks had a bucket's tensors. If no rank has stopped the plan yet, stop it here. */
     if (TUTTI__UNLIKELY(p->lanes->returned_plan == p->plan.number))
         give_up(p, TUTTI__PLAN_DEVIATION);
     if (!is_plain(request)) {
@@ -256,7 +258,7 @@ uint64_t tutti__planned_stop(tutti__plan_requests_t *p)
     return p->started;
 }
 
-/* All requests that wait here, in the order of the plan, as one list. */
+/* Remove all requests that wait here. Returns them as one list, in the order of the plan. */
 static tutti__request_t *take_all(tutti__plan_requests_t *p)
 {
     tutti__request_t *first = NULL, *last = NULL, *next;

@@ -31,11 +31,11 @@ typedef struct {
     tutti__planned_bucket_t *bucket; /* [nbuckets] */
     uint32_t next;                   /* the bucket that starts next */
     uint64_t started;                /* buckets started since the plan began */
-    /* Requests with names of the plan that cannot enter it. Announced when the plan is over. */
+    /* Requests with names of the plan that cannot enter it; announced when the plan is over. */
     tutti__request_t *held_first, *held_last;
     uint32_t nheld;           /* all requests that wait here */
-    uint64_t arrived_ns;      /* submission of the last request that entered the plan */
-    uint64_t wanted_ns;       /* since when a thread waits for a request here; 0: none does */
+    uint64_t arrived_ns;      /* when the last request that entered the plan was submitted */
+    uint64_t wanted_ns;       /* since when a thread waits for a request here; 0: no wait */
     uint64_t wanted_after_ns; /* arrived_ns at that time */
 } tutti__plan_requests_t;
 
@@ -60,7 +60,7 @@ void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *requ
                          uint64_t patience_ns);
 /* Stop a plan that makes no progress. Call it at intervals. */
 void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now);
-/* Write what a request that is held here waits for; 1 if that is certain. */
+/* Write why a request that is held here waits; 1 if the reason is certain. */
 int tutti__planned_culprit(const tutti__plan_requests_t *p, char *text, size_t bytes);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an operation is doing, in words for the flight recorder. The token's owner. */
+/* An operation's present work, as texts for the flight recorder. The token's owner calls this. */
 #include "engine/recorded.h"
 
-/* The operation's present work, as a static text: "RECV", or "comparing calls". The run is at
-   operation `step` of `of`. */
+/* The operation's present work, as a static text: "RECV", or "comparing calls". The run is at entry
+   `step` of the `of` entries of its schedule. */
 static const char *doing(const tutti__operation_t *op, uint32_t step, uint32_t of)
 {
     switch (op->at) {

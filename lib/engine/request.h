@@ -28,7 +28,7 @@ struct tutti__request {
     void *callback_arg;
     uint8_t callback_info;  /* see tutti__entry_t */
     uint8_t priority;       /* likewise */
-    tutti__devent_t *ready; /* the pool's event behind the stream's work, see `call`; or NULL */
+    tutti__devent_t *ready; /* the event recorded behind the stream's work, see `call`; or NULL */
     uint64_t since_ns;      /* its submission */
     uint64_t learned_ns;    /* rank 0: since_ns of the submission that rank 0 learned from last */
     uint64_t ended_ns;
@@ -62,8 +62,8 @@ struct tutti__request {
     tutti__word_t begun;   /* 1: may be handed over, see semaphore.c. Memory order: see `queued` */
     uint8_t semaphore;     /* 1 + index of its semaphore; 0: not handed over */
     uint32_t semaphore_value;
-    uint64_t given_ns;           /* handover, or the last check that found its data incomplete */
-    tutti__word_t waits_in_plan; /* 1: planned.c holds the request; any thread may read it */
+    uint64_t given_ns;           /* time of the handover, or when its data were last incomplete */
+    tutti__word_t waits_in_plan; /* 1: planned.c holds the request; any thread may read this word */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */

@@ -46,7 +46,7 @@ static inline tutti__metadata_t metadata_of_call(const tutti__call_t *call, uint
         .on_device = call->on_device != 0,
     };
 
-    /* Most calls need no other fields. */
+    /* Most calls are allreduces, which need no other fields. */
     if (TUTTI__LIKELY(call->kind == TUTTI_CALL_ALLREDUCE)) {
         m.op = (uint32_t)call->op;
         return m;

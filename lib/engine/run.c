@@ -58,7 +58,7 @@ static int comes_soon(const tutti__hint_t *hint)
 
 /* The offset of a word in its writer's arena. In a stage of an operation, all peers write words at
    the same offset of their arenas, so the offset identifies the stage. (With two ranks,
-   announcements are at other offsets, but a stage has only one word there.) */
+   announcements have different offsets, but each stage then has only one word.) */
 static uintptr_t place_of(const run_t *r, const tutti__hint_t *hint)
 {
     const tutti__machine_t *machine = r->env->machine;
@@ -99,7 +99,7 @@ static tutti_status_t look(run_t *r)
         return tutti__operation_step_left(r->op);
     if (r->node != NULL && w->hint.peer >= 0 &&
         tutti__watch_has_left(r->env->watch, (uint32_t)w->hint.peer)) {
-        status = step(r); /* its last data may have arrived after the last step */
+        status = step(r); /* the peer's last data may have arrived after the last step */
         return status != TUTTI__AGAIN
                    ? status
                    : tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has left",
@@ -177,7 +177,8 @@ static void record(const run_t *r)
     tutti__record_direct(r->env->watch->record, &direct);
 }
 
-/* An error if the communicator has ended or the deadline has passed; warns about long waits. */
+/* Returns an error if the communicator has ended or the deadline has passed. Warns about long
+   waits. */
 static tutti_status_t check(run_t *r)
 {
     const tutti__late_t late = { .what = what,
@@ -282,7 +283,7 @@ static tutti_status_t end_badly(tutti__engine_t *e, const tutti__run_env_t *env,
         tutti__watch_await_news(env->watch);
     }
     tutti__engine_settle(e);
-    tutti__operation_cancel_node(op); /* a call in cached form is not op's */
+    tutti__operation_cancel_node(op); /* a call in cached form (call/cached.h) is not in `op` */
     tutti__operation_cancel(op);
     if (on_device)
         tutti__device_quiesce(op->env->exec->device, 0, 1);

@@ -6,7 +6,7 @@
 #include "call/operation.h"
 #include "engine/engine.h"
 
-/* What the waits of a communicator's direct calls need. The last two fields change with each
+/* The environment in which a communicator's direct calls wait. The last two fields change with each
    call. */
 typedef struct {
     tutti__watch_t *watch;
@@ -16,7 +16,7 @@ typedef struct {
     int spins;                 /* each rank has a processor */
     const char *where;         /* for messages: "a group", or a connected communicator's name;
                                   NULL: the world */
-    const tutti__call_t *call; /* the call in progress; NULL: one that the library makes */
+    const tutti__call_t *call; /* the call in progress; NULL: an internal call of the library */
     unsigned cached_tag;       /* the tag of a call that repeats the last one */
 } tutti__run_env_t;
 
@@ -26,8 +26,8 @@ tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t 
                                 tutti__operation_t *op, tutti__node_t *node,
                                 const tutti__hint_t *hint);
 
-/* The operation has failed with an error: end the communicator, unless the error is common. Returns
-   the error that the call returns. */
+/* The operation has failed with an error: end the communicator, unless all ranks find this error
+   (op->is_common). Returns the error that the call returns. */
 tutti_status_t tutti__run_fail(tutti__engine_t *engine, const tutti__run_env_t *env,
                                tutti__operation_t *op, tutti_status_t status);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests that only a CUDA stream waits for, on a semaphore: tutti_cuda_wait with
- * TUTTI_STREAM_WAIT=device. It is for work in which the host takes part, since no event can be
- * recorded behind such work (completion.c).
+ * TUTTI_STREAM_WAIT=device. Semaphores are for work in which the host takes part, because no event
+ * can be recorded behind such work (completion.c).
  *
- *      caller   takes a semaphore; makes the stream wait until it has a new value; returns
+ *      caller   takes a semaphore; makes the stream wait for its new value; returns
  *      engine   continues; when the request ends, with success or an error, writes the value
  *
  * A semaphore is a word of pinned memory. Values only increase, and a stream waits until the word
@@ -13,32 +13,33 @@
  * never freed (mem/device.h): all communicators share them. If no semaphore is free, or the stream
  * cannot wait, the caller waits on the host.
  *
- * A request can be handed over when only the communicator's death can fail it: all ranks have
- * announced it, its schedules are known, and the engine's own thread may run it. After the
- * handover its name is free, it is not pending, and the engine owns it.
+ * A request can be handed over when only the communicator's death can make it fail: all ranks have
+ * announced it, its schedules are known, and the engine's own thread may run it. After the handover
+ * its name is free, it is not pending, and the engine owns it.
  *
  * No stream waits for ever. The thread that hands a request over has the token and finds the
  * request in a lane. From then on the request is in `given`. Only tutti__semaphore_end and
  * tutti__semaphore_end_all remove the request, and both write the word. tutti__pending_finish calls
  * semaphore_end when the bucket has ended. tutti__pending_finish_all calls semaphore_end_all when
- * the communicator is closed or has died; the next step of any thread after a death does this.
- * The request does end: while its lane is busy, `polling` keeps the thread awake; peers that die or
+ * the communicator is closed or has died; after a death, the next step of any thread does this. The
+ * request does end: while its lane is busy, `polling` keeps the thread awake; peers that die or
  * leave are detected as usual; and the thread ends the communicator at the deadline. The deadline
  * counts from the moment at which the request's data are complete, so the caller's own earlier work
  * in the stream may take any time.
  *
  * A stream must not block the work that it waits for. NCCL executes the calls of one communicator
- * in their order, in any stream. If a call of NCCL followed such a wait in a stream, it would
- * block all later launches, even the launch that the wait needs. So a request is launched only when
+ * in their order, in any stream. If a call of NCCL followed such a wait in a stream, it would block
+ * all later launches, even the launch that would end the wait. So a request is launched only when
  * its data are complete (TUTTI__AT_INPUT), and a direct call in a stream is made a request
- * (api/cuda.c). Buckets do not wait for each other in a cycle either. Data behind a semaphore are
- * submitted after the semaphore's bucket has begun on this rank, so they are in a bucket with a
- * higher number.
+ * (api/cuda.c). Buckets do not wait for each other in a cycle either. Suppose that a stream waits
+ * on a semaphore before it completes the data of a request. This request was submitted after the
+ * semaphore's bucket had begun on this rank, so its own bucket has a higher number.
  *
  * No thread may wait for the device while a stream waits on a semaphore: this could keep the engine
  * from launching the awaited work. Opening and closing a communicator allocates and frees device
  * memory, which waits for the device. So both first wait until the process uses no semaphore, and
- * no thread takes one meanwhile. The documentation warns users of cudaMalloc and cudaFree as well.
+ * no thread takes a semaphore meanwhile. The documentation warns users of cudaMalloc and cudaFree
+ * as well.
  *
  * A world of one host uses no semaphores (api/comm.c). Events order NCCL's work there. With
  * semaphores, NCCL would wait on the host for its data, and this order would be lost. If the host
@@ -75,7 +76,7 @@ static void put_word(uint32_t index)
     atomic_fetch_and(&taken, ~((uint64_t)1 << index));
 }
 
-/* 0: no semaphore is free, or semaphores are paused. */
+/* Take a semaphore. 0: no semaphore is free, or semaphores are paused. */
 static int take_word(uint32_t *ret_index)
 {
     uint64_t before = atomic_load(&taken);

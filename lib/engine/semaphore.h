@@ -33,7 +33,8 @@ void tutti__semaphore_end(tutti__semaphores_t *semaphores, tutti__request_t *req
                           tutti_status_t status, const char *text);
 /* End all requests that were handed over. */
 void tutti__semaphore_end_all(tutti__semaphores_t *semaphores, const char *text);
-/* The engine's thread: end the communicator if a request handed over is past the deadline. */
+/* The engine's thread: end the communicator if a request that was handed over is past the
+   deadline. */
 void tutti__semaphore_check(tutti__semaphores_t *semaphores);
 
 #endif

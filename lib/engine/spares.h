@@ -6,7 +6,7 @@
 #include "engine/request.h"
 
 typedef struct {
-    tutti__word_t busy; /* a thread uses the list; other threads do without */
+    tutti__word_t busy; /* a thread uses the list; other threads do not wait for it */
     tutti__request_t *first;
     uint32_t n;
 } tutti__spares_t;

@@ -190,7 +190,8 @@ static void report_oldest(tutti__agreement_t *a, const check_t *check)
                    request->name, call, who, more);
 }
 
-/* The token's owner keeps pending requests valid, so `oldest` is valid without the lock. */
+/* While this thread owns the token, pending requests stay valid, so `oldest` is valid without the
+   lock. */
 static void check_requests(const tutti__stalls_t *stalls, check_t *check)
 {
     tutti__pending_t *pending = stalls->agreed->pending;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The engine's state. Any thread may use the outer structure (struct tutti__engine). Only the
- * token's owner may use the inner structure (tutti__owned_t).
- * The parts have headers of their own; a file that works on one part includes that header only.
+ * token's owner may use the inner structure (tutti__owned_t). The parts have headers of their own;
+ * a file that works on one part includes only the header of this part.
  */
 #ifndef TUTTI__ENGINE_STATE_H
 #define TUTTI__ENGINE_STATE_H
@@ -32,10 +32,10 @@ struct tutti__engine {
     tutti__spares_t spares;
     atomic_int refs;    /* one of the communicator, and one per request */
     atomic_int news;    /* the doorbell or a socket has woken a thread: poll everything */
-    atomic_int alarmed; /* the alarm is set, or has gone off and the thread has not seen it yet */
+    atomic_int alarmed; /* the alarm is set, or has gone off and the thread has not read it yet */
     _Atomic uint64_t crowded_ns; /* before this time waiters do not spin, see wait_loop.c; 0: they
                                     may spin */
-    atomic_int closed;           /* tutti__engine_close has begun */
+    atomic_int closed;           /* tutti__engine_stop has begun */
     atomic_int inside;           /* threads that may still use env */
 
     tutti__owned_t its_owners; /* accessed through tutti__owned */
@@ -67,12 +67,12 @@ static inline tutti__owned_t *tutti__owned(tutti__engine_t *e)
     return &e->its_owners;
 }
 
-/* help.c: add the engine to its world's list and to that of all engines, and remove it. Its
-   `pending` is open. */
+/* help.c: open adds the engine to its world's list and to the list of all engines; close removes
+   it. The engine's `pending` is open. */
 void tutti__help_open(tutti__engine_t *e);
 void tutti__help_close(tutti__engine_t *e);
-/* Does an engine, e or another one, have work that the calling thread must do while it waits in e,
-   because the other's own thread may not? Then the caller must sleep only briefly. */
+/* The calling thread waits in `e`. Has this or another engine work that the calling thread must do,
+   because the engine's own thread may not? If so, the caller must sleep only briefly. */
 int tutti__help_is_due(const tutti__engine_t *e);
 /* `e` has begun work that advances only when polled, and has set signals.polling. If its own thread
    may not do this work, wake the threads that wait for requests and may help. 0: its own thread may

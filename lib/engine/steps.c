@@ -2,8 +2,8 @@
 /*
  * Steps: the work of the token's owner.
  *
- * A thread that finds the token taken leaves its request in the queue. The owner finds it there:
- * after it has given the token back, it checks `queued` once more.
+ * If a thread finds the token taken, it leaves its request in the queue. The owner of the token
+ * finds the request there: after it has given the token back, it checks `queued` once more.
  *
  * Sleeping. No thread sleeps with the token. If requests are pending, the last active thread
  * sets `sleeping` in this rank's status page, executes a fence, and takes one more step. Peers
@@ -29,12 +29,12 @@ void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const voi
     else if (kind > TUTTI__MSG_MISSING)
         tutti__watch_end(e->env.watch, TUTTI_ERR_ABI, "a control message of an unknown kind");
     else if (kind != TUTTI__MSG_BUCKET || !tutti__owned(e)->is_buried)
-        /* After the state was cleared, no request may enter it again. */
+        /* After the state was cleared, a bucket must not add requests to it. */
         tutti__agree_message(tutti__owned(e)->agreed.agree, link, kind, body, bytes);
 }
 
 /* A rank has left: end all requests that are not agreed, because they need that rank. An ordered
-   call ends as a direct call does: when it waits for that rank. */
+   call ends like a direct call: when it waits for that rank. */
 static int not_agreed(const tutti__request_t *request)
 {
     return !request->agreed && !request->ordered;
@@ -57,7 +57,7 @@ static int take_queue(tutti__engine_t *e)
 {
     if (!atomic_load(&e->pending.queued))
         return 0;
-    /* After a goodbye no new tensor can be agreed. */
+    /* After a goodbye the ranks agree on no new tensor. */
     if (tutti__watch_any_left(e->env.watch)) {
         tutti__agreed_submit(&tutti__owned(e)->agreed, tutti__pending_take(&e->pending), 1);
         refuse(e);
@@ -202,7 +202,8 @@ int tutti__engine_help(tutti__engine_t *e)
 {
     uint32_t before, after;
 
-    /* A helper calls no callbacks: the engine's thread does. Without a thread, do not help. */
+    /* The engine's thread calls the callbacks, not the helper. If the engine has no thread, do not
+       help. */
     if (!e->has_thread || atomic_load(&e->pending.count) == 0 || !tutti__token_take(&e->token))
         return 0;
     before = tutti__lanes_moves(&tutti__owned(e)->lanes);

@@ -64,8 +64,8 @@ tutti_status_t tutti__submit_push(tutti__engine_t *e, tutti__request_t **request
     if (TUTTI__UNLIKELY(atomic_load_explicit(&e->pending.has_deadlines, memory_order_relaxed) ==
                         TUTTI__DEADLINES_UNTOLD))
         tell_thread(e);
-    /* Larger buckets are left to the engine's thread, if there is one, so that this call
-       returns at once. */
+    /* If the engine has a thread, leave larger buckets to this thread, so that the call returns at
+       once. */
     if (TUTTI__LIKELY(status == TUTTI_OK) && !rests)
         tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
     tutti__engine_leave(e);
@@ -203,11 +203,11 @@ static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r,
 
     if (atomic_load(&r->counted) == 2)
         return has_buffer(r);
-    /* The request is ending, though `done` may not be set yet; tutti_wait will report it. */
+    /* The request is ending, but `done` may not be set yet. tutti_wait will report the status. */
     if (!r->known)
         return TUTTI_OK;
     r->call.recvbuf = checked->recvbuf;
-    /* If this rank sends nothing, only the receive buffer tells whether the call is on device
+    /* If this rank sends nothing, only the receive buffer shows whether the call is on device
        memory. */
     r->call.on_device = checked->on_device;
     if (checked->recvdispls != NULL) {
@@ -264,7 +264,7 @@ tutti_status_t tutti__engine_join(tutti__engine_t *e, int *ret_last_rank)
     if (status != TUTTI_OK)
         return status;
     request->joins = 1;
-    /* The request must outlive the wait, because last_rank is read after it. */
+    /* The request must outlive the wait, because last_rank is read after the wait. */
     request->persistent = 1;
     atomic_store(&request->active, 1);
     status = tutti__submit_push(e, &request, 1, NULL);

@@ -24,7 +24,7 @@ typedef struct {
     uint64_t moved_ns; /* since when polled work has not moved; 0: it has just moved */
 } pace_t;
 
-/* What has ended a sleep. */
+/* The event that has ended a sleep. */
 typedef enum {
     TIME,  /* the timeout, or a signal */
     ALARM, /* tutti__engine_ring_later */
@@ -36,9 +36,9 @@ typedef enum {
  * wake when a message may have arrived there. This function empties the doorbell. So it sets
  * `news`, which tells the token's next owner, perhaps another thread, that the doorbell has rung.
  *
- * ppoll, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2. Seccomp
- * filters of older containers refuse it with EPERM: the thread spun, used half of a processor, and
- * detected no deaths.
+ * ppoll is used, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2.
+ * Seccomp filters of older containers refuse it with EPERM: the thread spun, used half of a
+ * processor, and detected no deaths.
  * Tried: waiters sleep here as well. A waiter may empty a doorbell that was rung for the thread, or
  * the reverse: 70 ms a step in the example trainer instead of 2.
  */
@@ -151,9 +151,10 @@ static void *thread_main(void *arg)
             pace.moved_ns = 0;
         thread_work(e, &pace);
         busy = !pace.owns && wake == BELL;
-        /* The owner of the token may leave work, and set no timer because this one was still set.
-           So try once more, soon; every later owner sets a timer again. A new alarm now would take
-           the processor from a thread that works in a long wait, once in ALARM_US. */
+        /* The owner of the token may leave work, and set no timer because `alarmed` was still set.
+           So try once more, soon. Every later owner sets the timer again. If the timer were set
+           here, it would take the processor from a thread that works in a long wait, once in
+           ALARM_US. */
         missed = !pace.owns && wake == ALARM;
     }
     return NULL;

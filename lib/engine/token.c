@@ -7,7 +7,8 @@
 #include <sched.h>
 #include <unistd.h>
 
-/* `wanted` keeps other threads, such as one that steps in a loop, from taking the token first. */
+/* `wanted` keeps other threads, such as a thread that steps in a loop, from taking the token
+   first. */
 void tutti__token_await(tutti__token_t *token)
 {
     atomic_fetch_add(&token->wanted, 1);

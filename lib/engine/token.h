@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The token: its owner is the only thread that works on the engine's state (tutti__owned_t in
- * state.h). Builds without NDEBUG remember the owner, and check it at each access.
+ * state.h). Builds without NDEBUG store the owner, and check it at each access.
  *
  * A thread with work for the engine tries to take the token. If another thread has the token, the
  * work stays in the queue, where the owner finds it (steps.c).
@@ -17,7 +17,7 @@
 
 typedef struct {
     atomic_int taken;
-    atomic_int wanted; /* number of threads in token_await; not 0: no other thread may take it */
+    atomic_int wanted; /* number of threads in token_await; not 0: token_take fails */
 #ifndef NDEBUG
     pthread_t owner; /* valid while taken; only the owner reads or writes it */
 #endif

@@ -64,7 +64,8 @@ static int search(tutti__waiter_t *w)
     return w->ready < w->n || w->is_empty;
 }
 
-/* Is the wait over? A list of one engine is searched again only when a request has ended. */
+/* Is the wait over? If one engine has all requests of the list, search the list again only when a
+   request has ended. */
 static int is_ready(tutti__waiter_t *w)
 {
     const tutti__engine_t *e = w->wait.engine;
@@ -363,7 +364,7 @@ static tutti_status_t poll_several(tutti__wait_t *wait)
         const tutti__request_t *r = entry(w, i);
         tutti__engine_t *e = r != NULL && !tutti__request_is_done(r) ? r->engine : NULL;
 
-        /* The step may run a callback that frees the request, so remember its engine. */
+        /* The step may run a callback that frees the request, so use only `e` from here on. */
         if (e == NULL || !tutti__engine_enter(e))
             continue;
         look(e, w, TUTTI__PLAN_WAIT_NS);

@@ -19,7 +19,8 @@ typedef struct {
     tutti_status_t (*sleep)(tutti__wait_t *w);
     uint32_t spins;  /* polls before the waiter yields, if each rank has a processor */
     uint32_t yields; /* yields before it sleeps */
-    /* If ranks share processors: how long it yields before it sleeps; 0: `yields` is the limit. */
+    /* If ranks share processors: how long a waiter yields before it sleeps; 0: `yields` is the
+       limit. */
     uint32_t yield_ns;
 } tutti__wait_ops_t;
 

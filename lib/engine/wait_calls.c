@@ -95,7 +95,7 @@ tutti_status_t tutti__engine_wait(tutti_request_t *handle, int timeout_ms)
 
 /* ---- handing over to a stream ---- */
 
-/* Can work in the stream be ordered behind requests? */
+/* Can work in the CUDA stream be ordered behind requests? */
 static tutti_status_t check_stream(tutti__engine_t *e, tutti__dstream_t *stream)
 {
     const tutti__exec_device_t *device;
@@ -150,7 +150,8 @@ static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
     return status;
 }
 
-/* Wait for `enough`, and hand the request over. *ret_gone 1: the engine owns the request. */
+/* Wait until the word `enough` is not 0, and hand the request over. *ret_gone 1: the engine owns
+   the request. */
 static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enough, int timeout_ms,
                            tutti__dstream_t *stream, int *ret_gone)
 {
@@ -234,7 +235,7 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
 /* ---- several requests ---- */
 
 /* Wait for one entry of a list, unless it is NULL or inactive. If its request is freed, the entry
-   becomes NULL. limit_ms: what is left of the caller's timeout_ms. */
+   becomes NULL. limit_ms: the rest of the caller's timeout_ms. */
 static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int timeout_ms)
 {
     tutti__waiter_t w = { .one = NULL };
@@ -280,8 +281,8 @@ tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nreques
     return first == TUTTI_OK ? TUTTI_OK : tutti__fail(first, "%s", text);
 }
 
-/* Are all entries of the list valid? *ret_first: the first that a call may wait for, or NULL;
-   *ret_mixed: the entries belong to several communicators. */
+/* Are all entries of the list valid? *ret_first: the first request that a call may wait for, or
+   NULL; *ret_mixed: the entries belong to several communicators. */
 static tutti_status_t check_list(tutti_request_t *const *requests, size_t n,
                                  tutti__request_t **ret_first, int *ret_mixed)
 {

@@ -3,7 +3,7 @@
  * The wait loop. See wait.h.
  *
  * If each rank has a processor, a waiter first spins for about as long as it takes to wake a
- * sleeping thread. After that it yields, which is enough if ranks share a core: each rank runs
+ * sleeping thread. After that it yields. If ranks share a core, yielding is enough: each rank runs
  * once per call. After that it sleeps. It checks deadlines and deaths of peers only between sleeps.
  */
 #include "engine/wait.h"
@@ -15,7 +15,7 @@
 #include <sched.h>
 
 /* Do other programs use this rank's processor? If they do, a waiter should sleep. A waiter that
-   spins uses up its turn of the processor, and must wait for the next turn when its data arrive. A
+   spins uses up its time slice, and must wait for its next time slice when its data arrive. A
    waiter that sleeps gets the processor as soon as it is woken. */
 static int is_crowded(tutti__engine_t *e)
 {
@@ -43,7 +43,7 @@ static void yield(tutti__wait_t *w)
                               memory_order_relaxed);
 }
 
-/* Spin or yield once. 0: neither, because the wait has lasted so long that it should sleep. */
+/* Spin or yield once. 0: the wait has lasted so long that the waiter should sleep. */
 static int back_off(tutti__wait_t *w)
 {
     const tutti__wait_ops_t *ops = w->ops;

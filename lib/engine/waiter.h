@@ -11,7 +11,7 @@ typedef struct {
     tutti__engine_t *late; /* the engine whose deadline is checked */
     int timeout_ms;
     uint64_t limit_ns;
-    uint64_t quiet_ns;            /* since when no lane has advanced; 0: one has just advanced */
+    uint64_t quiet_ns;            /* since when no lane has advanced; 0: a lane has just advanced */
     uint32_t moves;               /* tutti__lanes_moves before the last sleep */
     uint32_t busy;                /* polls that have moved something */
     uint32_t record;              /* number in the flight recorder; 0: it has not slept */
@@ -35,8 +35,8 @@ tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
 /* Let the engine take a step, and do not wait. If this is called again and again for a request of a
    plan's bucket, and no further request is submitted, the plan is stopped. */
 void tutti__wait_look(tutti__engine_t *engine, tutti__waiter_t *w);
-/* Wait until a request is ready. OK: one is; TIMEOUT: none yet. engine: the engine of all requests;
-   NULL: they belong to several engines. */
+/* Wait until a request is ready. OK: a request is ready; TIMEOUT: no request is ready yet. engine:
+   the engine of all requests; NULL: they belong to several engines. */
 tutti_status_t tutti__wait(tutti__engine_t *engine, tutti__waiter_t *w, int timeout_ms);
 /* As tutti_wait. */
 tutti_status_t tutti__wait_and_take(tutti__request_t *request, int timeout_ms);

@@ -9,7 +9,7 @@
  *      RECV         the device copies from the slot in which the message arrived
  *      RECV_REDUCE  the device adds the slot to the destination
  *
- * An operation ends when the device has done its work, which an event shows. So when a slot is
+ * An operation ends when the device has done its work. An event shows this. So when a slot is
  * released or a message is sent, no queued work touches that memory any more. Work that reads a
  * message is queued after the message has arrived.
  *
@@ -28,7 +28,7 @@
 
 /* Values of st->started. */
 enum {
-    WORKING = 1, /* the device works; the stream's event is behind that work */
+    WORKING = 1, /* the device works; the stream's event follows that work */
     SENDING
 };
 

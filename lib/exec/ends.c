@@ -98,8 +98,8 @@ static tutti_status_t post_first(const tutti__run_t *run)
 }
 
 /* Do messages of this end go into their place in this run? If so, place.c posts the receives, and a
-   channel may accept only one message. A schedule from a file is proved for TUTTI_CREDITS messages,
-   so it gets slots. */
+   channel may accept only one message at a time. A schedule from a file is proved for TUTTI_CREDITS
+   messages, so it gets slots. */
 static int is_placing(const tutti__run_t *run, tutti__end_t *end)
 {
     end->ahead = 0;

@@ -8,12 +8,12 @@
  *
  * On device memory (exec_call.on_device) the node operations are those of env->device->node, and
  * the device executes COPY from or to IN and OUT, in the lane's streams. The thread that starts and
- * steps must have called ops->use(env->device->device). Chunks have a size that suits the device,
- * so usually they are longer than a message. A stream with channels cuts each chunk into pieces
- * that fit a message, as if the run had more and shorter chunks. So the checker's proof for one
- * slot per channel holds for slots of any length. (Rejected: let SEND and RECV cut long messages.
- * Two ranks that both send first would need slots for all pieces, or would wait for each other for
- * ever.)
+ * steps a run must have called ops->use(env->device->device). Chunks have a size that suits the
+ * device, so usually they are longer than a message. A stream with channels cuts each chunk into
+ * pieces that fit a message, as if the run had more and shorter chunks. So the checker's proof for
+ * one slot per channel holds for slots of any length. (Rejected: let SEND and RECV cut long
+ * messages. Two ranks that both send first would need slots for all pieces, or would wait for each
+ * other for ever.)
  */
 #ifndef TUTTI__EXEC_EXEC_H
 #define TUTTI__EXEC_EXEC_H
@@ -67,9 +67,9 @@ typedef struct {
        record the event again before the run has ended. */
     int on_device;
     tutti__devent_t *ready;
-    /* 1, for a schedule that has only node operations: the run ends when they are queued, and later
-       work in `then` waits for them. With other schedules `queued` has no effect: the run ends when
-       the result is complete. */
+    /* 1: if a schedule has only node operations, the run ends when they are queued, and later work
+       in `then` waits for them. With other schedules `queued` has no effect: the run ends when the
+       result is complete. */
     int queued;
     tutti__dstream_t *then;
     /* Not NULL: each message is this frame, of at most slot_bytes. count is 1, dtype and op are
@@ -77,7 +77,8 @@ typedef struct {
        and receive one block. */
     tutti__frame_t *frame;
     /* The type of messages to other hosts, narrower than float32 (see wire.c); 0: dtype. For sums
-       and averages of float32 in host memory, by schedules in which no node operation finishes. */
+       and averages of float32 in host memory, by schedules in which no node operation has
+       FINISH. */
     tutti_dtype_t wire;
 } tutti__exec_call_t;
 
@@ -108,7 +109,7 @@ typedef struct {
     size_t sent_bytes;     /* 0: none */
     uint32_t next_sending; /* the next end with such a message */
     /* For a receiver: */
-    size_t least_placed; /* least bytes of a message that goes into its place; 0: none */
+    size_t least_placed; /* least bytes of a message that is received into its block; 0: none */
     int is_placing;      /* in this run place.c posts the receives */
     uint32_t ahead;      /* receives that are posted and have no message yet */
     size_t left;         /* receives of this run that are not posted */
@@ -134,8 +135,8 @@ typedef struct {
 } tutti__layout_t;
 
 /*
- * A run reuses results of the last call if values are equal, and compares no schedule's address. So
- * a schedule may be freed when its run has ended.
+ * A run reuses a result of the last call if its inputs are equal. Addresses of schedules are not
+ * compared. So a schedule may be freed when its run has ended.
  */
 typedef struct {
     const tutti__exec_env_t *env;
@@ -151,7 +152,7 @@ typedef struct {
     uint32_t moves;                     /* changes with each progress; wraps */
     const tutti__exec_device_t *device; /* NULL: the call is on host memory */
     /* The next three fields are for a device only. */
-    tutti__devent_t *ready; /* the call's event; NULL: none, or the node has it */
+    tutti__devent_t *ready; /* the call's event; NULL: none, or passed to the node */
     int untouched;          /* the first node operation is not done, so only stream 0 runs */
     uint32_t direct;        /* 0: STAGE and messages are in host memory. Otherwise they are in
                                device memory, and each receiving channel has this many slots */
@@ -159,7 +160,7 @@ typedef struct {
     tutti__node_call_t node_call; /* the current node operation; see prepare_node in start.c */
     tutti__stream_t stream[TUTTI__SCHED_STREAMS];
 
-    /* The channels of the last schedule that had any. */
+    /* The channels of the last schedule with channels. */
     tutti__end_t *ends;
     uint32_t nends, ends_room;
     uint32_t slots_used;         /* slots of the lane that these ends use */

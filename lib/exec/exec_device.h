@@ -22,9 +22,9 @@
 typedef struct {
     tutti__dstream_t *down;                        /* copies to the host */
     tutti__dstream_t *up;                          /* copies to the device, and kernels */
-    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* behind queued work: an event for each stream
-                                                      of a schedule, or for each half of STAGE */
-    tutti__devent_t *ready;                        /* behind earlier work in the caller's stream */
+    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* after queued work: an event for each stream of
+                                                      a schedule, or for each half of STAGE */
+    tutti__devent_t *ready;                        /* after earlier work in the caller's stream */
     tutti__devent_t *done;                         /* for the lane's user, outside of a run */
     char *stage;                                   /* [stage_bytes] pinned host memory */
     char *fuse;                                    /* [fuse_bytes] device memory; lane 0: NULL */
@@ -70,7 +70,7 @@ static inline tutti__scope_t tutti__device_scope(const tutti__exec_device_t *dev
     return device->all_node != NULL ? TUTTI__SCOPE_ALL : TUTTI__SCOPE_HOST;
 }
 
-/* Has NCCL queued work that has not completed? */
+/* Does NCCL have queued work that is not complete? */
 int tutti__device_is_queued(const tutti__exec_device_t *device);
 
 /* Abort all of NCCL's work; its lanes return errors from now on. The calling thread's current

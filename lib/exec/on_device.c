@@ -156,7 +156,7 @@ tutti_status_t tutti__run_copy(tutti__run_t *run, tutti__stream_t *st, const tut
     int queued = 0;
     tutti_status_t status;
 
-    assert(!(op->flags & TUTTI__FINISH) || run->divisor <= 1); /* otherwise nothing would divide */
+    assert(!(op->flags & TUTTI__FINISH) || run->divisor <= 1); /* a copy does not divide */
     if (!st->started) {
         status = queue_copies(run, st, op, stream, &queued);
         if (status == TUTTI_OK && queued)

@@ -74,7 +74,8 @@ static size_t put_blocks(tutti__block_t *block, const size_t *table, const size_
                          : put_shares(block, count, n, esize);
 }
 
-/* Each SCRATCH block has memory for one chunk, and the length of the block that it stands for. */
+/* Each SCRATCH block has memory for one chunk. Block i has the length of the map's block i %
+   nblocks. */
 static void put_scratch(tutti__block_t *scratch, const tutti__block_t *out,
                         const tutti__sched_t *sched, size_t chunk)
 {
@@ -152,8 +153,8 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
         size_t longest =
             put_blocks(in, call->in_table, call->in_begins, call->in_count, sched->nblocks, esize);
 
-        /* The length of a chunk must be equal on all ranks, but only this rank knows these sizes.
-           So `largest` does not limit the chunk. */
+        /* The length of a chunk must be equal on all ranks, but only this rank has these sizes. So
+           `largest` does not limit the chunk. */
         largest = TUTTI__MAX(largest, longest);
     } else {
         /* A scratch block takes a chunk of memory, so no chunk is longer than the largest block. */
@@ -302,7 +303,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
 {
     tutti_status_t status;
 
-    /* A call without a reduction may have a type and operation that no reducer has. */
+    /* A call without a reduction may have a type and operation for which there is no reducer. */
     if (!tutti__reducer_find(call->dtype, call->op, &run->reducer))
         run->reducer.fold = NULL;
     if (TUTTI__UNLIKELY(run->slot_bytes == 0))
@@ -346,7 +347,8 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
         start_meeting(run);
         return TUTTI_OK;
     }
-    /* After an error some receives may be posted, so the run stays, for tutti__run_cancel. */
+    /* After an error some receives may be posted, so run->sched stays set, for
+       tutti__run_cancel. */
     return run->expects && !tutti__run_untouched(run) ? tutti__run_expect(run) : TUTTI_OK;
 }
 

@@ -2,9 +2,9 @@
 /*
  * Available memory, from /proc/meminfo and the control groups' files.
  *
- * Every group from this process's own up to the root may have a limit, so each is read. In a
- * container the path in /proc/self/cgroup may be the host's path, and groups of it may be missing:
- * groups without files are skipped. Reading all files takes about 50 us.
+ * Every group, from this process's own up to the root, may have a limit, so all limits are read. In
+ * a container the path in /proc/self/cgroup may be the host's path, and some of its groups may be
+ * missing, so groups without files are skipped. Reading all files takes about 50 us.
  */
 #include "mem/avail.h"
 

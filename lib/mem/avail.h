@@ -3,7 +3,8 @@
  * The memory that this process can still get.
  *
  * Linux does not refuse memory: a memfd takes pages until the machine or the container is full, and
- * then the out-of-memory killer ends a process. So the library asks here before a large allocation.
+ * then the out-of-memory killer ends a process. So the library checks this before a large
+ * allocation.
  */
 #ifndef TUTTI__MEM_AVAIL_H
 #define TUTTI__MEM_AVAIL_H
@@ -12,8 +13,8 @@
 
 /*
  * Bytes available now: the machine's free and easily freed memory and swap, limited by the control
- * groups (version 1 and 2) of this process. UINT64_MAX if nothing is known. An estimate: other
- * processes allocate at the same time.
+ * groups (version 1 and 2) of this process. UINT64_MAX if nothing is known. This is an estimate,
+ * because other processes allocate at the same time.
  *
  * root     "" ; tests pass a folder with a /proc and a /sys of its own
  * ret_who  the origin of the limit: "this machine", or "its control group"

@@ -44,8 +44,8 @@ tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **re
     return TUTTI_OK;
 }
 
-/* Find the list's pointer to the block at `ptr`. A child of a fork may have a block at the same
-   address as its parent. Then the result is the block of this process. NULL: there is none. */
+/* Find the list's pointer to the block at `ptr`. NULL: there is none. A child of a fork may have a
+   block at the same address as its parent. In this case the result is the child's block. */
 static block_t **find(const void *ptr)
 {
     unsigned generation = tutti__fork_generation();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Blocks: memory of an arena that may outlive the communicator. A block keeps the arena mapped in
- * its owner; the peers unmap it with their communicators. Any thread.
+ * the owner's process; the peers unmap the arena when their communicators end. Any thread.
  */
 #ifndef TUTTI__MEM_BLOCKS_H
 #define TUTTI__MEM_BLOCKS_H

@@ -12,12 +12,12 @@
  * event waits for nothing: it is not in CUDA's list of functions that synchronise.
  *
  * Threads: use() and current() are per thread; all others may be called from any thread that has
- * used the device. But one thread at a time may be in nccl_call or nccl_poll of a device, and
- * nccl_call must come in one order on all ranks, over all communicators of the device. Other NCCL
+ * used the device. But one thread at a time may be in nccl_call or nccl_poll of a device, and all
+ * ranks must call nccl_call in one order, over all communicators of the device. Other NCCL
  * functions may run meanwhile, for other communicators.
  *
  * Errors: SYSTEM: from CUDA; TRANSPORT: from NCCL; NO_MEMORY. Each has a text with the function and
- * the library's own text. Queued work fails later: query reports it.
+ * the library's own text. If queued work fails, query reports this later.
  */
 #ifndef TUTTI__MEM_DEVICE_H
 #define TUTTI__MEM_DEVICE_H
@@ -45,8 +45,8 @@ typedef struct {
     int device; /* the memory's device; -1: HOST */
 } tutti__where_t;
 
-/* A piece of a pack or unpack: `count` elements from src to dst, each in device or pinned memory
-   and, unless bits are copied, at a multiple of its element's size. */
+/* A piece of a pack or unpack: `count` elements from src to dst. Both are in device or pinned
+   memory. Unless bits are copied, each of them is at a multiple of its element's size. */
 typedef struct {
     const void *src;
     void *dst;
@@ -92,7 +92,7 @@ typedef struct {
     void (*identity)(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES]);
 
     /* ---- memory ---- */
-    /* For any pointer; an unknown one is HOST. Never fails. */
+    /* For any pointer. Unknown memory is HOST. Never fails. */
     tutti__where_t (*where)(const void *ptr);
     tutti_status_t (*alloc)(size_t bytes, void **ret_ptr);
     void (*free)(void *ptr);
@@ -103,7 +103,7 @@ typedef struct {
     /* is_urgent: the highest priority. The stream does not wait for the legacy default stream. */
     tutti_status_t (*stream_make)(int is_urgent, tutti__dstream_t **ret_stream);
     void (*stream_drop)(tutti__dstream_t *stream);
-    /* 1: it is being captured into a graph, so queries and waits are not allowed. */
+    /* 1: the stream is being captured into a graph, so queries and waits are not allowed. */
     int (*stream_captures)(tutti__dstream_t *stream);
     tutti_status_t (*event_make)(tutti__devent_t **ret_event);
     void (*event_drop)(tutti__devent_t *event);
@@ -120,32 +120,33 @@ typedef struct {
     tutti_status_t (*elapsed)(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
 
     /* ---- semaphores that streams wait on ---- */
-    /* If a device has none, both functions are NULL, or `words` returns UNSUPPORTED. */
+    /* If a device has no semaphores, both functions are NULL, or `words` returns UNSUPPORTED. */
     /* TUTTI__DEVICE_WORDS words, TUTTI__DEVICE_WORD_BYTES apart, in pinned memory that is never
-       freed: a stream may reach its wait long after a communicator's end. Initially zeros; each
+       freed: a stream may begin its wait long after a communicator's end. Initially zeros; each
        call returns the same memory. For set-up only. */
     tutti_status_t (*words)(void **ret_words);
     /*
      * Later work in `stream` waits until (int32_t)(*word - value) >= 0. CUDA has no record of this
-     * dependence. UNSUPPORTED, with nothing queued: not in this stream, because its wait could
-     * block streams of the highest priority, which must continue meanwhile.
+     * dependence. UNSUPPORTED: nothing was queued, because a wait in this stream could block
+     * streams of the highest priority, which must continue meanwhile.
      */
     tutti_status_t (*await)(tutti__dstream_t *stream, const void *word, uint32_t value);
 
     /* ---- work ---- */
     /* Between any two kinds of memory; may block for host memory that is not pinned. */
     tutti_status_t (*copy)(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
-    /* Convert all pieces from type `from` to type `to`, times `scale` (in float32; in float64 if
-       one of the types is FLOAT64), rounded to nearest even, in as few launches as possible. If
-       from == to and scale is 1, the bits are copied, and any type is allowed. Otherwise `from` and
-       `to` must be floating point types. The caller may reuse `pieces` after the return. */
+    /* Convert all pieces from type `from` to type `to`, times `scale`, rounded to nearest even, in
+       as few launches as possible. The product is computed in float32, or in float64 if one of the
+       types is FLOAT64. If from == to and scale is 1, the bits are copied, and any type is allowed.
+       Otherwise `from` and `to` must be floating point types. The caller may reuse `pieces` after
+       the return. */
     tutti_status_t (*pack)(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
                            tutti_dtype_t to, double scale, tutti__dstream_t *stream);
-    /* dst = src0 + src1 + ..., as the kernel that tutti__reduce_find returns for SUM: it adds in
-       this order, adds narrow floats in float32, and uses `divisor` in the same way. UNSUPPORTED:
-       other types than FLOAT16, BFLOAT16, FLOAT32, FLOAT64 and integers. At most
-       TUTTI__DEVICE_SRCS sources; INVALID_ARGUMENT unless all arrays are at multiples of the
-       element's size. dst may be a source. */
+    /* dst = src0 + src1 + ..., with the result of the kernel that tutti__reduce_find returns for
+       SUM. This function adds in the same order, adds narrow floats in float32, and uses `divisor`
+       in the same way. UNSUPPORTED: other types than FLOAT16, BFLOAT16, FLOAT32, FLOAT64 and
+       integers. At most TUTTI__DEVICE_SRCS sources. INVALID_ARGUMENT: an array is not at a multiple
+       of the element's size. dst may be a source. */
     tutti_status_t (*sum)(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
                           tutti_dtype_t dtype, uint32_t divisor, tutti__dstream_t *stream);
 
@@ -160,18 +161,18 @@ typedef struct {
     tutti_status_t (*nccl_open)(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
                                 int is_blocking, tutti__nccl_t **ret_nccl);
     /* 1, for NCCL before 2.27: after nccl_open or nccl_call, the same thread must call nccl_poll
-       until the result is not TUTTI__AGAIN. Before that it calls no other NCCL function. It may
-       stop if the communicator is to be aborted. */
+       until the result is not TUTTI__AGAIN. Before that it must call no other NCCL function. It may
+       stop polling if the communicator is to be aborted. */
     int (*nccl_binds)(void);
     /* TUTTI_OK: the last call is queued; TUTTI__AGAIN: not yet; otherwise the first error since
-       that call. It must return OK before the next call on this communicator, and before anything
-       else, an event included, is queued in that call's stream. */
+       that call. nccl_poll must return OK before the next call on this communicator, and before any
+       other work, such as an event, is queued in that call's stream. */
     tutti_status_t (*nccl_poll)(tutti__nccl_t *nccl);
-    /* Queue one operation, or several as one: they run together, as sends and receives must.
-       Operations that only move elements take any type; those that reduce: nccl_serves. */
+    /* Queue one operation, or several that run together, as sends and receives must. Operations
+       that only move elements take any type; for operations that reduce see nccl_serves. */
     tutti_status_t (*nccl_call)(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
                                 tutti__dstream_t *stream);
-    /* Device memory that NCCL can register, in separate pages; nccl_free frees it. As alloc.
+    /* As alloc, but for memory that NCCL can register, in separate pages; nccl_free frees it.
        UNSUPPORTED: this NCCL registers nothing. */
     tutti_status_t (*nccl_alloc)(size_t bytes, void **ret_ptr);
     void (*nccl_free)(void *ptr);
@@ -186,14 +187,14 @@ typedef struct {
      */
     tutti_status_t (*nccl_register)(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                     tutti__nccl_reg_t **ret_reg);
-    /* After all of its work on this rank is done, before close, and before the memory is freed. Not
-       after abort, which also ends registrations. */
+    /* Call this after all work of the communicator on this rank is done, before close, and before
+       the memory is freed. Do not call it after abort, which also ends registrations. */
     void (*nccl_deregister)(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg);
-    /* All local ranks close it, after all of their work is done. Call it at most once. Waits for
-       the other ranks, about 0.2 s at most. */
+    /* All ranks close the communicator, after all of their work is done. Call it at most once.
+       Waits for the other ranks, about 0.2 s at most. */
     void (*nccl_close)(tutti__nccl_t *nccl);
-    /* Called instead of close: ends the communicator's work on this rank, in any state. The other
-       ranks end their own. It may never return (node/nccl/abort.c). */
+    /* Called instead of close, in any state: ends the communicator's work on this rank. The other
+       ranks must end their own work. It may never return (node/nccl/abort.c). */
     void (*nccl_abort)(tutti__nccl_t *nccl);
 } tutti__device_ops_t;
 

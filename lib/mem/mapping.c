@@ -35,8 +35,8 @@ static void after_fork(void)
     pthread_mutex_unlock(&lock.mutex);
 }
 
-/* pthread_atfork waits for a fork in progress, and the fork waits for the lock. So the handler of
-   tutti__fork_generation must be registered before a thread calls it under the lock. */
+/* pthread_atfork waits for a fork in progress, and the fork waits for the lock. The first call of
+   tutti__fork_generation calls pthread_atfork, so it must precede any call under the lock. */
 static void register_handlers(void)
 {
     (void)tutti__fork_generation();
@@ -70,8 +70,8 @@ static mapping_t **find(const char *base)
     return at;
 }
 
-/* A page table entry for a huge page needs file offset and address to have the same alignment. So a
-   huge page more than needed is reserved, and the excess is unmapped. */
+/* A page table entry for a huge page needs file offset and address to have the same alignment. So
+   addresses for one more huge page are reserved, and the excess is unmapped. */
 static void *map_aligned(int fd, size_t span)
 {
     size_t room = span + TUTTI__HUGE_BYTES, before;

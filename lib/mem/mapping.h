@@ -22,21 +22,22 @@ static inline uint64_t tutti__mapping_huge_from(uint64_t span)
     return TUTTI__ROUND_UP(span / 64, TUTTI__HUGE_BYTES);
 }
 
-/* Map a span of a file, even far beyond its end, at a multiple of TUTTI__HUGE_BYTES. One user. */
+/* Map a span of a file, even far beyond its end, at a multiple of TUTTI__HUGE_BYTES. The caller is
+   the mapping's first user. */
 tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base);
 
 /* Add a user to the mapping of this process that begins at `base`; 0 if there is none. */
 int tutti__mapping_join(const char *base);
 
-/* Remove a user. The last one unmaps. A forked child must not call this for its parent's mapping,
-   which it does not have: at `base` there may be a mapping of its own. */
+/* Remove a user. If it was the last user, unmap. A forked child must not call this for its parent's
+   mapping. The child does not have this mapping, and may have one of its own at `base`. */
 void tutti__mapping_leave(const char *base);
 
 /* Total length of all mappings of this process. */
 uint64_t tutti__mapping_total(void);
 
-/* The lock of the list of mappings, which blocks.c uses for its own list. Held across a fork. While
-   it is held, no function above may be called. */
+/* The lock of the list of mappings. blocks.c uses it for its own list as well. fork() holds it. A
+   thread that holds it must not call the functions above. */
 void tutti__mapping_lock(void);
 void tutti__mapping_unlock(void);
 

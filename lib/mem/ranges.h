@@ -24,7 +24,7 @@ int tutti__ranges_take_aligned(tutti__ranges_t *ranges, uint64_t bytes, uint64_t
                                uint64_t align, uint64_t *ret_offset);
 
 /*
- * Giving a range back has two steps, so that its memory can be emptied between them without a lock.
+ * Giving a range back has two steps. Between the steps its memory can be emptied without a lock.
  * leave() returns the range's length, or 0 if no taken range begins at `offset`; a second leave()
  * returns 0 as well. give() makes the range free.
  */

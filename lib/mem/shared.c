@@ -3,8 +3,8 @@
  * Arenas: one memfd per rank, mapped once over a large span; see shared.h.
  *
  * An allocation takes a range from the list, makes the file long enough, and reserves pages in it.
- * A free punches a hole, so the memory returns to the system and the next user finds zeros. The
- * file never shrinks: a late peer reads zeros and gets no SIGBUS.
+ * Freeing a range punches a hole, so the memory returns to the system and the next user finds
+ * zeros. The file never shrinks: a late peer reads zeros and gets no SIGBUS.
  *
  * Ranges of 2 MiB or more begin where huge pages are possible, and use them if the kernel allows
  * it: see make_huge. The other ranges are together at the beginning, on small pages.
@@ -36,7 +36,8 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Addresses, not memory. Sanitizers have fewer addresses, and shadow memory for each. */
+/* Sizes of addresses, not of memory. With a sanitizer a process has fewer addresses, and shadow
+   memory for each. */
 #ifdef TUTTI__SANITIZED
 #define SPAN_MOST (4096 * MIB)
 #define ADDRESSES (1024 * 1024 * MIB)
@@ -221,8 +222,8 @@ static int punch(int fd, uint64_t offset, uint64_t bytes)
     return rc;
 }
 
-/* Check before ftruncate: beyond RLIMIT_FSIZE it would not only fail, but the signal SIGXFSZ would
-   end the process. */
+/* Check the limit before ftruncate. Beyond RLIMIT_FSIZE, ftruncate would not only fail: the signal
+   SIGXFSZ would end the process. */
 static tutti_status_t check_file_limit(uint64_t end)
 {
     struct rlimit limit;
@@ -236,8 +237,8 @@ static tutti_status_t check_file_limit(uint64_t end)
                        end, (uint64_t)limit.rlim_cur);
 }
 
-/* Only this function makes the file longer. Under the lock, because the later one of two concurrent
-   calls of ftruncate could shorten it. */
+/* Only this function makes the file longer. It takes the lock, because the later one of two
+   concurrent calls of ftruncate could shorten the file. */
 static tutti_status_t lengthen(tutti__arena_t *arena, uint64_t end)
 {
     tutti_status_t status = check_file_limit(end);

@@ -4,17 +4,17 @@
  *
  * Each rank owns one memfd, its arena, and allocates ranges of it. Peers map the whole arena once,
  * over a large span of addresses, far beyond its current end. When the owner extends the file, the
- * new pages are visible in all mappings, so an address in a peer's arena is always `base + offset`:
- * no call maps memory, there are no generation numbers, and a rank passes only one descriptor to
+ * new pages are visible in all mappings, so an address in a peer's arena is always `base + offset`.
+ * No call maps memory, there are no generation numbers, and a rank passes only one descriptor to
  * each peer.
  *
  *      file   |ctl|lanes|..hole..| fusion |  tutti_mem_alloc |(not yet)......|
  *      span   |<------------- up to 64 GiB, mapped at once ------------------>|
  *             |<---- 1/64 ---->|<---- ranges of 2 MiB or more: huge pages --->|
  *
- * Ranges are reserved with fallocate, so missing memory is an error here and never a SIGBUS later.
- * Arenas have no names; the kernel frees them with the last process. Ranks that are threads of
- * one process (tests) use one mapping, so that TSan sees all accesses.
+ * fallocate reserves the pages of ranges, so missing memory is an error here and never a SIGBUS
+ * later. Arenas have no names; the kernel frees an arena when the last process that uses it ends.
+ * Ranks that are threads of one process (tests) use one mapping, so that TSan sees all accesses.
  *
  * Tried: one memfd per buffer, passed and mapped at first use. Each needs a collective step.
  */
@@ -30,8 +30,9 @@ typedef struct tutti__arena tutti__arena_t;
  *
  * nranks  the number of ranks that map each other's arenas, so this process maps as many arenas
  *
- * The span is 64 GiB; less under RLIMIT_AS and sanitizers, and if this process already maps many
- * arenas: it has 128 TiB of addresses, and each communicator takes a part of the free addresses.
+ * The span is 64 GiB. It is less under RLIMIT_AS, with sanitizers, and if this process already maps
+ * many arenas. A process has 128 TiB of addresses, and each communicator takes a part of the free
+ * addresses.
  */
 tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_arena);
 /* tutti__arena_create_among for one rank. */
@@ -44,7 +45,7 @@ void tutti__arena_destroy(tutti__arena_t *arena);
 typedef enum {
     TUTTI__HUGE_AUTO, /* the default: as in /sys/kernel/mm/transparent_hugepage/shmem_enabled */
     TUTTI__HUGE_NEVER,
-    TUTTI__HUGE_ALWAYS /* even if that file says "never", the kernel's default */
+    TUTTI__HUGE_ALWAYS /* even if that file has "never", the kernel's default */
 } tutti__huge_t;
 void tutti__arena_use_huge(tutti__arena_t *arena, tutti__huge_t huge);
 

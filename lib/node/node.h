@@ -2,9 +2,9 @@
 /*
  * The one-host table: operations that all ranks of one host execute together.
  *
- * A node operation is started and then stepped until it is done. No function for this blocks; only
- * `cancel` may wait. A lane has one operation at a time. All ranks of the host start the same
- * operations in the same order in each lane. One thread at a time uses a lane.
+ * A node operation is started and then stepped until it is done. These functions do not block,
+ * except `cancel`, which may wait. A lane has one operation at a time. All ranks of the host start
+ * the same operations in the same order in each lane. One thread at a time uses a lane.
  *
  * NODE_MEET moves no data. It compares the metadata of the call (kind, dtype, op, tag, root,
  * map.count, and whether there is a divisor; nothing else) among all ranks of the host.
@@ -33,13 +33,13 @@ typedef struct {
     const void *src; /* element 0 of the block map; with src_step: block sblk */
     void *dst;       /* NODE_REDUCE: used by the root only */
     tutti__blockmap_t map;
-    size_t src_step, dst_step; /* 0, or for SCRATCH the distance of two blocks in elements; equal on
-                                  all ranks, as are all following fields */
-    int whole;                 /* outside loops: whole blocks; inside: chunk `trip` of each block */
+    size_t src_step, dst_step; /* 0, or for SCRATCH the distance of two blocks in elements. These
+                                  fields, up to nparts, are equal on all ranks */
+    int whole;                 /* 1, outside loops: whole blocks. 0, inside: chunk `trip` of each */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
-    /* On device memory. queued 1: the operation counts as done when it is queued, and later work
-       in `then` waits for it. */
+    /* For device memory. queued 1: the operation counts as done when it is queued, and later work
+       in the CUDA stream `then` waits for it. */
     int queued;
     tutti__dstream_t *then;
 } tutti__node_call_t;
@@ -52,14 +52,14 @@ typedef struct {
     /* TUTTI__AGAIN: call again; *hint is the wait hint. TUTTI_ERR_MISMATCH: all ranks of the host
        return it, no data was touched, and the lane can start its next operation. */
     tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__hint_t *hint);
-    /* Call start in lane 0, and make the first step, which polls up to `looks` times: only this
-       function spins, for short calls. is_same 1: of *call, only src and dst have changed since
-       this lane started it last. node/nccl has no such function. */
+    /* Call start in lane 0, and make the first step, which polls up to `looks` times. Only this
+       function spins; it is for short calls. is_same 1: only src and dst of *call have changed
+       since this lane last started it. node/nccl has no such function. */
     tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, int is_same,
                              uint32_t looks, tutti__hint_t *hint);
-    /* Give up the lane's operation, if it is not done. The operation's buffers are not accessed by
-       this rank any more. The function waits until no other rank is at work on them, but at most
-       TUTTI__SHM_GIVE_UP_NS, and TUTTI__SHM_GIVE_UP_NS_PER_BYTE for each byte. A rank that needs
+    /* Give up the lane's operation, if it is not done. This rank does not access the operation's
+       buffers any more. The function waits until no other rank is at work on them, but at most
+       TUTTI__SHM_GIVE_UP_NS, plus TUTTI__SHM_GIVE_UP_NS_PER_BYTE for each byte. A rank that needs
        longer, for instance because it is stopped, still accesses the buffers later. If a rank has
        not begun its work, it does not begin: its step returns TUTTI__AGAIN, as if this rank had
        not made the call. Operations that this rank starts later in this lane may never be done.
@@ -71,8 +71,8 @@ typedef struct {
 typedef struct {
     /* The lane's next operation that moves data begins after the event's last record. */
     void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
-    /* For a node of all hosts' ranks. next_turn: on rank 0, the next call's number. turn: the
-       lane's next launch has this number. */
+    /* For a node of all hosts' ranks. next_turn: on rank 0, the next call's turn. turn: the
+       lane's next launch has this turn. */
     uint64_t (*next_turn)(tutti__node_t *node);
     void (*turn)(tutti__node_t *node, uint32_t lane, uint64_t turn);
     int (*serves)(const tutti__node_t *node, int reduces, tutti_dtype_t dtype, tutti_op_t op,

@@ -11,8 +11,9 @@
  *      event    one of the last events, oldest first
  *      end      the dump is complete
  *
- * Any thread, and signal handlers: no malloc, stdio or lock; errno is kept. Times are of this
- * host's CLOCK_MONOTONIC. Adding `offset_ns` gives the time of rank 0's host.
+ * Any thread may write a dump, also in a signal handler. So dumps use no malloc, stdio or lock, and
+ * keep errno. Times are of this host's CLOCK_MONOTONIC. Adding `offset_ns` gives the time of rank
+ * 0's host.
  */
 #include "record/put.h"
 #include "record/recorders.h"
@@ -45,7 +46,7 @@ static void end(tutti__put_t *put)
     tutti__put_text(put, "}\n");
 }
 
-/* Not by tutti__op_name, because it formats the names of users' operations, which a signal handler
+/* tutti__op_name is not used: it formats the names of users' operations, which a signal handler
    must not do. */
 static const char *op_name(uint32_t op)
 {
@@ -127,7 +128,7 @@ static void dump_tensors(tutti__put_t *put, const tutti__record_t *record)
     }
 }
 
-/* ---- what waits ---- */
+/* ---- lanes and waiting callers ---- */
 
 static void put_peer(tutti__put_t *put, uint32_t peer)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Text into a file descriptor, without stdio, malloc and locks. See put.h. */
+/* Writes text into a file descriptor, without stdio, malloc and locks. See put.h. */
 #include "record/put.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Text into a file descriptor, without stdio, malloc and locks: for dumps in signal handlers.
- * After an error nothing more is written.
+ * Writes text into a file descriptor, without stdio, malloc and locks: for dumps in signal
+ * handlers. After an error nothing more is written.
  */
 #ifndef TUTTI__RECORD_PUT_H
 #define TUTTI__RECORD_PUT_H

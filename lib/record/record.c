@@ -20,7 +20,8 @@ static tutti__mutex_t enter_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_RECORDERS);
 
 /* ---- opening and closing ---- */
 
-/* Add the recorder to the table for dumps. If the table is full, no dump has the recorder. */
+/* Add the recorder to the table for dumps. If the table is full, dumps do not include the
+   recorder. */
 static void enter(tutti__record_t *record)
 {
     tutti__record_t *other;
@@ -35,8 +36,8 @@ static void enter(tutti__record_t *record)
             record->ordinal = TUTTI__MAX(record->ordinal, other->ordinal + 1);
     }
     atomic_fetch_sub(&tutti__recorders.readers, 1);
-    /* A closed communicator's failure has no consequences in this one. If its dump stayed, ranks
-       would be judged by dumps of two communicators. */
+    /* The failure of a closed communicator does not affect this one. If the dump of that failure
+       stayed, tutti_report would judge ranks by dumps of two communicators. */
     if (is_alone)
         atomic_store(&tutti__recorders.has_failed, 0);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
@@ -47,8 +48,8 @@ static void enter(tutti__record_t *record)
     tutti__mutex_unlock(&enter_lock);
 }
 
-/* A child forgets its parent's recorders, and the readers: only one thread is in the child. Another
-   thread of the parent may have held the lock. */
+/* A forked child has one thread. Forget the parent's recorders and readers. Make the lock anew,
+   because another thread of the parent may have held it. */
 static void in_child(void)
 {
     tutti__mutex_init(&enter_lock, TUTTI__LOCK_RECORDERS);
@@ -345,7 +346,7 @@ static int is_failure(tutti_status_t status)
     return status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN;
 }
 
-/* A dump could not be written, unless error is 0. Log the first such error. */
+/* error not 0: a dump could not be written. Log the first such error. */
 static void note_error(tutti__record_t *record, int error)
 {
     if (error != 0 && !atomic_exchange(&record->has_hinted, 1))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flight recorder of a communicator: its last events, and what is pending now.
+ * The flight recorder of a communicator: its last events, and the pending work.
  *
  *      rings    the last events, each 32 bytes: a ring for the owner of the token, and one for
  *               all other threads
  *      tensors  one entry per name: its present state. A name is pending only once, so the entry
  *               of a name is the state of its request
- *      lanes    the bucket in flight in each lane, and what it waits for
+ *      lanes    the bucket in flight in each lane, and the rank or device that it waits for
  *      direct   the direct call that waits, if it has waited for longer than a spin
  *      waits    threads that sleep in tutti_wait
  *
@@ -96,7 +96,7 @@ typedef struct {
     _Atomic uint32_t op;
     _Atomic uint32_t bucket;
     _Atomic uint64_t name[TUTTI__RECORD_NAME_WORDS];
-    _Atomic uint32_t traced; /* the trace that has its name */
+    _Atomic uint32_t traced; /* number of the trace that has its name */
 } tutti__record_tensor_t;
 
 /* The bucket in flight in a lane. */
@@ -108,7 +108,7 @@ typedef struct {
     _Atomic uint32_t polls;      /* polls without progress; only the owner of the token writes */
     _Atomic uint64_t began_ns;   /* while a trace is on: when it began to run */
     _Atomic uint32_t peer;       /* the rank that it waits for, or NONE */
-    _Atomic(const char *) doing; /* the operation of the schedule, or another part; static */
+    _Atomic(const char *) doing; /* present operation of the schedule, or other work; static */
     _Atomic uint32_t step, of;   /* of the schedule */
     /* The fields of tutti__record_arrived_t at the last check of a stall or a deadline. */
     _Atomic uint64_t bytes;
@@ -142,7 +142,7 @@ typedef struct {
     tutti__record_wait_t wait[TUTTI__RECORD_WAITS];
     atomic_int has_hinted;       /* a warning of TUTTI_DUMP was logged */
     atomic_int dump_error;       /* of the dump in tutti__record_end: an errno; 0: none */
-    atomic_int has_stalled;      /* since the last tutti__record_wants_others */
+    atomic_int has_stalled;      /* a stall since the last tutti__record_wants_others */
     _Atomic uint64_t stalled_ns; /* the last dump for a stall */
     _Atomic uint32_t lost;   /* submissions without an entry: all entries of the set were pending */
     _Atomic uint32_t status; /* why the communicator has ended; set after `text` is complete */
@@ -152,7 +152,7 @@ typedef struct {
     uint32_t rank, size, world_rank, first; /* first: the world rank of rank 0 */
     uint32_t number;                        /* recorders that this process has opened before */
     uint32_t ordinal; /* distinguishes this process's recorders with the same first rank and size:
-                         one more than the highest of those that are open */
+                         one more than the highest ordinal of such open recorders */
     int is_world;
     _Atomic int64_t offset_ns; /* this clock plus offset is the time at rank 0's host; set later,
                                   when api/comm.c has compared the clocks */
@@ -161,13 +161,13 @@ typedef struct {
     char dump_path[TUTTI__CONF_PATH]; /* TUTTI_DUMP, or "" */
 } tutti__record_t;
 
-/* What the recorder must know about its communicator. */
+/* Properties of the recorder's communicator. */
 typedef struct {
     uint32_t rank, size, world_rank, first;
     int is_world;
     const char *host;
     const char *dump_path; /* TUTTI_DUMP */
-    int is_leader;         /* the lowest rank of its host, which warns for the host */
+    int is_leader;         /* 1: the lowest rank of its host, which warns for the host */
 } tutti__record_facts_t;
 
 /* The leader's first recorder warns if the dump cannot be written. */
@@ -175,18 +175,19 @@ tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__rec
 /* NULL is allowed. Waits for a dump of another thread. */
 void tutti__record_close(tutti__record_t *record);
 
-/* The communicator has ended: keep the reason, and write the dump that TUTTI_DUMP asks for. Once,
-   any thread, before other threads see the end. */
+/* The communicator has ended: keep the reason, and write the dump that TUTTI_DUMP asks for. Called
+   once, by any thread, before other threads see the end. */
 void tutti__record_end(tutti__record_t *record, tutti_status_t status, const char *text);
 /* Called after tutti__record_end, without a lock: log how to find the cause, or why there is no
    dump. */
 void tutti__record_advise(tutti__record_t *record, tutti_status_t status);
 /* A stall was reported: write the dump, if TUTTI_DUMP is set. Any thread. */
 void tutti__record_stall(tutti__record_t *record);
-/* Has there been a stall since the last call, and should all ranks write dumps? Any thread. */
+/* Has this rank dumped a stall since the last call, so that all ranks should write dumps? Any
+   thread. */
 int tutti__record_wants_others(tutti__record_t *record);
-/* Another rank has had a stall: write the dump. 0: this rank has written one just now, so its
-   neighbours have been told. Any thread. */
+/* Another rank has had a stall: write the dump. 0: TUTTI_DUMP is not set, or this rank has written
+   a dump just now, so its neighbours have been told. Any thread. */
 int tutti__record_wish(tutti__record_t *record);
 
 /* As tutti_dump. Safe in a signal handler. path may be NULL, as in tutti_dump. */
@@ -213,7 +214,8 @@ static inline void tutti__record_event(tutti__record_t *record, unsigned which,
         hash = atomic_load_explicit(&record->tensor[tensor - 1].hash, memory_order_relaxed);
     event = &ring->event[n % TUTTI__RECORD_EVENTS];
     atomic_store_explicit(&event->head, 0, memory_order_relaxed);
-    /* Pairs with the fence in dump.c: a reader that sees a later word sees a changed head. */
+    /* Pairs with the fence in dump.c: a reader that finds a word stored below finds a changed
+       head. */
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&event->time_ns, time_ns, memory_order_relaxed);
     atomic_store_explicit(&event->subject, (uint64_t)bucket << 32 | (hash & 0xffff) << 16 | tensor,
@@ -278,7 +280,7 @@ static inline void tutti__record_returned(tutti__record_t *record, uint32_t numb
         tutti__record_set_state(&record->tensor[number - 1], TUTTI__TENSOR_SUBMITTED, 0);
 }
 
-/* Owner of the token. */
+/* A tensor is done. For the owner of the token. */
 static inline void tutti__record_done(tutti__record_t *record, uint32_t number, uint64_t since_ns,
                                       uint64_t now_ns, tutti_status_t status)
 {
@@ -313,8 +315,8 @@ static inline void tutti__record_start(tutti__record_t *record, uint32_t lane, u
     atomic_store_explicit(&at->began_ns, tutti__trace_begin(), memory_order_relaxed);
 }
 
-/* Count a poll of the lane's operation without progress. 1: there were so many that the caller
-   should record with tutti__record_stuck what the operation waits for. */
+/* Count a poll of the lane's operation without progress. 1: there were many, so the caller should
+   record the awaited rank or device with tutti__record_stuck. */
 static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
 {
     tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
@@ -324,8 +326,8 @@ static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
     return polls >= TUTTI__RECORD_SLOW_POLLS;
 }
 
-/* Record what the lane's operation waits for. doing: a static text. The operation is at step `step`
-   of the `of` steps of its schedule. */
+/* Record the rank or device that the lane's operation waits for. doing: a static text. The
+   operation is at step `step` of the `of` steps of its schedule. */
 void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
                          uint32_t step, uint32_t of);
 
@@ -356,7 +358,8 @@ typedef struct {
     uint8_t kind, dtype;
 } tutti__direct_t;
 
-/* A direct call waits; called again, it updates the rank. One thread per recorder. */
+/* A direct call waits. A further call of this function updates the rank. One thread per
+   recorder. */
 void tutti__record_direct(tutti__record_t *record, const tutti__direct_t *direct);
 void tutti__record_direct_left(tutti__record_t *record);
 

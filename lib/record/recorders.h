@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All recorders of the process, for dumps. Inside the room. */
+/* All recorders of the process, for dumps. For files of this room only. */
 #ifndef TUTTI__RECORD_RECORDERS_H
 #define TUTTI__RECORD_RECORDERS_H
 

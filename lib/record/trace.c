@@ -149,9 +149,9 @@ void tutti__trace_name(uint32_t tensor, uint32_t comm, const char *name)
 /* ---- forks ---- */
 
 /* The trace belongs to the parent. The child must not write into the parent's file. It may start a
-   trace of its own. The locks are made anew, because another thread of the parent may have held
-   them: trace.lock by tutti__mutex_lock_renewed, because it may be held before this handler is
-   registered. */
+   trace of its own. grow_lock is made anew, because another thread of the parent may have held it.
+   tutti__mutex_lock_renewed does the same for trace.lock, because a thread may hold trace.lock
+   before this handler is registered. */
 static void in_child(void)
 {
     if (tutti__trace_on())
@@ -186,7 +186,7 @@ static tutti_status_t open_part(void)
         close(trace.fd);
         return tutti__fail(TUTTI_ERR_SYSTEM, "trace %.300s: %s", trace.part, strerror(errno));
     }
-    /* Remove an older file of this name, to which the ranks would append when they stop. */
+    /* Remove an older file of this name. Otherwise the ranks would append to it when they stop. */
     if (trace.head.rank == 0)
         unlink(trace.path);
     return TUTTI_OK;
@@ -254,7 +254,7 @@ static int put_lines(FILE *out, long end, uint64_t nentries)
     return fputs(TAIL, out) >= 0 && fflush(out) == 0 && !ferror(out);
 }
 
-/* Make PATH as it was before put_lines: `end` bytes, at their end TAIL. */
+/* Restore PATH as it was before put_lines: `end` bytes, with TAIL at their end. */
 static void restore(FILE *out, long end)
 {
     ssize_t bytes = end > 0 ? (ssize_t)strlen(TAIL) : 0;

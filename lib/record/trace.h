@@ -25,7 +25,7 @@
 #define TUTTI__TRACE_MAGIC 0x0065636172545474u /* "tTrace" */
 #define TUTTI__TRACE_CHUNK 131072u             /* entries */
 #define TUTTI__TRACE_CHUNKS 4096u
-/* Chunks are mapped behind the head, so it is a multiple of every page size. */
+/* Chunks are mapped behind the head, so this is a multiple of every page size. */
 #define TUTTI__TRACE_HEAD_BYTES 65536u
 
 /* Kinds of entries. NONE: the entry is not written. */

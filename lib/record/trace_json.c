@@ -45,7 +45,7 @@ static void put_text(FILE *out, const char *text)
 }
 
 /* A tensor's place in `name`. Its number is unique in its communicator, and at most 4096. The table
-   has room for 16 communicators; later ones overwrite the names of earlier ones. */
+   has room for 16 communicators. Names of later communicators overwrite earlier names. */
 static uint32_t slot_of(uint32_t comm, uint32_t tensor)
 {
     return (comm % 16 * 4096 + tensor) % TENSORS;
@@ -72,7 +72,8 @@ static uint32_t thread_of(uint32_t kind, uint32_t lane, uint32_t thread)
     }
 }
 
-/* Write an event's common fields. phase: X: with a duration; i: without; b, e: see put_life. */
+/* Write an event's common fields. phase: X: with a duration; i: without a duration; b, e: see
+   put_life. */
 static void put_event(writer_t *w, const char *name, char phase, uint32_t thread, uint64_t time_ns,
                       uint64_t duration_ns)
 {
@@ -166,7 +167,8 @@ static void put_metadata(writer_t *w, const tutti__trace_head_t *head)
     }
 }
 
-/* Read a name; its text is in the two entries behind entry i. Returns its number of entries. */
+/* Read a name; its text is in the two entries behind entry i. Returns the number of entries that it
+   uses. */
 static uint64_t take_name(writer_t *w, const tutti__trace_entry_t *(*at)(void *owner, uint64_t i),
                           void *owner, uint64_t i, uint64_t what, uint64_t nentries)
 {

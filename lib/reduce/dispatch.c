@@ -119,7 +119,7 @@ void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void 
     size_t esize = tutti_dtype_bytes(reducer->dtype), head = before_line(dst, esize);
     const void *rest[FEW];
 
-    /* `fold` itself cuts more sources into blocks, and it copies a single source. */
+    /* With more than FEW sources, `fold` itself works in blocks. With one source, it copies. */
     if (head == 0 || nsrcs > FEW || nsrcs == 1) {
         reducer->fold(dst, srcs, nsrcs, count, divisor);
         return;

@@ -11,9 +11,9 @@
  *   - one NaN: the compiler's order of operands decides which of two NaNs an addition returns, so
  *     every NaN result becomes the positive quiet NaN. So sums are commutative in every bit.
  *
- * Each type has: load and store, between elements and accumulators; the operations; and `scale`,
- * which multiplies by the inverse of a divisor. `exact`: does `scale` give the same bits as a
- * division?
+ * Each type has: load and store, which convert between elements and accumulators; the operations;
+ * and `scale`, which multiplies by the inverse of a divisor. `exact`: does `scale` give the same
+ * bits as a division?
  */
 #include "reduce/kernels.h"
 
@@ -27,7 +27,8 @@
 #define TUTTI__INDEPENDENT
 #endif
 
-/* Each type has the number of elements in an accumulator, and functions that move fewer. */
+/* For each type: the number of elements in an accumulator, and functions that move fewer
+   elements. */
 #define TAILS(type, n)                                                                             \
     enum {                                                                                         \
         type##_lanes = n                                                                           \

@@ -22,7 +22,7 @@ typedef struct {
     tutti__reduce_fn_t fold[TUTTI__KERNEL_DTYPES][TUTTI__KERNEL_OPS]; /* NULL: not served */
     tutti__reduce_all_fn_t all_sum[TUTTI__KERNEL_DTYPES]; /* SUM, AVG; NULL: not served */
     tutti__scale_fn_t scale[TUTTI__KERNEL_DTYPES];
-    tutti__widen_fn_t widen[TUTTI__KERNEL_DTYPES]; /* to float32; NULL: not narrower than it */
+    tutti__widen_fn_t widen[TUTTI__KERNEL_DTYPES]; /* to float32; NULL: not a narrower type */
     tutti__narrow_fn_t narrow[TUTTI__KERNEL_DTYPES];
 } tutti__kernels_t;
 

@@ -50,7 +50,8 @@ tutti__reduce_fn_t tutti__reduce_find(tutti_dtype_t dtype, tutti_op_t op);
 
 typedef struct tutti__user_op tutti__user_op_t;
 
-/* Make an operation. Returns its number, the lowest that is free, or 0 if none is. Any thread. */
+/* Make an operation. Returns its number, the lowest that is free, or 0 if no number is free. Any
+   thread. */
 tutti_op_t tutti__user_op_make(tutti_op_function_t function, void *context, int commutative);
 /* Remove an operation. 0: there is no operation `op`. */
 int tutti__user_op_drop(tutti_op_t op);
@@ -95,8 +96,8 @@ static inline void tutti__reduce(const tutti__reducer_t *reducer, void *dst,
         tutti__reduce_lines(reducer, dst, srcs, nsrcs, count, divisor);
 }
 
-/* For loops over blocks: the length, in elements, of a block that begins at `at`: at most `most`,
-   and the next block begins at a cache line. `most` elements fill whole lines. */
+/* For loops over blocks. The length, in elements, of a block that begins at `at`: at most `most`,
+   and such that the next block begins at a cache line. `most` elements fill whole lines. */
 static inline size_t tutti__reduce_block(const void *at, size_t most, size_t esize)
 {
     size_t over = (uintptr_t)at % TUTTI__LINE_BYTES;

@@ -6,13 +6,13 @@
 #include <stddef.h>
 
 /*
- * memcpy that bypasses the caches (non-temporal stores): lines of dst are neither fetched before
- * nor kept afterwards. It is faster than memcpy if dst is too large for the caches, and src is in a
- * cache. On a processor without such stores it is memcpy.
+ * memcpy that bypasses the caches (non-temporal stores): cache lines of dst are neither fetched
+ * before the copy nor kept after it. It is faster than memcpy if dst is too large for the caches,
+ * and src is in a cache. On a processor without such stores it is memcpy.
  *
- * Such stores are not ordered with others. After the last copy, and before it reports the data as
- * complete, the thread that has copied calls tutti__stream_end once. The function waits until the
- * stores have reached memory; a call after each KiB would take longer than the copies.
+ * Non-temporal stores are not ordered with other stores. After the last copy, and before it reports
+ * the data as complete, the thread that has copied calls tutti__stream_end once. The function waits
+ * until the stores have reached memory; a call after each KiB would take longer than the copies.
  */
 void tutti__stream_copy(void *dst, const void *src, size_t bytes);
 void tutti__stream_end(void);

@@ -2,11 +2,10 @@
 /*
  * User-defined operations: a table of the operations that tutti_op_create has made.
  *
- * A slot goes FREE -> BUSY -> READY when an operation is made, and back to FREE when it is dropped.
- * The thread that sets BUSY owns the slot. So a look-up, which every reducing call does, takes no
- * lock.
- * The lowest free number is given first, so ranks that make the same operations in the same order
- * get the same numbers.
+ * A slot's state changes FREE -> BUSY -> READY when an operation is made, and back to FREE when the
+ * operation is dropped. The thread that sets BUSY owns the slot. So a look-up, which every reducing
+ * call does, takes no lock. The lowest free number is given first, so ranks that make the same
+ * operations in the same order get the same numbers.
  */
 #include "reduce/reduce.h"
 

@@ -83,7 +83,8 @@ static int grow(tutti__build_t *b, line_t *line)
     return 1;
 }
 
-/* Append an operation to the current stream, zeroed except its kind; NULL after an error. */
+/* Append an operation to the current stream: its kind, nparts 1, the rest 0. NULL after an
+   error. */
 static tutti__op_t *append(tutti__build_t *b, tutti__op_kind_t kind)
 {
     line_t *line;
@@ -127,7 +128,7 @@ static tutti__op_t *append_flagged(tutti__build_t *b, tutti__op_kind_t kind)
     return op;
 }
 
-/* The index of the channel end with this name, which is made if there is none. */
+/* The index of the channel end with this name. If there is none, the end is made. */
 static uint16_t find_chan(tutti__build_t *b, uint32_t peer, unsigned stream, int is_recv)
 {
     tutti__sched_chan_t name = { peer, (uint8_t)stream, (uint8_t)is_recv };
@@ -274,7 +275,7 @@ void tutti__build_end_loop(tutti__build_t *b)
         spoil(b, TUTTI_ERR_INTERNAL, "END_LOOP without a LOOP, or flags before END_LOOP");
         return;
     }
-    op->arg = (int32_t)line->loop; /* within its stream; tutti__build_end adds its first index */
+    op->arg = (int32_t)line->loop; /* index in the stream; join() adds the stream's first index */
     line->ops[line->loop].arg = line->loop_shift;
     if (line->loop_marks > 0)
         b->sched->marks[b->stream] = line->loop_marks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finds channel ends by name, in constant time. An exchange between all ranks has two ends for each
- * peer, and linear searches took most of the time to build and prove it.
+ * Finds channel ends by name, in constant time. A schedule between all ranks has two ends for each
+ * peer. Linear searches would take most of the time to build and prove it.
  */
 #ifndef TUTTI__SCHED_CHANS_H
 #define TUTTI__SCHED_CHANS_H
@@ -17,7 +17,7 @@ typedef struct {
 } tutti__chan_table_t;
 
 /*
- * The index in sched->chans of the end with this name, which is appended if it is new. Only this
+ * The index in sched->chans of the end with this name. If the end is new, it is appended. Only this
  * function may add ends to sched->chans.
  *
  * TUTTI_ERR_NO_MEMORY; TUTTI_ERR_UNSUPPORTED if an operation cannot hold the index.

@@ -2,7 +2,7 @@
 /*
  * The checker as a whole: makes a run, starts it, and compares its end with the promise.
  *
- * check.h has the idea, check_run.h the list of parts.
+ * check.h explains the idea, and check_run.h lists the parts.
  *
  * A proof holds for one number of ranks, credits c and trips. Tests try 1, 2, c, c + 1 and 2c + 1
  * trips: channels that are not full, channels that are full, and slots that are used for a third

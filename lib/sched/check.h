@@ -45,7 +45,7 @@ typedef struct {
     const uint32_t *local_of;      /* [size] */
     uint32_t nhosts;
     uint32_t root;  /* BROADCAST, REDUCE, GATHER, SCATTER */
-    int ordered;    /* reductions: operands must be in the order of ranks, as is needed if they do
+    int ordered;    /* reductions: operands must be in the order of ranks, for operations that do
                       not commute */
     int fixed;      /* reductions: a rank's result must have one association in all blocks and
                       chunks. REDUCE_SCATTER: all ranks' results must have the same one */
@@ -62,9 +62,9 @@ typedef struct {
 
 /*
  * TUTTI_OK if proved. Otherwise TUTTI_ERR_INTERNAL, and `why` has the error with rank, stream,
- * operation, block, trip. (Or TUTTI_ERR_NO_MEMORY.) If the schedules have stage_trips, STAGE is
- * that many chunks used in turn. If they use STAGE without stage_trips, two runs are tried: with
- * STAGE as separate memory, and as OUT. Pure; any thread.
+ * operation, block, trip. (Or TUTTI_ERR_NO_MEMORY.) If the schedules have stage_trips, STAGE has
+ * this number of chunks, used in turn. If they use STAGE without stage_trips, two runs are tried:
+ * with STAGE as separate memory, and as OUT. Pure; any thread.
  */
 tutti_status_t tutti__sched_check(const tutti__check_t *check, char *why, size_t why_bytes);
 

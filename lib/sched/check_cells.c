@@ -17,9 +17,9 @@
  * for the value that was sent; a node operation, which does not round them, gives another one.
  *
  * A sum is rounded to its type where it is stored. If a later copy divided the sum for an average,
- * it would round a second time, with other bits than on ranks that divide while they add. So the
- * operation that makes the last addition must finish the sum. In a scan a copy may finish the sum:
- * scans have no average, and the data for other ranks must be unfinished.
+ * the copy would round a second time. The result would have other bits than on ranks that divide
+ * while they add. So the operation that makes the last addition must finish the sum. In a scan a
+ * copy may finish the sum: scans have no average, and the data for other ranks must be unfinished.
  *
  * A cell is one chunk of one block of one rank's buffer. If two streams access a cell, and one
  * access is a write, WAIT must order them. Vector clocks (Fidge 1988, Mattern 1989) detect

@@ -85,7 +85,7 @@ static int places_agree(tutti__check_run_t *run, uint32_t r)
     return 1;
 }
 
-/* Does each rank keep the rules, and have all ranks the same blocks? */
+/* Does each rank keep the rules, and do all ranks have the same blocks? */
 static int heads_agree(tutti__check_run_t *run)
 {
     const tutti__check_t *check = run->check;

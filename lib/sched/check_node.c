@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's node operations: what the ranks of a host compute together, by definition.
+ * The checker's node operations: they define the values that the ranks of a host compute together.
  *
  * A node operation is executed when all ranks of the host have reached it, with the same arguments.
- * Its reductions are one fused pass over the ranks' blocks, in the order of local ranks. For two
- * ranks this equals any other reduction of two values; for more it does not (narrow floats are
- * rounded once per pass).
+ * Its reductions are one fused pass over the ranks' blocks, in the order of local ranks. With two
+ * ranks the result equals any other reduction of two values. With more ranks it does not: narrow
+ * floats are rounded once per pass.
  */
 #include "sched/check_run.h"
 
@@ -120,8 +120,8 @@ static int exchange_all(tutti__check_run_t *run, const tutti__check_host_t *host
     return 1;
 }
 
-/* Block i of part `part`. Blocks are read before their counterparts are written, so in
-   place works. */
+/* Block i of part `part`. Blocks are read before their counterparts are written, so a call in place
+   works. */
 static int do_block(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t part,
                     uint32_t i, uint32_t trip)
 {

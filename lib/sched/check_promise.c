@@ -132,8 +132,8 @@ static uint64_t sum_before(uint32_t upto, uint32_t b, uint32_t t)
 }
 
 /*
- * The tree that a result must have. Allreduce: the tree on rank 0. `fixed`: the tree of the first
- * block and chunk, in a reduce_scatter on rank 0. Any other result may have its own tree.
+ * The tree that a result must have. Allreduce: the tree on rank 0. With `fixed`: the tree of the
+ * first block and chunk (in a reduce_scatter: on rank 0). Any other result may have its own tree.
  */
 static uint64_t promised_tree(const tutti__check_run_t *run, uint32_t r, uint32_t b, uint32_t t)
 {

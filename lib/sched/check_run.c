@@ -296,8 +296,9 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
 /*
  * A WAIT orders its stream behind the awaited mark only. Later marks do not count, because timing
  * decides whether they are made by then. A mark does not carry `knows`, the set of ranks that have
- * begun. So the checker refuses a correct barrier in which a stream depends on a rank's begin only
- * by a WAIT, and tells another rank of this begin by a message.
+ * begun. So the checker refuses some correct barriers: those in which a stream depends on a rank's
+ * begin only through a WAIT, and another rank depends on this begin only through a message of that
+ * stream.
  */
 static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {

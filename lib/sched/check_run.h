@@ -24,7 +24,7 @@
 /* A symbolic value: its contributions, and how they were combined. */
 typedef struct {
     uint64_t sum;    /* sum of the labels of its contributions */
-    uint64_t tree;   /* hash of the expression; a (op) b and b (op) a are the same */
+    uint64_t tree;   /* hash of the expression; equal for a (op) b and b (op) a */
     uint32_t trip;   /* in SCRATCH: the chunk to which it belongs */
     uint32_t state;  /* TUTTI__VALUE_* */
     uint32_t lo, hi; /* if the order matters: it has ranks [lo, hi), in their order */
@@ -172,7 +172,8 @@ tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip);
 /* *into = *into (op) right */
 int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         tutti__value_t *into, const tutti__value_t *right);
-/* Add the third or a later operand of a fused pass, which has other bits than separate passes. */
+/* Add the third or a later operand of a fused pass. The fused pass gives other bits than separate
+   passes. */
 int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                       tutti__value_t *into, const tutti__value_t *right);
 /* `value` was received in a wire format. If it is not finished, mark it as narrowed: it may differ
@@ -180,7 +181,8 @@ int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stre
 void tutti__value_narrow(tutti__value_t *value);
 /* *into is the sum of two operands that were rounded to the wire format. */
 void tutti__value_rounded(tutti__value_t *into);
-/* A narrowed value as the operand of a node operation, which does not round it again. */
+/* Use a narrowed value as the operand of a node operation. The operation does not round it
+   again. */
 void tutti__value_unrounded(tutti__value_t *value);
 /* Finish a value. adds: the operation also adds to the value. An operation that does not add may
    finish only values without additions, except in a scan. */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The checker's messages without slots (zero credits). A SEND starts, and its stream goes on; the
- * message stays in the sender's blocks until the receiver has reached its receive. An operation of
- * any stream of the rank that overwrites one of these blocks waits until then, as in the executor
- * (exec/sends.c). The end of a rank waits as well, but this needs no step here: a message that is
- * never received is an error anyway.
+ * message stays in the sender's blocks until the receiver has reached its receive. An operation
+ * that overwrites one of these blocks, in any stream of the rank, waits until then, as in the
+ * executor (exec/sends.c). The end of a rank waits for its messages as well. This needs no step
+ * here: a message that is never received is an error anyway.
  *
  * A receive that has been reached takes its message at once, before it waits for its own
  * destination: a transport can receive the message elsewhere. Otherwise two ranks that send a block
- * to each other and then receive into it would wait for each other.
+ * to each other, and then receive into the same block, would wait for each other.
  *
- * A message that was sent from IN holds no cell, unless IN is OUT there: IN is never written.
+ * If IN and OUT are separate, a message that was sent from IN holds no cell: IN is never written.
  */
 #include "sched/check_run.h"
 
@@ -93,7 +93,7 @@ static int overwrites(const tutti__check_run_t *run, const tutti__check_stream_t
     return 0;
 }
 
-/* This searches all of a rank's channels, which may take long: a deadlock is reported only once. */
+/* This searches all channels. That may take long, but a deadlock is reported only once. */
 uint32_t tutti__check_receiver(const tutti__check_run_t *run, const tutti__check_stream_t *stream)
 {
     for (uint32_t c = 0; c < run->nchans; c++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Functions for every owner of a schedule: freeing it, the trips of its chunk loops, and whether it
- * suits device memory.
+ * Functions for all users of a schedule: free it, count the trips of its chunk loops, and find out
+ * whether it suits device memory.
  */
 #include "sched/sched.h"
 

@@ -9,20 +9,20 @@
  *
  * Channels. A channel is identified by (communicator, lane, source, destination, stream). It has
  * one producing stream, one consuming stream, and c >= 1 slots at the receiver; first in, first
- * out. SEND copies the value into a slot: it waits only for a free slot, and when it is done, its
- * block may be overwritten. Without slots a message stays in the sender's block until the receiver
- * has reached its receive, and an operation that overwrites the block waits; all algorithms are
- * proved in this way as well (check.h). A receive blocks its stream. No operation depends on
- * arrival order or time. The stream in a channel's name is the producing stream.
+ * out. SEND waits only for a free slot, and copies the value into it. When SEND is done, its block
+ * may be overwritten. If a transport has no slots, a message stays in the sender's block until the
+ * receiver has reached its receive. An operation that overwrites the block waits for this. All
+ * algorithms are proved without slots as well (check.h). A receive blocks its stream. No operation
+ * depends on arrival order or time. The stream in a channel's name is the producing stream.
  *
  * Streams are ordered only by channels and by WAIT.
  *
- * Chunk loops. LOOP ... END_LOOP repeats its body once per chunk, trips T = ceil(largest block /
- * chunk), equal on all ranks. In trip t an operation works on chunk t - shift of each of its
- * blocks, and is skipped if t - shift is not in [0, T). A loop runs T + (its largest shift) trips:
- * a software pipeline. Channel operations are in loops only. Other operations may be outside, where
- * they work on whole blocks. Loops do not nest. Both ends skip empty messages, which works because
- * both ranks have the block map.
+ * Chunk loops. LOOP ... END_LOOP repeats its body once per chunk. The number of chunks, T =
+ * ceil(largest block / chunk), is equal on all ranks. In trip t an operation works on chunk t -
+ * shift of each of its blocks, and is skipped if t - shift is not in [0, T). A loop runs T + (its
+ * largest shift) trips: a software pipeline. Channel operations are in loops only. Other operations
+ * may be outside, where they work on whole blocks. Loops do not nest. Both ends skip empty
+ * messages. This works because both ranks have the block map.
  *
  * Blocks. IN is never written. Source and destination of an operation are blocks of equal sizes,
  * and are the same memory or do not overlap. The blocks at both ends of a message have equal sizes.
@@ -187,7 +187,7 @@ void tutti__sched_free(tutti__sched_t *sched);
 /*
  * May IN and OUT of this rank's schedule be device memory? Yes if
  *      - only node operations and COPY touch IN and OUT, and COPY copies between IN, OUT and STAGE
- *      - node operations touch no other buffer, and stream 0 begins with one, if there are any
+ *      - node operations touch no other buffer; if there are any, stream 0 begins with one
  *      - COPY divides (FINISH) only if there is a single rank
  *      - streams with channel operations have no operations on IN and OUT, and no shifts
  *      - STAGE is separate memory, and is used in loops

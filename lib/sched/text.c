@@ -12,7 +12,8 @@
  *
  *      pair: rank 1 of 2, ...
  *
- * A line has one of these forms. `#` begins a comment, parts in [ ] are optional, spaces are free.
+ * A line has one of these forms. `#` begins a comment, parts in [ ] are optional, the number of
+ * spaces does not matter.
  *
  *      NAME: rank R of N, blocks N, scratch N, blocks per message N [, sizes SIZES]
  *          [, stage N from N in N chunks]      in the same line
@@ -96,8 +97,8 @@ static uint32_t line_of(const tutti__text_t *in, uint32_t i)
     return in->head_line;
 }
 
-/* Report a broken rule, with its line, and without the schedule's name before the builder's
-   text. */
+/* Report a broken rule with its line. The schedule's name, with which the builder's text begins, is
+   left out. */
 static int rule_broken(tutti__text_t *in, uint32_t rank)
 {
     char head[TUTTI__ERROR_BYTES], why[TUTTI__ERROR_BYTES];
@@ -193,7 +194,7 @@ static int stream(tutti__text_t *in)
 
 /* ---- the whole text ---- */
 
-/* If one rank's schedule does not suit device memory, use it on no rank. */
+/* If one rank's schedule does not suit device memory, no rank uses device memory. */
 static void agree_on_device(const tutti__text_t *in)
 {
     int on_device = 1;

@@ -151,8 +151,8 @@ static int channel_valid(const look_t *look)
     return 1;
 }
 
-/* A block of SCRATCH has the length of the map's block with the same number, so the range must not
-   exceed the map. */
+/* A block of SCRATCH has the length of the map's block with the same number modulo nblocks, so the
+   range must not exceed the map. */
 static int fits_map(const look_t *look, unsigned buf, uint32_t blk, uint64_t blocks)
 {
     uint32_t nblocks = look->sched->nblocks;
@@ -170,7 +170,7 @@ static int node_valid(const look_t *look)
         return bad(look, "node operations are allowed in stream 0 only");
     if (op->nparts != 1 && is_one)
         return bad(look, "cannot have parts");
-    /* These operations cut their blocks, as a whole, into shares: blocks must be contiguous. */
+    /* These operations cut all their blocks together into shares: blocks must be contiguous. */
     if (op->nblk != 1 && is_one &&
         (look->loop != NULL || op->sbuf == TUTTI__SCRATCH || op->dbuf == TUTTI__SCRATCH))
         return bad(look, "works on one block in a loop");
@@ -312,7 +312,8 @@ static int is_twice(const tutti__sched_t *sched, uint32_t i, char *why, size_t w
     return 0;
 }
 
-/* A bit marks names that came before. Names may share a bit, so if it is set, a search decides. */
+/* A name's bit is set when the name occurs. Names may share a bit: if it is set already, a search
+   decides. */
 static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
     uint64_t met[NAME_BITS / 64] = { 0 };

@@ -38,7 +38,8 @@ static int is_of(const tutti__stats_class_t *class, const tutti__stats_what_t *w
            strcmp(class->transport, what->transport) == 0;
 }
 
-/* The same, but compares addresses of texts: most calls pass the texts that made the class. */
+/* The same, but compares the addresses of the texts. Most calls pass the texts that made the
+   class. */
 static int is_surely_of(const tutti__stats_class_t *class, const tutti__stats_what_t *what)
 {
     return class->kind == what->kind && class->is_async == what->is_async &&

@@ -4,12 +4,13 @@
  *
  * File and endpoint show all communicators of the process, because a process has one file name and
  * one port, but may have many communicators: a world and its groups, or a framework's connected
- * ones. Communicators that have ended, the newest TUTTI__STATS_ENDED of them, are shown until the
+ * communicators. The newest TUTTI__STATS_ENDED communicators that have ended are shown until the
  * last communicator ends, so that a collector does not lose their last counters.
  *
- * One thread, "tutti-stats", serves both, and exists only if one of them is wanted. It sleeps until
- * the next write of the file, or until a client connects. Tried: the engine's thread. With one rank
- * there is none, and a file system that hangs would stop the job's progress.
+ * One thread, "tutti-stats", serves the file and the endpoint. It exists only if one of them is
+ * wanted. It sleeps until the next write of the file, or until a client connects. Tried: the
+ * engine's thread. With one rank there is no such thread, and a file system that hangs would stop
+ * the job's progress.
  *
  * No descriptor here blocks, so a slow client delays no other client. A client that does not finish
  * in time is disconnected. After a failure there is one warning: statistics never end a job.
@@ -36,7 +37,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Held while a communicator enters or leaves, while the thread is joined, and across a fork. */
+/* Held while a communicator enters or leaves the list, while the thread is joined, and across a
+   fork. */
 static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER;
 /* Protects the variables below, with exceptions: `change` protects is_started, has_thread and
    `thread`; `file` changes only while the thread does not run; while the thread runs, only the

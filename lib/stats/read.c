@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading the counters. Any thread, while others count. */
+/* Reads the counters. Any thread may read while other threads count. */
 #include "stats/stats_inside.h"
 
 #include "base/time.h"
@@ -20,7 +20,7 @@ static void read_histogram(const tutti__stats_histogram_t *from, tutti_stats_his
     }
 }
 
-/* Direct calls are counted by class only. */
+/* Direct calls are counted by class only, so add up the classes. */
 static void read_direct(const tutti__stats_class_t *class, tutti_stats_t *stats)
 {
     tutti_stats_count_t *direct = &stats->direct[class->kind];

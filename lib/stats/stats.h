@@ -36,7 +36,7 @@ typedef struct {
     tutti__word64_t sum, buckets[TUTTI_STATS_BUCKETS];
 } tutti__stats_histogram_t;
 
-/* Properties of an operation. Its texts stay valid and unchanged as long as the communicator. */
+/* Properties of an operation. Its texts stay valid and unchanged until the communicator ends. */
 typedef struct {
     tutti_call_kind_t kind;
     int is_async;
@@ -74,7 +74,8 @@ typedef struct {
 struct tutti__stats {
     int is_timed; /* set once */
     uint64_t opened_ns;
-    /* The list of the classes of direct and asynchronous calls, which have a writer each. */
+    /* The list of all classes. The classes of direct and of asynchronous calls have one writer
+       each. */
     tutti__stats_class_t *_Atomic first;
     tutti__stats_class_t spare[2]; /* direct, asynchronous: used in place of all classes that could
                                       not be made for lack of memory */
@@ -98,7 +99,7 @@ struct tutti__stats {
 };
 
 /* Make the counters of a communicator. NULL: no memory, so nothing is counted. The process has one
-   file and one port: the first communicator that names them starts them. */
+   file and one port: the first communicator whose settings name them opens them. */
 tutti__stats_t *tutti__stats_open(const tutti__stats_want_t *want);
 /* After the end of a communicator, when no thread counts any more: print the table. If no other
    communicator is left, write the file for the last time. */
@@ -108,11 +109,12 @@ void tutti__stats_close(tutti__stats_t *stats);
 
 /* tutti__stats_count is in add.h. */
 
-/* The index of the bucket of a histogram that has the value. */
+/* The index of a value's bucket in a histogram. */
 unsigned tutti__stats_bucket(uint64_t value);
 void tutti__stats_put(tutti__stats_histogram_t *histogram, uint64_t value);
 
-/* The entry of an operation, for tutti__stats_count. Its writer calls this. NULL: no statistics. */
+/* The entry of an operation, for tutti__stats_count. The writer of the entry calls this. NULL: no
+   statistics. */
 tutti__stats_entry_t *tutti__stats_find(tutti__stats_t *stats, const tutti__stats_what_t *what,
                                         uint64_t bytes);
 
@@ -120,7 +122,7 @@ tutti__stats_entry_t *tutti__stats_find(tutti__stats_t *stats, const tutti__stat
 uint64_t tutti__stats_now(const tutti__stats_t *stats);
 
 /* A direct call begins, and ends. Call these only if stats is not NULL and times are measured
-   (is_timed). entry: the call's entry; NULL: the call has failed, and is not counted. */
+   (is_timed). entry: the call's entry; NULL: the call has failed, and only its time is counted. */
 uint64_t tutti__stats_direct_begin(tutti__stats_t *stats);
 void tutti__stats_direct_end(tutti__stats_t *stats, tutti__stats_entry_t *entry, uint64_t since_ns);
 
@@ -138,7 +140,7 @@ void tutti__stats_submit(tutti__stats_t *stats, uint64_t nrequests);
  *   _bucket_end    a bucket has ended. since_ns: from tutti__stats_now, when its operation began
  *   _ordered_end   a call without a name has ended
  *   _in_flight     is_any: there are buckets in flight
- *   the others     a message of the agreement was sent
+ *   all others     a message of the agreement was sent
  */
 void tutti__stats_request(tutti__stats_t *stats, tutti_call_kind_t kind, uint64_t bytes,
                           uint64_t ns, tutti_status_t status);

@@ -32,7 +32,7 @@ static int compare(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* The index behind the last seat of the group that begins at seat `begin`. */
+/* The index after the last seat of the group that begins at seat `begin`. */
 static uint32_t end_of(const seat_t *seat, uint32_t n, uint32_t begin)
 {
     uint32_t end = begin + 1;

@@ -2,8 +2,8 @@
 /*
  * This process's metadata: its machine, and the processors that it may use.
  *
- * The thread that calls tutti_init calls this once. The mask is this thread's, which the library's
- * own threads inherit. The boot id distinguishes cloned machines with the same hostname. The
+ * The thread that calls tutti_init calls this once. The mask is this thread's mask. The library's
+ * own threads inherit it. The boot id distinguishes cloned machines with the same hostname. The
  * hostname distinguishes containers of one machine, which have separate networks.
  *
  * Tried: hwloc_topology_load and hwloc_get_cpubind. They return the same mask as the kernel. The
@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* No kernel is built for more. */
+/* No kernel supports more processors. */
 #define MOST_CPUS (1 << 16)
 
 static void read_boot_id(char *text, size_t room)

@@ -6,8 +6,8 @@
  *      class/net/NAME/speed                 Mbit/s; fails, or -1, where it is not known
  *
  * A card for RDMA is preferred to a network interface, because UCX also prefers the card. If there
- * are several, the fastest is used. Interfaces without a `device`, such as bridges and ends of
- * virtual cables, are used only if no other interface has a known speed.
+ * are several cards or interfaces, the fastest one is used. Interfaces without a `device`, such as
+ * bridges and ends of virtual cables, are used only if no other interface has a known speed.
  */
 #include "topo/topo.h"
 

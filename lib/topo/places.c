@@ -2,12 +2,12 @@
 /*
  * The L3 cache, NUMA node and package of a rank, from the kernel's files below /sys.
  *
- * A rank has a place of a kind if one list has all processors of the rank's mask. L3 and package
- * come from the files of one processor of the mask. A place is identified by its lowest processor,
- * so ranks that read the lists independently agree on it. A place is -1 if the kernel has no data:
- * many ARM processors have no L3 there, and a sandbox has no data at all.
+ * A rank has a place of a kind if one of the kernel's lists has all processors of the rank's mask.
+ * L3 and package come from the files of one processor of the mask. A place is identified by its
+ * lowest processor, so ranks that read the lists independently agree on it. A place is -1 if the
+ * kernel has no data: many ARM processors have no L3 there, and a sandbox has no data at all.
  *
- * Each tutti_init reads some ten small files once: 0.1 ms. hwloc takes 2 to 15 ms (detect.c).
+ * Each tutti_init reads about ten small files once, in 0.1 ms. hwloc takes 2 to 15 ms (detect.c).
  */
 #include "topo/topo.h"
 

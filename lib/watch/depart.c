@@ -51,7 +51,7 @@ int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank)
 {
     const tutti__watcher_t *w = tutti__watcher_read(watch);
 
-    /* The status page shows a departure even if the ranks that should pass on the goodbye have left
+    /* The status page shows a departure even if the ranks that should forward the goodbye have left
        before. */
     return atomic_load(&w->left[rank]) || page_of(w, rank) >= TUTTI__PAGE_ENDED;
 }
@@ -93,8 +93,9 @@ const char *tutti__watch_closed_text(const tutti__watch_t *watch)
 /* ---- goodbyes ---- */
 
 /*
- * A goodbye goes up the tree to rank 0, and takes effect on its way down. This rank's own goodbye
- * (link -1) goes both ways at once, because this rank will pass on no further message.
+ * A goodbye is forwarded up the tree to rank 0, and then down; a rank applies it on the way down.
+ * This rank's own goodbye (link -1) is sent both ways at once, because this rank will forward no
+ * further message.
  */
 void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
 {
@@ -113,8 +114,8 @@ void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
     atomic_store(&w->any_left, 1);
     w->departures = 1;
     tutti__links_flush(watch);
-    /* Pass the goodbye down. A child from which it came gets it back, unless the goodbye is the
-       child's own. If the goodbye is this rank's, it also goes up. */
+    /* Send the goodbye down. A child that has forwarded the goodbye receives it as well; a child
+       that has sent its own goodbye does not. Send this rank's own goodbye up as well. */
     for (uint32_t i = 0; i < w->nlinks; i++)
         if ((int)i != link || (link != w->parent && w->link[i].rank != rank))
             tutti__links_send(watch, i, TUTTI__WATCH_BYE, &rank, sizeof(rank), 0);
@@ -125,7 +126,8 @@ void tutti__watch_leave(tutti__watch_t *watch)
     tutti__watcher_t *w = tutti__watcher(watch);
 
     tutti__watch_set_page(w, TUTTI__PAGE_LEFT);
-    /* A backlog is never sent any more. Behind it the goodbye would be lost as well. */
+    /* Drop the backlog: it would not be sent after this call, and a goodbye behind it would be
+       lost. */
     for (uint32_t i = 0; i < w->nlinks; i++)
         w->link[i].backlog_bytes = w->link[i].backlog_sent = 0;
     tutti__watch_bye(w, -1, w->rank);
@@ -144,7 +146,7 @@ int tutti__watch_departed(tutti__watch_t *watch)
 
 void tutti__watch_receive_cancel(tutti__watcher_t *w, int link, const tutti__cancel_msg_t *msg)
 {
-    /* Several ranks may send the message, so one for an earlier call may arrive late. */
+    /* Several ranks may send this message, so a message for an earlier call may arrive late. */
     if (msg->first >= w->size ||
         (int32_t)(msg->number - atomic_load(&w->cancelled[msg->first])) <= 0)
         return;

@@ -3,7 +3,7 @@
  * Late waits: the deadline of every wait, and the intervals of stall warnings. Any thread.
  *
  * All ranks have the same deadline, and the first reason for the end is kept. So a rank that can
- * name the culprit ends the communicator at once, and the other ranks give it some time for this.
+ * name the culprit ends the communicator at once, and the other ranks wait a little longer.
  */
 #include "watch/watch_inside.h"
 

@@ -161,8 +161,8 @@ static void send_backlog(tutti__link_t *link)
 }
 
 /* Do messages of this kind use the side channel? If there is a backlog, a goodbye follows the
-   backlog through the ring, so that the order is kept. An idle peer also reads it there, because
-   frames from a backlog ring the peer's doorbell. This holds for goodbyes that this rank passes on.
+   backlog through the ring, so that the order is kept. Even an idle peer reads the ring, because
+   frames from a backlog ring the peer's doorbell. This is so for goodbyes that this rank forwards.
    Its own goodbye uses the side channel, because tutti__watch_leave drops the backlog. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
@@ -209,8 +209,8 @@ void tutti__links_send(tutti__watch_t *watch, uint32_t index, uint32_t kind, con
         fail(w, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
 }
 
-/* Ring a peer's doorbell. A peer without pending requests does not set `sleeping`, so after an
-   urgent message ring in any case. */
+/* Ring a peer's doorbell if the peer sleeps. A peer without pending requests does not set
+   `sleeping`, so after an urgent message always ring the doorbell. */
 static void ring(const tutti__watcher_t *w, tutti__link_t *link)
 {
     if (link->urgent)
@@ -229,8 +229,8 @@ void tutti__links_flush(tutti__watch_t *watch)
 
         if (!link->local)
             continue;
-        /* As in tutti__links_send: a peer without pending requests must read the frames that are
-           sent now. */
+        /* As in tutti__links_send: even a peer without pending requests must read the frames that
+           are sent now. */
         if (link->backlog_bytes > 0) {
             uint32_t before = link->head;
 
@@ -243,7 +243,7 @@ void tutti__links_flush(tutti__watch_t *watch)
             continue;
         }
         tutti__store_release(&link->out->head, link->head);
-        /* This fence pairs with the one between `sleeping = 1` and the engine's last poll. */
+        /* This fence pairs with the fence between `sleeping = 1` and the engine's last poll. */
         tutti__fence();
         ring(w, link);
     }
@@ -300,7 +300,7 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t index)
     uint32_t tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     TUTTI__ALIGNED(8) char body[TUTTI__LINK_BYTES];
     /* If the writer has no space for a message, the ring is almost full. This call and the next
-       one together read all bytes of the ring, so one of the two reads more than a quarter. */
+       call together read all bytes of the ring, so one of them reads more than a quarter. */
     int was_full = head - tail > TUTTI__PIPE_BYTES / 4;
 
     if (head == tail)
@@ -330,7 +330,7 @@ static void side_message(void *arg, uint32_t link, uint32_t kind, const void *bo
 {
     tutti__watcher_t *w = arg;
 
-    /* A goodbye is the rank's last message: first read what the rank wrote to the ring before. */
+    /* A goodbye is the rank's last message. First read the rank's earlier messages in the ring. */
     if (kind == TUTTI__WATCH_BYE && w->link[link].local)
         tutti__links_read(w, link);
     deliver(w, link, kind, body, bytes);

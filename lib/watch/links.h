@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control messages between neighbours in the tree of boot.h: byte rings inside a host, the side
- * channel between hosts. Both keep the order on a link.
+ * Control messages between neighbours in the tree of boot.h: through byte rings inside a host,
+ * through the side channel between hosts. Rings and side channel keep the order on a link.
  *
  * The child's arena has the rings. Messages of the watch itself use the side channel, because an
- * idle rank polls nothing else. If the order matters, the receiver empties the ring first.
+ * idle rank polls only the side channel. If the order matters, the receiver empties the ring first.
  *
  * A ring has one writer and one reader. A frame is a head and a body, rounded up to 8 bytes; frames
  * wrap around. If the ring has no space for a frame, the frame waits in a backlog, and later
@@ -19,7 +19,7 @@
 /* The longest body of a message. */
 #define TUTTI__LINK_BYTES 1536
 
-/* Kinds below this are for the receiver; from this on they are for the watch. */
+/* Kinds below this number are for the receiver; all other kinds are for the watch. */
 #define TUTTI__LINK_KINDS 0x100u
 
 /* The receiver of all messages except the watch's own. body: aligned to 8; valid during the
@@ -38,7 +38,7 @@ uint32_t tutti__links_count(const tutti__watch_t *watch);
 int tutti__links_parent(const tutti__watch_t *watch);
 /* The rank at the other end; *ret_local: it is on this host. */
 uint32_t tutti__links_rank(const tutti__watch_t *watch, uint32_t link, int *ret_local);
-/* Do some links use the side channel? If so, poll it also while there is other work. */
+/* Do some links use the side channel? If so, poll the side channel also during other work. */
 int tutti__links_remote(const tutti__watch_t *watch);
 
 /* Queue a message; flush publishes it. urgent 1: wake the neighbour even if it has no pending
@@ -46,9 +46,9 @@ int tutti__links_remote(const tutti__watch_t *watch);
 void tutti__links_send(tutti__watch_t *watch, uint32_t link, uint32_t kind, const void *body,
                        size_t bytes, int urgent);
 void tutti__links_flush(tutti__watch_t *watch);
-/* Flush until no backlog is left, but not beyond the time limit_ns. */
+/* Flush until no backlog is left, but not beyond limit_ns, a time of tutti__now_ns(). */
 void tutti__links_flush_all(tutti__watch_t *watch, uint64_t limit_ns);
-/* Receive all messages; 1 if there was any. side: read the sockets as well. */
+/* Receive all messages; 1 if a message has arrived. side: read the sockets as well. */
 int tutti__links_poll(tutti__watch_t *watch, int side);
 
 #endif

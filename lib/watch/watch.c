@@ -100,7 +100,7 @@ tutti_status_t tutti__watch_alive(const tutti__watch_t *watch)
     return TUTTI__LIKELY(status == TUTTI_OK) ? TUTTI_OK : tutti__fail(status, "%s", text);
 }
 
-/* Set the reason of the end, unless there is one already. 1: this call has set it. */
+/* Set the reason of the end, if no reason is set. 1: this call has set it. */
 static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const char *text)
 {
     int first;
@@ -124,10 +124,11 @@ void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status,
 {
     if (!set_end(w, from, status, text))
         return;
-    /* Messages in the tree report all reasons. Only a departure is also in the status page. */
+    /* Messages in the tree report every reason. The status page reports only departures. */
     if (status == TUTTI_ERR_SHUTDOWN)
         tutti__watch_set_page(w, TUTTI__PAGE_ENDED);
-    /* SHUTDOWN: a rank has left early, as its program asked. The calls that fail report this. */
+    /* SHUTDOWN: a rank has left early, as its program asked. This is logged at debug only, because
+       the calls that fail report it. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
     tutti__record_advise(w->base.record, status);
     tutti__machine_ring_always(w->machine, w->machine->me);
@@ -195,7 +196,7 @@ void tutti__watch_await_news(tutti__watch_t *watch)
     assert(tutti__watch_has_failed(watch));
     if (tutti__now_ns() - atomic_load(&w->failed_ns) < TUTTI__NEWS_MS * 1000000u)
         return;
-    /* Name a stopped rank: it may be the rank that should have passed on the report. */
+    /* Name a stopped rank: it may be the rank that should have forwarded the report. */
     if (tutti__watch_halted(watch, halted, sizeof(halted)))
         snprintf(text, sizeof(text), "%.340s; %s", w->failed_text, halted);
     else

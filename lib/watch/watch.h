@@ -3,26 +3,26 @@
  * Deaths, departures and deadlines of ranks. Only this room ends a communicator.
  *
  * Deaths. A neighbour in the tree of links (links.c) detects a death: a connection closes, or a
- * process ends. It reports the death up and down the tree, so each rank receives the report even if
- * its own data path is blocked.
+ * process ends. The neighbour reports the death up and down the tree, so each rank receives the
+ * report even if its own data path is blocked.
  *
- * The end. tutti__watch_end sets the end state and rings this rank's doorbell; the first reason
- * wins. The owner of the links then tells the neighbours (tutti__watch_tell). Operations and the
- * engine see the end state and cancel their own work: nothing here calls upward.
+ * The end. tutti__watch_end sets the end state and rings this rank's doorbell; the first reason is
+ * kept. Then the owner of the links reports the end to the neighbours (tutti__watch_tell).
+ * Operations and the engine read the end state and cancel their own work: this room does not call
+ * them.
  *
- * Goodbyes. A rank that calls finalize sends a goodbye first. It goes up to rank 0 and takes effect
- * on its way down, behind all messages that rank 0 has sent before. So no rank rejects a tensor
- * that another rank reduces.
+ * Goodbyes. A rank that calls finalize sends a goodbye first. The goodbye is forwarded up the tree
+ * to rank 0, and then down. A rank applies the goodbye on its way down, and so after all messages
+ * that rank 0 has sent before. So no rank rejects a tensor that another rank reduces.
  *
  * A rank that has left forwards nothing. Without rank 0 the hosts receive nothing from each other,
  * and without its leader a host receives nothing. Therefore each rank also writes its state into
  * its status page, where the waiting ranks of its machine read it. Between machines only the first
- * goodbye is certain to arrive. If the rank that has to forward a later goodbye has left
- * before, other machines do not receive that goodbye, and a wait for its sender ends at the
- * deadline.
+ * goodbye is certain to arrive. If the rank that has to forward a later goodbye has already left,
+ * other machines do not receive that goodbye, and a wait for its sender ends at the deadline.
  *
  * Threads: "owner" marks functions for the owner of the links, which is the owner of the engine's
- * token. Any thread may call the others.
+ * token. Any thread may call the other functions.
  */
 #ifndef TUTTI__WATCH_WATCH_H
 #define TUTTI__WATCH_WATCH_H
@@ -42,8 +42,8 @@ typedef struct {
 /* In place of a rank's number: no rank. */
 #define TUTTI__NO_RANK UINT32_MAX
 
-/* Collective over all ranks of boot. The arguments outlive the object. is_part: the communicator is
-   ended by tutti_comm_free, not by tutti_finalize. */
+/* Collective over all ranks of boot. The arguments must outlive the object. is_part 1:
+   tutti_comm_free ends the communicator; 0: tutti_finalize ends it. */
 tutti_status_t tutti__watch_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                  const tutti__conf_shared_t *conf, int is_part,
                                  tutti__watch_t **ret_watch);
@@ -60,32 +60,34 @@ static inline int tutti__watch_has_ended(const tutti__watch_t *watch)
 /* TUTTI_OK, or the reason of the end, which is also the thread's last error. */
 tutti_status_t tutti__watch_alive(const tutti__watch_t *watch);
 
-/* The same without setting the error. *ret_text: the reason, or ""; valid until close. */
+/* As tutti__watch_alive, but does not set the thread's last error. *ret_text: the reason, or "";
+   valid until close. */
 tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_text);
 
-/* End the communicator on all ranks: every pending and later call returns `status` with `text`. The
-   first reason wins. If `status` is TUTTI_ERR_SHUTDOWN and a rank has left, a text that names the
-   rank that has left replaces `text`. Returns the reason that has won, and sets the thread's last
-   error. */
+/* End the communicator on all ranks: every pending and later call returns `status` with `text`. If
+   the communicator has ended before, its first reason is kept. If `status` is TUTTI_ERR_SHUTDOWN
+   and a rank has left, a text that names this rank replaces `text`. Returns the reason that is
+   kept, and sets the thread's last error. */
 tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, const char *text);
 
-/* Work on a device has failed, and ends the communicator. An error of NCCL mostly means that
-   another rank has aborted it because a rank has died. A report of this death is the better reason.
-   So for TRANSPORT the end comes only later, by tutti__watch_await_news. */
+/* Work on a device has failed: end the communicator. An error of NCCL (TRANSPORT) mostly means that
+   another rank has aborted NCCL because a rank has died. A report of this death is the better
+   reason. So for TRANSPORT only tutti__watch_await_news ends the communicator, some time later. */
 void tutti__watch_fail(tutti__watch_t *watch, tutti_status_t status, const char *text);
 
 /* Is a failure of NCCL without a reported cause pending? */
 int tutti__watch_has_failed(const tutti__watch_t *watch);
 
-/* Call this often while tutti__watch_has_failed: it ends the communicator if no report of the cause
-   has arrived in time. */
+/* Call this often while tutti__watch_has_failed returns 1. If no report of the cause has arrived in
+   time, end the communicator. */
 void tutti__watch_await_news(tutti__watch_t *watch);
 
-/* Owner: if the communicator has ended, tell the neighbours, once. 1: this call has told them. */
+/* Owner: if the communicator has ended, report this to the neighbours, once. 1: this call has sent
+   the report. */
 int tutti__watch_tell(tutti__watch_t *watch);
 
-/* Owner: if a stall was reported here since the last call, ask all other ranks for dumps: the rank
-   that is to blame reports no stall. */
+/* Owner: if this rank has reported a stall since the last call, ask all other ranks for dumps: the
+   rank that causes the stall does not report it. */
 void tutti__watch_ask(tutti__watch_t *watch);
 
 /* ---- departures ---- */
@@ -99,26 +101,27 @@ int tutti__watch_any_left(const tutti__watch_t *watch);
 /* Owner: has a rank left since the last call? */
 int tutti__watch_departed(tutti__watch_t *watch);
 
-/* Has this peer left, or ended the communicator because another rank has left? It sends nothing
-   more. */
+/* Has this peer left, or ended the communicator because another rank has left? If so, the peer
+   sends nothing more. */
 int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank);
 
-/* Does this peer run no more buckets? Known only for ranks of this machine. */
+/* Has this peer stopped running buckets, but not left? Known only for ranks of this machine. */
 int tutti__watch_is_idle(const tutti__watch_t *watch, uint32_t rank);
 
 /* Owner: a rank has left, so this rank runs no more buckets. */
 void tutti__watch_set_idle(tutti__watch_t *watch);
 
-/* Describe a rank that has left: `rank`, or another rank if `rank` has not left; 0 if none has. */
+/* Describe a rank that has left: `rank`, or another rank if `rank` has not left. 0: no rank has
+   left. */
 int tutti__watch_left_text(const tutti__watch_t *watch, uint32_t rank, char *text, size_t bytes);
 
 /* The error text of calls on this communicator after this rank itself has left. */
 const char *tutti__watch_closed_text(const tutti__watch_t *watch);
 
 /*
- * This rank cannot take part in a group that ranks of this communicator are making: tell the ranks
- * that wait for it. first: the group's first rank; number: of the call, from 1, equal on all ranks.
- * Owner.
+ * This rank cannot take part in a group that ranks of this communicator are making: report this to
+ * the ranks that wait for this rank. first: the group's first rank. number: the number of the call,
+ * from 1, equal on all ranks. Owner.
  */
 void tutti__watch_cancel(tutti__watch_t *watch, uint32_t first, uint32_t number);
 /* Has any rank cancelled this call? */
@@ -126,7 +129,7 @@ int tutti__watch_cancelled(const tutti__watch_t *watch, uint32_t first, uint32_t
 
 /* ---- halted.c ---- */
 
-/* Is a rank of this machine stopped, by a signal or a debugger? 1: the text names it. */
+/* Is a rank of this machine stopped, by a signal or a debugger? 1: the text names this rank. */
 int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes);
 
 /* ---- late.c: one wait ---- */
@@ -137,23 +140,25 @@ int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes);
 typedef struct {
     /* Write how long this rank has waited, and where: "waited 2 s in allreduce (direct)". */
     void (*what)(void *subject, char *text, size_t bytes);
-    /* Write the culprit: a rank or a device. 1: certain. TUTTI__LATE_NOT: the wait is over. */
+    /* Write the culprit: a rank or a device. Returns 1 if the culprit is certain, 0 if not, or
+       TUTTI__LATE_NOT if the wait is over. */
     int (*culprit)(void *subject, char *text, size_t bytes);
     void *subject;
-    /* How much longer a rank that cannot name the culprit waits for the report of another rank. */
+    /* If this rank is not certain of the culprit: the time after the deadline for which it waits
+       for another rank's report. */
     uint64_t unsure_ns;
 } tutti__late_t;
 
 /*
- * If a wait since `since_ns` has passed the deadline of `limit_ns`, end the communicator with
- * TIMEOUT: at once if the culprit is certain or a process is stopped, otherwise after unsure_ns.
- * Returns 1 if the communicator has ended. Never waits.
+ * If a wait that began at `since_ns` has lasted for `limit_ns`, end the communicator with TIMEOUT:
+ * at once if the culprit is certain or a process is stopped, otherwise `unsure_ns` later. Returns 1
+ * if the communicator has ended. Never waits.
  */
 int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t since_ns,
                       uint64_t now_ns, uint64_t limit_ns);
 
-/* Intervals of TUTTI_STALL_WARNING follow each other from `since_ns` on. Is a warning due, because
-   one of them has ended between `before_ns` and `now_ns`? */
+/* Intervals of TUTTI_STALL_WARNING follow each other from `since_ns` on. A warning is due if an
+   interval has ended between `before_ns` and `now_ns`. */
 int tutti__late_is_due(const tutti__watch_t *watch, uint64_t since_ns, uint64_t before_ns,
                        uint64_t now_ns);
 

@@ -38,7 +38,7 @@ typedef struct {
     int local;      /* 1: byte rings; 0: side channel */
     uint32_t index; /* local: index among the machine's ranks */
     tutti__pipe_t *in, *out;
-    uint32_t head; /* bytes written to `out`, perhaps not published yet */
+    uint32_t head; /* bytes written to `out`; some of them may not be published yet */
     int urgent;    /* wake the peer even if it has no pending request */
     int lost;
     int bye;       /* the peer has sent a goodbye */
@@ -65,16 +65,16 @@ typedef struct {
     atomic_int any_left;
     atomic_uint *cancelled;     /* [first rank] number of the last call that failed to make a
                                    group with this first rank */
-    _Atomic uint64_t failed_ns; /* when NCCL failed; 0: it has not */
+    _Atomic uint64_t failed_ns; /* when NCCL failed; 0: NCCL has not failed */
     tutti__mutex_t lock;        /* protects writing the next two texts. Each is set once: `text`
                                    before `ended`, failed_text before failed_ns */
     char text[TUTTI__ERROR_BYTES];
     char failed_text[TUTTI__ERROR_BYTES];
-    int from; /* the link from which the reason came, or -1; set with `text` */
+    int from; /* the link over which the reason arrived, or -1; set with `text` */
 
     /* Only the owner of the links. */
     tutti__link_t *link; /* [nlinks] */
-    int told;            /* the neighbours have been told of the end */
+    int told;            /* the end has been reported to the neighbours */
     int departures;      /* a rank has left since the last tutti__watch_departed */
 } tutti__watcher_t;
 
@@ -91,21 +91,22 @@ static inline const tutti__watcher_t *tutti__watcher_read(const tutti__watch_t *
 /* links.c */
 tutti_status_t tutti__links_open(tutti__watcher_t *w);
 void tutti__links_close(tutti__watcher_t *w);
-/* Receive all messages that a local neighbour has sent so far. 1 if there was any. */
+/* Receive all messages that a local neighbour has sent so far. 1 if a message has arrived. */
 int tutti__links_read(tutti__watcher_t *w, uint32_t link);
 
-/* watch.c: end the communicator for a reason that came over link `from`; -1: from this rank. */
+/* watch.c: end the communicator for a reason that arrived over link `from`; -1: a reason of this
+   rank. */
 void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status, const char *text);
 /* watch.c: a neighbour's connection has closed, or its process has ended; see boot.h. */
 void tutti__watch_lost(tutti__watcher_t *w, uint32_t link);
-/* watch.c: messages of the watch. */
+/* watch.c: handle a message of the watch. */
 void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes);
 
-/* depart.c: a goodbye has arrived; the news of a cancelled group has arrived. */
+/* depart.c: handle a goodbye, or the report of a cancelled group, that has arrived. */
 void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank);
 void tutti__watch_receive_cancel(tutti__watcher_t *w, int link, const tutti__cancel_msg_t *msg);
-/* depart.c: write `end` into this rank's status page, if it is greater than the present state, and
+/* depart.c: if `end` is greater than the state in this rank's status page, write `end` there and
    wake the peers. Any thread. */
 void tutti__watch_set_page(tutti__watcher_t *w, uint32_t end);
 

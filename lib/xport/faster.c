@@ -8,13 +8,14 @@
  *      3. exchange  all ranks receive leader 0's figures, and decide alike
  *
  * 1. If a host cannot send or receive its message in TUTTI__FASTER_REACH_NS, MPI is taken: UCX may
- *    not know the network between these hosts, or a firewall may block it. The first message makes
- *    a connection, which later calls use.
- * 2. UCX is taken unless MPI's shortest round trip is clearly shorter. If only MPI knows the fast
- *    network (Omni-Path, EFA, Slingshot), UCX's round trip takes several times as long as MPI's. If
- *    both use the same network, UCX's took 0.55 to 0.99 of MPI's (docs/decisions.md). If eight
- *    round trips take longer than TUTTI__FASTER_NS, the ranks share their processors with other
- *    work, so UCX is taken without figures. Leader 0 ends the measurement.
+ *    not support the network between these hosts, or a firewall may block it. The first message
+ *    makes a connection, which later calls use.
+ * 2. If MPI's shortest round trip is clearly shorter, MPI is taken, otherwise UCX. If only MPI
+ *    supports the fast network (Omni-Path, EFA, Slingshot), UCX's round trip takes several times as
+ *    long as MPI's. If both use the same network, UCX's took 0.55 to 0.99 of MPI's
+ *    (docs/decisions.md). If eight round trips take longer than TUTTI__FASTER_NS, the ranks share
+ *    their processors with other work, so UCX is taken without figures. Leader 0 ends the
+ *    measurement.
  *
  * The transport changes no bits of results: it is not used to choose schedules, and a schedule adds
  * in an order that does not depend on the length of messages.
@@ -47,7 +48,7 @@ typedef struct {
 /* The lines between leaders 0 and 1. */
 typedef struct {
     line_t ucx, mpi;
-    uint64_t ucx_until, mpi_until; /* UCX's deadline is later, because `stop` goes over UCX */
+    uint64_t ucx_until, mpi_until; /* UCX's deadline is later, because UCX carries `stop` */
 } pair_t;
 
 typedef struct {
@@ -170,8 +171,8 @@ static tutti_status_t trip(const line_t *line, uint64_t deadline_ns, uint64_t *s
     return status;
 }
 
-/* Leader 0's part. The first round makes the connections, and is not counted. If MPI does not
-   answer in time, the measurement ends. Returns the status of UCX. */
+/* Leader 0's part. The first round makes the connections, and is not counted. If a round trip over
+   MPI fails or is late, the measurement ends. Returns the status of UCX. */
 static tutti_status_t measure(const pair_t *pair, result_t *result)
 {
     uint64_t unused = 0, begin;

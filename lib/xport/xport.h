@@ -3,23 +3,23 @@
  * The point-to-point table: channels between two ranks, as schedules use them.
  *
  * A channel is identified by (lane, source, destination, stream). It carries messages of at most
- * slot_bytes, first in first out, with `credits` slots on the receiver's side. No function here
- * blocks: if an operation cannot continue, it returns TUTTI__AGAIN and is called again.
+ * slot_bytes, first in first out, with `credits` slots on the receiver's side. The functions for
+ * messages do not block: if one cannot continue, it returns TUTTI__AGAIN and is called again.
  *
  * - Sender: call send() while it returns AGAIN. If it returns TUTTI_OK and sets *ret_pending, the
- *   transport still reads the bytes: before the bytes are overwritten, and before the next send(),
- *   call flush() until it returns TUTTI_OK. If flush() or view() returns TUTTI__AGAIN, it has
- *   advanced the messages in flight of all ends of this transport.
- * - Receiver: expect() tells the transport how many messages this call will receive, so that it can
- *   post receives ahead. view() returns the next message where it is: in a slot in shared memory,
- *   or in a staging buffer. release() gives the slot back to the transport. expect_at() replaces
- *   expect() for one message, and passes its place. The message is received there, and view()
- *   returns this place. The transport may write there until release().
+ *   transport still reads the bytes. In this case call flush() until it returns TUTTI_OK, before
+ *   the bytes are overwritten and before the next send(). If flush() or view() returns AGAIN, it
+ *   has advanced the messages in flight of all ends of this transport.
+ * - Receiver: expect() passes the number of messages that this call will receive, so that the
+ *   transport can post receives ahead. view() returns the next message where it is: in a slot in
+ *   shared memory, or in a staging buffer. release() gives the slot back to the transport.
+ *   expect_at() replaces expect() for one message, and passes its place. The message is received
+ *   there, and view() returns this place. The transport may write there until release().
  *
- * Direct ends (slot_bytes in their key, on streams from TUTTI__XPORT_DIRECT on) carry messages from
- * and to device memory, for transports that accept it. The caller provides the receiver's slots,
- * because no transport can allocate such memory. Ends live until close. While an end expects no
- * message, it may be opened again with other slots.
+ * Direct ends carry messages from and to device memory, over transports that accept it. Their keys
+ * have slot_bytes, and streams from TUTTI__XPORT_DIRECT on. The caller provides the receiver's
+ * slots, because no transport can allocate such memory. Ends stay open until close. While an end
+ * expects no message, it may be opened again with other slots.
  *
  * Messages over UCX are longer: each message costs system calls and polls of both ranks, and UCX
  * overlaps the copies of a long message. All ranks must cut a call into the same pieces, so the
@@ -60,16 +60,16 @@ typedef struct {
 
     void (*close)(tutti__xport_t *xport);
 
-    /* An end is opened at its first use and lives until close. Opening it again returns
+    /* An end is opened at its first use and stays open until close. Opening it again returns
        the same end. */
     tutti_status_t (*open_send)(tutti__xport_t *xport, const tutti__chan_key_t *key,
                                 tutti__chan_t **ret_chan);
     tutti_status_t (*open_recv)(tutti__xport_t *xport, const tutti__chan_key_t *key,
                                 tutti__chan_t **ret_chan);
 
-    /* signature: the call's. If the transport can send signatures, a receiver with another one gets
-       TUTTI_ERR_MISMATCH. A wrong length is a mismatch on all transports. view also accepts
-       TUTTI__ANY_BYTES. */
+    /* signature: the call's signature. If the transport can send signatures, view returns
+       TUTTI_ERR_MISMATCH to a receiver with another signature. A wrong length is a mismatch on all
+       transports. view also accepts TUTTI__ANY_BYTES. */
     tutti_status_t (*send)(tutti__chan_t *chan, const void *data, size_t bytes, uint32_t signature,
                            int *ret_pending, tutti__hint_t *hint);
     tutti_status_t (*flush)(tutti__chan_t *chan, tutti__hint_t *hint);
@@ -85,8 +85,8 @@ typedef struct {
     void (*release)(tutti__chan_t *chan);
 
     /* progress: advance the messages in flight; NULL: not needed. may_progress: may the calling
-       thread do this? (With some thread levels, MPI allows some threads only.) is_engine 1: it is
-       the library's own thread. */
+       thread do this? (With some thread levels, MPI allows some threads only.) is_engine 1: the
+       calling thread is the library's own. */
     tutti_status_t (*progress)(tutti__xport_t *xport);
     int (*may_progress)(tutti__xport_t *xport, int is_engine);
 
@@ -100,11 +100,11 @@ typedef struct {
        touched any more. */
     void (*cancel)(tutti__xport_t *xport, uint32_t lane);
 
-    /* 1: direct ends accept memory of this kind of device ("cuda"). NULL: of no device. */
+    /* 1: direct ends accept memory of this kind of device ("cuda"). NULL: they accept none. */
     int (*takes_device)(tutti__xport_t *xport, const char *device);
     /* Abandon the messages still in flight. 1: the transport may still read or write messages of
-       direct ends, so their memory must never be freed. NULL: it never does. Called before close,
-       when no thread uses the transport any more. */
+       direct ends, so their memory must never be freed. NULL: never 1. Called before close, when no
+       thread uses the transport any more. */
     int (*keeps)(tutti__xport_t *xport);
 } tutti__xport_ops_t;
 

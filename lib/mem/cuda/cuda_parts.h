@@ -54,10 +54,10 @@ void tutti__cuda_close_lib(void *lib);
 
 /* ---- mem/cuda/driver.c ---- */
 
-/* Returns 0 and a reason if there is no driver, or it is too old. *ret_version: 13000 for 13.0. */
+/* If there is no driver, or it is too old, returns 0 and a reason. *ret_version: 13000 for 13.0. */
 int tutti__cuda_driver_open(int *ret_version, char *ret_reason);
 void tutti__cuda_driver_close(void);
-/* Load the kernels into `device`, unless they are loaded. It is the calling thread's device. */
+/* Load the kernels into `device`, the calling thread's device, unless they are loaded. */
 tutti_status_t tutti__cuda_load(int device);
 /* Launch a kernel on the calling thread's device. `args`: the kernel's only parameter. */
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* CUDA 12.0, or the major version whose compiler made the kernels, if it is later: older drivers
+/* The later one of CUDA 12.0 and the major version whose compiler made the kernels: older drivers
    refuse these kernels. */
 #define OLDEST TUTTI__MAX(12000, CUDA_VERSION / 1000 * 1000)
 #define MOST_DEVICES 64
@@ -190,7 +190,8 @@ tutti__where_t tutti__cuda_where(const void *ptr)
     void *values[] = { &type, &is_managed, &device };
     tutti__where_t where = { TUTTI__MEM_HOST, -1 };
 
-    /* For memory that CUDA does not know, this yields zeros, or an error without a context. */
+    /* For memory that CUDA has not allocated or registered, this yields zeros. If the thread has no
+       context, it yields an error. */
     if (ptr == NULL || cu.cuPointerGetAttributes(3, attributes, values,
                                                  (CUdeviceptr)(uintptr_t)ptr) != CUDA_SUCCESS)
         return where;

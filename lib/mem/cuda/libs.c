@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Open the first file that the process has loaded; if none is, the first that can be opened. */
+/* Open the first file that the process has loaded. If none is loaded, open the first that can be
+   opened. */
 static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
 {
     void *lib = NULL;

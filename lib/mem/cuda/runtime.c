@@ -415,8 +415,8 @@ tutti_status_t tutti__cuda_words(void **ret_words)
 }
 
 /* Streams of one priority may share a hardware queue of the device. If a stream waits in
-   such a queue, kernels of this library that would end the wait could be queued behind it. So the
-   library's streams have the highest priority. Copies have no priority (CUDA's documentation of
+   such a queue, kernels of this library that would end the wait could be queued behind the wait. So
+   the library's streams have the highest priority. Copies have no priority (CUDA's documentation of
    cudaStreamCreateWithPriority), so a caller's copy behind a wait may block a copy of this
    library. tutti/cuda.h asks callers to avoid such copies. */
 tutti_status_t tutti__cuda_await(tutti__dstream_t *stream, const void *word, uint32_t value)

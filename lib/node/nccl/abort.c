@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Aborting NCCL's communicator. The abort may never return (NCCL's issues 549, 829, 992), so a
- * separate thread calls it. The caller waits for a limited time, and continues without it.
+ * separate thread calls it. The caller waits for a limited time, and then continues in any case.
  *
- * NCCL's abort first tells its kernels to end, and then frees memory, which waits for all work of
- * the device: also for the kernels of other communicators. So if several communicators are to be
+ * NCCL's abort first tells its kernels to end, and then frees memory. Freeing waits for all work of
+ * the device, also for the kernels of other communicators. So if several communicators are to be
  * aborted, all aborts begin before the first one is awaited. Otherwise the first abort would wait
  * for kernels that only the second abort ends (NCCL's issue 1013). During this wait, CUDA may keep
  * all other threads from queueing work.

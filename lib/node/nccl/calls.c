@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cuts a node operation into NCCL's calls. Arithmetic only; the same result on all ranks.
+ * Cuts a node operation into NCCL's calls. This is only arithmetic, with the same result on all
+ * ranks.
  *
  * NCCL needs parts that are equal and contiguous. The parts of a block map seldom are, so:
  *
@@ -9,20 +10,20 @@
  *   reduce_scatter, allgather
  *      If all parts follow each other with equal lengths, except a longer last part (count / parts
  *        has the remainder 0 or 1): NCCL's call of that name, and a reduce or broadcast for the
- *        rest of the last part. Otherwise a reduce or broadcast for each run of each part, in one
- *        group: this sends as many bytes over each link as NCCL's call of that name, and is one
- *        launch.
+ *        rest of the last part. Otherwise: a reduce or broadcast for each run of each part, in one
+ *        group. Such a group sends as many bytes over each link as NCCL's call of that name, and is
+ *        one launch.
  *   alltoall
  *      Sends and receives, piece by piece. A rank that works in place first copies a piece for each
- *        peer to the stage, because a receive overwrites it during the send. No rank knows whether
- *        others work in place, so all alltoalls are cut in the same way.
+ *        peer to the stage, because a receive overwrites it during the send. A rank has not been
+ *        told whether others work in place, so all alltoalls are cut in the same way.
  *
- * All ranks must make the same calls of NCCL. So the blocks of a table are not joined to runs, as
- * their places may differ between ranks, and groups end after a fixed number of calls.
+ * All ranks must make the same calls of NCCL. So the blocks of a table, whose places may differ
+ * between ranks, are not joined to runs, and groups end after a fixed number of calls.
  *
  * Averages. If NCCL's own average divides by the same number, it is used: it takes one pass, and
- * narrow floats do not overflow. Otherwise, and for integers, which NCCL's versions round
- * differently, NCCL computes a sum, and a division follows on the stream.
+ * narrow floats do not overflow. Otherwise NCCL computes a sum, and a division follows on the
+ * stream. This is also done for integers, because NCCL's versions round them differently.
  */
 #include "node/nccl/nccl.h"
 
@@ -307,7 +308,7 @@ static void exchange(tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut, uin
     }
 }
 
-/* All blocks have the same length, so all parts are cut as part 0 is. */
+/* All blocks have the same length, so all parts are cut in the same way as part 0. */
 static void cut_alltoall(tutti__nccl_node_t *self, tutti__nccl_cut_t *cut)
 {
     uint32_t end = cut->call->nblk;

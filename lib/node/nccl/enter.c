@@ -4,8 +4,9 @@
  *
  * There are two words: one for the node (its gate), and one for all communicators of a device. If
  * either is taken, a step returns TUTTI__AGAIN. An abort sets a bit in the gate, which admits no
- * thread from then on. If a thread is inside, it aborts NCCL when it leaves; otherwise the aborting
- * thread does. So two threads never call NCCL at once, and none calls it after the abort.
+ * thread from then on. If a thread is inside, this thread aborts NCCL when it leaves; otherwise the
+ * thread that requests the abort does. So two threads never call NCCL at once, and no thread calls
+ * it after the abort.
  */
 #include "node/nccl/nccl.h"
 
@@ -29,7 +30,8 @@ static tutti__word_t *device_word(const tutti__nccl_node_t *self)
     return &in_use[(unsigned)self->device % DEVICES];
 }
 
-/* Take a word if it is free: 1. The acquire pairs with the release that frees the word. */
+/* If a word is free, take it and return 1. The acquire pairs with the release that frees the
+   word. */
 static int take(tutti__word_t *word)
 {
     uint32_t open = 0;
@@ -115,7 +117,8 @@ int tutti__nccl_node_begin_abort(tutti__node_t *node)
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
     uint32_t before = atomic_fetch_or_explicit(&self->gate, ABORTED, memory_order_acq_rel);
 
-    /* The thread inside begins the abort when it leaves, at once: no step waits for the device. */
+    /* A thread inside begins the abort when it leaves. It leaves soon: no step waits for the
+       device. */
     if (before & (ABORTED | INSIDE))
         return 0;
     self->abort = begin_end(self, &self->abort_begun);

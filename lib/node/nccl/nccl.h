@@ -5,7 +5,7 @@
  * An operation of a lane passes four phases:
  *
  *   MEET    the ranks compare the call over `host`, the node of the same ranks in shared memory.
- *           NCCL must not be called before this: with different calls it would hang, or worse
+ *           NCCL must not be called before this: if the calls differ, its behaviour is undefined
  *   TURN    the lane waits until it is next in the order below
  *   LAUNCH  the calls are queued on the node's one stream, after the caller's event. NCCL may
  *           accept them with a delay, so this may last several steps
@@ -19,9 +19,9 @@
  *
  *   This cannot deadlock. Let rank r wait for number k, of lane L, with all numbers below k
  *   launched. The leader wrote k after its meeting in L, so all ranks had started that operation.
- *   Hence r has started it, all ranks have announced it, and stepping L on r ends its meeting. It
- *   is the first operation in L that r has not launched, as on the leader. So lane L is next, and
- *   no other lane can be in LAUNCH, because its number would be below k. By induction over k all
+ *   Hence r has started it, all ranks have announced it, and stepping L on r ends its meeting. On
+ *   r, as on the leader, it is the first operation in L that is not launched. So lane L is next. No
+ *   other lane can be in LAUNCH, because its number would be below k. By induction over k all
  *   ranks launch each number. On each stream only smaller numbers precede k, so NCCL completes
  *   number k. The only condition is that every rank keeps stepping every lane in which it has
  *   started an operation. Callers' events do not break this: a stream can wait only for earlier
@@ -29,23 +29,23 @@
  *
  *   The ring never overflows. When the leader writes lane L's next entry, all ranks have started
  *   that operation, so they have launched the previous operation of L. So no rank has more than one
- *   pending entry per lane, and the ring has space for TUTTI__DEVICE_LANES.
+ *   pending entry per lane, and the ring has space for TUTTI__DEVICE_LANES entries.
  *
- *   If an operation is a mismatch, or NCCL does not serve it, all ranks find this before TURN, and
- *   the operation gets no number.
+ *   If the ranks' calls differ, or NCCL does not serve the operation, all ranks detect this before
+ *   TURN, and the operation gets no number.
  *
  * Several communicators. Several threads may use a world and its groups at the same time, and NCCL
  * needs one order of launches per device. So each number has a ticket. All communicators of a host
  * take their tickets from one counter, the world's, under a lock. The entry is written under the
- * same lock, so a rank that sees a ticket sees all smaller ones. A rank launches nothing while
- * another communicator's next entry has a smaller ticket. The proof is the same, by induction over
- * tickets: the smallest ticket that is not launched everywhere waits for nothing. A rank does not
- * wait for a communicator that is dead on this rank. If a leader dies while it holds the lock (some
- * ten instructions), the other communicators of its host wait until their deadlines.
+ * same lock, so a rank that sees a ticket sees all smaller ones. A rank does not launch an entry
+ * while another communicator's next entry has a smaller ticket. The proof is the same, by induction
+ * over tickets: the smallest ticket that a rank has not launched waits for nothing. A rank does
+ * not wait for a communicator that is dead on this rank. If a leader dies while it holds the lock
+ * (some ten instructions), the other communicators of its host wait until their deadlines.
  *
  * Flat. One further node, the flat node, may join all ranks of several hosts. Its `host`, leader,
  * ring and tickets are those of each host's own ranks. Only NCCL's communicator has all ranks. So
- * flat launches wait for other hosts, whose tickets are unrelated. Therefore each flat call has a
+ * flat launches wait for other hosts, which count their own tickets. Therefore each flat call has a
  * turn: rank 0 counts the calls that all ranks have reached, 1, 2, ..., and all ranks receive the
  * count before they start the operation (call/sequencer.h). A leader gives number k, with its
  * ticket, only to the call with turn k.
@@ -62,9 +62,9 @@
  *   Leaders that have given the call no number yet give it a number now, all ranks launch the call,
  *   and NCCL completes it.
  *
- *   If a leader took a ticket before all ranks have reached the call, the later work of its host
- *   would follow a launch that waits for some rank, and that rank might wait for this later work.
- *   If each host counted its own turns, NCCL would combine different calls.
+ *   Suppose that a leader took a ticket before all ranks have reached the call. Later work of its
+ *   host would follow a launch that waits for some rank, and that rank might wait for this later
+ *   work. If each host counted its own turns, NCCL would combine different calls.
  *
  *   If a rank cannot launch a call that has a turn, the communicator ends. The ring needs no more
  *   space, because all of the host's ranks have started the operations in the ring.
@@ -72,12 +72,13 @@
  *   Below MPI_THREAD_MULTIPLE a rank advances an asynchronous call to its turn only while it waits
  *   for a request. Until then the later launches of other ranks wait behind this call.
  *
- * Rejected: an NCCL communicator per lane. They would need one order of launches per device as
- * well, and each takes some 100 MB of device memory.
+ * Rejected: an NCCL communicator per lane. Several communicators would also need one order of
+ * launches per device, and each takes some 100 MB of device memory.
  *
- * Open makes all memory, all events and the stream. NCCL itself connects ranks at the first call of
- * a kind, and waits for the other ranks meanwhile. This is harmless, because all ranks launch in
- * one order: on this rank NCCL can wait only for launches with smaller numbers.
+ * Open makes all device memory, the stream, and all events except further ones of overdue.c. NCCL
+ * itself connects ranks at the first call of a kind, and waits for the other ranks meanwhile. This
+ * is harmless, because all ranks launch in one order: on this rank NCCL can wait only for launches
+ * with smaller numbers.
  *
  * Threads: different threads may step different lanes, and a further thread may abort. enter.c
  * admits one thread at a time to the device, and makes no thread wait.
@@ -99,10 +100,10 @@
 /* A power of two, larger than the number of lanes. */
 #define TUTTI__NCCL_RING 8
 
-/* In the shared memory of the leader, which writes it; zeroed before any rank opens. */
+/* In the leader's shared memory; only leaders write to it. Zeroed before any rank opens. */
 typedef struct {
     tutti__word64_t entry[TUTTI__NCCL_RING]; /* number k >= 1 is at k % RING; see turns.c */
-    /* The next two are for all communicators that take their tickets here. */
+    /* The next two fields are for all communicators that take their tickets here. */
     tutti__word64_t last; /* the last ticket given; under lock */
     tutti__word_t lock;   /* 1: taken. No thread waits for it */
 } tutti__nccl_order_t;
@@ -125,7 +126,7 @@ typedef struct {
     int32_t leader;             /* the global rank of local rank 0, for the wait hint */
     tutti__node_t *host;        /* the host's ranks in shared memory; must outlive this node */
     tutti__nccl_order_t *order; /* as mapped here; must outlive this node */
-    /* The tickets of the communicator of which this one is a group; NULL: `order` has them. All
+    /* The tickets of the parent communicator, if this one is a group; NULL: `order` has them. All
        communicators that have a rank of this host, and may be used at the same time, must use the
        same tickets. Must outlive this node. */
     tutti__nccl_order_t *tickets;
@@ -138,11 +139,11 @@ typedef struct {
 
 /*
  * Collective over the local ranks, but waits for no rank: tutti__nccl_node_settle reports when
- * they are connected. This call makes the device current for the calling thread. Each thread that
- * steps the node must do the same.
+ * the ranks are connected. This call makes the device current for the calling thread. Each thread
+ * that steps the node must do the same.
  *
- * stage_bytes: device memory for alltoalls. All alltoalls are cut into pieces that fit it, and the
- * pieces of an alltoall in place go through it.
+ * stage_bytes: device memory for alltoalls, the stage. All alltoalls are cut into pieces that fit
+ * the stage, and the pieces of an alltoall in place are copied to it first.
  */
 tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node_t **ret_node);
 
@@ -153,7 +154,8 @@ tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
 /*
  * The lane's next operation that moves data, and all later ones, begin on the device after
  * `event`'s last record. The lane's thread calls this between operations, after the record. The
- * caller may record the event again when that operation has ended, successful or not. NULL: none.
+ * caller may record the event again when that operation has ended, successful or not. NULL: no
+ * event.
  *
  * When step returns TUTTI_OK, the result is complete. But a `queued` call ends when it is launched,
  * and only later work in its stream `then` may use the result.
@@ -164,7 +166,8 @@ void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t 
    abort: has the work left in the stream completed? */
 tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 
-/* Rank 0's flat node: the turn for a call that all ranks have reached: 1, 2, ... Any thread. */
+/* On rank 0's flat node: returns the turn, 1, 2, ..., for a call that all ranks have reached. Any
+   thread. */
 uint64_t tutti__nccl_node_next_turn(tutti__node_t *node);
 /* A flat node: the lane's next launch has this turn. Call between operations. */
 void tutti__nccl_node_turn(tutti__node_t *node, uint32_t lane, uint64_t turn);
@@ -198,8 +201,8 @@ tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t 
 void tutti__nccl_node_unregister(tutti__node_t *node);
 
 /* Abort all work of NCCL. After this the node is dead, and its lanes return an error. Any thread,
-   at any time before close; repeated calls have no effect. If another thread is in a step, it
-   aborts when it leaves. This waits for NCCL only, for a limited time (abort.c). */
+   at any time before close; repeated calls have no effect. If another thread is in a step, that
+   thread aborts at the end of the step. This waits for NCCL only, for a limited time (abort.c). */
 void tutti__nccl_node_abort(tutti__node_t *node);
 /* The two halves of tutti__nccl_node_abort. If several nodes of one device are to be aborted, begin
    all aborts before the first end (abort.c). 1: the same thread must call end. */
@@ -270,7 +273,7 @@ struct tutti__nccl_node {
 
     tutti__word_t gate; /* enter.c; protects all following fields */
     tutti__nccl_t *nccl;
-    /* Valid from begin_abort to end_abort. Only the thread that calls both uses these two. */
+    /* Valid from begin_abort to end_abort. Only the thread that calls both uses these fields. */
     tutti__nccl_abort_t *abort;
     int abort_begun;
     tutti__nccl_reg_t *reg[TUTTI__DEVICE_LANES];
@@ -307,8 +310,8 @@ void tutti__nccl_overdue_close(tutti__nccl_node_t *self);
 tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call);
 tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self);
 
-/* abort.c. Begin to abort and free a communicator that no thread uses any more; NULL: it is done.
-   Then wait for it, for a limited time. */
+/* abort.c. Begin to abort and free a communicator that no thread uses any more. NULL: the abort is
+   done. await: wait for the end of the abort, for a limited time. */
 tutti__nccl_abort_t *tutti__nccl_abort_begin(const tutti__device_ops_t *ops, int device,
                                              tutti__nccl_t *nccl);
 void tutti__nccl_abort_await(tutti__nccl_abort_t *job);
@@ -316,12 +319,13 @@ void tutti__nccl_abort_await(tutti__nccl_abort_t *job);
 /* enter.c. 1: only the caller may call the device and NCCL, until it leaves. 0: another thread is
    inside, or the node is dead. */
 int tutti__nccl_enter(tutti__nccl_node_t *self);
-/* Leave. status: the result of the work inside; an error (not AGAIN) ends the node. Returns it. */
+/* Leave. status: the result of the work inside; an error (not AGAIN) ends the node. Returns
+   status. */
 tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status);
 /* TUTTI_OK, or the reason why the node is dead. */
 tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self);
-/* Close NCCL, or abort it if an operation has not ended or closing could hang. No thread steps any
-   more. */
+/* Close NCCL. If an operation has not ended, or closing could hang, abort NCCL instead. No thread
+   may step the node any more. */
 void tutti__nccl_end(tutti__nccl_node_t *self);
 
 /* calls.c. Begin to cut a call. 0, on all ranks: NCCL or the device does not serve it. */

@@ -11,7 +11,7 @@
  * (tutti__cuda_nccl_binds). Before 2.19 an abort in another thread does not join that work, so the
  * work must be done before the abort.
  *
- * From 2.23 on each call of a non-blocking communicator starts a thread that launches it.
+ * From 2.23 on, each call of a non-blocking communicator starts a thread that launches the call.
  *
  * Closing involves the other ranks: NCCL flushes, and frees a communicator when all ranks have
  * closed it. nccl_close waits for this for a short time. Communicators that are not closed by then
@@ -54,7 +54,7 @@ struct tutti__nccl {
     ncclComm_t comm;
     int is_alone; /* 1: the only rank */
     int is_bound; /* 1: bound to the thread of the last open or call, see above */
-    void *handle; /* the last registration's; NCCL may write it late, so not on a stack */
+    void *handle; /* of the last registration; not on a stack, because NCCL may write it late */
 };
 
 static tutti__nccl_t *closing; /* under lock */
@@ -173,8 +173,8 @@ static void nap(void)
     nanosleep(&step, NULL);
 }
 
-/* Free a communicator whose closing is over: 1. An error ends closing as well; the other ranks
-   detect the error by themselves. */
+/* If the closing of a communicator is over, free the communicator and return 1. An error ends
+   closing as well; the other ranks detect the error by themselves. */
 static int let_go(tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
@@ -202,7 +202,7 @@ static void keep(tutti__nccl_t *nccl)
     pthread_mutex_unlock(&lock);
 }
 
-/* Free communicators whose closing is over; none if NCCL binds calls to their threads. The lock is
+/* Free communicators whose closing is over. If NCCL binds calls to threads, free none. The lock is
    not held meanwhile, because an abort may never return. */
 static void sweep(void)
 {
@@ -376,7 +376,7 @@ void tutti__cuda_nccl_free(void *ptr)
         note(tutti__nccl_lib.ncclMemFree(ptr), "ncclMemFree");
 }
 
-/* Also for non-blocking communicators, NCCL returns the result at once. */
+/* NCCL returns the result at once, even for a non-blocking communicator. */
 tutti_status_t tutti__cuda_nccl_register(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                          tutti__nccl_reg_t **ret_reg)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Node operations by NCCL: opening, connecting, closing. The only place that allocates. */
+/* Node operations by NCCL: opening, connecting, closing. Only open allocates device memory. */
 #include "node/nccl/nccl.h"
 
 #include "base/constants.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations for which no call waits, because they were queued in a stream and their call has
- * returned. If such an operation never ends, no call's deadline detects this, but this file does.
+ * Checks operations for which no call waits: they were queued in a CUDA stream, and their call has
+ * returned. If such an operation never ends, no call's deadline detects this, but these checks do.
  *
  *      stream:  ... caller's work | begun | NCCL's calls | ended | ...
  *
@@ -11,8 +11,8 @@
  * this wait.
  *
  * Set-up makes space for OVERDUE operations. If more are in flight, the call that queues the next
- * operation makes more space: any of them may never end, so none is dropped. Making events waits
- * for nothing.
+ * operation makes more space. No operation is dropped, because any of them may never end. Making
+ * events waits for nothing.
  *
  * While operations are queued, each check also asks NCCL for errors. After an error NCCL's work
  * never ends, and only NCCL's own query reports the error.

@@ -50,7 +50,8 @@ static uint64_t next_entry(tutti__nccl_node_t *node)
 }
 
 /* May the lane get the next number? Only the calls of a flat node have turns (nccl.h): there the
-   call whose turn equals the number gets it. On other nodes the first lane that asks gets it. */
+   call whose turn equals the number gets the number. On other nodes the first lane that asks gets
+   it. */
 static int is_next(tutti__nccl_node_t *self, uint32_t lane)
 {
     uint64_t turn = self->lane[lane].turn;

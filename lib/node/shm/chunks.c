@@ -2,9 +2,9 @@
 /*
  * Node operations on data that does not fit an announcement: chunked (two-shot).
  *
- * shm.h describes the stages and what each waits for. All ranks reduce at the same time, each its
+ * shm.h describes the stages and their conditions. All ranks reduce at the same time, each rank its
  * own part, in one fused pass over all ranks' data in rank order. So the results have the same bits
- * on all ranks and do not depend on how the data is cut.
+ * on all ranks, and cutting the data into chunks does not change them.
  *
  * A chunk covers the same elements of every block in src and in dst, and OUT writes a chunk only
  * after IN has copied it. So an operation may be in place.
@@ -17,8 +17,8 @@
 
 /* ---- slots ---- */
 
-/* Bulk slots alternate over the lane's life: the next operation uses the slot after
-   the last one. */
+/* Chunks use the two bulk slots in turn. The next operation begins with the slot after the last
+   operation's last slot. */
 size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                               uint32_t chunk)
 {
@@ -51,7 +51,7 @@ static int puts_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint3
     }
 }
 
-/* With two levels IN waits in any case: SUM writes to the slot. */
+/* With two levels IN waits for the slot even if it copies nothing: SUM writes to the slot. */
 int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     if (lane->levels)
@@ -86,8 +86,8 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
 
-    /* This is chunk g = base + chunk of the lane's life. Chunk g - 2 has used the same slot, so all
-       ranks must have finished chunk g - 2. */
+    /* Counted over all operations of the lane, this is chunk g = base + chunk. Chunk g - 2 has used
+       the same slot, so all ranks must have finished chunk g - 2. */
     status = tutti__shm_all_reached(shm, lane, SHM_OUT, lane->base + chunk - 1, hint);
     if (status != TUTTI_OK)
         return status;
@@ -106,7 +106,7 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
 
 /* ---- RED ---- */
 
-/* Do results go back into the slot of the source data? Not tried with more than two ranks. */
+/* Are results written back into the slot of the source data? Not tried with more than two ranks. */
 static int goes_back(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     return shm->nlocal == 2 &&
@@ -120,7 +120,7 @@ static uint32_t shows_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
 }
 
 /* Are all ranks' data of a chunk in the slots? With two levels: are the data of this rank's group
-   there? For chunk 0 a rank's announcement may have reported it already. */
+   there? For chunk 0 a rank's announcement may have reported this already. */
 static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk,
                              tutti__hint_t *hint)
 {
@@ -156,8 +156,8 @@ static uint32_t find_sources(const tutti__shm_t *shm, const tutti__shm_lane_t *l
     return shm->nlocal;
 }
 
-/* Reduce to dst and to the slot (shown). Either may be one of the sources; either may be
-   NULL: unused. */
+/* Reduce to dst and to `shown`, a place in a slot. Each of the two may be one of the sources. One
+   of them may be NULL, which means unused. */
 static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs, uint32_t nsrcs,
                       char *dst, char *shown, size_t count)
 {
@@ -177,14 +177,14 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
 }
 
 /*
- * reduce_to for results that go back (shm.h), block by block. Meanwhile the lines of the next block
- * in the slot are fetched for writing. The root of a reduce does so as well, although it only reads
- * them. In two cases there is only one block: for a user's operation, because its function takes
- * longer than the memory accesses, and for data that outgrows the caches, because then only memory
- * limits the time.
+ * reduce_to, block by block, for results that are written back into the peer's slot (shm.h). While
+ * a block is reduced, the next block's lines in this slot are fetched for writing. The root of a
+ * reduce also fetches them for writing, although it only reads them. A user's operation gets only
+ * one block, because its function takes longer than the memory accesses. Data that outgrows the
+ * caches also gets only one block, because memory limits its time.
  *
- * The time of float32 sums. For allreduce it is relative to writing results into the owner's slot,
- * for reduce it is relative to a reduction by the root alone:
+ * Times of float32 sums. For allreduce they are relative to writing results into the owner's slot,
+ * for reduce they are relative to a reduction by the root alone:
  *
  *                                             near        far processors
  *      allreduce of 64 KiB to 4 MiB           0.8 to 0.9  0.65 to 0.75
@@ -218,9 +218,9 @@ static void reduce_back(tutti__shm_t *shm, uint32_t lane_index, const void **src
     }
 }
 
-/* Reduce this rank's blocks of a chunk over all ranks, and write them where others copy them OUT.
-   This overwrites blocks in this rank's slot, or their sources in the peer's slot; no rank reads
-   these any more. */
+/* Reduce this rank's blocks of a chunk over all ranks, and write the results where other ranks copy
+   them OUT. The results overwrite blocks in this rank's slot, or their sources in the peer's slot.
+   No rank reads the overwritten data any more. */
 static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -252,7 +252,8 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 
 /* ---- OUT ---- */
 
-/* Does OUT copy anything? Not in a reduce_scatter; in a reduce on the root only. */
+/* Does OUT copy anything on this rank? In a reduce_scatter it does not; in a reduce only the root
+   copies. */
 static int takes_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     return lane->call->kind != TUTTI__NODE_REDUCE_SCATTER && tutti__shm_gets(shm, lane);
@@ -294,8 +295,8 @@ static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lan
 /*
  * ---- the pipeline ----
  *
- * One stage of one chunk at a time, the first that is possible. IN is tried first, because peers
- * wait for it.
+ * Each turn of the loop executes one stage of one chunk: the first stage that need not wait. IN is
+ * tried first, because peers wait for it.
  */
 
 static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
@@ -303,8 +304,8 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__hi
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status = TUTTI_OK;
 
-    /* With two levels, this rank's RED reads and writes its slot. Where results go back, its OUT
-       reads the slot. Both must precede IN of two chunks later. */
+    /* With two levels, this rank's RED reads and writes its slot. If results are written back, this
+       rank's OUT reads its slot. These stages of chunk g - 2 must precede IN of chunk g. */
     if (lane->in == lane->nchunks || (lane->levels && lane->in > lane->red + 1) ||
         (goes_back(shm, lane) && lane->in > lane->out + 1))
         return TUTTI__AGAIN;

@@ -42,8 +42,8 @@ uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
 /*
  * Elements in the call's whole map, not only in this operation, so that different counts of two
  * ranks are found at the first chunk. The upper bits contain the root if it is below 65536, and a
- * hash of larger roots. So one pair in 65536 of different roots looks equal if one of them is that
- * large. A meeting announces its root in full.
+ * hash of larger roots. So if one of two different roots is that large, they look equal in 1 of
+ * 65536 cases. A meeting announces its root in full.
  */
 uint64_t tutti__shm_count(const tutti__node_call_t *call)
 {
@@ -81,7 +81,7 @@ enum {
     ROOT = TUTTI__HAS_ROOT
 };
 
-/* [tag] parts of the text for a call. A call that is missing here has only its name. */
+/* [tag] parts of the text for a call. The text for any other call has only its name. */
 static const unsigned tags[TUTTI__TAG_ON_DEVICE] = {
     [TUTTI__TAG_ALLREDUCE] = COUNT | OP,   [TUTTI__TAG_REDUCE] = COUNT | OP | ROOT,
     [TUTTI__TAG_BROADCAST] = COUNT | ROOT, [TUTTI__TAG_REDUCE_SCATTER] = TOTAL | OP,

@@ -2,17 +2,17 @@
 /*
  * Node operations among several groups of ranks. The ranks of a group share a cache or a NUMA node.
  *
- * A meeting of p ranks in G groups of m ranks: each rank reads G lines instead of p, and a leader
+ * Meetings. With p ranks in G groups of m ranks, each rank reads G lines instead of p, and a leader
  * reads G + m.
  *
  *      announcement of each rank --> leader: all equal?  --> announcement of the group --> all
  *                                    one-shot: their sum
  *
- *   A group's announcement is like a rank's. If the operation reduces, the announcement has the
- *   sum of the group's data. Its head is MIXED if the group's ranks have passed different calls.
- *   When a rank has seen number m from all groups, all ranks have announced m. So two slots are
- *   enough, as in shm.h, and the rank may now read the announcements of other ranks: data that
- *   are moved, descriptions of large operations, calls for the text of a mismatch.
+ *   A group's announcement is like a rank's. If a one-shot operation reduces, the announcement has
+ *   the sum of the group's data. If the group's ranks have passed different calls, its head is
+ *   MIXED. When a rank has seen number m from all groups, all ranks have announced m. So two slots
+ *   are enough, as in shm.h. The rank may now also read the announcements of other ranks, for data
+ *   that is moved, descriptions of large operations, and the text of a mismatch.
  *
  * Chunks: RED is preceded by a further stage, SUM. In each group, member j % m sums up block j over
  * the group. If the groups are contiguous ranges of ranks and have equal sizes, the final owner of
@@ -26,8 +26,8 @@
  *
  * Zero-copy reads all data in place, but folds in the same order.
  *
- * Narrow floats are reduced in one level. So are operations that do not commute, if the groups are
- * not contiguous ranges of ranks.
+ * Narrow floats are reduced in one level. If the groups are not contiguous ranges of ranks,
+ * operations that do not commute are also reduced in one level.
  */
 #include "node/shm/shm.h"
 
@@ -36,7 +36,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Upper half of a group's head, instead of a call's description. No call has this value. */
+/* Upper half of a group's head, if its ranks have different calls. No call has this value. */
 #define MIXED ((uint64_t)UINT32_MAX << 32)
 
 /* ---- groups ---- */
@@ -83,8 +83,8 @@ tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_o
     return TUTTI_OK;
 }
 
-/* Sums of groups have the type of the elements. A narrow type may overflow in a sum whose average
-   fits, and results would be rounded twice. So narrow types are reduced in one level. */
+/* Sums of groups have the type of the elements. In a narrow type a sum may overflow although the
+   average fits, and results would be rounded twice. So narrow types are reduced in one level. */
 static int is_narrow(tutti_dtype_t dtype)
 {
     switch (dtype) {
@@ -145,7 +145,7 @@ static void sum_oneshot(tutti__shm_t *shm, uint32_t lane_index, char *to)
     }
 }
 
-/* All ranks of this group have announced: announce the group. */
+/* Announce the group, after all of its ranks have announced. */
 static void announce_group(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -158,7 +158,7 @@ static void announce_group(tutti__shm_t *shm, uint32_t lane_index)
         sum_oneshot(shm, lane_index, group->u.data);
     group->count = lane->count_word;
     tutti__store64_release(&group->head, (alike ? lane->head : MIXED) | lane->seq);
-    /* Store the number once more, which wakes sleeping ranks. */
+    /* This stores the number once more, and wakes sleeping ranks. */
     tutti__shm_publish(shm, lane_index, tutti__shm_seq(group), lane->seq);
 }
 
@@ -229,8 +229,8 @@ static void reduce_oneshot(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* Complete the operation if the groups' announcements suffice. If not, TUTTI_OK means that all
-   ranks have announced. */
+/* If the groups' announcements suffice, complete the operation. If they do not, TUTTI_OK means that
+   all ranks have announced. */
 static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -262,7 +262,7 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t
 /* ---- chunks ---- */
 
 /* Sum up this rank's blocks of a chunk over its group, into its slot. The slot has no data in these
-   places, because IN does not copy them. */
+   places, because IN does not copy these blocks. */
 void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];

@@ -144,9 +144,9 @@ static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__
 }
 
 /*
- * Group this host's ranks by TUTTI_GROUP_SIZE, or by their places. If there are fewer processors
- * than ranks, make one group: each level costs a context switch, and ranks change their places all
- * the time.
+ * Group this host's ranks by TUTTI_GROUP_SIZE if it is set, otherwise by the cores on which they
+ * run. In the second case, if there are fewer processors than ranks, make one group: each level
+ * costs a context switch, and ranks change their cores all the time.
  */
 static uint32_t find_groups(const tutti__topo_t *topo, uint64_t group_size, uint32_t *group_of)
 {

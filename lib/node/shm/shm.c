@@ -4,7 +4,7 @@
  * compare.c compares the announcements; chunks.c and zero.c have the kernels for large data.
  *
  * The one-shot kernel follows the symmetric scheme of DeepSpeed's CPU allreduce and Open MPI's XHC
- * (inline payload): each rank writes its data once and reads the data of all others, so a small
+ * (inline payload). Each rank writes its data once and reads the data of all others, so a small
  * allreduce takes one transfer of a cache line per peer.
  */
 #include "node/shm/shm.h"
@@ -85,8 +85,8 @@ static uint64_t offset_or_none(const tutti__shm_t *shm, const void *ptr, size_t 
  *
  * Within a page, the slots' offset differs by half a page from the buffer's. A processor compares
  * the lower 12 bits of addresses first. If an earlier store is 1 to 63 bytes beyond a load in these
- * bits, the load waits for the store, whatever their pages are. memcpy of 128 KiB takes 1.3 times
- * as long in this case (Zen 5).
+ * bits, the load waits for the store, even if they are in different pages. memcpy of 128 KiB takes
+ * 1.3 times as long in this case (Zen 5).
  */
 static int place_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
@@ -109,8 +109,8 @@ static int place_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 }
 
 /*
- * Do other ranks write to this rank's dst in zero-copy? Not in an alltoall, in which each rank
- * reads the blocks that it needs; and in a reduce only to the root's dst.
+ * Do other ranks write to this rank's dst in zero-copy? In an alltoall they do not, because each
+ * rank reads the blocks that it needs. In a reduce they write to the root's dst only.
  */
 static int lends_dst(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
@@ -287,7 +287,7 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     return TUTTI_OK;
 }
 
-/* Is this announcement of another call than this rank's? Its number is the same. */
+/* Does this announcement have another call than this rank's? Its number is the same. */
 static inline int is_odd(const tutti__shm_lane_t *lane, const tutti__announce_t *a, uint64_t head)
 {
     return head != (lane->head | lane->seq) || a->count != lane->count_word ||

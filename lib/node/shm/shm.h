@@ -2,24 +2,25 @@
 /*
  * Node operations over shared memory: declarations for the files of this room.
  *
- * For each lane, each rank has in its arena (only the arena's owner writes there, except to memory
- * that two ranks exchange):
+ * For each lane, each rank has this memory in its arena. Only the arena's owner writes there. But
+ * on a host with two ranks, each rank also writes to the other's slots.
  *
  *   announcement slot 0 | announcement slot 1 | progress | bulk slot 0 | bulk slot 1
  *
- * With several groups, a group's leader also has, behind progress, two announcement slots for its
- * group.
+ * With several groups, a group's leader also has two announcement slots for its group, behind
+ * progress.
  *
- * Announcements. Every operation begins with one, whatever its kernel: the operation's number, its
- * description, and the data if it fits (one-shot). Each rank reads all announcements. Two slots are
- * enough: a rank announces operation m only after it has finished m - 1. So if a rank has seen the
- * announcements of m by all ranks, no rank reads slot (m + 1) & 1 any more. No reset and no second
- * barrier is needed. Ranks with different calls are detected here, before any data is touched.
+ * Announcements. Whatever its kernel, an operation begins with an announcement of each rank: the
+ * operation's number, its description, and the data if it fits (one-shot). Each rank reads all
+ * announcements. Two slots are enough: a rank announces operation m only after it has finished
+ * m - 1. So if a rank has seen the announcements of m by all ranks, no rank reads slot (m + 1) & 1
+ * any more. No reset and no second barrier is needed. Ranks with different calls are detected here,
+ * before any data is touched.
  *
- *   With two ranks the slots change hands at each use: the rank that has read a slot writes it
- *   next, while the slot's lines are in its caches. Compared with slots that do not change hands,
- *   allreduces of 1 to 8 KiB take 0.8 to 0.94 of the time, or 0.55 to 0.8 if the cores are far
- *   apart. Broadcasts, which go one way, take 1.03 of the time.
+ *   On a host with two ranks, they exchange these slots at each use: the rank that has read a slot
+ *   writes it next, while the slot's lines are in its caches. Compared with slots that are not
+ *   exchanged, allreduces of 1 to 8 KiB take 0.8 to 0.94 of the time, or 0.55 to 0.8 if the cores
+ *   are far apart. Broadcasts, whose data moves in one direction only, take 1.03 of the time.
  *
  *   Tried, with the time on near cores and on far cores, relative to the present code:
  *      fetch lines for writing when they are read
@@ -35,36 +36,37 @@
  *   cores, operations of 8 to 512 bytes take 0.2 us. Tried: each rank reads all heads, its own
  *   included: 0.42 us.
  *
- * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks. Chunk g, counted over
- * all operations of the lane, uses slot g & 1. Each rank passes three stages per chunk and counts
- * them in its progress:
+ * Chunks (two-shot). Larger data is cut into chunks, which pass through bulk slots. Chunk g,
+ * counted over all operations of the lane, uses slot g & 1. Each rank passes three stages per chunk
+ * and counts them in its progress:
  *      IN   copy to own slot the data that others reduce or read  needs: all OUT >= g - 1
  *      RED  reduce own part over all ranks' slots                 needs: all IN  >= g + 1
  *      OUT  copy the others' parts from their slots   needs: all RED >= g + 1, if it reduces
  *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. A reduce_scatter has no OUT, a
  *   reduce has it on the root only; allgather, broadcast and alltoall have no RED. A rank's own
- *   part goes from sendbuf to recvbuf without the slot. In a reduce of three ranks all elements are
+ *   part moves from sendbuf to recvbuf without a slot. In a reduce of three ranks all elements are
  *   the root's part.
  *
  *   All kernels count OUT, even if nothing is copied, because OUT frees a slot.
  *
  *   In an allreduce or reduce of two ranks, RED writes the results over the data that it reads, in
- *   the peer's slot, and OUT copies from the rank's own slot. So a cache line of a slot changes
- *   hands once for RED and once for OUT. If RED wrote the results into the rank's own slot, each
- *   line would be fetched twice: for writing, because the other rank has it from the last use, and
- *   for reading. (Migratory sharing: Cox and Fowler, and Stenstrom, Brorsson and Sandberg, both
- *   ISCA 1993.) Because OUT reads the rank's own slot, IN also needs the rank's own OUT >= g - 1.
+ *   the peer's slot, and OUT copies from the rank's own slot. So a cache line of a slot moves
+ *   to the other core once for RED and once for OUT. If RED wrote the results into the rank's own
+ *   slot, each line would be fetched twice: for writing, because the line is in the other core's
+ *   caches, and for reading. (Migratory sharing: Cox and Fowler, and Stenstrom, Brorsson and
+ *   Sandberg, both ISCA 1993.) Because OUT reads the rank's own slot, IN also needs the rank's own
+ *   OUT >= g - 1.
  *
  * Levels. Ranks near each other form a group (topo/core_groups.c). With several groups, meetings
  * and reductions work in two levels: levels.c. All kernels first reduce the data of each group, and
  * then these results. So the bits of a result depend neither on sizes nor on the places of buffers.
  *
- * Zero-copy. If all buffers that others would read or write are in arenas, each rank reduces its
- * part directly from the buffers and writes the result to all of them, or to the root's. In an
- * alltoall each rank reads its own blocks; this excludes alltoall in place. Zero-copy counts as one
- * chunk, and ends when all ranks have counted RED, so no rank touches another's buffer afterwards.
- * A rank that gives up earlier, after an error or because it leaves, sets `gone`. Then it waits for
- * a limited time until no other rank's `busy` is set (zero.c).
+ * Zero-copy. If all buffers that other ranks would read or write are in arenas, each rank reduces
+ * its part directly from the buffers. It writes the result to all ranks' buffers, or to the root's.
+ * In an alltoall each rank reads the blocks of its result, so alltoall in place is excluded.
+ * Zero-copy counts as one chunk, and ends when all ranks have counted RED, so no rank touches
+ * another's buffer afterwards. A rank that gives up earlier, after an error or because it leaves,
+ * sets `gone`. Then it waits, for a limited time, until no other rank's `busy` is set (zero.c).
  *
  * No globals; ranks may be threads of one process.
  */
@@ -77,7 +79,7 @@
 
 #include <stddef.h>
 
-/* an offset: the buffer is not in the arena */
+/* value of an offset: the buffer is not in the arena */
 #define TUTTI__NO_OFFSET UINT64_MAX
 
 /* Flags of an announcement. */
@@ -96,8 +98,8 @@ typedef struct {
 
 /*
  * head and count have 16 bytes, so 48 bytes of data fit the same cache line. Peers poll the line
- * while it is written, and each poll takes it away from the writer. So few stores write it: the
- * data, the count, and last the head, in one store.
+ * while it is written, and each poll takes it away from the writer. So the writer makes few stores:
+ * the data, the count, and last the head, in one store.
  */
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES)
@@ -123,7 +125,7 @@ typedef struct {
     tutti__word_t out;
     tutti__word_t busy; /* zero-copy: 1 while this rank accesses the others' buffers */
     /* 1: this rank has given up an operation, so no other rank may begin work on its buffers. The
-       word is not in the cache line of the other words: they change in each operation, but `gone`
+       word is not in the cache line of the other words. They change in each operation, but `gone`
        hardly ever changes, and the other ranks read it in each zero-copy operation. */
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t gone;
 } tutti__progress_t;
@@ -142,9 +144,9 @@ typedef struct {
     size_t src, dst, count;
 } tutti__shm_part_t;
 
-/* A peer's part of a lane, as mapped here. */
+/* A peer's memory for a lane, as mapped in this process. */
 typedef struct {
-    tutti__announce_t *announce[2]; /* with two ranks: both ranks' slots in turn */
+    tutti__announce_t *announce[2]; /* the peer's slots; two ranks exchange them at each use */
     tutti__progress_t *progress;
     char *bulk; /* its bulk slots in the current operation */
 } tutti__shm_peer_t;
@@ -171,7 +173,7 @@ typedef struct {
     tutti__shm_phase_t phase;
     size_t esize;
     char *bulk;              /* this rank's bulk slots, within bulk_room */
-    tutti__large_t large;    /* this rank's description of it, unless one-shot */
+    tutti__large_t large;    /* this rank's description of the operation, unless one-shot */
     tutti__shm_part_t first; /* block 0; usually the only one */
     size_t count;            /* elements in all blocks */
     int oneshot;             /* the data are in the announcements */
@@ -186,12 +188,12 @@ typedef struct {
     size_t piece;            /* elements in the largest piece */
     uint32_t nchunks;
     uint32_t in, red, out; /* chunks of this operation that have passed each stage */
-    uint32_t seen;         /* MEET: announcements of ranks below this have come */
-    int odd;               /* MEET: one of these ranks has another call */
+    uint32_t seen;         /* MEET: the ranks below this one have announced */
+    int odd;               /* MEET: one of these ranks has announced another call */
 
     /* With several groups only; 0 between operations. */
     uint32_t sum;    /* chunks that have passed SUM */
-    uint32_t heard;  /* MEET: announcements of groups below this have come */
+    uint32_t heard;  /* MEET: the groups below this one have announced */
     uint32_t misses; /* polls of the awaited group's announcement */
 } tutti__shm_lane_t;
 
@@ -204,9 +206,9 @@ typedef struct {
     uint32_t *local_to_rank;    /* [nlocal] */
     size_t oneshot_bytes;       /* limit of a rank's data in its announcement */
     size_t bulk_bytes;          /* data in one bulk slot */
-    uint64_t outgrow_bytes;     /* a rank's smallest message whose results outgrow the caches */
+    uint64_t outgrow_bytes;     /* from this size of a message on, results outgrow the caches */
     const void **srcs;          /* [TUTTI__LANES][nlocal] source pointers for kernels */
-    void **bufs;                /* destination pointers, as many */
+    void **bufs;                /* destination pointers, likewise */
     uint32_t ngroups, group;    /* number of groups, and this rank's group */
     uint32_t *group_first;      /* [ngroups + 1] a group's first index in by_group: its leader */
     uint32_t *by_group;         /* [nlocal] ranks by group, ascending in each */
@@ -243,14 +245,14 @@ static inline char *tutti__shm_dst(const tutti__shm_lane_t *lane, tutti__shm_par
     return (char *)lane->call->dst + part.dst * lane->esize;
 }
 
-/* The announcement of local rank r, for an operation that is not one-shot. */
+/* Local rank r's description of an operation that is not one-shot. */
 static inline const tutti__large_t *tutti__shm_said(const tutti__shm_t *shm,
                                                     const tutti__shm_lane_t *lane, uint32_t r)
 {
     return r == shm->me ? &lane->large : &lane->peer[r].announce[lane->seq & 1]->u.large;
 }
 
-/* `part` of rank `from`'s data, which is `at` bytes into the data of its announcement. */
+/* `part` of rank `from`'s data. The part is `at` bytes into the data of its announcement. */
 static inline const char *tutti__shm_given(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                            uint32_t from, size_t at, tutti__shm_part_t part)
 {
@@ -279,8 +281,8 @@ static inline uint32_t tutti__shm_mine(const tutti__shm_t *shm, const tutti__shm
     return shm->me * lane->call->nblk + j % lane->call->nblk;
 }
 
-/* After this rank has written a word: wake the ranks that wait for it. In lane 0 these are direct
-   calls, in other lanes engines. */
+/* Wake the ranks that wait for a word, after this rank has written it. In lane 0 direct calls wait,
+   in other lanes engines. */
 static inline void tutti__shm_wake(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word)
 {
     if (lane == 0) {
@@ -336,7 +338,7 @@ tutti_status_t tutti__shm_hint(const tutti__shm_t *shm, uint32_t peer, tutti__wo
 /* compare.c: head and count of a call's announcement. */
 uint64_t tutti__shm_head(const tutti__shm_lane_t *lane); /* without the operation's number */
 uint64_t tutti__shm_count(const tutti__node_call_t *call);
-/* When all announcements have come and differ: set the error text, which names the same two ranks
+/* If all announcements have arrived and differ: set the error text, which names the same two ranks
    on all ranks. Returns MISMATCH. */
 tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 
@@ -362,9 +364,9 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
 void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
 /*
  * For zero-copy: let shares end at page borders of a destination with the announced offset
- * dst_offset; small shares at cache lines. With other borders two ranks would write to one line,
- * and a processor's prefetch within a page would take the other rank's lines: 0.3 us, 1.14 times
- * the time of 256 KiB in place (2 ranks, near).
+ * dst_offset. Small shares end at cache lines. With other borders two ranks would write to one
+ * line, and a processor's prefetch within a page would take the other rank's lines. Then 256 KiB in
+ * place would take 0.3 us longer, 1.14 times the time (2 ranks, near cores).
  */
 void tutti__shm_cut_at_pages(tutti__shm_lane_t *lane, uint64_t dst_offset);
 uint32_t tutti__shm_owner(const tutti__shm_lane_t *lane, uint32_t j);
@@ -378,7 +380,7 @@ typedef enum {
 } tutti__shm_stage_t;
 
 /* Processors do not prefetch across multiples of this number. When they compare two addresses, they
-   first compare the remainders modulo this number. It does not depend on the system's page size. */
+   first compare the remainders modulo this number. The system's page size does not change it. */
 #define TUTTI__SHM_PAGE ((size_t)4096)
 
 /* Distance of the two bulk slots. A slot begins anywhere in a page: see place_bulk in shm.c. */

@@ -31,8 +31,8 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
 }
 
 /*
- * How this rank's part of a reduction is computed, block by block. 2 ranks, float32 sums; time
- * relative to `folded`:
+ * Three functions compute this rank's part of a reduction, block by block. Times of 2 ranks and
+ * float32 sums, relative to `folded`:
  *
  *   in_place   one loop over all buffers             0.75 at 2 to 8 MiB, 0.9 at 16 to 64
  *              the same with prefetch                0.7 at 16 MiB, 0.85 at 32, 0.9 at 64; at 2 to
@@ -40,11 +40,12 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
  *   streamed   fold to the stack; copy from there    2 at 2 and 4 MiB, 1.1 at 8, 0.8 at 16 to 64
  *              with non-temporal stores; prefetch
  *
- * Prefetch and non-temporal stores pay if no cache keeps the results: lane->outgrows. Tried: one
- * loop out of place, 0.9 to 1.1 at 256 KiB to 16 MiB; non-temporal stores in place, 1.0 to 3.1; out
- * of place a fence after each 2 KiB, 1.1; blocks of 1 KiB, 1.0, because function calls limit the
- * processor's lookahead. On the machine of these measurements a non-temporal store of a line of
- * zeros costs half as much as of other numbers. base/constants.h has the sizes of the blocks.
+ * If no cache keeps the results (lane->outgrows), prefetch and non-temporal stores save time.
+ * Tried: one loop out of place, 0.9 to 1.1 at 256 KiB to 16 MiB; non-temporal stores in place, 1.0
+ * to 3.1; out of place a fence after each 2 KiB, 1.1; blocks of 1 KiB, 1.0, because function calls
+ * limit the processor's lookahead. On the machine of these measurements a non-temporal store of a
+ * line of zeros costs half as much as a store of other numbers. base/constants.h has the sizes of
+ * the blocks.
  */
 
 /* Prefetch `bytes` bytes of each buffer, which are read some blocks later. left: the bytes of the
@@ -60,8 +61,8 @@ static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes
             __builtin_prefetch((const char *)bufs[r] + ahead + at);
 }
 
-/* Do prefetch and non-temporal stores pay? Not with a user's operation, because its function takes
-   longer than the memory accesses. */
+/* Do prefetch and non-temporal stores save time? With a user's operation they do not, because its
+   function takes longer than the memory accesses. */
 static int outgrows(const tutti__shm_lane_t *lane)
 {
     return lane->outgrows && lane->call->reducer->fold != NULL;
@@ -190,7 +191,7 @@ static void zero_pull(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, ui
            to.count * lane->esize);
 }
 
-/* This rank's share of the work. */
+/* Do this rank's share of the work. */
 static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -248,7 +249,7 @@ static tutti_status_t enter_buffers(const tutti__shm_t *shm, tutti__shm_lane_t *
     return TUTTI_OK;
 }
 
-/* May another rank have read in the announcement that it may access this rank's buffers? */
+/* May another rank have read an announcement that allows it to access this rank's buffers? */
 static int has_lent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     if (lane->phase == SHM_ZERO)

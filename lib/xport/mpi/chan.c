@@ -13,7 +13,7 @@
  *                    ^head              posted = 2: slots 1 and 2; view() returns slot 1
  *
  * A message never exceeds a slot: all ranks have slots of the same size (rank 0's setting), and
- * the sender refuses longer messages. A truncation would be detected too late: Open MPI 4.1.4
+ * the sender refuses longer messages. A truncation would be detected too late. Open MPI 4.1.4
  * writes a message of 4 KiB or more past the end of a shorter receive (seen over shared memory
  * and over TCP).
  *
@@ -21,8 +21,8 @@
  * reads. Such an MPI may use the device at the same time as NCCL: see the hazard in
  * call/device_direct.c.
  *
- * One thread at a time uses an end. The lock is for MPI's calls, and because the application may
- * finalize MPI at any time.
+ * One thread at a time uses an end. The lock is needed for MPI's calls, and because the application
+ * may finalize MPI at any time.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -71,8 +71,8 @@ tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t
 {
     MPI_Request *requests;
 
-    /* If the end has posted receives or an error, do not change its slots. An error is returned by
-       the end's next use. */
+    /* If the end has posted receives or an error, do not change its slots. The end's next use
+       returns the error. */
     if (chan->posted > 0 || chan->status != TUTTI_OK)
         return TUTTI_OK;
     if (key->slot_bytes != chan->slot_bytes || key->credits == 0)

@@ -3,11 +3,11 @@
  * Meeting over MPI: a duplicate of the application's communicator, and allgathers of small
  * blocks on it.
  *
- * Called while a communicator is made, on the thread that makes it. Set-up consists of non-blocking
- * calls that are tested until the deadline, or until the core reports that a rank has ended,
- * because MPI waits for a dead rank as for any other. tutti__mpi_meet takes no timeout, so the
- * first allgather makes the duplicate. MPI cannot cancel a collective: if one is not complete when
- * its wait ends, its memory is kept for ever, and MPI is not finalized at exit.
+ * Called while a communicator is made, on the thread that makes it. Set-up uses non-blocking calls,
+ * because MPI waits for a dead rank as for any other. These calls are tested until the deadline, or
+ * until the core reports that a rank has ended. tutti__mpi_meet takes no timeout, so the first
+ * allgather makes the duplicate. MPI cannot cancel a collective. If a collective is not complete
+ * when its wait ends, its memory is kept for ever, and MPI is not finalized at exit.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -20,8 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* There is nothing to sleep on in MPI. React fast at first; later leave the processor to
-   late ranks. */
+/* MPI has no event on which a thread could sleep. React fast at first; later leave the processor
+   to late ranks. */
 static void wait_a_little(uint64_t waited_ns)
 {
     if (waited_ns < TUTTI__MPI_MEET_BUSY_NS)
@@ -68,7 +68,7 @@ static tutti_status_t wait_for(const tutti__mpi_meet_t *meet, MPI_Request *reque
                            (unsigned long long)timeout_ms);
 }
 
-/* A collective stays in flight for ever; `memory` is its buffer, which MPI still uses. */
+/* Give up a collective, which stays in flight for ever. MPI still uses `memory`, its buffer. */
 static void give_up(tutti__mpi_meet_t *meet, void *memory)
 {
     tutti__mpi_lock();

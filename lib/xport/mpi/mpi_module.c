@@ -17,10 +17,10 @@
  * other threads return PEER_LOST with this rank: these threads may report the status to peers
  * before the peers detect the end of the process.
  *
- * The module requests MPI_THREAD_MULTIPLE, although SERIALIZED would suffice for its own calls,
- * which are under its lock: an application that finds MPI running (MPI_Initialized) may call it as
- * well, without that lock. Tried: SERIALIZED; it saved nothing (0.17 us one way for 8 bytes, 16.5
- * us for 256 KiB, with either).
+ * The module requests MPI_THREAD_MULTIPLE. SERIALIZED would suffice for its own calls, which are
+ * under its lock. But an application that finds MPI running (MPI_Initialized) may call it as well,
+ * without that lock. Tried: SERIALIZED; it saved nothing (0.17 us one way for 8 bytes, 16.5 us for
+ * 256 KiB, with either).
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -181,8 +181,8 @@ int tutti__mpi_most_tag(void)
 
 /*
  * With MULTIPLE any thread may call MPI. With SERIALIZED: if the module started MPI, its lock
- * serialises all threads; if the application did, it serialises its own threads only, so the
- * library's thread may not call MPI. Below SERIALIZED only one thread may call MPI.
+ * serialises all threads. If the application started MPI, it serialises only its own threads, so
+ * the library's thread may not call MPI. Below SERIALIZED only one thread may call MPI.
  */
 int tutti__mpi_may_call(int is_engine)
 {
@@ -332,7 +332,7 @@ tutti_status_t tutti__mpi_start(const tutti__core_t *core)
     int is_main = 0;
 
     mpi.core = core;
-    /* MPI's connections are the parent's, and another thread of the parent may hold `lock`. */
+    /* In a forked child, MPI's connections are the parent's, and `lock` may be taken for ever. */
     if (mpi.started && mpi.pid != getpid())
         return tutti__mpi_fail(TUTTI_ERR_UNSUPPORTED,
                                "mpi: this process was forked after its parent had started to use "

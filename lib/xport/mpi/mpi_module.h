@@ -2,7 +2,7 @@
 /*
  * Declarations for the files of the MPI module: the process's MPI, meetings, transports.
  *
- * Every call to MPI is between tutti__mpi_enter() and tutti__mpi_leave(), under one lock, which
+ * All calls to MPI for messages and gathers are made under one lock (tutti__mpi_enter()). The lock
  * also protects the fields of channels. Only calls that return at once are made under the lock.
  */
 #ifndef TUTTI__XPORT_MPI_MODULE_H
@@ -24,7 +24,7 @@ typedef struct tutti__mpi_meet {
     MPI_Comm comm; /* the duplicate; MPI_COMM_NULL until the first allgather */
     uint32_t rank, size;
     uint32_t next_number; /* number of this rank's next transport */
-    int broken;           /* a gather was abandoned, so a further one would not match the peers' */
+    int broken;           /* a gather was abandoned, so the next one would not match the peers' */
     int stale;            /* messages may be in flight that no rank will receive: see meet_close */
 } tutti__mpi_meet_t;
 

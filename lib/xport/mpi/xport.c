@@ -12,7 +12,7 @@
  * and senders use the receiver's number. Ranks of different groups need not agree on numbers, even
  * if several groups are made at the same time.
  *
- * Numbers are not reused: a peer that has not been told of the end of a transport may still send to
+ * Numbers are not reused. A peer that has not been told of the end of a transport may still send to
  * it, and the next transport with the same number would receive this message. MPI guarantees
  * tags for 512 transports; real MPIs have enough for at least 2^17.
  *
@@ -20,7 +20,7 @@
  * of the tag; with such bits a message of another call would wait for ever instead of failing.
  *
  * The thread that drives a schedule calls these functions, if may_progress() allows it. They never
- * wait, except cancel() and close(), which give messages in flight a tenth of a second.
+ * wait, except cancel(), keeps() and close(), which give messages in flight a tenth of a second.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -247,8 +247,8 @@ void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport)
     }
 }
 
-/* Abandon the lanes whose thread could not call MPI when the communicator died, because their
-   receives would write into memory that is freed next. */
+/* End all lanes. If a lane's thread could not call MPI when the communicator died, the lane's
+   receives would otherwise write into memory that is freed next. */
 static int xport_keeps(tutti__xport_t *base)
 {
     tutti__mpi_xport_t *xport = mine(base);

@@ -3,8 +3,8 @@
  * Channels over shared memory between ranks of one machine.
  *
  * A channel is a ring of slots in the receiver's arena. The sender copies a message into a free
- * slot, which captures it; the receiver reduces or copies directly from the slot. There are two
- * counters, each written by one side, on separate cache lines:
+ * slot, and may then overwrite its buffer. The receiver reduces or copies directly from the slot.
+ * There are two counters, each written by one side, on separate cache lines:
  *
  *      head (sender)    messages written       full:  head - tail == credits
  *      tail (receiver)  messages released      empty: head == tail
@@ -41,8 +41,8 @@ typedef struct shm_xport shm_xport_t;
 
 /*
  * One end. The peer's counter is in a cache line that the peer writes. So this rank reads the
- * counter again only if the value in `seen` does not allow this rank to continue. A copy of the
- * transport's fields that each message needs is here as well.
+ * counter again only if the value in `seen` does not allow this rank to continue. The structure
+ * also has copies of the transport's fields that each message needs.
  */
 struct tutti__chan {
     ring_t *ring;   /* NULL: the receiver has not made it yet */
@@ -190,7 +190,7 @@ static tutti_status_t open_recv(tutti__xport_t *xport, const tutti__chan_key_t *
     return TUTTI_OK;
 }
 
-/* Look for the ring: the receiver may not have made it yet. */
+/* Find the ring. AGAIN: the receiver has not made it yet. */
 static tutti_status_t find_ring(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     const shm_xport_t *x = chan->xport;
@@ -272,7 +272,7 @@ static void chan_release(tutti__chan_t *chan)
     publish(chan, &chan->ring->tail, ++chan->count);
 }
 
-/* No message is in flight outside the slots. */
+/* Nothing to cancel: no message is in flight outside the slots. */
 static void cancel(tutti__xport_t *xport, uint32_t lane)
 {
     (void)xport;

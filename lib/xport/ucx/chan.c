@@ -15,9 +15,10 @@
  * take the first message of the next call.
  *
  * After its last message a rank may stop polling for a long time. So a message that UCX reports as
- * complete must need no poll. Over TCP, UCX copies short messages, and reports them as complete
- * even if the socket has no room. So only the shortest messages are copied (ucx_module.c). Tried:
- * flush the endpoint. Over TCP a flush waits for a poll of the peer: it never ended in 5 of 5 runs.
+ * complete must need no further poll of this rank. Over TCP, UCX copies short messages, and reports
+ * them as complete even if the socket has no room. So only the shortest messages are copied
+ * (ucx_module.c). Tried: flush the endpoint. Over TCP a flush waits for a poll of the peer: it
+ * never ended in 5 of 5 runs.
  *
  * One thread at a time uses an end. A completion may run on any thread that polls the worker. The
  * end's thread reads `done`, without the lock.
@@ -123,8 +124,9 @@ static tutti_status_t broken(tutti__chan_t *chan, ucs_status_t code, const char 
 }
 
 /*
- * The message is not there yet. If the endpoint has failed, the call still waits for a short time:
- * the side channel reports whether the peer has left or was lost, and the reason.
+ * Return TUTTI__AGAIN: the message is not complete. If the endpoint has failed, the call still
+ * waits for a short time: the side channel may report whether the peer has left or was lost, and
+ * the reason.
  */
 static tutti_status_t again(tutti__chan_t *chan, const char *what, tutti__hint_t *hint)
 {
@@ -150,7 +152,7 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
     tutti__store_release(&chan->done, 1);
 }
 
-/* Note a send that UCX has begun. request: UCX's return value. Under the lock. */
+/* Store the state of a send that UCX has begun. request: UCX's return value. Under the lock. */
 static void begun(tutti__chan_t *chan, ucs_status_ptr_t request)
 {
     chan->is_sending = 1;
@@ -254,8 +256,8 @@ static void on_arrival(void *request, ucs_status_t status, const ucp_tag_recv_in
     tutti__store_release(&slot->done, 1);
 }
 
-/* Post the next receive, into `place` or, if this is NULL, into its slot. If the message is here
-   already, the completion runs before UCX's function returns. Under the lock. */
+/* Post the next receive, into `place` or, if this is NULL, into its slot. If the message has
+   already arrived, the completion runs before UCX's function returns. Under the lock. */
 static ucs_status_t post_one(tutti__chan_t *chan, void *place, size_t bytes)
 {
     tutti__ucx_xport_t *xport = chan->xport;

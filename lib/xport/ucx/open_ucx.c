@@ -59,7 +59,7 @@ static tutti_status_t agree(opening_t *o, tutti_status_t mine)
     return o->optional ? agree_apart(o, mine) : tutti__boot_agree(o->boot, mine);
 }
 
-/* If an allgather fails, set is_broken: the ranks can agree on nothing any more. */
+/* If the allgather fails, set is_broken, because the ranks cannot agree any more. */
 static tutti_status_t gather(opening_t *o, const void *mine, size_t bytes, void *ret_all)
 {
     tutti_status_t status = tutti__boot_allgather(o->boot, mine, bytes, ret_all);

@@ -116,8 +116,8 @@ static int has_rdma(void)
 }
 
 /*
- * The ranks of a host do not use UCX between them, so its shared memory is disabled: it would take
- * space in /dev/shm, which is small in containers, and UCX ends the process if there is none.
+ * The ranks of a host do not use UCX between them, so UCX's shared memory is disabled. It would
+ * take space in /dev/shm, which is small in containers. If no space is left, UCX ends the process.
  *
  * Over TCP, a write to remote memory ("put") needs a poll of the peer, so puts are disabled.
  * Messages from 1 KiB on are sent without a copy, so they are complete only when the socket has
@@ -157,8 +157,8 @@ static void choose(ucp_config_t *config)
  * Make the context. shares 1: ranks share processors. A worker with a descriptor lets messages wake
  * a rank that sleeps. Over TCP this makes each message 0.3 us slower, even if no rank sleeps,
  * because the kernel also reports each arrival to the descriptor. So over TCP only ranks that share
- * processors have a descriptor: they sleep soon, while others spin for milliseconds. Under the
- * lock.
+ * processors have a descriptor: these ranks sleep soon, while other ranks spin for milliseconds.
+ * Under the lock.
  */
 static ucs_status_t make_context(uint32_t size, int shares)
 {

@@ -2,8 +2,8 @@
 /*
  * Declarations for the files of the UCX module: the process's context, one transport, its channels.
  *
- * A transport has one worker and one lock. All calls to UCX for the worker are made under the lock,
- * and UCX's callbacks run inside these calls, so under the lock as well. No call waits under it.
+ * A transport has one worker and one lock. All calls to UCX for the worker are made under the lock.
+ * UCX's callbacks run inside these calls, so also under the lock. No call waits under the lock.
  */
 #ifndef TUTTI__XPORT_UCX_MODULE_H
 #define TUTTI__XPORT_UCX_MODULE_H
@@ -23,7 +23,7 @@ typedef struct tutti__ucx_xport tutti__ucx_xport_t;
 typedef struct {
     tutti__ucx_xport_t *xport;
     const ucp_address_t *address;
-    tutti__word_t failed;      /* UCX has reported the endpoint as lost; failed_ns is valid */
+    tutti__word_t failed;      /* the endpoint is lost; failed_ns is valid */
     tutti__word64_t failed_ns; /* when */
     /* Under the transport's lock: */
     ucp_ep_h ep;      /* NULL: no message was sent yet, or closed */
@@ -37,7 +37,7 @@ typedef struct {
     size_t room;        /* bytes there */
     void *memory;       /* of UCX's request; see tutti__ucx_request */
     void *request;      /* of UCX, under the lock; NULL: complete */
-    tutti__word_t done; /* release, by the completion: the fields below are valid */
+    tutti__word_t done; /* stored by the completion, with release: the fields below are valid */
     ucs_status_t result;
     size_t bytes;
     uint32_t signature;
@@ -54,7 +54,7 @@ struct tutti__chan {
     tutti_status_t status; /* the first error; it ends the channel */
 
     /* Sender: */
-    int is_sending;       /* a message is in flight, or its end was not noticed yet */
+    int is_sending;       /* a message is in flight, or `done` was not read yet */
     void *request_memory; /* as in a slot */
     void *request;        /* of UCX, under the lock; NULL: complete */
     tutti__word_t done;   /* as in a slot */
@@ -101,13 +101,13 @@ tutti_status_t tutti__ucx_fail(tutti_status_t status, const char *fmt, ...) TUTT
 tutti_status_t tutti__ucx_fail_code(ucs_status_t code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 void tutti__ucx_log(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 
-/* Around a call that may start UCX's thread: the thread inherits the mask, so it takes no signal of
-   the program. */
+/* Call these before and after a call that may start UCX's thread. The thread inherits the signal
+   mask, so it receives no signal of the program. */
 void tutti__ucx_block_signals(sigset_t *ret_before);
 void tutti__ucx_restore_signals(const sigset_t *before);
 
 /*
- * Requests have memory of this module instead of UCX's: UCX cannot take back the request of a
+ * Requests have memory of this module instead of UCX's. UCX cannot take back the request of a
  * message that has arrived in part, and would warn of it when the worker is destroyed.
  *
  *      memory | UCX's own, request_bytes | <-- the pointer that stands for the request
@@ -127,17 +127,17 @@ tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_
                                size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
                                const void **ret_address, size_t *ret_bytes);
 tutti_status_t tutti__ucx_connect(tutti__xport_t *xport, const void *addresses, size_t stride);
-/* Poll the worker, unless another thread does: its polling serves this thread as well. */
+/* Poll the worker, unless another thread has the lock: its polls serve this thread as well. */
 void tutti__ucx_advance(tutti__ucx_xport_t *xport);
-/* The peer's endpoint, made now if there is none. Under the lock. */
+/* Make the peer's endpoint, if there is none. Under the lock. */
 ucs_status_t tutti__ucx_reach(tutti__ucx_peer_t *peer);
-/* The endpoint is lost. Not under the lock. */
+/* Mark the endpoint as lost. Takes the lock. */
 void tutti__ucx_lost(tutti__ucx_peer_t *peer, ucs_status_t why);
 
 /* chan.c: the functions of the table for one channel */
 tutti_status_t tutti__ucx_chan_open(tutti__ucx_xport_t *xport, const tutti__chan_key_t *key,
                                     int receives, tutti__chan_t **ret_chan);
-/* No message of the channel is in flight, or the worker is gone. */
+/* Call this when no message of the channel is in flight, or the worker is destroyed. */
 void tutti__ucx_chan_free(tutti__chan_t *chan);
 tutti_status_t tutti__ucx_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
                                     uint32_t signature, int *ret_pending, tutti__hint_t *hint);
@@ -148,11 +148,11 @@ tutti_status_t tutti__ucx_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t 
                                     const void **ret_data, tutti__hint_t *hint);
 size_t tutti__ucx_chan_length(const tutti__chan_t *chan);
 void tutti__ucx_chan_release(tutti__chan_t *chan);
-/* Cancel the receives; count the messages in flight. Under the lock. */
+/* cancel: cancel the receives. pending: count the messages in flight. Both under the lock. */
 void tutti__ucx_chan_cancel(tutti__chan_t *chan);
 uint32_t tutti__ucx_chan_pending(const tutti__chan_t *chan);
-/* After a cancel: does a message that has arrived in part still go into a caller's memory? Under
-   the lock. */
+/* After a cancel: is there a message that has arrived in part, and that UCX writes into a caller's
+   memory? Under the lock. */
 int tutti__ucx_chan_is_placing(const tutti__chan_t *chan);
 
 #endif

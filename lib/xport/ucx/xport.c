@@ -5,23 +5,23 @@
  * Different threads use different lanes at the same time. A worker for each lane would need no
  * lock. But each lane of each group would need its own sockets, listeners, addresses and memory,
  * and a lane's messages would advance only while the lane is stepped. With one worker, a thread
- * that finds the lock taken does not wait: the holder polls the worker for all lanes, and a
- * message's completion is a word that the lane's thread reads without the lock.
+ * that finds the lock taken does not wait: the holder polls the worker for all lanes. A message's
+ * completion is a word that the lane's thread reads without the lock.
  *
  * An endpoint is made at the first message to a peer, with error mode PEER: if the peer dies, its
  * endpoint ends, and the messages in flight end with it. In this mode UCX does not use its shared
  * memory, which cannot detect deaths; the ranks of a host have another transport.
  *
- * These functions never wait, except cancel() and close(): these give messages in flight a tenth of
- * a second, and force the endpoints to close. After that UCX touches no buffer of a caller.
+ * Of these functions only sleep(), cancel() and close() wait. cancel() and close() give messages in
+ * flight a tenth of a second, and then force their endpoints to close. After that UCX touches no
+ * buffer of a caller.
  *
- * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP this makes assertions
- * fail on both ends, in ucp_worker_progress and ucp_worker_destroy, which end the processes. So a
- * transport that ends with such an endpoint is abandoned: no thread polls its worker any more, so
- * UCX touches no buffer, and the worker is not destroyed. Its connections end with the process. A
- * transport is abandoned as well if a message into a caller's buffer has arrived in part. UCX can
- * no longer cancel such a receive, and would write the rest into memory that the caller may have
- * freed.
+ * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP this ends both ends'
+ * processes, by assertions in ucp_worker_progress and ucp_worker_destroy. So a transport that ends
+ * with such an endpoint is abandoned: no thread polls its worker any more, so UCX touches no
+ * buffer, and the worker is not destroyed. Its connections end with the process. If a message into
+ * a caller's buffer has arrived in part, the transport is abandoned as well. UCX can no longer
+ * cancel such a receive, and would write the rest into memory that the caller may have freed.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -262,7 +262,7 @@ static void xport_cancel(tutti__xport_t *base, uint32_t lane)
 
 /* ---- closing ---- */
 
-/* Close all endpoints, after their messages have left; by force if a rank has failed. */
+/* Close all endpoints after their messages have left. If a rank has failed, close them by force. */
 static void close_eps(tutti__ucx_xport_t *xport)
 {
     int forced = (int)tutti__load_acquire(&xport->cancelled);
@@ -322,7 +322,7 @@ static void discard_unexpected(tutti__ucx_xport_t *xport)
 }
 
 /* Put an abandoned transport into a list, for leak checkers. It is never freed: messages may be in
-   flight, and UCX's own thread accepts connections. */
+   flight, and UCX's own thread may still accept connections. */
 static void keep_abandoned(tutti__ucx_xport_t *xport)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
