@@ -315,7 +315,7 @@ static void report_interrupt(trainer_t *trainer)
 }
 
 /* Run the loop, and report its end. Returns false on all ranks if one rank has failed. */
-static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error)
+static bool train(trainer_t *trainer, const char *shared, uint32_t data, train_error_t *error)
 {
     const bool trained = train_run(trainer, error);
 
@@ -328,14 +328,15 @@ static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error
         return false;
     }
     train_report_close(&trainer->report, error);
-    return train_parallel_agree(&trainer->parallel, fingerprint, error) && trained;
+    return train_parallel_agree(&trainer->parallel, shared, data, error) && trained;
 }
 
 /* The whole program after parsing. parsed: the options are valid. Returns false on all ranks if one
    rank has failed. */
 static bool run(trainer_t *trainer, bool parsed, train_error_t *error)
 {
-    uint64_t fingerprint = 0;
+    char shared[TRAIN_SHARED_BYTES] = "";
+    uint32_t data = 0;
 
     if (parsed) {
         if (trainer->options.help) {
@@ -344,13 +345,13 @@ static bool run(trainer_t *trainer, bool parsed, train_error_t *error)
             return true;
         }
         train_interrupt_watch();
+        train_options_describe_shared(&trainer->options, shared);
         if (prepare(trainer, error))
-            fingerprint =
-                train_options_fingerprint(&trainer->options) ^ train_data_checksum(&trainer->data);
+            data = train_data_checksum(&trainer->data);
     }
 
-    return train_parallel_agree(&trainer->parallel, fingerprint, error) &&
-           train(trainer, fingerprint, error);
+    return train_parallel_agree(&trainer->parallel, shared, data, error) &&
+           train(trainer, shared, data, error);
 }
 
 int main(int argc, char **argv)

@@ -361,21 +361,29 @@ void train_options_describe(const train_options_t *options, char *ret_text)
     }
 }
 
-uint64_t train_options_fingerprint(const train_options_t *options)
+void train_options_describe_shared(const train_options_t *options, char *ret_text)
 {
-    char text[TRAIN_TEXT_BYTES];
-    uint64_t sum = TRAIN_HASH_START;
+    static const char *const numbers[] = { "--epochs", "--steps", "--device" };
+    const struct {
+        const char *name;
+        bool is_on;
+    } switches[] = {
+        { "--checkpoint", options->checkpoint != NULL }, /* the path may differ */
+        { "--resume", options->resume },
+        { "--digest", options->digest },
+    };
+    size_t used;
 
-    /* options that do not change the parameters, but must be equal on all ranks */
-    const int64_t others[] = { options->epochs,
-                               options->steps,
-                               options->resume,
-                               options->digest,
-                               options->checkpoint != NULL,
-                               options->device,
-                               options->help };
+    train_options_describe(options, ret_text);
+    used = strlen(ret_text);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        char value[32];
 
-    train_options_describe(options, text);
-    sum = train_hash(sum, text, strlen(text));
-    return train_hash(sum, others, sizeof(others));
+        train_options_value(options, numbers[i], value, sizeof(value));
+        used += (size_t)snprintf(ret_text + used, TRAIN_SHARED_BYTES - used, "%s %s\n", numbers[i],
+                                 value);
+    }
+    for (size_t i = 0; i < sizeof(switches) / sizeof(*switches); i++)
+        used += (size_t)snprintf(ret_text + used, TRAIN_SHARED_BYTES - used, "%s %s\n",
+                                 switches[i].is_on ? "with" : "without", switches[i].name);
 }

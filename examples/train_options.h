@@ -97,7 +97,14 @@ bool train_options_given(const train_options_t *options, const char *name);
 #define TRAIN_TEXT_BYTES 4096
 void train_options_describe(const train_options_t *options, char *ret_text);
 
-/* A hash of the options that must be equal on all ranks. */
-uint64_t train_options_fingerprint(const train_options_t *options);
+/*
+ * Write all options that must be equal on all ranks, one line each: those of
+ * train_options_describe, and those that only determine how long the ranks run and what they do
+ * together. For --checkpoint and the switches, the line is "with NAME" or "without NAME".
+ *
+ * ret_text  [TRAIN_SHARED_BYTES], which always suffice
+ */
+#define TRAIN_SHARED_BYTES (TRAIN_TEXT_BYTES + 200)
+void train_options_describe_shared(const train_options_t *options, char *ret_text);
 
 #endif

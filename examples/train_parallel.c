@@ -134,8 +134,41 @@ train_part_t train_parallel_part(const train_parallel_t *parallel, size_t count)
 /* A rank's data in train_parallel_agree. */
 typedef struct {
     train_error_t error;
-    uint64_t fingerprint;
+    char shared[TRAIN_SHARED_BYTES];
+    uint32_t data;
 } report_t;
+
+/* The bytes of the first line of a text. */
+static int line_bytes(const char *text)
+{
+    return (int)strcspn(text, "\n");
+}
+
+/* Advance both texts to their first lines that differ, or to the end. */
+static void find_difference(const char **a, const char **b)
+{
+    while (**a != '\0' && line_bytes(*a) == line_bytes(*b) &&
+           memcmp(*a, *b, (size_t)line_bytes(*a)) == 0) {
+        const size_t next = (size_t)line_bytes(*a) + 1;
+
+        *a += next;
+        *b += next;
+    }
+}
+
+/* Print how the report of `rank` differs from rank 0's. */
+static void print_difference(size_t rank, const report_t *report, const report_t *zero)
+{
+    const char *theirs = report->shared, *ours = zero->shared;
+
+    find_difference(&theirs, &ours);
+    if (*theirs == '\0' && *ours == '\0')
+        fprintf(stderr, "example_train: rank %zu has other data than rank 0\n", rank);
+    else
+        fprintf(stderr,
+                "example_train: rank %zu has other options than rank 0: %.*s instead of %.*s\n",
+                rank, line_bytes(theirs), theirs, line_bytes(ours), ours);
+}
 
 /* Find errors in all ranks' reports. Prints this rank's error, unless a lower rank has the same
    error. */
@@ -163,22 +196,23 @@ static bool judge(const train_parallel_t *parallel, const report_t *reports)
         return false;
 
     for (size_t i = 1; i < size; i++) {
-        if (reports[i].fingerprint != reports[0].fingerprint) {
+        if (strcmp(reports[i].shared, reports[0].shared) != 0 ||
+            reports[i].data != reports[0].data) {
             if (parallel->rank == 0)
-                fprintf(stderr, "example_train: rank %zu has other options or data than rank 0\n",
-                        i);
+                print_difference(i, &reports[i], &reports[0]);
             return false;
         }
     }
     return true;
 }
 
-bool train_parallel_agree(const train_parallel_t *parallel, uint64_t fingerprint,
+bool train_parallel_agree(const train_parallel_t *parallel, const char *shared, uint32_t data,
                           train_error_t *error)
 {
-    report_t mine = { *error, fingerprint };
+    report_t mine = { .error = *error, .data = data };
     report_t *reports = malloc((size_t)parallel->size * sizeof(*reports));
 
+    snprintf(mine.shared, sizeof(mine.shared), "%s", shared);
     if (reports == NULL) {
         train_fail(error, "not enough memory");
         tutti_abort(parallel->world, error->text);

@@ -61,16 +61,18 @@ void train_parallel_stop(train_parallel_t *parallel);
 train_part_t train_parallel_part(const train_parallel_t *parallel, size_t count);
 
 /*
- * Compare errors and fingerprints of all ranks. All ranks call it.
+ * Compare errors, options and data of all ranks. All ranks call it.
  *
- * error        this rank's error, if any; printed here, and then emptied. If several ranks have the
- *              same error, the lowest prints it
- * fingerprint  of options and data; must be equal on all ranks
+ * error   this rank's error, if any; printed here, and then emptied. If several ranks have the same
+ *         error, the lowest prints it
+ * shared  lines of text that must be equal on all ranks, less than TRAIN_SHARED_BYTES. If they are
+ *         not, the first difference is printed
+ * data    checksum of the data; must be equal on all ranks
  *
- * Returns false on all ranks if a rank has an error, or another fingerprint. The error has been
+ * Returns false on all ranks if a rank has an error, or differs from rank 0. The error has been
  * printed then, and all ranks end, so that none waits for a rank that has ended.
  */
-bool train_parallel_agree(const train_parallel_t *parallel, uint64_t fingerprint,
+bool train_parallel_agree(const train_parallel_t *parallel, const char *shared, uint32_t data,
                           train_error_t *error);
 
 /*

@@ -208,7 +208,7 @@ static bool save(trainer_t *trainer, size_t epochs, const progress_t *progress,
     get_state(trainer);
     if (trainer->parallel.rank == 0 && train_compute_works(&trainer->compute, error))
         train_checkpoint_write(trainer->options.checkpoint, &trainer->checkpoint, error);
-    return train_parallel_agree(&trainer->parallel, 0, error);
+    return train_parallel_agree(&trainer->parallel, "", 0, error);
 }
 
 static void report_step(trainer_t *trainer, size_t step, double loss, const progress_t *progress)

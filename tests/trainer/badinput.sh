@@ -267,11 +267,16 @@ for file in metrics steps; do
     [ "$(cat "$work/$file")" = old ] || wrong "$file: the old results are lost" "$work/$file"
 done
 
-apart 'other options' 'rank 1 has other options or data' --data "$good" --seed 7
+other="rank 1 has other options than rank 0:"
+apart 'other options' "$other --seed 7 instead of --seed 1" --data "$good" --seed 7
+apart 'another optimizer' "$other --optimizer adamw instead of --optimizer sgd" --data "$good" \
+    --optimizer adamw
+apart 'a digest on one rank only' "$other with --digest instead of without --digest" \
+    --data "$good" --digest
 spoil t10k-labels-idx1-ubyte
 labels 7 4 >"$bad/t10k-labels-idx1-ubyte"
-apart 'a checkpoint on one rank only' 'rank 1 has other options or data' --data "$good" \
+apart 'a checkpoint on one rank only' "$other with --checkpoint instead of without" --data "$good" \
     --checkpoint "$work/one"
-apart 'other data' 'rank 1 has other options or data' --data "$bad"
+apart 'other data' 'rank 1 has other data than rank 0' --data "$bad"
 
 [ "$errors" -eq 0 ]
