@@ -2,19 +2,19 @@
 /*
  * Meeting by the variables of env:// or of a launcher, without MPI. See meet.h.
  *
- * Rank 0 listens at a TCP port that all ranks know, behind a gate with a pass (pass.h). The other
- * ranks try to connect until rank 0 listens. After that the meeting is a star (star.h).
+ * Rank 0 listens at a TCP port that all ranks take from their variables, behind a gate with a pass
+ * (pass.h). The other ranks try to connect until rank 0 listens. The meeting is a star (star.h).
  *
  *     usually                          rank 0 listens at MASTER_ADDR:MASTER_PORT, or at TUTTI_PORT
- *     torchrun's agent uses this port  rank 0 takes the first free one of the 16 ports above; the
- *                                      other ranks try these ports in turn
+ *     torchrun's agent uses this port  rank 0 listens at the first free port of the next 16 ports;
+ *                                      the other ranks try these ports in turn
  *
  * Rank 0's port may be in use: by an earlier rank 0 that is about to end, by another job, or by a
  * second process with rank 0. So rank 0 retries for a while, and also knocks at the port: if a rank
  * 0 of the same job answers, both ranks 0 receive the error.
  *
- * If a gate of another job refuses a rank, the rank tries again for a while: the gate may belong to
- * an earlier rank 0 that is about to end.
+ * If a gate of another job refuses a rank, the rank tries again for a while, because the gate may
+ * belong to an earlier rank 0 that is about to end.
  *
  * Runs on the calling thread.
  */
@@ -48,10 +48,10 @@ static double waited_s(const way_t *way)
 /* ---- rank 0 ---- */
 
 /*
- * The address at which rank 0 listens. Only a loopback address in digits, or "localhost", keeps
- * other hosts out. If another name is given, rank 0 listens at all its addresses: on the host
- * itself the name may lead to a loopback address (Debian's 127.0.1.1), and a name may also lead to
- * a router or to a service.
+ * The address at which rank 0 listens. For "localhost" or an address in digits it is this address;
+ * only a loopback address keeps other hosts out. For any other name rank 0 listens at all addresses
+ * of its host: on this host the name may lead to a loopback address (Debian's 127.0.1.1), to a
+ * router or to a service.
  */
 static void choose_address(const char *name, tutti__net_addr_t *ret_addr)
 {
@@ -124,8 +124,8 @@ static tutti_status_t open_door(const way_t *way, tutti__net_addr_t *addr, int *
     }
 }
 
-/* The other ranks look up rank 0's name. On a host of its own, each rank may get another answer, so
-   a failure here is only a warning. */
+/* The other ranks look up rank 0's name. A rank on another host may get another answer, so this
+   function only warns of a failure. */
 static void check_name(const way_t *way)
 {
     tutti__net_addrs_t addrs;
@@ -190,18 +190,19 @@ typedef struct {
     uint64_t other_due;             /* when another job's refusal becomes final; 0: none */
     uint64_t gone_due;              /* when rank 0 counts as ended; 0: not set */
     int is_greeted;                 /* a gate of this job has greeted */
+    int has_warned;                 /* of a lookup that failed */
     char other[TUTTI__ERROR_BYTES]; /* the refusal */
     char last[TUTTI__ERROR_BYTES];  /* the last error */
 } search_t;
 
-/* When the search ends: at `until` if rank 0 has greeted, because its answer may come after the
-   deadline. Otherwise at the deadline. */
+/* The end of the search. If rank 0 has greeted, it is `until`, because rank 0's answer may arrive
+   after the deadline. Otherwise it is the deadline. */
 static uint64_t end_of(const way_t *way, const search_t *search, uint64_t until)
 {
     return search->is_greeted ? until : TUTTI__MIN(until, way->deadline);
 }
 
-/* After a round: TUTTI_OK to go on. */
+/* After a round: TUTTI_OK if the search continues. */
 static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t until)
 {
     const tutti__gate_round_t *round = &search->round;
@@ -222,7 +223,7 @@ static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t u
         search->gone_due = tutti__net_deadline(TUTTI__JOB_GONE_MS);
     if (search->gone_due != 0 && tutti__net_left_ms(search->gone_due) == 0)
         return tutti__fail(TUTTI_ERR_PEER_LOST, "rank 0 ended while ranks met (%s)", search->last);
-    /* With several ports, the refusal may come from a job at a neighbouring port: go on. */
+    /* With several ports, the refusal may come from a job at a neighbouring port: continue. */
     if (search->other[0] != '\0' &&
         (tutti__net_left_ms(until) == 0 ||
          (way->nports == 1 && tutti__net_left_ms(search->other_due) == 0)))
@@ -236,7 +237,7 @@ static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t u
     return tutti__net_still();
 }
 
-/* Between two rounds: warn if they have lasted for long. */
+/* Between two rounds: warn if the search has lasted for long. */
 static void warn_of_wait(const way_t *way, search_t *search)
 {
     double waited_s;
@@ -247,6 +248,17 @@ static void warn_of_wait(const way_t *way, search_t *search)
                    "(%s): %s",
                    way->gate.rank, waited_s, way->job->addr, way->ports, way->job->port_source,
                    search->last);
+}
+
+/* After a lookup of rank 0's name: warn once if it has failed. A later lookup may succeed: often a
+   cluster's name server has a host's name only after the host has started. */
+static void warn_of_name(const way_t *way, search_t *search, tutti_status_t status)
+{
+    if (status != TUTTI_ERR_TRANSPORT || search->has_warned)
+        return;
+    search->has_warned = 1;
+    TUTTI__LOG(TUTTI__LOG_WARN, "rank %u cannot find rank 0 yet: %s; it goes on trying",
+               way->gate.rank, tutti_last_error());
 }
 
 /* Try until a gate of this job has answered. */
@@ -265,6 +277,7 @@ static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, 
         if (round->count == 0 || tutti__net_left_ms(search->lookup_due) == 0) {
             search->lookup_due = tutti__net_deadline(TUTTI__JOB_LOOKUP_MS);
             status = list_addresses(way, search->list, &round->count);
+            warn_of_name(way, search, status);
         }
         if (round->count > 0)
             status = tutti__gate_try(&way->gate, round, 0, end_of(way, search, until), ret_fd);

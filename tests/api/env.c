@@ -303,6 +303,13 @@ static void overdue(void)
                                        .env = "MASTER_ADDR=no-such-host.invalid" };
     static const member_t local[] = { { .rank = 0, .size = 2, .env = "TUTTI_RANK=0" },
                                       { .rank = 1, .size = 2, .env = "TUTTI_RANK=1" } };
+    static const member_t lost = { 1,
+                                   2,
+                                   "MASTER_ADDR=no-such-host.invalid\nTUTTI_TIMEOUT=0.5",
+                                   TUTTI_ERR_TIMEOUT,
+                                   "no-such-host.invalid has no address",
+                                   0 };
+    static const member_t alone = { .rank = 0, .size = 1 };
     char common[200];
 
     warned(" s: rank 1 has not connected to it\n", &ranks[0], &ranks[1], soon);
@@ -312,6 +319,9 @@ static void overdue(void)
     warned(" s for rank 0, which has not called tutti_init\n", &local[1], &local[0], common);
     /* Rank 0 does not wait for this warning: it warns as soon as it listens. */
     warned("rank 0's name: no-such-host.invalid has no address", &nameless, &ranks[1],
+           "TUTTI_LOG=warn");
+    /* Nor do the others: each warns after its first lookup. */
+    warned("rank 1 cannot find rank 0 yet: no-such-host.invalid has no address", &lost, &alone,
            "TUTTI_LOG=warn");
 }
 
