@@ -11,6 +11,7 @@
 #include "base/kinds.h"
 
 #include <inttypes.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -263,7 +264,7 @@ static void put_histograms(tutti__stats_text_t *text, const source_t *sources, s
     }
 }
 
-void tutti__stats_metrics(tutti__stats_t *list, tutti__stats_text_t *text)
+static void put_all(tutti__stats_t *list, tutti__stats_text_t *text)
 {
     source_t *sources;
     size_t n = 0;
@@ -283,4 +284,20 @@ void tutti__stats_metrics(tutti__stats_t *list, tutti__stats_text_t *text)
     put_parts(text, sources, n);
     put_histograms(text, sources, n);
     free(sources);
+}
+
+/* Prometheus reads only numbers with a point. If the program has set another locale, printf may
+   write a comma. */
+void tutti__stats_metrics(tutti__stats_t *list, tutti__stats_text_t *text)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before;
+
+    if (c == (locale_t)0) {
+        text->failed = 1;
+        return;
+    }
+    before = uselocale(c);
+    put_all(list, text);
+    uselocale(before);
+    freelocale(c);
 }

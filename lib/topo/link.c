@@ -23,14 +23,15 @@
 static double number_in(const char *path)
 {
     FILE *file = fopen(path, "re");
-    double number = 0;
+    long whole = 0, tenths = 0;
+    int n;
 
     if (file == NULL)
         return 0;
-    if (fscanf(file, "%lf", &number) != 1 || number < 0)
-        number = 0;
+    /* Not %lf, which expects the program's locale. */
+    n = fscanf(file, "%10ld.%1ld", &whole, &tenths);
     fclose(file);
-    return number;
+    return n < 1 || whole < 0 ? 0 : (double)whole + (n < 2 ? 0 : (double)tenths / 10);
 }
 
 /* Call `look` for each entry of a folder, with the entry's path. */

@@ -88,8 +88,9 @@ static void test_rdma(void **state)
     (void)state;
     put("class/net/eth0/speed", "1000\n");
     put("class/net/eth0/device/x", "");
-    put("class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)\n");
     put("class/infiniband/mlx5_1/ports/1/rate", "2.5 Gb/sec (1X SDR)\n");
+    found("", 2500, 1);
+    put("class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)\n");
     found("", 100000, 1);
     found("eth0", 1000, 0); /* the user has named it */
 }
