@@ -105,7 +105,21 @@ static uint64_t of_groups(const char *root, const cgroup_version_t *version, con
     }
 }
 
-/* Lines of /proc/self/cgroup: "0::PATH" is version 2, "4:memory:PATH" version 1. */
+/* Is the name in a list with commas? */
+static int is_listed(const char *list, const char *name)
+{
+    size_t bytes = strlen(name);
+
+    while (strncmp(list, name, bytes) != 0 || (list[bytes] != ',' && list[bytes] != '\0')) {
+        list = strchr(list, ',');
+        if (list++ == NULL)
+            return 0;
+    }
+    return 1;
+}
+
+/* Lines of /proc/self/cgroup: "0::PATH" is version 2; "4:memory:PATH" and "4:hugetlb,memory:PATH"
+   are version 1. */
 static uint64_t of_my_groups(const char *root)
 {
     uint64_t least = UINT64_MAX;
@@ -124,7 +138,7 @@ static uint64_t of_my_groups(const char *root)
         if (path == NULL)
             continue;
         *path++ = '\0';
-        if (version == &version_1 && strcmp(names, ":memory") != 0)
+        if (version == &version_1 && !is_listed(names + 1, "memory"))
             continue;
         path[strcspn(path, "\n")] = '\0';
         left = of_groups(root, version, path);

@@ -107,10 +107,15 @@ static void test_groups_version_1_in_a_container(void **state)
     (void)state;
     put("proc/meminfo", MEMINFO);
     /* In a container, the path is that of the host, but only the root of the mount exists. */
+    put("proc/self/cgroup", "9:cpu,memory_x:/docker/x\n0::/nothing\n");
+    expect(600 * 1024, "this machine");
     put("proc/self/cgroup", "9:cpu,cpuacct:/docker/x\n8:memory:/docker/x\n0::/nothing\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "200000\n");
     put("sys/fs/cgroup/memory/memory.usage_in_bytes", "150000\n");
     put("sys/fs/cgroup/memory/memory.stat", "total_inactive_file 10000\n");
+    expect(60000, "its control group");
+    /* The controller may share its mount with others. */
+    put("proc/self/cgroup", "8:hugetlb,memory:/docker/x\n");
     expect(60000, "its control group");
 }
 
