@@ -178,6 +178,7 @@ static void *thread_main(void *arg)
     line_t *line;
 
     called_in = 1 + tutti__fork_generation();
+    tutti__thread_set_own();
     tutti__mutex_lock(&queue->lock);
     for (;;) {
         while (queue->first == NULL && !queue->stop)

@@ -83,7 +83,7 @@ static tutti__request_t *find(tutti__names_t *names, const char *name, size_t by
     if (names->nbuckets == 0)
         return NULL;
     for (tutti__request_t *r = *chain_of(names, hash); r != NULL; r = r->chain)
-        if (r->hash == hash && memcmp(r->name, name, bytes) == 0 && r->name[bytes] == '\0')
+        if (r->hash == hash && r->name_bytes == bytes && memcmp(r->name, name, bytes) == 0)
             return r;
     return NULL;
 }
