@@ -133,7 +133,14 @@ typedef struct {
     /* The rank at the other end has closed the link, or the rank's process has ended. Called after
        the rank's last message. */
     void (*lost)(void *arg, uint32_t link);
+    /* The process of a rank has ended that is watched by tutti__side_watch. */
+    void (*ended)(void *arg, uint32_t rank);
 } tutti__side_events_t;
+
+/* Watch the process of a rank that is no neighbour. If this is not possible, or the rank is on
+   another machine, the call does nothing. TUTTI_ERR_PEER_LOST: the process has ended. Call it at most
+   once for each rank. */
+tutti_status_t tutti__side_watch(tutti__boot_t *boot, uint32_t rank);
 
 /* Read and write as much as possible without waiting. If nothing is pending, this costs one
    epoll_wait of 0 ms. */

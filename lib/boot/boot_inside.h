@@ -30,11 +30,14 @@ typedef struct {
     size_t waiting_bytes;
 } tutti__side_link_t;
 
-/* A neighbour's process, if it is on this machine. */
+/* A process of another rank on this machine. */
 typedef struct {
-    int pidfd; /* -1: the process has ended */
-    uint32_t link;
+    int pidfd;     /* -1: the process has ended */
+    uint32_t link; /* the link to the rank, or TUTTI__NO_LINK */
+    uint32_t rank;
 } tutti__side_watch_t;
+
+#define TUTTI__NO_LINK UINT32_MAX
 
 typedef struct {
     const tutti__boot_t *boot; /* the boot that contains this */

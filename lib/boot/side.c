@@ -3,7 +3,8 @@
  * The side channel: links to the neighbours in the tree, and detection of deaths.
  *
  * One epoll descriptor has each link's socket, and a pidfd for each neighbour of this machine. It
- * is level-triggered, so a poll may leave events for the next poll.
+ * is level-triggered, so a poll may leave events for the next poll. If this rank's parent has left,
+ * tutti__side_watch adds the other processes of the machine.
  *
  * If a neighbour dies, its stream usually ends. The stream does not end if a forked child of the
  * neighbour holds the socket (fork.c prevents most cases), so a rank watches pidfds as well. Before
@@ -58,14 +59,13 @@ tutti_status_t tutti__side_begin(tutti__boot_t *boot)
     return TUTTI_OK;
 }
 
-/* Watch a neighbour's process. If this is not possible, or the process is on another machine, only
-   the end of the neighbour's stream shows its death. */
-static tutti_status_t watch(tutti__boot_t *boot, uint32_t link)
+/* Watch a rank's process. If this is not possible, or the process is on another machine, only the
+   end of a neighbour's stream shows its death. link: to the rank, or TUTTI__NO_LINK. */
+static tutti_status_t watch(tutti__boot_t *boot, uint32_t rank, uint32_t link)
 {
     tutti__side_t *side = &boot->side;
     tutti__side_watch_t *w = &side->watches[side->nwatches];
     const uint32_t *machine_of = boot->topo->machine_of;
-    uint32_t rank = side->links[link].rank;
     int pid = boot->peers[rank].pid;
 
     /* The first pid namespace has the same number on every machine, so `pid` may belong to another
@@ -82,7 +82,13 @@ static tutti_status_t watch(tutti__boot_t *boot, uint32_t link)
         return TUTTI_OK;
     }
     w->link = link;
+    w->rank = rank;
     return add_to_epoll(side, w->pidfd, TUTTI__ABOUT_WATCH, side->nwatches++);
+}
+
+tutti_status_t tutti__side_watch(tutti__boot_t *boot, uint32_t rank)
+{
+    return watch(boot, rank, TUTTI__NO_LINK);
 }
 
 tutti_status_t tutti__side_start(tutti__boot_t *boot)
@@ -96,7 +102,7 @@ tutti_status_t tutti__side_start(tutti__boot_t *boot)
     for (uint32_t i = 0; i < side->nlinks && status == TUTTI_OK; i++) {
         status = add_to_epoll(side, side->links[i].fd, TUTTI__ABOUT_LINK, i);
         if (status == TUTTI_OK)
-            status = watch(boot, i);
+            status = watch(boot, side->links[i].rank, i);
     }
     return status;
 }
@@ -197,6 +203,10 @@ static void handle_watch(tutti__side_t *side, const tutti__side_events_t *events
     if (w->pidfd < 0)
         return;
     stop_polling(side, &w->pidfd);
+    if (w->link == TUTTI__NO_LINK) {
+        events->ended(events->arg, w->rank);
+        return;
+    }
     read_link(side, events, w->link, ~0u);
     if (side->links[w->link].fd >= 0)
         lose(side, events, w->link);

@@ -215,6 +215,9 @@ static void end_all(tutti__engine_t *e)
     /* If this step has ended the communicator, the next step tells the neighbours. */
     if (tutti__watch_has_ended(e->env.watch))
         tutti__engine_step(e, TUTTI__STEP_BRIEF);
+    if (!tutti__watch_has_ended(e->env.watch))
+        tutti__watch_drain(e->env.watch, own->lanes.plan_progress,
+                           tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
     /* Send the backlog before the goodbye. If a peer does not read the backlog in time, it receives
        only the goodbye. */
     tutti__links_flush_all(e->env.watch, tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
@@ -227,7 +230,7 @@ static void end_all(tutti__engine_t *e)
     if (tutti__watch_has_ended(e->env.watch))
         tutti__engine_step(e, TUTTI__STEP_BRIEF);
     else
-        tutti__watch_leave(e->env.watch);
+        tutti__watch_leave(e->env.watch, own->lanes.plan_progress);
     tutti__lanes_clear(&own->lanes);
     /* Clear these lists before the requests end, because the program may free an ended request. */
     tutti__agreed_clear(&own->agreed);

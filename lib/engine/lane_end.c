@@ -154,6 +154,7 @@ void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane)
         if (tutti__lane_is_planned(lanes, lane)) {
             lanes->planned_ns = tutti__now_ns();
             lanes->plan_served++;
+            lanes->plan_progress = (uint64_t)lane->first->plan << 32 | (lane->first->number + 1);
             tutti__stats_plan_hit(lanes->env->stats,
                                   lane->first->nrequests > 1 && !lane->is_packed);
             if (lane->is_packed)

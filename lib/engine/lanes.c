@@ -207,14 +207,17 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
  * After a rank has left, all ranks drop their plans. A peer that has not yet started this bucket
  * never starts it. On the same machine the peer's status page shows this. A peer on another machine
  * has no status page here, so this rank gives up if the bucket has not moved for PLAN_REST_NS. If
- * the peer has started the bucket, the peer gives up in the same way.
+ * the peer has started the bucket, the peer gives up in the same way. If a rank that has left has
+ * served this bucket or a later one, all ranks have started the bucket, so no rank gives up.
  */
 static int is_abandoned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     uint32_t moves = tutti__operation_moves(&lane->op);
     uint64_t now;
 
-    if (!tutti__lane_is_planned(lanes, lane) || !lane->op.may_be_far)
+    if (!tutti__lane_is_planned(lanes, lane) || !lane->op.may_be_far ||
+        tutti__watch_progress(lanes->env->watch) >
+            ((uint64_t)lane->first->plan << 32 | lane->first->number))
         return 0;
     now = tutti__now_ns();
     if (lane->still_ns == 0 || lane->moves != moves)

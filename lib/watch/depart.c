@@ -5,7 +5,10 @@
  */
 #include "watch/watch_inside.h"
 
+#include "base/time.h"
+
 #include <assert.h>
+#include <poll.h>
 #include <stdio.h>
 
 /* ---- status pages; any thread ---- */
@@ -92,14 +95,34 @@ const char *tutti__watch_closed_text(const tutti__watch_t *watch)
 
 /* ---- goodbyes ---- */
 
+static void note_progress(tutti__watcher_t *w, uint64_t progress)
+{
+    if (progress > atomic_load(&w->progress))
+        atomic_store(&w->progress, progress); /* only the owner of the links writes it */
+}
+
+uint64_t tutti__watch_progress(const tutti__watch_t *watch)
+{
+    return atomic_load(&tutti__watcher_read(watch)->progress);
+}
+
+/* Does the goodbye go down over link i, after it has arrived over `link`? A child that has forwarded
+   the goodbye receives it as well. A child that has sent its own goodbye receives it only if it
+   waits for it. */
+static int goes_down(const tutti__watcher_t *w, int i, int link, const tutti__bye_msg_t *msg)
+{
+    return i != link || (link != w->parent && (w->link[i].rank != msg->rank || msg->awaits));
+}
+
 /*
  * A goodbye is forwarded up the tree to rank 0, and then down; a rank applies it on the way down.
  * This rank's own goodbye (link -1) is sent both ways at once, because this rank will forward no
  * further message.
  */
-void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
+void tutti__watch_bye(tutti__watcher_t *w, int link, const tutti__bye_msg_t *msg)
 {
     tutti__watch_t *watch = &w->base;
+    uint32_t rank = msg->rank;
 
     assert(link < (int)w->nlinks);
     if (rank >= w->size || atomic_load(&w->left[rank]))
@@ -107,30 +130,50 @@ void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
     if (link >= 0 && w->link[link].rank == rank)
         w->link[link].bye = 1;
     if (link >= 0 && link != w->parent && w->parent >= 0) {
-        tutti__links_send(watch, (uint32_t)w->parent, TUTTI__WATCH_BYE, &rank, sizeof(rank), 0);
+        tutti__links_send(watch, (uint32_t)w->parent, TUTTI__WATCH_BYE, msg, sizeof(*msg), 0);
         return;
     }
+    note_progress(w, msg->progress);
     atomic_store(&w->left[rank], 1);
     atomic_store(&w->any_left, 1);
     w->departures = 1;
     tutti__links_flush(watch);
-    /* Send the goodbye down. A child that has forwarded the goodbye receives it as well; a child
-       that has sent its own goodbye does not. Send this rank's own goodbye up as well. */
-    for (uint32_t i = 0; i < w->nlinks; i++)
-        if ((int)i != link || (link != w->parent && w->link[i].rank != rank))
-            tutti__links_send(watch, i, TUTTI__WATCH_BYE, &rank, sizeof(rank), 0);
+    for (int i = 0; i < (int)w->nlinks; i++)
+        if (goes_down(w, i, link, msg))
+            tutti__links_send(watch, (uint32_t)i, TUTTI__WATCH_BYE, msg, sizeof(*msg), 0);
+    if (w->parent >= 0 && w->link[w->parent].rank == rank)
+        tutti__orphan_begin(w);
 }
 
-void tutti__watch_leave(tutti__watch_t *watch)
+void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit_ns)
 {
     tutti__watcher_t *w = tutti__watcher(watch);
+    const tutti__bye_msg_t msg = { w->rank, 1, progress };
+    struct pollfd pfd = { tutti__side_fd(w->boot), POLLIN, 0 };
+
+    if (w->parent < 0 || w->nlinks == 1)
+        return;
+    tutti__links_send(watch, (uint32_t)w->parent, TUTTI__WATCH_BYE, &msg, sizeof(msg), 0);
+    tutti__links_flush(watch);
+    while (!atomic_load(&w->any_left) && !tutti__watch_has_ended(watch) &&
+           tutti__now_ns() < limit_ns) {
+        if (!tutti__links_poll(watch, 1))
+            poll(&pfd, 1, 1);
+        tutti__links_flush(watch);
+    }
+}
+
+void tutti__watch_leave(tutti__watch_t *watch, uint64_t progress)
+{
+    tutti__watcher_t *w = tutti__watcher(watch);
+    const tutti__bye_msg_t msg = { w->rank, 0, progress };
 
     tutti__watch_set_page(w, TUTTI__PAGE_LEFT);
     /* Drop the backlog: it would not be sent after this call, and a goodbye behind it would be
        lost. */
     for (uint32_t i = 0; i < w->nlinks; i++)
         w->link[i].backlog_bytes = w->link[i].backlog_sent = 0;
-    tutti__watch_bye(w, -1, w->rank);
+    tutti__watch_bye(w, -1, &msg);
 }
 
 int tutti__watch_departed(tutti__watch_t *watch)

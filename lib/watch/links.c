@@ -347,10 +347,15 @@ static void side_lost(void *arg, uint32_t link)
     tutti__watch_lost(w, link);
 }
 
+static void side_ended(void *arg, uint32_t rank)
+{
+    tutti__orphan_lost(arg, rank);
+}
+
 int tutti__links_poll(tutti__watch_t *watch, int side)
 {
     tutti__watcher_t *w = tutti__watcher(watch);
-    const tutti__side_events_t events = { w, side_message, side_lost };
+    const tutti__side_events_t events = { w, side_message, side_lost, side_ended };
     int moved = 0;
 
     for (uint32_t i = 0; i < w->nlinks; i++)
@@ -358,5 +363,7 @@ int tutti__links_poll(tutti__watch_t *watch, int side)
             moved |= tutti__links_read(w, i);
     if (side && tutti__side_poll(w->boot, &events) != TUTTI_OK)
         fail(w, TUTTI_ERR_SYSTEM, tutti_last_error());
+    if (TUTTI__UNLIKELY(side && w->is_orphan))
+        tutti__orphan_poll(w);
     return moved;
 }

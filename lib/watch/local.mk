@@ -7,5 +7,6 @@ libtutti_all_la_SOURCES += \
     %reldir%/late.c \
     %reldir%/links.c \
     %reldir%/links.h \
+    %reldir%/orphan.c \
     %reldir%/watch.c \
     %reldir%/watch.h

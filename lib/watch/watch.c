@@ -124,9 +124,12 @@ void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status,
 {
     if (!set_end(w, from, status, text))
         return;
-    /* Messages in the tree report every reason. The status page reports only departures. */
+    /* Messages in the tree report every reason. In the status page, all ranks read departures, and
+       ranks without a parent read the other reasons. */
     if (status == TUTTI_ERR_SHUTDOWN)
         tutti__watch_set_page(w, TUTTI__PAGE_ENDED);
+    else
+        tutti__orphan_publish(w, status, text);
     /* SHUTDOWN: a rank has left early, as its program asked. This is logged at debug only, because
        the calls that fail report it. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
@@ -206,17 +209,22 @@ void tutti__watch_await_news(tutti__watch_t *watch)
 
 /* ---- messages ---- */
 
-void tutti__watch_lost(tutti__watcher_t *w, uint32_t link)
+void tutti__watch_lost_rank(tutti__watcher_t *w, int link, uint32_t rank)
 {
     const tutti__topo_t *topo = tutti__boot_topo(w->boot);
-    uint32_t rank = w->link[link].rank;
     char text[TUTTI__ERROR_BYTES];
 
-    if (atomic_load(&w->left[rank]) || w->link[link].bye)
+    if (atomic_load(&w->left[rank]))
         return;
     snprintf(text, sizeof(text), "%s was lost: its process ended or its host, %s, is gone",
              tutti__boot_rank_name(w->boot, rank), topo->host_name[topo->host_of[rank]]);
-    tutti__watch_end_from(w, (int)link, TUTTI_ERR_PEER_LOST, text);
+    tutti__watch_end_from(w, link, TUTTI_ERR_PEER_LOST, text);
+}
+
+void tutti__watch_lost(tutti__watcher_t *w, uint32_t link)
+{
+    if (!w->link[link].bye)
+        tutti__watch_lost_rank(w, (int)link, w->link[link].rank);
 }
 
 static void receive_dead(tutti__watcher_t *w, uint32_t link, const void *body, size_t bytes)
@@ -249,13 +257,13 @@ void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, con
                           size_t bytes)
 {
     tutti__cancel_msg_t cancel;
-    uint32_t rank;
+    tutti__bye_msg_t bye;
 
     if (kind == TUTTI__WATCH_DEAD) {
         receive_dead(w, link, body, bytes);
-    } else if (kind == TUTTI__WATCH_BYE && bytes == sizeof(rank)) {
-        memcpy(&rank, body, sizeof(rank));
-        tutti__watch_bye(w, (int)link, rank);
+    } else if (kind == TUTTI__WATCH_BYE && bytes == sizeof(bye)) {
+        memcpy(&bye, body, sizeof(bye));
+        tutti__watch_bye(w, (int)link, &bye);
     } else if (kind == TUTTI__WATCH_DUMP && bytes == 0) {
         if (tutti__record_wish(w->base.record))
             pass_wish(w, (int)link);

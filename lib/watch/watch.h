@@ -13,13 +13,15 @@
  *
  * Goodbyes. A rank that calls finalize sends a goodbye first. The goodbye is forwarded up the tree
  * to rank 0, and then down. A rank applies the goodbye on its way down, and so after all messages
- * that rank 0 has sent before. So no rank rejects a tensor that another rank reduces.
+ * that rank 0 has sent before. So no rank rejects a tensor that another rank reduces. A rank with
+ * children leaves only when its own goodbye has returned to it (tutti__watch_drain).
  *
  * A rank that has left forwards nothing. Without rank 0 the hosts receive nothing from each other,
  * and without its leader a host receives nothing. Therefore each rank also writes its state into
- * its status page, where the waiting ranks of its machine read it. Between machines only the first
- * goodbye is certain to arrive. If the rank that has to forward a later goodbye has already left,
- * other machines do not receive that goodbye, and a wait for its sender ends at the deadline.
+ * its status page, where the waiting ranks of its machine read it. A rank whose parent has left also
+ * watches the processes and the status pages of its machine (orphan.c). Between machines only the
+ * first goodbye is certain to arrive. If the rank that has to forward a later goodbye, or the report
+ * of a death, has already left, other machines do not receive it, and a wait ends at the deadline.
  *
  * Threads: "owner" marks functions for the owner of the links, which is the owner of the engine's
  * token. Any thread may call the other functions.
@@ -92,8 +94,22 @@ void tutti__watch_ask(tutti__watch_t *watch);
 
 /* ---- departures ---- */
 
-/* Owner: this rank leaves, and sends its goodbye. */
-void tutti__watch_leave(tutti__watch_t *watch);
+/*
+ * Owner: before this rank leaves, forward all messages that rank 0 has sent through it. Only for a
+ * rank with children in the tree: its goodbye goes to its children directly, and must not overtake
+ * a bucket, which other ranks may reduce. So this rank first sends its goodbye to rank 0, and polls
+ * the links until rank 0 returns it, but not beyond limit_ns, a time of tutti__now_ns(). If any
+ * rank has left, rank 0 agrees on nothing more, so the function does not wait.
+ * progress: as in tutti__watch_leave.
+ */
+void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit_ns);
+
+/* Owner: this rank leaves, and sends its goodbye. progress: a number that all ranks count in the
+   same way, and that shows which work of this rank is complete. */
+void tutti__watch_leave(tutti__watch_t *watch, uint64_t progress);
+
+/* The greatest `progress` of the ranks that have left; 0 if there are none. */
+uint64_t tutti__watch_progress(const tutti__watch_t *watch);
 
 /* Has any rank left? */
 int tutti__watch_any_left(const tutti__watch_t *watch);

@@ -8,11 +8,17 @@
 
 /* Kinds of messages. */
 enum {
-    TUTTI__WATCH_BYE = TUTTI__LINK_KINDS, /* up and down: uint32_t, the rank that leaves */
+    TUTTI__WATCH_BYE = TUTTI__LINK_KINDS, /* up and down: tutti__bye_msg_t */
     TUTTI__WATCH_DEAD,                    /* up and down: tutti__dead_msg_t */
     TUTTI__WATCH_CANCEL,                  /* up and down: tutti__cancel_msg_t */
     TUTTI__WATCH_DUMP                     /* up and down, empty: write a dump */
 };
+
+typedef struct {
+    uint32_t rank;     /* the rank that leaves */
+    uint32_t awaits;   /* 1: the rank leaves when rank 0 has returned this message to it */
+    uint64_t progress; /* see tutti__watch_leave */
+} tutti__bye_msg_t;
 
 typedef struct {
     uint32_t status;
@@ -63,6 +69,7 @@ typedef struct {
     /* Any thread. */
     atomic_int *left; /* [size] ranks that have sent a goodbye */
     atomic_int any_left;
+    _Atomic uint64_t progress;  /* the greatest `progress` of a rank that has left */
     atomic_uint *cancelled;     /* [first rank] number of the last call that failed to make a
                                    group with this first rank */
     _Atomic uint64_t failed_ns; /* when NCCL failed; 0: NCCL has not failed */
@@ -76,6 +83,7 @@ typedef struct {
     tutti__link_t *link; /* [nlinks] */
     int told;            /* the end has been reported to the neighbours */
     int departures;      /* a rank has left since the last tutti__watch_departed */
+    int is_orphan;       /* the parent has left */
 } tutti__watcher_t;
 
 static inline tutti__watcher_t *tutti__watcher(tutti__watch_t *watch)
@@ -99,15 +107,26 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t link);
 void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status, const char *text);
 /* watch.c: a neighbour's connection has closed, or its process has ended; see boot.h. */
 void tutti__watch_lost(tutti__watcher_t *w, uint32_t link);
+/* watch.c: end the communicator because a rank has died. link: as for end_from. */
+void tutti__watch_lost_rank(tutti__watcher_t *w, int link, uint32_t rank);
 /* watch.c: handle a message of the watch. */
 void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes);
 
 /* depart.c: handle a goodbye, or the report of a cancelled group, that has arrived. */
-void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank);
+void tutti__watch_bye(tutti__watcher_t *w, int link, const tutti__bye_msg_t *msg);
 void tutti__watch_receive_cancel(tutti__watcher_t *w, int link, const tutti__cancel_msg_t *msg);
 /* depart.c: if `end` is greater than the state in this rank's status page, write `end` there and
    wake the peers. Any thread. */
 void tutti__watch_set_page(tutti__watcher_t *w, uint32_t end);
+
+/* orphan.c: this rank's parent in the tree has left. */
+void tutti__orphan_begin(tutti__watcher_t *w);
+/* orphan.c: read why the communicator has ended for other ranks of this machine. */
+void tutti__orphan_poll(tutti__watcher_t *w);
+/* orphan.c: the process of a rank that is no neighbour has ended. */
+void tutti__orphan_lost(tutti__watcher_t *w, uint32_t rank);
+/* orphan.c: this communicator has ended; publish the reason. Any thread. */
+void tutti__orphan_publish(tutti__watcher_t *w, tutti_status_t status, const char *text);
 
 #endif

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 rank_tests += %reldir%/requests/async %reldir%/requests/backlog %reldir%/requests/groups \
-    %reldir%/requests/leave %reldir%/direct/zero_large
+    %reldir%/requests/goodbye %reldir%/requests/leave %reldir%/direct/zero_large
 tsan_tests += %reldir%/requests/async %reldir%/requests/groups
 
 # Communicators without a parent.

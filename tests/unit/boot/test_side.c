@@ -134,7 +134,7 @@ static int is_neighbour(const seen_t *seen, uint32_t rank)
 
 static void step(seen_t *seen, int timeout_ms)
 {
-    const tutti__side_events_t events = { seen, on_message, on_lost };
+    const tutti__side_events_t events = { seen, on_message, on_lost, NULL };
     struct pollfd pfd = { tutti__side_fd(seen->boot), POLLIN, 0 };
 
     poll(&pfd, 1, timeout_ms);

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goodbyes on their way through the tree: a leader that leaves while rank 0 sends it a bucket; a
+ * plan's bucket that a rank finishes long after others have left; and deaths and aborts after
+ * rank 0, which forwards all reports, has left.
+ *
+ * Hosts are pretended. Their transport is one of shared memory that must be polled, as those
+ * between machines.
+ */
+#include "base/time.h"
+#include "engine/steps.h"
+#include "ranks.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* How far the ranks have come. */
+enum {
+    SUBMITTED_3 = 1, /* rank 3 has submitted its request */
+    IS_HELD,         /* no thread of rank 0 steps */
+    SUBMITTED_1,
+    LEAVES, /* rank 2 is about to leave */
+    SENT,   /* rank 2 has sent its part */
+    DONE
+};
+
+static struct {
+    atomic_int step;
+    atomic_int is_late; /* rank 0 was not scheduled soon enough, so nothing is certain */
+    _Atomic uint64_t leaves_ns;
+} * shared;
+
+static void await(int step)
+{
+    for (int i = 0; i < 20000 && atomic_load(&shared->step) < step; i++)
+        usleep(1000);
+    CHECK(atomic_load(&shared->step) >= step);
+}
+
+static void reach(int step)
+{
+    atomic_store(&shared->step, step);
+}
+
+static int any_thread(tutti__xport_t *xport, int is_engine)
+{
+    (void)xport;
+    (void)is_engine;
+    return 1;
+}
+
+static int not_the_engine(tutti__xport_t *xport, int is_engine)
+{
+    (void)xport;
+    return !is_engine;
+}
+
+static tutti_status_t nothing(tutti__xport_t *xport)
+{
+    (void)xport;
+    return TUTTI_OK;
+}
+
+/* From now on the transport counts as polled. Nothing is in flight. */
+static void poll_transport(rank_t *self, int (*may_progress)(tutti__xport_t *, int))
+{
+    static tutti__xport_ops_t ops;
+    tutti__xport_t *shm = self->inside->shm;
+
+    ops = *shm->ops;
+    ops.may_progress = may_progress;
+    ops.progress = nothing;
+    shm->ops = &ops;
+    for (int i = 1; i < TUTTI__LANES; i++) {
+        self->inside->engine->its_owners.lanes.lane[i].op.far = shm;
+        self->inside->engine->its_owners.lanes.lane[i].op.may_be_far = 1;
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+static void short_deadline(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.timeout_ms = 5000;
+}
+
+/* ---- a leader's goodbye and a bucket ---- */
+
+/* Rank 0 agrees on the message before it reads the goodbye of rank 2, which has sent it already. */
+static void coordinate(rank_t *self)
+{
+    tutti__engine_t *e = self->inside->engine;
+
+    await(SUBMITTED_3);
+    usleep(100000);
+    tutti__token_await(&e->token);
+    reach(IS_HELD);
+    await(LEAVES);
+    usleep(20000);
+    tutti__owned(e)->polls = 1; /* this step does not read sockets */
+    atomic_store(&e->news, 0);
+    tutti__engine_step(e, TUTTI__STEP_WAITER);
+    if (tutti__now_ns() - atomic_load(&shared->leaves_ns) > 150000000u)
+        atomic_store(&shared->is_late, 1);
+    tutti__engine_yield(e, TUTTI__STEP_WAITER);
+    await(DONE);
+}
+
+/* Both ends of a message, which only rank 0 and rank 2 coordinate, get the same answer soon. */
+static void leader_leaves(rank_t *self)
+{
+    tutti_request_t *r;
+    float x = 3;
+
+    poll_transport(self, any_thread);
+    switch (self->rank) {
+    case 0:
+        coordinate(self);
+        return;
+    case 2:
+        await(SUBMITTED_1);
+        atomic_store(&shared->leaves_ns, tutti__now_ns());
+        reach(LEAVES);
+        return;
+    case 3:
+        CHECK_OK(tutti_send_async("m", &x, 1, TUTTI_FLOAT32, 1, self->comm, NULL, &r));
+        reach(SUBMITTED_3);
+        break;
+    default:
+        await(IS_HELD);
+        CHECK_OK(tutti_recv_async("m", &x, 1, TUTTI_FLOAT32, 3, self->comm, NULL, &r));
+        reach(SUBMITTED_1);
+    }
+    tutti_status_t status = tutti_wait(r, -1);
+
+    if (!atomic_load(&shared->is_late))
+        CHECK(status == TUTTI_OK || status == TUTTI_ERR_SHUTDOWN);
+    if (self->rank == 1)
+        reach(DONE);
+    await(DONE);
+}
+
+/* ---- a plan's last bucket ---- */
+
+/* Ranks 0 and 1 have the result, and leave. Rank 2 has sent its part, but goes on only 3 s later.
+   Rank 3 waits for it. */
+static void slow_leader(rank_t *self)
+{
+    tutti_request_t *r;
+    float x = 1;
+    int done = 0;
+
+    poll_transport(self, not_the_engine);
+    for (int step = 0; step < 8; step++) {
+        CHECK_OK(
+            tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL, &r));
+        CHECK_OK(tutti_wait(r, -1));
+    }
+    CHECK(self->inside->engine->its_owners.agreed.plan.plans > 0);
+    if (self->rank < 2)
+        await(SENT);
+    CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL, &r));
+    if (self->rank == 2) {
+        for (int i = 0; i < 20; i++) {
+            CHECK_OK(tutti_test(r, &done));
+            CHECK(!done);
+            usleep(10000);
+        }
+        reach(SENT);
+        sleep(3);
+    }
+    CHECK_OK(tutti_wait(r, -1));
+}
+
+/* ---- the end without rank 0 ---- */
+
+static void await_goodbye(const rank_t *self)
+{
+    for (int i = 0; i < 20000 && !tutti__watch_any_left(self->inside->watch); i++)
+        usleep(1000);
+    CHECK(tutti__watch_any_left(self->inside->watch));
+}
+
+/* Rank 1 dies or aborts; arg: which. Rank 2 waits for a message of rank 1, rank 3 only polls. */
+static void without_root(rank_t *self)
+{
+    int dies = *(const int *)self->arg;
+    const char *words = dies ? "rank 1 was lost" : "the disk is full";
+    tutti_status_t state = TUTTI_OK;
+    char text[200] = "";
+    float x;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0)
+        return;
+    await_goodbye(self);
+    if (self->rank == 1) {
+        usleep(100000);
+        if (dies)
+            raise(SIGKILL);
+        CHECK_OK(tutti_abort(self->comm, "the disk is full"));
+        return;
+    }
+    if (self->rank == 2) {
+        CHECK_STATUS(tutti_recv(&x, 1, TUTTI_FLOAT32, 1, self->comm), TUTTI_ERR_PEER_LOST);
+        CHECK_WORDS(words);
+        return;
+    }
+    for (int i = 0; i < 20000 && state == TUTTI_OK; i++) {
+        usleep(1000);
+        CHECK_OK(tutti_comm_state(self->comm, &state, text, sizeof(text)));
+    }
+    CHECK_INT(state, TUTTI_ERR_PEER_LOST);
+    CHECK(strstr(text, words) != NULL);
+}
+
+static int run_shared(const job_t *job)
+{
+    memset(shared, 0, sizeof(*shared));
+    return ranks_run(job);
+}
+
+int main(void)
+{
+    static int dies[] = { 0, 1 };
+    job_t leader = { .size = 4, .hosts = "aabb", .settings = short_deadline, .fn = leader_leaves };
+    job_t slow = { .size = 4, .hosts = "aabb", .fn = slow_leader };
+    int failures = 0;
+
+    if (!ranks_can_fork())
+        return 77;
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return 1;
+    failures += run_shared(&leader) != 0;
+    failures += run_shared(&slow) != 0;
+    for (int i = 0; i < 2; i++) {
+        job_t job = { .size = 4, .fn = without_root, .arg = &dies[i], .killed = i ? 1u << 1 : 0 };
+
+        RUN_JOB(failures, &job);
+    }
+    return failures != 0;
+}
