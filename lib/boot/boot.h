@@ -138,8 +138,8 @@ typedef struct {
 } tutti__side_events_t;
 
 /* Watch the process of a rank that is no neighbour. If this is not possible, or the rank is on
-   another machine, the call does nothing. TUTTI_ERR_PEER_LOST: the process has ended. Call it at most
-   once for each rank. */
+   another machine, the call does nothing. TUTTI_ERR_PEER_LOST: the process has ended. Call it at
+   most once for each rank. */
 tutti_status_t tutti__side_watch(tutti__boot_t *boot, uint32_t rank);
 
 /* Read and write as much as possible without waiting. If nothing is pending, this costs one

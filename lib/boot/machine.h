@@ -38,16 +38,17 @@ enum {
 };
 
 /* The status page, first in each arena. `sleeping` and `end`, which only the owner writes, are in
-   one pair of cache lines; `waiters`, which all ranks write, is in another pair. The last two fields
-   are written once. */
+   one pair of cache lines; `waiters`, which all ranks write, is in another pair. The last two
+   fields are written once. */
 typedef struct {
     uint32_t layout;
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t sleeping; /* written by the owner */
     tutti__word_t end; /* TUTTI__PAGE_..., written by the owner */
     /* The number of threads that sleep on a word that the owner writes; written by all ranks. */
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t waiters;
-    /* The status with which the communicator has ended for the owner, if it is not SHUTDOWN, and its
-       text. Only ranks without a parent read them; see watch/orphan.c. `failed` is written last. */
+    /* The status with which the communicator has ended for the owner, if it is not SHUTDOWN, and
+       its text. Only ranks without a parent read them; see watch/orphan.c. `failed` is written
+       last. */
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t failed;
     char reason[TUTTI__ERROR_BYTES];
 } tutti__status_page_t;

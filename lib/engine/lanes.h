@@ -53,8 +53,8 @@ struct tutti__lanes {
        to agreement, because not all ranks had the tensors. */
     uint64_t agreed_served, plan_served, plan_returned;
     /* The plan (upper half) and the number of buckets of this plan that this rank has served. Ranks
-       serve a plan's buckets in the same order, and a bucket is served only if all ranks have started
-       it. */
+       serve a plan's buckets in the same order, and a bucket is served only if all ranks have
+       started it. */
     uint64_t plan_progress;
     uint32_t returned_plan; /* the plan of the last bucket that returned to agreement */
     tutti__lane_t lane[TUTTI__LANES];

@@ -106,9 +106,9 @@ uint64_t tutti__watch_progress(const tutti__watch_t *watch)
     return atomic_load(&tutti__watcher_read(watch)->progress);
 }
 
-/* Does the goodbye go down over link i, after it has arrived over `link`? A child that has forwarded
-   the goodbye receives it as well. A child that has sent its own goodbye receives it only if it
-   waits for it. */
+/* Does the goodbye go down over link i, after it has arrived over `link`? A child that has
+   forwarded the goodbye receives it as well. A child that has sent its own goodbye receives it only
+   if it waits for it. */
 static int goes_down(const tutti__watcher_t *w, int i, int link, const tutti__bye_msg_t *msg)
 {
     return i != link || (link != w->parent && (w->link[i].rank != msg->rank || msg->awaits));

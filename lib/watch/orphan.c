@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Orphans: ranks whose parent in the tree has left. A message of the tree no longer reaches them. So
- * an orphan watches the processes of all ranks of its machine, and reads in their status pages why
- * the communicator has ended for them. Callers own the links, unless a comment says otherwise.
+ * Orphans: ranks whose parent in the tree has left. A message of the tree no longer reaches them.
+ * So an orphan watches the processes of all ranks of its machine, and reads in their status pages
+ * why the communicator has ended for them. Callers own the links, unless a comment says otherwise.
  */
 #include "watch/watch_inside.h"
 

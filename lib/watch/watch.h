@@ -18,10 +18,11 @@
  *
  * A rank that has left forwards nothing. Without rank 0 the hosts receive nothing from each other,
  * and without its leader a host receives nothing. Therefore each rank also writes its state into
- * its status page, where the waiting ranks of its machine read it. A rank whose parent has left also
- * watches the processes and the status pages of its machine (orphan.c). Between machines only the
- * first goodbye is certain to arrive. If the rank that has to forward a later goodbye, or the report
- * of a death, has already left, other machines do not receive it, and a wait ends at the deadline.
+ * its status page, where the waiting ranks of its machine read it. A rank whose parent has left
+ * also watches the processes and the status pages of its machine (orphan.c). Between machines only
+ * the first goodbye is certain to arrive. If the rank that has to forward a later goodbye, or the
+ * report of a death, has already left, other machines do not receive it, and a wait ends at the
+ * deadline.
  *
  * Threads: "owner" marks functions for the owner of the links, which is the owner of the engine's
  * token. Any thread may call the other functions.
