@@ -50,11 +50,13 @@ static void missing(rank_t *self)
     if (self->rank < self->size - 1) {
         tutti_status_t status = tutti_comm_connect(&options, &comm);
 
-        CHECK(status == TUTTI_ERR_TIMEOUT || (status == TUTTI_ERR_PEER_LOST && self->rank > 0));
+        /* The first rank whose deadline passes gets TIMEOUT, and the others may see that it gives
+           up. On a busy machine this rank need not be rank 0. */
+        CHECK(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_PEER_LOST);
         CHECK(comm == NULL);
         CHECK_WORDS("communicator 'missing'");
         snprintf(want, sizeof(want), "rank %d did not", self->size - 1);
-        if (self->rank == 0)
+        if (self->rank == 0 && status == TUTTI_ERR_TIMEOUT)
             CHECK_WORDS(want);
         CHECK(tutti__now_ns() - begin < IN_TIME_NS);
     }
