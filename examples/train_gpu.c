@@ -3,8 +3,9 @@
  * The compute backend for a GPU: kernels and matrix products of a device (train_device.h), in the
  * order of its stream. Only `get`, `sync` and `unscale` wait.
  *
- * Numbers are floats, or have 16 bits with sums in float. Parameters, gradients and the optimizer's
- * state are always floats, so ranks add up floats.
+ * Arrays of the kind Numbers (train_compute.h) have floats or values of 16 bits; sums of 16-bit
+ * values are computed in float. Parameters, gradients and the optimizer's state are always floats,
+ * so ranks add up floats.
  */
 #include "train_compute.h"
 
@@ -26,7 +27,9 @@
 #define PART_ROWS 32
 #define FEW_ROWS 64 /* up to this number of rows, a sum has one part */
 #define SQUARE_PARTS 16384u
-#define SCRATCH_BYTES ((size_t)4 << 20) /* half of it for the first parts */
+/* One half is for the first list of partial sums or terms, the rest for the lists that come from
+   adding these up. */
+#define SCRATCH_BYTES ((size_t)4 << 20)
 
 /* Single numbers, in memory behind the scratch. */
 typedef struct {

@@ -17,7 +17,8 @@
 typedef struct {
     double loss;           /* over all images of all ranks */
     size_t images;         /* of all ranks */
-    size_t earlier_images; /* those of `images` from before the run was resumed in this epoch */
+    size_t earlier_images; /* the part of `images` that an earlier job computed, if this job resumed
+                              the run inside this epoch; otherwise 0 */
     double step_seconds;   /* this rank's, without the earlier images */
     double rate;           /* the last step's learning rate */
 } progress_t;

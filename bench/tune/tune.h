@@ -54,7 +54,8 @@ struct tune_setting {
     const char *values[TUNE_CANDIDATES + 1];
     /* Message sizes at which the values differ; ends with 0. */
     size_t sizes[TUNE_SIZES + 1];
-    int by_ranks; /* sizes are sums over all ranks, like the setting */
+    int by_ranks; /* 1: the setting's value counts the bytes of all ranks together, and so do
+                     `sizes` */
     tune_run_t run;
     int in_place; /* 1: calls are in place, on zeros, whose sums do not overflow */
     /* --gradients */

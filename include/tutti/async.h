@@ -465,8 +465,9 @@ TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
  * inactive persistent requests are skipped.
  *
  * An error does not end the wait for the other requests. Returns the first status, in the order of
- * the array, that is not TUTTI_OK. The statuses are those of tutti_wait. A request that tutti_wait
- * would not free stays in the array (a persistent request stays active). TUTTI_ERR_TIMEOUT with
+ * the array, that is not TUTTI_OK. The statuses are those of tutti_wait. If a request is not done
+ * (TUTTI_ERR_TIMEOUT), or if tutti_wait would return for it another error marked "not freed", the
+ * request stays in the array. If it is persistent, it also stays active. TUTTI_ERR_TIMEOUT with
  * timeout_ms >= 0 means that some requests are left. After another error, requests may be left as
  * well. Since 0.1.
  */

@@ -74,8 +74,9 @@ TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
  * stream  of this rank's device
  *
  * Later work in the stream sees the result. Blocks until the other ranks have made the same call.
- * If the whole call is one NCCL operation (on one host, and with nccl-flat), it returns as soon as
- * that operation is queued; otherwise it returns when the result is complete.
+ * If one NCCL operation does the whole call, the call returns as soon as this operation is queued.
+ * This can be so on one host, or with nccl-flat on several hosts. Otherwise the call returns when
+ * the result is complete.
  *
  * With TUTTI_STREAM_WAIT=device, on several hosts, a collective becomes a request named
  * "tutti_cuda_run", followed by a tutti_cuda_wait. Then all ranks must make the call in a stream,

@@ -136,7 +136,8 @@ void tutti__agree_close(tutti__agree_t *agree);
 /* ---- in ---- */
 
 /* This rank has submitted a tensor. name: [name_bytes], at most 255; need not be terminated.
-   group: its size is 0 for a lone call, and in phase 1. */
+   group: the submission group. Its size is 0 if the call was submitted alone, and in phase 1 (the
+   data of a call whose counts were exchanged before). */
 void tutti__agree_submit(tutti__agree_t *agree, const char *name, size_t name_bytes,
                          const tutti__metadata_t *metadata, const tutti__group_msg_t *group);
 /* This rank has called tutti_join. Until all ranks have joined, it counts as having announced every

@@ -22,8 +22,8 @@
  *    connection or a readable pidfd means a lost peer.
  *
  * tutti__boot_open, _allgather, _agree, _read_file and _share_fds are collective, and block until
- * the deadline at most. Only the thread that makes the communicator calls them. The tutti__side_*
- * functions never block. Only the owner of the engine's token calls them.
+ * the deadline at most. They are called only on the thread that makes the communicator. The
+ * tutti__side_* functions never block. Only the owner of the engine's token calls them.
  */
 #ifndef TUTTI__BOOT_BOOT_H
 #define TUTTI__BOOT_BOOT_H

@@ -74,7 +74,7 @@ tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadl
  */
 tutti_status_t tutti__net_files_left(uint32_t count);
 
-/* Wait until no other thread is in tutti__net_files_left and holds trial descriptors. */
+/* Wait while another thread holds the descriptors that tutti__net_files_left opens as a trial. */
 void tutti__net_files_settle(void);
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes);

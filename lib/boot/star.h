@@ -31,8 +31,9 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
                                 uint64_t deadline, uint64_t until, tutti__meet_t *ret_meet);
 
-/* The other ranks' deadline for rank 0's answer: a little later than `deadline`. Rank 0 gives up
-   before the first of these times, see tutti__gate_decide_by, and sends the reason. */
+/* A rank's deadline for rank 0's answer: a little later than `deadline`. Each rank other than 0 has
+   such a deadline. Rank 0 gives up before the earliest of these deadlines, so that it can still
+   send the reason: see tutti__gate_decide_by. */
 uint64_t tutti__star_patience(uint64_t deadline);
 
 #endif

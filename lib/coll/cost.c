@@ -239,7 +239,9 @@ static int rooted(model_t *m, const char *name)
         chain(m);
     } else if (strcmp(name, "scatter_gather") == 0 || strcmp(name, "scatter_allgather") == 0) {
         by_halves(m, !is_power(m->p) && strcmp(name, "scatter_gather") == 0);
-        /* The other pass is from or to the root alone. */
+        /* The other pass is a scatter from the root (broadcast) or a gather to the root (reduce).
+           Each block crosses the link of the root's host at most once, so there is no factor
+           `locals`. */
         steps(m, lg(m->hosts), lg(m->locals), 2, 1);
         bytes(m, m->hosts - 1, m->hosts, m->hosts);
     } else {

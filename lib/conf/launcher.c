@@ -181,8 +181,8 @@ void tutti__conf_launcher_job(char *ret_text, size_t text_bytes)
 
 /* ---- no launcher of the table, or a launcher with size 1 ---- */
 
-/* Variables of a rank without a variable of the size: a rank above 0 proves that there are other
-   ranks. */
+/* Variables that have the rank, for which this file uses no variable with the size. If the rank is
+   above 0, there are other ranks. */
 static const char *const ranks_only[] = { "PMIX_RANK", "JSM_NAMESPACE_RANK" };
 /* Variables whose size may belong to an allocation, or to a program that has started this program.
  */

@@ -14,9 +14,9 @@
  * If the tensors of a plan's bucket follow each other in rank 0's memory, the bucket has no gaps on
  * any rank. If a rank has these tensors in the same order, without gaps, in memory that the other
  * ranks of the host map (tutti_mem_alloc), it serves the bucket there without copies. The other
- * ranks pack the bucket. Tried: the same in memory that is not mapped. Such memory is copied in
- * chunks, and ranks wait for each chunk: ResNet-50's gradients took several times as long as packed
- * gradients.
+ * ranks pack the bucket. Tried: to serve a bucket without packing even if its tensors are in memory
+ * that the other ranks do not map. Such memory is copied in chunks, and ranks wait for each chunk:
+ * ResNet-50's gradients took several times as long as packed gradients.
  *
  * A rank that has joined makes zero contributions: zeros, in the same places.
  */

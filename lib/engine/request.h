@@ -23,7 +23,8 @@ struct tutti__request {
     tutti__call_t call;      /* its arrays are in `arrays`. The data are complete when the work that
                                 its CUDA stream had at submission is complete */
     size_t *arrays;
-    size_t bytes; /* estimated cost of a step with this request */
+    size_t bytes; /* size of the larger buffer (tutti__call_bytes); also serves as an estimate of
+                     the call's cost */
     tutti_callback_t callback;
     void *callback_arg;
     uint8_t callback_info;  /* see tutti__entry_t */

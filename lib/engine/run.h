@@ -27,7 +27,8 @@ tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t 
                                 const tutti__hint_t *hint);
 
 /* The operation has failed with an error: end the communicator, unless all ranks find this error
-   (op->is_common). Returns the error that the call returns. */
+   (op->is_common). Returns the status for the direct call to return: `status`, or if the
+   communicator has ended, the status of its end. */
 tutti_status_t tutti__run_fail(tutti__engine_t *engine, const tutti__run_env_t *env,
                                tutti__operation_t *op, tutti_status_t status);
 

@@ -42,11 +42,11 @@
  * as well.
  *
  * A world of one host uses no semaphores (api/comm.c). Events order NCCL's work there. With
- * semaphores, NCCL would wait on the host for its data, and this order would be lost. If the host
- * takes part in a request of such a world, the caller waits for the request on the host. In any
- * world the caller also waits on the host for persistent requests, requests with a callback, and
- * requests with the caller's own operation: each needs a thread that is told when the request is
- * done.
+ * semaphores, NCCL would wait on the host for its data, and this order would be lost. In such a
+ * world, if the processor must do a part of a request, the caller blocks in tutti_cuda_wait until
+ * the request is done. In any world the caller also waits on the host for persistent requests,
+ * requests with a callback, and requests with the caller's own operation: each needs a thread that
+ * is told when the request is done.
  */
 #include "engine/semaphore.h"
 

@@ -72,9 +72,9 @@ typedef struct {
        result is complete. */
     int queued;
     tutti__dstream_t *then;
-    /* Not NULL: each message is this frame, of at most slot_bytes. count is 1, dtype and op are
-       those of the frame's data, in and out are the frame. For schedules in place that only send
-       and receive one block. */
+    /* Not NULL: each message is this frame, of at most slot_bytes. Then `count` is 1, `dtype` and
+       `op` are those of the frame's data, and `in` and `out` both point to the frame. For schedules
+       in place that only send and receive one block. */
     tutti__frame_t *frame;
     /* The type of messages to other hosts, narrower than float32 (see wire.c); 0: dtype. For sums
        and averages of float32 in host memory, by schedules in which no node operation has
@@ -135,8 +135,9 @@ typedef struct {
 } tutti__layout_t;
 
 /*
- * A run reuses a result of the last call if its inputs are equal. Addresses of schedules are not
- * compared. So a schedule may be freed when its run has ended.
+ * A run reuses what an earlier call has set up (its channels, and the layout of its blocks) if the
+ * values that determine it are equal. Addresses of schedules are not compared. So a schedule may be
+ * freed when its run has ended.
  */
 typedef struct {
     const tutti__exec_env_t *env;

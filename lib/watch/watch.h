@@ -137,8 +137,9 @@ const char *tutti__watch_closed_text(const tutti__watch_t *watch);
 
 /*
  * This rank cannot take part in a group that ranks of this communicator are making: report this to
- * the ranks that wait for this rank. first: the group's first rank. number: the number of the call,
- * from 1, equal on all ranks. Owner.
+ * the ranks that wait for this rank. first: the group's first rank. number: the number of the call
+ * that makes the group, among all such calls on this communicator, counted from 1; equal on all
+ * ranks. Owner.
  */
 void tutti__watch_cancel(tutti__watch_t *watch, uint32_t first, uint32_t number);
 /* Has any rank cancelled this call? */

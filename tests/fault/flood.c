@@ -32,7 +32,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Somewhat more than the promised 20 000, because the flooders are always a little behind RATE. */
+/* [connections a second] Jobs must start at 20 000. RATE is somewhat larger, because the flooders
+   are always a little behind it. */
 #define RATE 21000
 #define KEPT 4000
 #define RANKS 4

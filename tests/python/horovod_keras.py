@@ -95,7 +95,8 @@ class Fit(unittest.TestCase):
                          run_eagerly=True)
         self.fit(model, epochs=1)
         self.equal_on_ranks(model)
-        # horovod.tensorflow has another order of parameters, here up to backward_passes_per_step.
+        # In horovod.tensorflow, DistributedOptimizer has its parameters in another order. This call
+        # passes them by position, up to backward_passes_per_step.
         first = tensorflow_hvd.DistributedOptimizer(keras.optimizers.SGD(0.02), "first", True, "",
                                                     "", hvd.Compression.fp16, False, 2)
         model = model_of(hvd.rank(), first)

@@ -31,8 +31,9 @@ screen() {
     sed -e 's/\r$//' -e "s/.*\r$escape\[K//" "$out"
 }
 
-# judge NAME PATTERN: the screen must have this line, no other output of the trainer or Tutti, and
-# no incomplete line at its end
+# judge NAME PATTERN: the screen must have one line "example_train: interrupted in epoch PATTERN",
+# no other message of the trainer or Tutti, and no incomplete line at its end. NAME is for the error
+# message
 judge() {
     screen >"$work/screen"
     if ! grep -q "^\(\^C\)\{0,1\}example_train: interrupted in epoch $2\$" "$work/screen" ||

@@ -266,7 +266,8 @@ static void names_what_was_typed(void **state)
     expect_reason("--schedule step --decay 0.2", "",
                   "made with '--schedule step', which this run was not given");
 
-    /* values that follow from another option */
+    /* options whose value or meaning depends on another one: --precision on --device, --warmup and
+       a cosine on --epochs */
     expect_reason("--device cuda", "", "made on a GPU, but this run computes on the processor");
     expect_reason("", "--device cuda --precision bf16",
                   "made on the processor, but this run computes on a GPU");

@@ -18,8 +18,9 @@ long=no
 ! is_long "30 of 50 steps, nine of ten images, runs that are made again, clipping, cnn of two ranks, \
 batches of 20010" || { long=yes steps=50 images=60000; }
 
-# begin PREFIX COUNT: unpacks the first COUNT images and labels. Unpacking takes each rank a third of
-# its start, so it is done once for all runs.
+# begin PREFIX COUNT: unpacks the first COUNT images and labels. If the ranks unpacked the files
+# themselves, this would take a third of each rank's start-up time. So the files are unpacked here,
+# once for all runs.
 begin() {
     { images_head "$2" 28; gzip -dc "$fashion/$1-images-idx3-ubyte.gz" |
         tail -c +17 | head -c $(($2 * 784)); } >"$work/data/$1-images-idx3-ubyte"

@@ -281,8 +281,8 @@ static inline uint32_t tutti__shm_mine(const tutti__shm_t *shm, const tutti__shm
     return shm->me * lane->call->nblk + j % lane->call->nblk;
 }
 
-/* Wake the ranks that wait for a word, after this rank has written it. In lane 0 direct calls wait,
-   in other lanes engines. */
+/* Wake the ranks that wait for a word, after this rank has written it. In lane 0 the waiting ranks
+   are in direct calls. In the other lanes their engines wait. */
 static inline void tutti__shm_wake(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word)
 {
     if (lane == 0) {

@@ -114,9 +114,10 @@ for member in "command", "commit", "host", "cpu", "kernel", "mpi", "environment"
 fi
 $bench $few --json - 2>/dev/null | sed -n 1p | grep -q '^{$' || wrong "--json -"
 
-# Compared with faster.json, Tutti is now much slower, in both ways of comparing; with slower.json,
-# it is faster; with alike.json, it is as fast next to its peer, because all contestants have
-# changed alike. The factor is so large that other load on this machine does not matter.
+# --compare uses Tutti's medians, or with a peer the ratio peer/Tutti. In both ways Tutti is now
+# much slower than in faster.json, and faster than in slower.json. In alike.json all contestants
+# have changed by the same factor, so the ratio is unchanged. The factor is so large that other load
+# on this machine does not matter.
 scale Tutti 1e-9 "$files/now.json" "$files/faster.json"
 scale Tutti 1e9 "$files/now.json" "$files/slower.json"
 scale "" 1e-9 "$files/now.json" "$files/alike.json"

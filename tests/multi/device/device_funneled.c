@@ -3,10 +3,10 @@
  * Below MPI_THREAD_MULTIPLE the engine's thread sends no messages between hosts. So if a direct
  * call on device memory follows an asynchronous one in the launch order, the thread in the direct
  * call must also do the work of the asynchronous call, even if this is another communicator's: no
- * other thread may. The same holds for a thread that waits for a request, because other ranks may
- * first wait for a request of another communicator. Such threads are woken when there is such work,
- * and poll often for it (chain and begins_work test this without a device). Callbacks on the
- * engine's thread may not make direct calls between hosts.
+ * other thread may. A thread that waits for a request must also do the work of other communicators'
+ * requests, because other ranks may wait for those requests before they wait for this one. Such
+ * threads are woken when there is such work, and poll often for it (chain and begins_work test this
+ * without a device). Callbacks on the engine's thread may not make direct calls between hosts.
  *
  * The transport between the hosts is one of shared memory that refuses the engine's thread.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered buffers of the pretended NCCL: correct calls with them, and planted misuse on which
- * the real one may hang or corrupt data, which must be reported on all ranks.
+ * Registered buffers of the pretended NCCL: correct calls with them, and planted misuse. The misuse
+ * must be reported; if it affects a call, on all ranks. The real NCCL may hang on such misuse, or
+ * corrupt data.
  */
 #include "pretend_job.h"
 

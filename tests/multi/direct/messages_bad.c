@@ -242,8 +242,9 @@ static void uncompared_types(rank_t *self)
     uncompared(self, 20, TUTTI_INT32);
 }
 
-/* On one host the two ranks wait for each other; between hosts the received data are not the head
-   of a message. */
+/* On one host the two ranks wait until the timeout. Between hosts the two calls exchange different
+   messages (frames and heads, see call/pairs.c), so the length of a message reveals the
+   mismatch. */
 static void and_collective(rank_t *self)
 {
     float a[5] = { 0 };

@@ -117,7 +117,7 @@ static void test_classes(void **state)
     shape_t *eight = shape_even(8, 1), *two = shape_even(2, 1), *three = shape_even(3, 1);
 
     (void)state;
-    /* Three steps; halving and doubling take four. */
+    /* On three hosts recursive_doubling takes three steps, and halving_doubling four. */
     assert_string_equal(sub_for(three, 1000, 8), "recursive_doubling");
     assert_string_equal(sub_for(eight, 1000, 8), "recursive_doubling");
     assert_string_equal(sub_for(eight, 1000, 64 * KIB), "halving_doubling");

@@ -185,8 +185,9 @@ def allreduce(tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], o
 
 def _allreduce_rare(tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], op: int,
                     prescale: float, postscale: float, process_set: ProcessSet) -> int:
-    """The same for device memory, scaled integers, and calls whose shapes are compared; or the
-    error of a misuse."""
+    """As allreduce(), for the cases that it does not handle: device memory, scaled integers, a
+    factor of 0, and calls whose shapes are compared (no name, several dimensions). Raises the error
+    if the call is a misuse."""
     if op not in OPS:
         no_such_op(op)
     dtypes.check(tensor)
