@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Do both parts belong to the same communicator? Without an id this is a guess: each process has
+   counted the ordinals of its communicators by itself. */
 static int is_same(const part_t *a, const part_t *b)
 {
-    return strcmp(a->kind, b->kind) == 0 && a->first == b->first && a->ordinal == b->ordinal &&
-           a->size == b->size;
+    return strcmp(a->kind, b->kind) == 0 && a->size == b->size && strcmp(a->id, b->id) == 0 &&
+           (a->id[0] != '\0' || (a->first == b->first && a->ordinal == b->ordinal));
 }
 
 /* ---- tensors ---- */

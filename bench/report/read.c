@@ -70,6 +70,7 @@ static void *more(void *array, size_t *n, size_t bytes)
 static void read_comm(const char *line, int64_t now_ns, part_t *part)
 {
     text(line, "comm", part->kind, sizeof(part->kind));
+    text(line, "id", part->id, sizeof(part->id));
     text(line, "host", part->host, sizeof(part->host));
     text(line, "text", part->text, sizeof(part->text));
     part->first = number(line, "first", 0);

@@ -30,6 +30,7 @@ typedef struct {
 /* A rank's part of a communicator. */
 typedef struct {
     char kind[16]; /* "world" or "group" */
+    char id[20];   /* of the communicator; "": an older library, whose dumps have `ordinal` */
     int64_t first, ordinal, size, rank, world_rank;
     char host[80];
     int64_t offset_ns, now_ns; /* now: of the dump, on the common clock */

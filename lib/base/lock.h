@@ -30,7 +30,7 @@ typedef enum {
     TUTTI__LOCK_MODULE,       /* one call into MPI or another package */
     TUTTI__LOCK_ARENA,        /* ranges of shared memory */
     TUTTI__LOCK_STATS,        /* times of exposed and hidden communication */
-    TUTTI__LOCK_RECORDERS,    /* the numbers of new flight recorders */
+    TUTTI__LOCK_RECORDERS,    /* adding a flight recorder to the table */
     TUTTI__LOCK_TRACE,        /* start and stop of the trace */
     TUTTI__LOCK_TRACE_GROW,   /* the size of the trace's file */
     TUTTI__LOCK_LOG_CHANGE,   /* the log callback, while it is changed */

@@ -44,6 +44,7 @@ typedef struct {
     uint64_t pid_namespace;
     tutti__gate_token_t token; /* all ranks use rank 0's */
     unsigned char door[16];
+    uint64_t id; /* of the communicator; all ranks use rank 0's */
     tutti__topo_facts_t facts;
     path_bytes_t path_bytes;
     char conf[CONF_BYTES]; /* the first fields of tutti__conf_shared_t; all ranks use rank 0's */
@@ -83,6 +84,9 @@ static tutti_status_t prepare(tutti__boot_t *boot, const tutti__conf_t *conf, he
         return status;
     tutti__topo_find_link("/sys", conf->interface, &hello->facts);
     status = tutti__net_random(&hello->token, sizeof(hello->token));
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__net_random(&hello->id, sizeof(hello->id));
     if (status != TUTTI_OK)
         return status;
     status = tutti__net_random(hello->door, sizeof(hello->door));
@@ -161,6 +165,7 @@ static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hell
     }
     boot->peers[rank].pid = (int)boot->owner;
     boot->token = hellos[0].it.token;
+    boot->id = hellos[0].it.id;
     memcpy(&conf->shared, hellos[0].it.conf, CONF_BYTES);
     take_timeout(boot, conf->shared.timeout_ms);
     status = tutti__topo_make(facts, size, rank, &boot->topo);
@@ -349,6 +354,11 @@ void tutti__boot_close(tutti__boot_t *boot)
 const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot)
 {
     return boot->topo;
+}
+
+uint64_t tutti__boot_id(const tutti__boot_t *boot)
+{
+    return boot->id;
 }
 
 uint64_t tutti__boot_deadline(const tutti__boot_t *boot)

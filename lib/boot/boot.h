@@ -83,6 +83,9 @@ void tutti__boot_close(tutti__boot_t *boot);
 void tutti__boot_settle(tutti__boot_t *boot);
 
 const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot);
+/* A random number that rank 0 has chosen. It is equal on all ranks, and other communicators have
+   other numbers. No secret. */
+uint64_t tutti__boot_id(const tutti__boot_t *boot);
 /* Deadline of the whole set-up, a time of tutti__now_ns(). */
 uint64_t tutti__boot_deadline(const tutti__boot_t *boot);
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,

@@ -62,6 +62,7 @@ struct tutti__boot {
     tutti__topo_t *topo;
     tutti__boot_peer_t *peers; /* [size] */
     tutti__gate_token_t token;
+    uint64_t id; /* see tutti__boot_id */
     uint64_t timeout_ms;
     uint64_t deadline; /* of the whole set-up */
     pid_t owner;       /* the process that opened this; a forked child has another pid */

@@ -100,9 +100,7 @@ static void put_tensor(tutti__put_t *put, const tutti__record_t *record, uint32_
         (hash >= 0 && (whole & 0xffff) != (uint64_t)hash))
         return;
     tutti__put_key_text(put, "name", name);
-    tutti__put_text(put, ",\"hash\":\"");
-    tutti__put_hex(put, whole);
-    tutti__put_text(put, "\"");
+    tutti__put_key_hex(put, "hash", whole);
 }
 
 static void dump_tensors(tutti__put_t *put, const tutti__record_t *record)
@@ -298,7 +296,7 @@ static void dump_comm(tutti__put_t *put, const tutti__record_t *record)
     begin(put, "comm");
     tutti__put_key_text(put, "comm", record->is_world ? "world" : "group");
     tutti__put_key_number(put, "first", record->first);
-    tutti__put_key_number(put, "ordinal", record->ordinal);
+    tutti__put_key_hex(put, "id", record->id);
     tutti__put_key_number(put, "rank", record->rank);
     tutti__put_key_number(put, "size", record->size);
     tutti__put_key_number(put, "world_rank", record->world_rank);

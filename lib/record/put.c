@@ -54,11 +54,6 @@ void tutti__put_number(tutti__put_t *put, int64_t number)
     put_digits(put, number < 0 ? 0 - (uint64_t)number : (uint64_t)number, 10);
 }
 
-void tutti__put_hex(tutti__put_t *put, uint64_t number)
-{
-    put_digits(put, number, 16);
-}
-
 void tutti__put_string(tutti__put_t *put, const char *text, size_t most)
 {
     for (size_t i = 0; i < most && text[i] != '\0'; i++) {
@@ -85,5 +80,14 @@ void tutti__put_key_text(tutti__put_t *put, const char *key, const char *text)
     tutti__put_text(put, key);
     tutti__put_text(put, "\":\"");
     tutti__put_string(put, text, SIZE_MAX);
+    tutti__put_text(put, "\"");
+}
+
+void tutti__put_key_hex(tutti__put_t *put, const char *key, uint64_t number)
+{
+    tutti__put_text(put, ",\"");
+    tutti__put_text(put, key);
+    tutti__put_text(put, "\":\"");
+    put_digits(put, number, 16);
     tutti__put_text(put, "\"");
 }

@@ -20,12 +20,12 @@ typedef struct {
 void tutti__put_flush(tutti__put_t *put);
 void tutti__put_text(tutti__put_t *put, const char *text);
 void tutti__put_number(tutti__put_t *put, int64_t number);
-void tutti__put_hex(tutti__put_t *put, uint64_t number);
 /* Put the inside of a JSON string, at most `most` bytes of text. */
 void tutti__put_string(tutti__put_t *put, const char *text, size_t most);
 
-/* Put ,"key":number or ,"key":"text". */
+/* Put ,"key":number or ,"key":"text". The text of _hex is a hexadecimal number. */
 void tutti__put_key_number(tutti__put_t *put, const char *key, int64_t number);
 void tutti__put_key_text(tutti__put_t *put, const char *key, const char *text);
+void tutti__put_key_hex(tutti__put_t *put, const char *key, uint64_t number);
 
 #endif

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 tutti__recorders_t tutti__recorders;
-/* Held while a recorder enters the table, so that no two recorders get the same ordinal. Dumps do
-   not take it, because they run in signal handlers. */
+/* Held while a recorder enters the table, so that has_failed is cleared only before the first
+   recorder is in the table. Dumps do not take it, because they run in signal handlers. */
 static tutti__mutex_t enter_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_RECORDERS);
 
 /* ---- opening and closing ---- */
@@ -28,16 +28,10 @@ static void enter(tutti__record_t *record)
     int is_alone = 1;
 
     tutti__mutex_lock(&enter_lock);
-    atomic_fetch_add(&tutti__recorders.readers, 1); /* another thread may close a recorder */
-    for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
-        other = atomic_load(&tutti__recorders.record[i]);
-        is_alone &= other == NULL;
-        if (other != NULL && other->first == record->first && other->size == record->size)
-            record->ordinal = TUTTI__MAX(record->ordinal, other->ordinal + 1);
-    }
-    atomic_fetch_sub(&tutti__recorders.readers, 1);
+    for (uint32_t i = 0; i < TUTTI__RECORDERS; i++)
+        is_alone &= atomic_load(&tutti__recorders.record[i]) == NULL;
     /* The failure of a closed communicator does not affect this one. If the dump of that failure
-       stayed, tutti_report would judge ranks by dumps of two communicators. */
+       stayed in the file, tutti_report would read it instead of a later dump. */
     if (is_alone)
         atomic_store(&tutti__recorders.has_failed, 0);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
@@ -85,6 +79,7 @@ tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__rec
     record->size = facts->size;
     record->world_rank = facts->world_rank;
     record->first = facts->first;
+    record->id = facts->id;
     record->is_world = facts->is_world;
     strncpy(record->dump_path, facts->dump_path, sizeof(record->dump_path) - 1);
     record->pid = (int32_t)getpid();

@@ -151,8 +151,7 @@ typedef struct {
     /* Set before the recorder can be found. */
     uint32_t rank, size, world_rank, first; /* first: the world rank of rank 0 */
     uint32_t number;                        /* recorders that this process has opened before */
-    uint32_t ordinal; /* distinguishes this process's recorders with the same first rank and size:
-                         one more than the highest ordinal of such open recorders */
+    uint64_t id;                            /* of the communicator; equal on all its ranks */
     int is_world;
     _Atomic int64_t offset_ns; /* this clock plus offset is the time at rank 0's host; set later,
                                   when api/comm.c has compared the clocks */
@@ -164,6 +163,7 @@ typedef struct {
 /* Properties of the recorder's communicator. */
 typedef struct {
     uint32_t rank, size, world_rank, first;
+    uint64_t id;
     int is_world;
     const char *host;
     const char *dump_path; /* TUTTI_DUMP */

@@ -22,6 +22,7 @@ static tutti_status_t open_record(tutti__watcher_t *w, const char *dump_path)
         .size = w->size,
         .world_rank = tutti__boot_world_rank(w->boot, w->rank, &is_group),
         .first = tutti__boot_world_rank(w->boot, 0, &is_group),
+        .id = tutti__boot_id(w->boot),
         .is_world = !w->is_part,
         .host = topo->host_name[topo->host_of[w->rank]],
         .dump_path = dump_path,

@@ -43,14 +43,18 @@ static void settings(tutti__conf_t *conf, int rank)
 
 /* ---- the jobs ---- */
 
-static tutti_request_t *submit(rank_t *self, const char *name)
+static tutti_request_t *submit_to(tutti_comm_t *comm, const char *name)
 {
     static float x[5];
     tutti_request_t *request;
 
-    CHECK_OK(
-        tutti_allreduce_async(name, x, x, 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &request));
+    CHECK_OK(tutti_allreduce_async(name, x, x, 5, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL, &request));
     return request;
+}
+
+static tutti_request_t *submit(rank_t *self, const char *name)
+{
+    return submit_to(self->comm, name);
 }
 
 /* Wait until n ranks have called this. */
@@ -64,22 +68,22 @@ static void all_here(int n)
     CHECK(atomic_load(&board->ready) >= n);
 }
 
-static int has_ended(rank_t *self)
+static int has_ended(const tutti_comm_t *comm)
 {
     tutti_status_t state;
 
-    CHECK_OK(tutti_comm_state(self->comm, &state, NULL, 0));
+    CHECK_OK(tutti_comm_state(comm, &state, NULL, 0));
     return state != TUTTI_OK;
 }
 
 /* Do nothing, until the communicator has ended. */
-static void idle(rank_t *self)
+static void idle(const tutti_comm_t *comm)
 {
     double began = wall_ms();
 
-    while (!has_ended(self) && wall_ms() - began < LIMIT_MS)
+    while (!has_ended(comm) && wall_ms() - began < LIMIT_MS)
         usleep(1000);
-    CHECK(has_ended(self));
+    CHECK(has_ended(comm));
 }
 
 static void wait_badly(tutti_request_t *request, tutti_status_t want)
@@ -98,7 +102,7 @@ static void never_submits(rank_t *self)
     reduce(self);
     if (self->rank == 1) {
         all_here(RANKS);
-        idle(self);
+        idle(self->comm);
         return;
     }
     tutti_request_t *request = submit(self, "grad/7");
@@ -119,7 +123,7 @@ static void never_calls(rank_t *self)
 {
     reduce(self);
     if (self->rank == 1)
-        idle(self);
+        idle(self->comm);
     else
         CHECK_STATUS(tutti_barrier(self->comm), TUTTI_ERR_TIMEOUT);
 }
@@ -174,7 +178,7 @@ static void differs(rank_t *self)
     float x[5] = { 0 };
 
     tutti_allreduce(x, x, self->rank == 1 ? 5 : 4, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
-    CHECK(has_ended(self));
+    CHECK(has_ended(self->comm));
 }
 
 /* Is this text in the file? */
@@ -227,6 +231,27 @@ static void is_late_in_a_plan(rank_t *self)
     for (int r = 0; self->rank == 1 && r < self->size; r++)
         keep_dump(r, r == 1 ? "" : "\"state\":\"submitted\"");
     CHECK_OK(tutti_wait(submit(self, "late"), -1));
+}
+
+/* A mesh of 2 x 2 ranks: each is in a row and in a column. Rank 0 is the first rank of the row
+   {0, 1} and of the column {0, 2}. Rank 2 is the second rank of this column, and is late there. */
+static void in_a_mesh(rank_t *self)
+{
+    tutti_comm_t *row, *column;
+
+    CHECK_OK(tutti_comm_split(self->comm, self->rank / 2, self->rank, &row));
+    CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, self->rank, &column));
+    if (self->rank == 2) {
+        keep_dump(0, "\"state\":\"submitted\"");
+        keep_dump(2, "");
+    }
+    CHECK_OK(tutti_wait(submit_to(column, "late"), -1));
+    if (self->rank % 2 == 1) {
+        CHECK_OK(tutti_dump(dump_path));
+        keep_dump(self->rank, "");
+    }
+    CHECK_OK(tutti_comm_free(column));
+    CHECK_OK(tutti_comm_free(row));
 }
 
 /* In a ring, rank 3 submits a tensor, and then holds its engine's token, so that its engine makes
@@ -460,6 +485,15 @@ static const case_t cases[] = {
       half_a_second,
       { "for tensor 'late'", "which rank 1 has not submitted.", "Ranks 0 and 2 have waited" },
       { "\"verdict\":\"tensor\"", "\"culprits\":[1]" } },
+    { in_a_mesh,
+      MOST_RANKS,
+      NULL,
+      0,
+      half_a_second,
+      { "Group of 2 ranks, from world rank 0, which has not failed. Rank 0 has waited ",
+        "for tensor 'late'", "which rank 1 has not submitted. Rank 1 has no call in progress" },
+      { "\"first\":0,\"size\":2,\"verdict\":\"tensor\",\"dumps\":[0,1],\"culprits\":[1],"
+        "\"waiting\":[0],\"lacking\":[1]" } },
     { is_in_a_bucket,
       MOST_RANKS,
       "abcd",

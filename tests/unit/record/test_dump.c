@@ -27,7 +27,7 @@ static char text[1 << 20];
 static tutti__record_t *open_record(void)
 {
     const tutti__record_facts_t facts = {
-        .size = 2, .is_world = 1, .host = "h", .dump_path = path
+        .size = 2, .id = UINT64_C(0xfedcba9876543210), .is_world = 1, .host = "h", .dump_path = path
     };
     tutti__record_t *record = NULL;
 
@@ -67,6 +67,7 @@ static void test_two_worlds(void **state)
     record = open_record();
     fail_record(record, "failure two");
     assert_int_equal(count_dumps(), 1);
+    assert_non_null(strstr(text, ",\"id\":\"fedcba9876543210\","));
     assert_non_null(strstr(text, "failure two"));
     assert_null(strstr(text, "failure one"));
     tutti__record_close(record);

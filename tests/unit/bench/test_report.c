@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tutti_report: which parts of which dumps it compares, and the verdicts that follow. */
+#include "report/report.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECOND INT64_C(1000000000)
+
+static char folder[] = "/tmp/tutti-test-report-XXXXXX";
+static char path[64];
+static dumps_t dumps;
+
+/* ---- dumps, in the form of lib/record/dump.c ---- */
+
+/* A communicator of this process. id NULL: the dump is of a library without ids. */
+typedef struct {
+    const char *id;
+    int first, ordinal, rank, size;
+    const char *tensor; /* submitted; NULL: nothing is pending */
+} comm_t;
+
+static void put_comm(FILE *to, const comm_t *comm)
+{
+    fprintf(to, "{\"what\":\"comm\",\"comm\":\"group\",\"first\":%d", comm->first);
+    if (comm->id != NULL)
+        fprintf(to, ",\"id\":\"%s\"", comm->id);
+    else
+        fprintf(to, ",\"ordinal\":%d", comm->ordinal);
+    fprintf(to, ",\"rank\":%d,\"size\":%d,\"host\":\"h\",\"offset_ns\":0,\"lost\":0}\n", comm->rank,
+            comm->size);
+}
+
+static void put_tensor(FILE *to, const char *name, const char *state, int64_t since_ns)
+{
+    fprintf(to,
+            "{\"what\":\"tensor\",\"name\":\"%s\",\"hash\":\"1\",\"state\":\"%s\",\"since_ns\":"
+            "%" PRId64 ",\"call\":\"allreduce\",\"count\":8,\"dtype\":\"float32\",\"op\":\"sum\"}"
+            "\n",
+            name, state, since_ns);
+}
+
+static FILE *open_dump(void)
+{
+    FILE *to = fopen(path, "w");
+
+    assert_non_null(to);
+    fprintf(to, "{\"what\":\"dump\",\"format\":1,\"reason\":\"stall\",\"time_ns\":%" PRId64 "}\n",
+            100 * SECOND);
+    return to;
+}
+
+static void read_back(FILE *to)
+{
+    fprintf(to, "{\"what\":\"end\"}\n");
+    fclose(to);
+    assert_int_equal(read_dump(path, &dumps), 1);
+}
+
+/* Add a process's dump with these communicators, whose list ends with size 0. */
+static void add_dump(const comm_t *comms)
+{
+    FILE *to = open_dump();
+
+    for (; comms->size > 0; comms++) {
+        put_comm(to, comms);
+        if (comms->tensor != NULL)
+            put_tensor(to, comms->tensor, "submitted", 60 * SECOND);
+    }
+    read_back(to);
+}
+
+/* ---- the verdicts ---- */
+
+static int no_dumps(void **state)
+{
+    (void)state;
+    free_dumps(&dumps);
+    memset(&dumps, 0, sizeof(dumps));
+    return 0;
+}
+
+static size_t count_comms(void)
+{
+    judged_t judged;
+    size_t n = 0;
+
+    for (size_t i = 0; i < dumps.nparts; i++)
+        if (judge(&dumps, i, &judged)) {
+            n++;
+            free_judged(&judged);
+        }
+    return n;
+}
+
+/* The communicator of 2 ranks to which a part belongs: rank 0 waits for `tensor`, which rank 1 has
+   not submitted. */
+static void check_lacking(size_t at, const char *tensor)
+{
+    judged_t judged;
+
+    assert_int_equal(judge(&dumps, at, &judged), 1);
+    assert_int_equal(judged.verdict, VERDICT_TENSOR);
+    assert_string_equal(judged.what.name, tensor);
+    assert_true(judged.waiting[0] && judged.culprit[1] && judged.lacking[1]);
+    assert_false(judged.culprit[0] || judged.lacking[0]);
+    free_judged(&judged);
+}
+
+/* A mesh of 2 x 2 processes: each is in a row and in a column. Process 0 is the first of its row
+   and of its column, and process 2 of its row alone. */
+static void test_mesh(void **state)
+{
+    const comm_t processes[4][3] = {
+        { { "a", 0, 0, 0, 2, NULL }, { "c", 0, 0, 0, 2, "column" }, { 0 } },
+        { { "a", 0, 0, 1, 2, NULL }, { "d", 1, 0, 0, 2, NULL }, { 0 } },
+        { { "b", 2, 0, 0, 2, "row" }, { "c", 0, 0, 1, 2, NULL }, { 0 } },
+        { { "b", 2, 0, 1, 2, NULL }, { "d", 1, 0, 1, 2, NULL }, { 0 } },
+    };
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        add_dump(processes[i]);
+    assert_int_equal(count_comms(), 4);
+    check_lacking(1, "column");
+    check_lacking(4, "row");
+}
+
+/* All communicators of tutti_comm_connect have `first` 0. */
+static void test_connected(void **state)
+{
+    const comm_t processes[4][2] = { { { "a", 0, 0, 0, 2, "x" }, { 0 } },
+                                     { { "a", 0, 0, 1, 2, NULL }, { 0 } },
+                                     { { "b", 0, 0, 0, 2, "y" }, { 0 } },
+                                     { { "b", 0, 0, 1, 2, NULL }, { 0 } } };
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        add_dump(processes[i]);
+    assert_int_equal(count_comms(), 2);
+    check_lacking(0, "x");
+    check_lacking(2, "y");
+}
+
+/* Dumps without ids. */
+static void test_old_dumps(void **state)
+{
+    const comm_t processes[2][4] = {
+        { { NULL, 0, 0, 0, 2, NULL }, { NULL, 0, 1, 0, 2, "x" }, { NULL, 4, 0, 0, 2, "y" }, { 0 } },
+        { { NULL, 0, 0, 1, 2, NULL },
+          { NULL, 0, 1, 1, 2, NULL },
+          { NULL, 4, 0, 1, 2, NULL },
+          { 0 } }
+    };
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        add_dump(processes[i]);
+    assert_int_equal(count_comms(), 3);
+    check_lacking(1, "x");
+    check_lacking(2, "y");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_mesh, no_dumps),
+        cmocka_unit_test_teardown(test_connected, no_dumps),
+        cmocka_unit_test_teardown(test_old_dumps, no_dumps),
+    };
+    int failures;
+
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(path, sizeof(path), "%s/dump", folder);
+    failures = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    rmdir(folder);
+    return failures;
+}
