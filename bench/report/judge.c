@@ -19,46 +19,96 @@ static int is_same(const part_t *a, const part_t *b)
            (a->id[0] != '\0' || (a->first == b->first && a->ordinal == b->ordinal));
 }
 
-/* ---- tensors ---- */
-
-static const tensor_t *find_tensor(const part_t *part, const tensor_t *like)
+__attribute__((noreturn)) static void no_memory(void)
 {
-    for (size_t i = 0; i < part->ntensors; i++)
-        if (strcmp(part->tensors[i].hash, like->hash) == 0 &&
-            strcmp(part->tensors[i].name, like->name) == 0)
-            return &part->tensors[i];
-    return NULL;
+    fprintf(stderr, "tutti_report: no memory\n");
+    exit(1);
 }
 
-/* The number of ranks that have a dump in which the tensor is not pending. -1: on some rank the
-   tensor is in a bucket, so all ranks have submitted it. */
-static int64_t count_lacking(const judged_t *judged, const tensor_t *tensor)
+/* ---- tensors ---- */
+
+/* A tensor that is pending on a rank. */
+typedef struct {
+    tensor_t *tensor;
+    int64_t rank;
+} pending_t;
+
+static int compare_tensors(const tensor_t *a, const tensor_t *b)
 {
-    int64_t n = 0;
+    int by_hash = strcmp(a->hash, b->hash);
+
+    return by_hash != 0 ? by_hash : strcmp(a->name, b->name);
+}
+
+/* For qsort: by tensor, and then by rank. */
+static int compare_pending(const void *left, const void *right)
+{
+    const pending_t *a = left, *b = right;
+    int by_tensor = compare_tensors(a->tensor, b->tensor);
+
+    return by_tensor != 0 ? by_tensor : (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/* Set `is_lacking` of n entries, which have the same tensor and are in the order of ranks. */
+static void mark_tensor(const pending_t *same, size_t n, int64_t dumps)
+{
+    int64_t ranks = 0;
+    int is_agreed = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        ranks += i == 0 || same[i].rank != same[i - 1].rank;
+        is_agreed |= same[i].tensor->is_agreed;
+    }
+    for (size_t i = 0; i < n; i++)
+        same[i].tensor->is_lacking = !is_agreed && ranks < dumps;
+}
+
+/* Find the tensors that some ranks lack. Sorting brings the entries of a tensor together. Tried:
+   for each tensor of each rank, a search in the tensors of all ranks: with 64 ranks of 800 tensors
+   7 s instead of 0.04 s. */
+static void mark_lacking(const judged_t *judged)
+{
+    pending_t *all;
+    size_t n = 0, next;
+    int64_t dumps = 0;
 
     for (int64_t r = 0; r < judged->size; r++) {
-        const tensor_t *found =
-            judged->part[r] != NULL ? find_tensor(judged->part[r], tensor) : NULL;
-
-        if (found != NULL && found->is_agreed)
-            return -1;
-        n += judged->part[r] != NULL && found == NULL;
+        n += judged->part[r] != NULL ? judged->part[r]->ntensors : 0;
+        dumps += judged->part[r] != NULL;
     }
-    return n;
+    all = calloc(n + 1, sizeof(*all));
+    if (all == NULL)
+        no_memory();
+    n = 0;
+    for (int64_t r = 0; r < judged->size; r++)
+        for (size_t i = 0; judged->part[r] != NULL && i < judged->part[r]->ntensors; i++)
+            all[n++] = (pending_t){ &judged->part[r]->tensors[i], r };
+    qsort(all, n, sizeof(*all), compare_pending);
+    for (size_t i = 0; i < n; i = next) {
+        for (next = i + 1; next < n && compare_tensors(all[i].tensor, all[next].tensor) == 0;)
+            next++;
+        mark_tensor(&all[i], next - i, dumps);
+    }
+    free(all);
+}
+
+static int has_tensor(const part_t *part, const tensor_t *like)
+{
+    for (size_t i = 0; i < part->ntensors; i++)
+        if (compare_tensors(&part->tensors[i], like) == 0)
+            return 1;
+    return 0;
 }
 
 /* The longest waiting tensor among the pending tensors of one rank that other ranks lack. */
-static const tensor_t *oldest_lacking(const judged_t *judged, const part_t *part)
+static const tensor_t *oldest_lacking(const part_t *part)
 {
     const tensor_t *oldest = NULL;
 
-    for (size_t i = 0; i < part->ntensors; i++) {
-        const tensor_t *tensor = &part->tensors[i];
-
-        if (!tensor->is_agreed && (oldest == NULL || tensor->since_ns < oldest->since_ns) &&
-            count_lacking(judged, tensor) > 0)
-            oldest = tensor;
-    }
+    for (size_t i = 0; part != NULL && i < part->ntensors; i++)
+        if (part->tensors[i].is_lacking &&
+            (oldest == NULL || part->tensors[i].since_ns < oldest->since_ns))
+            oldest = &part->tensors[i];
     return oldest;
 }
 
@@ -68,9 +118,9 @@ static int judge_tensors(judged_t *judged)
 {
     const tensor_t *oldest = NULL;
 
+    mark_lacking(judged);
     for (int64_t r = 0; r < judged->size; r++) {
-        const tensor_t *found =
-            judged->part[r] != NULL ? oldest_lacking(judged, judged->part[r]) : NULL;
+        const tensor_t *found = oldest_lacking(judged->part[r]);
 
         if (found != NULL && (oldest == NULL || found->since_ns < oldest->since_ns))
             oldest = found;
@@ -85,9 +135,9 @@ static int judge_tensors(judged_t *judged)
 
         if (part == NULL)
             continue;
-        judged->waiting[r] = find_tensor(part, oldest) != NULL;
+        judged->waiting[r] = has_tensor(part, oldest);
         judged->lacking[r] = judged->culprit[r] = !judged->waiting[r];
-        if (judged->lacking[r] && oldest_lacking(judged, part) != NULL)
+        if (judged->lacking[r] && oldest_lacking(part) != NULL)
             judged->verdict = VERDICT_ORDER;
     }
     return 1;
@@ -269,10 +319,8 @@ int judge(const dumps_t *dumps, size_t at, judged_t *ret_judged)
     judged.waiting = calloc(size, sizeof(*judged.waiting));
     judged.lacking = calloc(size, sizeof(*judged.lacking));
     if (judged.part == NULL || judged.culprit == NULL || judged.waiting == NULL ||
-        judged.lacking == NULL) {
-        fprintf(stderr, "tutti_report: no memory\n");
-        exit(1);
-    }
+        judged.lacking == NULL)
+        no_memory();
     for (size_t i = at; i < dumps->nparts; i++) {
         const part_t *part = &dumps->parts[i];
 

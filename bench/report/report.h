@@ -14,7 +14,8 @@
 typedef struct {
     char name[80], hash[20], call[24], dtype[24], op[24];
     int64_t since_ns, count;
-    int is_agreed; /* it is in a bucket */
+    int is_agreed;  /* it is in a bucket */
+    int is_lacking; /* judge.c: some ranks have not submitted it */
     int64_t bucket;
 } tensor_t;
 

@@ -21,6 +21,7 @@ bench_unit_device = %reldir%/one_rank.c bench/harness/buffers.c bench/harness/de
 %C%_test_pattern_CPPFLAGS = $(bench_unit_cppflags)
 %C%_test_report_SOURCES = %reldir%/test_report.c bench/report/judge.c bench/report/read.c bench/report/report.h
 %C%_test_report_CPPFLAGS = $(bench_unit_cppflags)
+%C%_test_report_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=strcmp
 %C%_test_stats_SOURCES = %reldir%/test_stats.c bench/harness/stats.c
 %C%_test_stats_CPPFLAGS = $(bench_unit_cppflags)
 %C%_test_stats_LDADD = $(LDADD) -lm

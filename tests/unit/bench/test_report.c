@@ -13,10 +13,24 @@
 #include <cmocka.h>
 
 #define SECOND INT64_C(1000000000)
+/* Many ranks with many tensors. */
+#define RANKS 16
+#define TENSORS 256
 
 static char folder[] = "/tmp/tutti-test-report-XXXXXX";
 static char path[64];
 static dumps_t dumps;
+
+static uint64_t compared; /* calls of strcmp */
+
+int __real_strcmp(const char *a, const char *b);
+int __wrap_strcmp(const char *a, const char *b);
+
+int __wrap_strcmp(const char *a, const char *b)
+{
+    compared++;
+    return __real_strcmp(a, b);
+}
 
 /* ---- dumps, in the form of lib/record/dump.c ---- */
 
@@ -168,12 +182,67 @@ static void test_old_dumps(void **state)
     check_lacking(2, "y");
 }
 
+/* The work grows with n log n, where n is the number of the tensors of all ranks, not with n^2. All
+   ranks have submitted all tensors; in the second job rank 1 lacks the last one. */
+static void test_many_tensors(void **state)
+{
+    judged_t judged;
+    char name[32];
+
+    (void)state;
+    for (int job = 0; job < 2; job++) {
+        for (int r = 0; r < RANKS; r++) {
+            const comm_t comm = { "a", 0, 0, r, RANKS, NULL };
+            FILE *to = open_dump();
+
+            put_comm(to, &comm);
+            for (int i = 0; i < TENSORS - (job == 1 && r == 1); i++) {
+                snprintf(name, sizeof(name), "t%d", i);
+                put_tensor(to, name, "submitted", 60 * SECOND + i);
+            }
+            read_back(to);
+        }
+        compared = 0;
+        assert_int_equal(judge(&dumps, 0, &judged), 1);
+        assert_in_range(compared, RANKS * TENSORS, 128 * RANKS * TENSORS);
+        assert_int_equal(judged.verdict, job == 0 ? VERDICT_BUCKET : VERDICT_TENSOR);
+        assert_int_equal(judged.culprit[1], job);
+        assert_false(judged.culprit[0] || judged.culprit[RANKS - 1]);
+        free_judged(&judged);
+        no_dumps(NULL);
+    }
+}
+
+/* A tensor that is in a bucket on one rank has been submitted by all ranks. */
+static void test_agreed(void **state)
+{
+    const comm_t comms[] = { { "a", 0, 0, 0, 3, NULL },
+                             { "a", 0, 0, 1, 3, NULL },
+                             { "a", 0, 0, 2, 3, NULL } };
+    judged_t judged;
+
+    (void)state;
+    for (int r = 0; r < 3; r++) {
+        FILE *to = open_dump();
+
+        put_comm(to, &comms[r]);
+        if (r < 2)
+            put_tensor(to, "x", r == 0 ? "submitted" : "agreed", 60 * SECOND);
+        read_back(to);
+    }
+    assert_int_equal(judge(&dumps, 0, &judged), 1);
+    assert_int_equal(judged.verdict, VERDICT_BUCKET);
+    free_judged(&judged);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_mesh, no_dumps),
         cmocka_unit_test_teardown(test_connected, no_dumps),
         cmocka_unit_test_teardown(test_old_dumps, no_dumps),
+        cmocka_unit_test_teardown(test_many_tensors, no_dumps),
+        cmocka_unit_test_teardown(test_agreed, no_dumps),
     };
     int failures;
 
