@@ -99,6 +99,8 @@ typedef struct {
     int64_t rounds;
     const char *name; /* the setting's */
     int in_file;      /* the file can hold the setting, and jobs like this one read it there */
+    /* Before the measurement: the line of an older file stays, because only other jobs read it. */
+    int stays;
 } tune_result_t;
 
 /* End the world and make another one, which reads the settings again. */
@@ -146,7 +148,8 @@ int tune_can_write(const char *path);
 int tune_write(const char *path, const char *text);
 
 /* Keep the settings of an older file that this run does not measure. They are in use in all turns.
-   If `path` is NULL, there is no file. has_link: the link will be measured. */
+   Also keep the results with `stays`, which are not in use. If `path` is NULL, there is no file.
+   has_link: the link will be measured. */
 void tune_keep(const char *path, int has_link, tune_search_t *search);
 
 /* ---- the link between hosts: tune_link.c ---- */
@@ -186,7 +189,7 @@ int tune_list_run(const bench_world_t *world, const tune_setting_t *setting,
 
 /* Remove the variables that are tuned. */
 void tune_search_clear(void);
-/* Fill in the names of the results that tune_search will have. */
+/* Fill in name, in_file and stays of the results that tune_search will have. */
 void tune_search_names(const bench_world_t *world, tune_search_t *search);
 /* Let the setting be measured with these tensors. */
 void tune_use_list(tune_setting_t *setting, const tune_list_t *list);

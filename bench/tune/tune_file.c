@@ -21,6 +21,15 @@ int tune_path(int ranks, char *ret_path, size_t room)
            snprintf(ret_path, room, "%s", path) < (int)room;
 }
 
+/* The result with this name, or NULL. */
+static const tune_result_t *find_result(const tune_search_t *search, const char *name)
+{
+    for (size_t i = 0; i < search->count; i++)
+        if (strcmp(search->results[i].name, name) == 0)
+            return &search->results[i];
+    return NULL;
+}
+
 void tune_keep(const char *path, int has_link, tune_search_t *search)
 {
     tutti__tuned_t old;
@@ -31,16 +40,16 @@ void tune_keep(const char *path, int has_link, tune_search_t *search)
         return;
     for (size_t i = 0; i < old.count; i++) {
         const tutti__tuned_entry_t *entry = &old.entry[i];
-        int is_tuned = has_link && tune_link_has(entry->name);
+        const tune_result_t *result = find_result(search, entry->name);
 
-        for (size_t k = 0; k < search->count; k++)
-            is_tuned |= strcmp(search->results[k].name, entry->name) == 0;
-        if (is_tuned || strncmp(entry->name, "TUTTI_", 6) != 0 || search->nkept == TUNE_KEPT)
+        if ((has_link && tune_link_has(entry->name)) || (result != NULL && !result->stays) ||
+            strncmp(entry->name, "TUTTI_", 6) != 0 || search->nkept == TUNE_KEPT)
             continue;
         snprintf(search->kept[search->nkept].name, sizeof(search->kept->name), "%s", entry->name);
         snprintf(search->kept[search->nkept++].value, sizeof(search->kept->value), "%s",
                  entry->value);
-        setenv(entry->name, entry->value, 1);
+        if (result == NULL)
+            setenv(entry->name, entry->value, 1);
     }
 }
 

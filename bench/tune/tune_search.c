@@ -126,8 +126,10 @@ void tune_search_names(const bench_world_t *world, tune_search_t *search)
     for (size_t i = 0; i < ROWS; i++) {
         if ((rows[i].where & here) == 0)
             continue;
-        search->results[search->count].name = rows[i].setting.name;
-        search->results[search->count++].in_file = (rows[i].in_file & here) != 0;
+        search->results[search->count++] =
+            (tune_result_t){ .name = rows[i].setting.name,
+                             .in_file = (rows[i].in_file & here) != 0,
+                             .stays = rows[i].in_file != 0 && (rows[i].in_file & here) == 0 };
     }
 }
 

@@ -107,14 +107,17 @@ holds 'tutti_tuned 1
 TUTTI_ONESHOT_BYTES 8K' 'slow winners are in the file'
 
 [ -n "$whole" ] || finish
-# On several hosts the file can hold other settings.
-rm -f "$out"
+# On several hosts the file can hold other settings. A setting that only jobs on one host read from
+# the file stays there.
+printf 'tutti_tuned 1\nTUTTI_CHUNK_BYTES 1M\nTUTTI_FUSION_BYTES 3M\n%s\n' \
+    'TUTTI_ALGORITHM allreduce:ring' >"$out"
 launch="$mpirun -np 1 env TUTTI_HOST_ID=a $bench --gradients $list --quick --rounds 1 --spoil -o $out
     : -np 1 env TUTTI_HOST_ID=b"
 search
 sed -i '/^TUTTI_LINK_/d' "$out"
 holds "tutti_tuned 1
-TUTTI_CHUNK_BYTES $(value TUTTI_CHUNK_BYTES)" 'the file of several hosts'
+TUTTI_CHUNK_BYTES $(value TUTTI_CHUNK_BYTES)
+TUTTI_FUSION_BYTES 3M" 'the file of several hosts'
 [ -n "$(value TUTTI_FUSION_BYTES)" ] && [ -z "$(value TUTTI_NODE_CHUNK_BYTES)" ] ||
     wrong 'other settings on several hosts'
 finish
