@@ -75,11 +75,13 @@ static tutti_status_t finish_cached(tutti__comm_t *comm, tutti__cached_t *cached
         state->running.cached_tag = cached->node.tag;
         status = tutti__run_await(comm->engine, &state->running, &state->op, comm->node, hint);
     }
-    if (status == TUTTI_OK)
+    if (status == TUTTI_OK) {
         tutti__stats_count(cached->entry, cached->bytes);
-    if (status == TUTTI_OK || status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_NO_MEMORY)
         return status;
-    state->op.is_common = 0;
+    }
+    /* All ranks find these errors of a node operation. An end of the communicator may have the same
+       status. */
+    state->op.is_common = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_NO_MEMORY;
     return tutti__run_fail(comm->engine, &state->running, &state->op, status);
 }
 

@@ -7,6 +7,7 @@ fault_tests = \
     %reldir%/idle \
     %reldir%/killed \
     %reldir%/leftovers \
+    %reldir%/lent \
     %reldir%/memory \
     %reldir%/planned \
     %reldir%/recorded \
@@ -24,6 +25,7 @@ fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_idle_SOURCES = %reldir%/idle.c $(fault_shared)
 %C%_killed_SOURCES = %reldir%/killed.c $(fault_shared)
 %C%_leftovers_SOURCES = %reldir%/leftovers.c $(fault_shared)
+%C%_lent_SOURCES = %reldir%/lent.c $(fault_shared)
 %C%_memory_SOURCES = %reldir%/memory.c $(fault_shared)
 %C%_planned_SOURCES = %reldir%/planned.c $(fault_shared)
 %C%_recorded_SOURCES = %reldir%/recorded.c $(fault_shared)
