@@ -94,8 +94,10 @@ multi_case = %reldir%/direct/coll_case.c %reldir%/direct/coll_case.h \
 %C%_direct_mismatches_LDADD = $(LDADD) -lm
 
 # Schedules from files.
-rank_tests += %reldir%/direct/user_schedule
-tsan_tests += %reldir%/direct/user_schedule
+rank_tests += %reldir%/direct/user_node %reldir%/direct/user_schedule
+tsan_tests += %reldir%/direct/user_node %reldir%/direct/user_schedule
+%C%_direct_user_node_SOURCES = %reldir%/direct/user_node.c $(multi_case)
+%C%_direct_user_node_LDADD = $(LDADD) -lm
 %C%_direct_user_schedule_SOURCES = %reldir%/direct/user_schedule.c $(multi_case)
 %C%_direct_user_schedule_LDADD = $(LDADD) -lm
 

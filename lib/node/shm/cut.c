@@ -4,9 +4,9 @@
  *
  * Piece (j, k) is chunk k of block j. For NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST, block j is
  * rank j's share of the elements; but in a reduce of three ranks, block 0 has all elements. For
- * other operations the blocks are those of the call, nblk for each part. Chunk k has the elements
- * [k * piece, (k + 1) * piece) of every block. In the slot, the elements of block j begin at
- * element j * piece.
+ * other operations, and for several blocks of a table, the blocks are those of the call, nblk for
+ * each part. Chunk k has the elements [k * piece, (k + 1) * piece) of every block. In the slot, the
+ * elements of block j begin at element j * piece.
  */
 #include "node/shm/shm.h"
 
@@ -40,10 +40,16 @@ tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t
     return part;
 }
 
+/* Are the elements cut into a share for each rank? A share may include parts of several blocks, so
+   the blocks must be contiguous. The blocks of a table need not be contiguous on all ranks. */
 static int own_shares(const tutti__shm_lane_t *lane)
 {
-    return lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE ||
-           lane->call->kind == TUTTI__NODE_BCAST;
+    const tutti__node_call_t *call = lane->call;
+
+    if (call->nblk > 1 && call->map.table != NULL)
+        return 0;
+    return call->kind == TUTTI__NODE_ALLREDUCE || call->kind == TUTTI__NODE_REDUCE ||
+           call->kind == TUTTI__NODE_BCAST;
 }
 
 /* Cut the elements into `nblocks` shares of whole cache lines, except the last ones. */
@@ -107,7 +113,6 @@ void tutti__shm_measure(tutti__shm_lane_t *lane)
     for (uint32_t j = 1; j < call->nblk * call->nparts; j++) {
         tutti__shm_part_t part = tutti__shm_find_block(call, j);
 
-        /* A share may include parts of several blocks, so the blocks must be contiguous. */
         assert(!own_shares(lane) || part.count == 0 || part.src == first.src + lane->count);
         assert(!own_shares(lane) || part.count == 0 || part.dst == first.dst + lane->count);
         lane->count += part.count;

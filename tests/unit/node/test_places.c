@@ -197,6 +197,87 @@ static void test_given_up(void **state)
     }
 }
 
+/* The result of run_table on rank r: other elements of dst are unchanged. */
+static void check_table(const pair_t *p, uint32_t r, const size_t *table, const size_t *begins)
+{
+    const tutti__node_call_t *call = &p->call[r];
+    int gets = call->kind != TUTTI__NODE_REDUCE || r == call->root;
+    size_t left = gets ? COUNT / 2 : 0;
+
+    for (size_t at = 0; at < (BYTES + PAGE) / 4; at++) {
+        uint32_t b = at - begins[0] < table[1] - table[0] ? 0 : 1;
+        size_t i = at - begins[b];
+        float x, wanted = value(i, call->root, (int)b);
+
+        memcpy(&x, p->dst[r] + 4 * at, sizeof(x));
+        if (!gets || i >= table[b + 1] - table[b]) {
+            assert_memory_equal(p->dst[r] + 4 * at, "\xa5\xa5\xa5\xa5", 4);
+            continue;
+        }
+        if (call->kind != TUTTI__NODE_BCAST)
+            wanted = value(i, 0, (int)b) + value(i, 1, (int)b);
+        if (x != wanted)
+            fail_msg("kind %d, root %u, rank %u: element %zu is %g instead of %g", (int)call->kind,
+                     call->root, r, at, (double)x, (double)wanted);
+        left--;
+    }
+    assert_int_equal(left, 0);
+}
+
+/* An operation on two blocks of a table. On rank 0 they are contiguous. On rank 1 they are in
+   reverse order, with a gap between them. Block b begins at begins[rank][b]. */
+static void run_table(tutti__op_kind_t kind, uint32_t root)
+{
+    static const size_t table[] = { 0, COUNT / 8, COUNT / 2 };
+    static const size_t begins[RANKS][2] = { { 0, COUNT / 8 }, { COUNT / 2 - 9, 5 } };
+    tutti__hint_t hint;
+    uint32_t done = 0;
+    pair_t p;
+
+    open_pair(&p, 0);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        float *src = (float *)(void *)p.src[r];
+
+        memset(p.dst[r], 0xa5, BYTES + PAGE);
+        for (int b = 0; b < 2; b++)
+            for (size_t i = 0; i < table[b + 1] - table[b]; i++)
+                src[begins[r][b] + i] = value(i, r, b);
+        p.call[r] =
+            (tutti__node_call_t){ .kind = kind,
+                                  .dtype = TUTTI_FLOAT32,
+                                  .op = TUTTI_SUM,
+                                  .reducer = &p.reducer,
+                                  .root = root,
+                                  .src = src,
+                                  .dst = p.dst[r],
+                                  .map = { COUNT / 2, 2, COUNT, table, r == 0 ? NULL : begins[r] },
+                                  .whole = 1,
+                                  .nblk = 2,
+                                  .nparts = 1 };
+        p.node[r]->ops->start(p.node[r], 0, &p.call[r]);
+    }
+    for (int steps = 0; done != (1 << RANKS) - 1; steps++) {
+        uint32_t r = (uint32_t)steps % RANKS;
+
+        assert_true(steps < 100000);
+        if (!(done >> r & 1) && p.node[r]->ops->step(p.node[r], 0, &hint) == TUTTI_OK)
+            done |= 1u << r;
+    }
+    for (uint32_t r = 0; r < RANKS; r++)
+        check_table(&p, r, table, begins[r]);
+    close_pair(&p, 0);
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    for (uint32_t root = 0; root < RANKS; root++) {
+        run_table(TUTTI__NODE_BCAST, root);
+        run_table(TUTTI__NODE_REDUCE, root);
+    }
+    run_table(TUTTI__NODE_ALLREDUCE, 0);
+}
+
 /* Shares of zero-copy: each element belongs to one share, and large shares meet at a page. */
 static void test_shares(void **state)
 {
@@ -252,8 +333,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_private),  cmocka_unit_test(test_zero_copy),
-        cmocka_unit_test(test_given_up), cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_given_up), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_shares),   cmocka_unit_test(test_pieces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
