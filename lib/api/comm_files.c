@@ -10,6 +10,7 @@
 #include "api/comm_state.h"
 
 #include "base/status.h"
+#include "node/shm/shm.h"
 
 static tutti_status_t take(tutti__comm_t *comm, uint32_t i)
 {
@@ -24,6 +25,8 @@ static tutti_status_t take(tutti__comm_t *comm, uint32_t i)
         return status;
     status = tutti__file_take(file, is_group ? comm->world->files->file[i].text : file->text,
                               &comm->shape, comm->topo->rank, !tutti__comm_is_world(comm), credits);
+    if (file->sched != NULL)
+        tutti__shm_hold_blocks(comm->node, file->sched->nblocks);
     return tutti__boot_agree(comm->boot, status);
 }
 

@@ -7,6 +7,7 @@
 #include "base/constants.h"
 #include "base/status.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -172,6 +173,16 @@ static uint64_t cache_share(const tutti__topo_t *topo, uint64_t bytes)
     return bytes / topo->l3_ranks;
 }
 
+void tutti__shm_hold_blocks(tutti__node_t *node, uint32_t nblocks)
+{
+    tutti__shm_t *shm = (tutti__shm_t *)node;
+    size_t bytes = TUTTI__ROUND_UP((size_t)nblocks * TUTTI__LINE_BYTES, 4096);
+
+    for (uint32_t i = 0; i < TUTTI__LANES; i++)
+        assert(shm->lane[i].bulk_room == NULL);
+    shm->bulk_bytes = TUTTI__MAX(shm->bulk_bytes, bytes);
+}
+
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
 {
@@ -180,7 +191,6 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     uint32_t nlocal = topo->host_first[host + 1] - topo->host_first[host];
     uint64_t mine = 0, *offsets = calloc(topo->size, sizeof(*offsets));
     uint32_t ngroups, *group_of = calloc(nlocal, sizeof(*group_of));
-    tutti__conf_shared_t large;
     tutti__node_t *node = NULL;
     void *own = NULL;
     tutti_status_t status;
@@ -200,12 +210,10 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     status = tutti__boot_allgather(boot, &mine, sizeof(mine), offsets);
     if (status != TUTTI_OK)
         goto free_own;
-    /* A slot must have space for a piece of each block. There is at most one block per rank. */
-    large = *conf;
-    large.node_chunk_bytes =
-        TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);
-    status = attach_host(machine, topo, offsets, group_of, &large, &node);
+    status = attach_host(machine, topo, offsets, group_of, conf, &node);
     if (status == TUTTI_OK) {
+        /* The library's schedules have at most one block per rank. */
+        tutti__shm_hold_blocks(node, topo->size);
         ((tutti__shm_t *)node)->boot = boot;
         ((tutti__shm_t *)node)->outgrow_bytes = cache_share(topo, conf->l3_bytes);
     }

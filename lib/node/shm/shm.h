@@ -433,6 +433,9 @@ void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **s
    group_size. Collective over all ranks of boot. */
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
+/* Operations may have up to `nblocks` blocks, so a bulk slot must have space for a piece of each
+   block. Local; the same number on all ranks of the host, before the first operation. */
+void tutti__shm_hold_blocks(tutti__node_t *node, uint32_t nblocks);
 
 /* For tests: open over existing arenas, without boot. Each local rank's control area has
    tutti__shm_control_bytes() zeroed bytes, and begins at its `offset` in the rank's arena.

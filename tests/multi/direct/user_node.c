@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Node operations that only users' schedules have: on several blocks with places of their own. */
+/*
+ * Node operations that only users' schedules have: on more blocks than there are ranks, and on
+ * several blocks with places of their own.
+ */
 #include "multi/direct/coll_case.h"
 
 #include <stdlib.h>
@@ -9,6 +12,7 @@
 static char path[] = "/tmp/tutti-user-node-XXXXXX";
 
 enum {
+    BLOCKS = 8192,
     GAP = 7,
     UNSENT = -1
 };
@@ -26,6 +30,48 @@ static void write_schedules(int size, int blocks, const char *body)
         fprintf(file, "mine: rank %d of %d, blocks %d, scratch 0, blocks per message 1\n%s\n", r,
                 size, blocks, body);
     fclose(file);
+}
+
+/* ---- more blocks than ranks ---- */
+
+/* A slot of this size has fewer elements than the schedule has blocks. */
+static void smallest_chunk(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.node_chunk_bytes = 4096;
+}
+
+static void many_blocks(rank_t *self)
+{
+    case_t small = {
+        TUTTI_CALL_ALLREDUCE, TUTTI_FLOAT32, TUTTI_SUM, 3 * BLOCKS + 5, 0, APART, PRIVATE
+    };
+    case_t large = {
+        TUTTI_CALL_ALLREDUCE, TUTTI_INT64_INT64, TUTTI_MAXLOC, BLOCKS, 0, IN_PLACE, PRIVATE
+    };
+    area_t area;
+
+    area_open(&area, self, AREA_BYTES);
+    case_run(&area, &small, TUTTI_OK);
+    case_run(&area, &large, TUTTI_OK);
+    area_close(&area);
+}
+
+static int run_many_blocks(int threads)
+{
+    job_t job = { .size = 2, .threads = threads, .settings = smallest_chunk, .fn = many_blocks };
+    char algorithm[64], body[256];
+    int failures = 0;
+
+    snprintf(algorithm, sizeof(algorithm), "allreduce:@%s", path);
+    job.algorithm = algorithm;
+    snprintf(body, sizeof(body),
+             "NODE_REDUCE_SCATTER IN[0:%d] -> OUT[0:%d] in 2 parts, finish\n"
+             "NODE_ALLGATHER OUT[0:%d] -> OUT[0:%d] in 2 parts",
+             BLOCKS, BLOCKS, BLOCKS, BLOCKS);
+    write_schedules(job.size, BLOCKS, body);
+    RUN_JOB(failures, &job);
+    return failures;
 }
 
 /* ---- places of their own ---- */
@@ -100,6 +146,7 @@ int main(void)
     if (file < 0)
         return 1;
     close(file);
+    failures += run_many_blocks(threads);
     for (int size = 2; size <= 4; size++)
         failures += run_gathers(size, threads);
     unlink(path);
