@@ -121,8 +121,14 @@ int tutti__agreed_step(tutti__agreement_t *a)
 
 void tutti__agreed_clear(tutti__agreement_t *a)
 {
+    tutti__request_t *first = a->filling != NULL ? a->filling->first : NULL;
+
     tutti__planned_clear(&a->plan);
     tutti__agree_clear(a->agree);
+    /* The rest of this bucket does not arrive any more, and the bucket is in no lane. So its
+       requests count as not agreed: after a departure they end like all such requests. */
+    for (tutti__request_t *r = first; r != NULL; r = r->next)
+        r->agreed = 0;
     tutti__bucket_free(a->filling);
     a->filling = NULL;
 }

@@ -4,7 +4,9 @@
  */
 #include "ranks.h"
 
+#include "agree/tensors.h"
 #include "base/time.h"
+#include "engine/steps.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -110,6 +112,41 @@ static void flood(rank_t *self)
     for (int i = 0; i < FLOOD; i++)
         CHECK_OK(tutti_wait(r[i], -1));
     free(r);
+}
+
+/* ---- a goodbye in the middle of a bucket ---- */
+
+/* Send the first of several messages of a bucket to all neighbours. */
+static void send_part(const rank_t *self)
+{
+    tutti__engine_t *e = self->inside->engine;
+    TUTTI__ALIGNED(8) char body[sizeof(tutti__bucket_msg_t) + 1];
+    const tutti__bucket_msg_t msg = { .name_bytes = 1 };
+
+    memcpy(body, &msg, sizeof(msg));
+    body[sizeof(msg)] = 'a';
+    tutti__token_await(&e->token);
+    for (uint32_t i = 0; i < tutti__links_count(e->env.watch); i++)
+        tutti__links_send(e->env.watch, i, TUTTI__MSG_BUCKET, body, sizeof(body), 1);
+    tutti__token_leave(&e->token);
+}
+
+static void within_bucket(rank_t *self)
+{
+    tutti_request_t *r[2];
+    float x[2] = { 1, 1 };
+
+    for (int i = 0; i < 2 && self->rank > 0; i++)
+        CHECK_OK(tutti_allreduce_async(i == 0 ? "a" : "b", &x[i], &x[i], 1, TUTTI_FLOAT32,
+                                       TUTTI_SUM, self->comm, NULL, &r[i]));
+    tutti__engine_settle(self->inside->engine); /* rank 0 agrees only on announced tensors */
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0) {
+        send_part(self);
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK_STATUS(tutti_wait(r[i], 10000), TUTTI_ERR_SHUTDOWN);
 }
 
 /* ---- one thread waits for what another one submits, and the reverse ---- */
@@ -226,6 +263,10 @@ int main(void)
     RUN_JOB(failures, &three);
     RUN_JOB(failures, &hosts);
     hosts.fn = leaders_first;
+    RUN_JOB(failures, &hosts);
+    three.fn = within_bucket;
+    RUN_JOB(failures, &three);
+    hosts.fn = within_bucket;
     RUN_JOB(failures, &hosts);
     for (size_t h = 0; h < sizeof(many_hosts) / sizeof(many_hosts[0]); h++) {
         for (size_t a = 0; a < sizeof(algorithms) / sizeof(algorithms[0]); a++) {
