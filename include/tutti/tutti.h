@@ -53,7 +53,8 @@
  *     on which all ranks agreed before the peer left are still completed. All other requests end
  *     with TUTTI_ERR_SHUTDOWN, and new submissions return this error at once. Direct calls that do
  *     not need the peer, such as messages between two other ranks, still work; the first direct
- *     call that needs the peer ends the communicator.
+ *     call that needs the peer ends the communicator. So does a request whose data are moving, if
+ *     it needs the peer.
  *
  *     After TUTTI_ERR_MISMATCH the communicator stays usable: all ranks have found the mismatch
  *     before any data moved. With TUTTI_COMPARE=0, direct calls between hosts and messages between

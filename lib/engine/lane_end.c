@@ -62,10 +62,8 @@ void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
 
     /* After a departure, the messages of a comparison are not cancelled: over UCX, cancelling them
        might close connections that other lanes use. The messages stay in flight until the
-       communicator ends, which is safe because they use only the library's memory. After this the
-       lane starts no operation. */
-    lane->is_left = lane->op.at == TUTTI__AT_COMPARE && !lane->op.is_common;
-    if (!lane->is_left)
+       communicator ends, which is safe because they use only the library's memory. */
+    if (!lane->is_left || lane->op.at != TUTTI__AT_COMPARE)
         tutti__operation_cancel(&lane->op);
     tutti__mutex_lock(&lanes->pending->lock);
     for (tutti__request_t *r = lane->first->first; r != NULL; r = next) {

@@ -255,6 +255,21 @@ static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t
     return status;
 }
 
+/*
+ * May a lane's failed bucket return to agreement? If its data move between hosts when a rank
+ * leaves, the bucket may not: it ends the communicator, as an agreed bucket does. The bucket's
+ * messages must be cancelled, because they use the callers' buffers. Over UCX this might close
+ * connections that other lanes use.
+ */
+static int may_give_back(const tutti__lanes_t *lanes, const tutti__lane_t *lane,
+                         tutti_status_t status)
+{
+    if (!lane->running || !tutti__lane_is_planned(lanes, lane))
+        return 0;
+    return lane->op.is_common || (status == TUTTI_ERR_SHUTDOWN &&
+                                  (lane->op.at == TUTTI__AT_COMPARE || !lane->op.may_be_far));
+}
+
 /* Advance one lane. When an operation is complete, begin the next one at once. */
 static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t who, int *ret_left)
 {
@@ -287,16 +302,16 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
         moved = 1;
         if (status == TUTTI_OK)
             tutti__lane_end(lanes, lane);
-        else if (lane->running && tutti__lane_is_planned(lanes, lane) &&
-                 (lane->op.is_common || status == TUTTI_ERR_SHUTDOWN))
+        else if (may_give_back(lanes, lane, status)) {
             /* After a departure, agreement will end this rank's requests with an error. The
                communicator does not end, so that other ranks' requests continue. The lane's other
                buckets need the same ranks, and must not receive late messages of this bucket. So
                they leave the lane as well. */
+            lane->is_left = status == TUTTI_ERR_SHUTDOWN;
             do
                 tutti__lane_give_back(lanes, lane);
-            while (status == TUTTI_ERR_SHUTDOWN && lane->first != NULL);
-        else if (lane->running && lane->op.is_common)
+            while (lane->is_left && lane->first != NULL);
+        } else if (lane->running && lane->op.is_common)
             tutti__lane_refuse(lanes, lane, status);
         else {
             tutti__lane_fail(lanes, lane, status);
