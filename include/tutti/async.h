@@ -538,8 +538,9 @@ TUTTI_API tutti_status_t tutti_request_receive(tutti_request_t *request, void *r
  * TUTTI_ERR_UNSUPPORTED on the ranks that submitted them.
  *
  * This rank must have no pending request, and cannot submit one until tutti_join returns
- * (TUTTI_ERR_INVALID_ARGUMENT). Blocks; the deadline counts from the last completed tensor.
- * Since 0.1.
+ * (TUTTI_ERR_INVALID_ARGUMENT). Blocks; the deadline counts from the last completed tensor. If a
+ * peer leaves, tutti_join returns TUTTI_ERR_SHUTDOWN after this rank's contributions to the
+ * requests on which all ranks agreed before. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_join(tutti_comm_t *comm, int *ret_last_rank);
 

@@ -412,7 +412,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
        them. */
     tutti__mutex_lock(&pending->lock);
     filter_queue(pending, pick);
-    if (pending->join != NULL) {
+    if (pending->join != NULL && (pick == NULL || pick(pending->join))) {
         ended = pending->join;
         ended->chain = NULL;
         ended->known = 0;

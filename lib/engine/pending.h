@@ -89,7 +89,7 @@ void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
 /* End a list of requests with TUTTI_OK. */
 void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first);
 /* End all pending requests for which `pick` returns true (NULL: all of them), and take them out of
-   the queue. A pending tutti_join always ends. */
+   the queue. */
 void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutti__request_t *),
                                tutti_status_t status, const char *text);
 

@@ -5,11 +5,11 @@
  * If a thread finds the token taken, it leaves its request in the queue. The owner of the token
  * finds the request there: after it has given the token back, it checks `queued` once more.
  *
- * Sleeping. No thread sleeps with the token. If requests are pending, the last active thread
- * sets `sleeping` in this rank's status page, executes a fence, and takes one more step. Peers
- * store, execute a fence, and read `sleeping`. So either the step sees their stores, or they
- * ring the doorbell. While nothing is pending here, peers need not wake this rank: no tensor can
- * be complete without this rank's announcement. (Deaths and goodbyes, which must be seen at once,
+ * Sleeping. No thread sleeps with the token. If requests are pending, or buckets are in lanes, the
+ * last active thread sets `sleeping` in this rank's status page, executes a fence, and takes one
+ * more step. Peers store, execute a fence, and read `sleeping`. So either the step sees their
+ * stores, or they ring the doorbell. Otherwise peers need not wake this rank: no tensor can be
+ * complete without this rank's announcement. (Deaths and goodbyes, which must be seen at once,
  * arrive through sockets.)
  */
 #include "engine/steps.h"
@@ -17,6 +17,7 @@
 #include "base/constants.h"
 #include "engine/own_deadline.h"
 
+#include <assert.h>
 #include <sys/timerfd.h>
 
 void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const void *body,
@@ -34,10 +35,11 @@ void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const voi
 }
 
 /* A rank has left: end all requests that are not agreed, because they need that rank. An ordered
-   call ends like a direct call: when it waits for that rank. */
+   call ends like a direct call: when it waits for that rank. A tutti_join ends later: see
+   end_join. */
 static int not_agreed(const tutti__request_t *request)
 {
-    return !request->agreed && !request->ordered;
+    return !request->agreed && !request->ordered && !request->joins;
 }
 
 static void refuse(tutti__engine_t *e)
@@ -65,6 +67,23 @@ static int take_queue(tutti__engine_t *e)
         tutti__agreed_submit(&tutti__owned(e)->agreed, tutti__pending_take(&e->pending), 0);
     }
     return 1;
+}
+
+/* A rank has left, and the lanes are empty: end this rank's tutti_join. If it ended earlier, the
+   program could finalize while other ranks wait for this rank's zero contributions. */
+static void end_join(tutti__engine_t *e)
+{
+    tutti__request_t *join;
+    char text[160] = "";
+
+    tutti__mutex_lock(&e->pending.lock);
+    join = e->pending.join;
+    tutti__mutex_unlock(&e->pending.lock);
+    if (join == NULL)
+        return;
+    assert(tutti__watch_any_left(e->env.watch) && !atomic_load(&e->pending.queued));
+    tutti__watch_left_text(e->env.watch, TUTTI__NO_RANK, text, sizeof(text));
+    tutti__pending_finish(&e->pending, join, TUTTI_ERR_SHUTDOWN, text);
 }
 
 /* The communicator has ended: tell the neighbours, end all pending requests, and clear the state.
@@ -151,8 +170,10 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
     moved |= step_lanes(e, who, &left);
     tutti__links_flush(e->env.watch);
     /* After a goodbye no more buckets arrive, and no bucket of a plan starts. */
-    if (tutti__watch_any_left(e->env.watch) && own->lanes.in_flight + own->lanes.planned == 0)
+    if (tutti__watch_any_left(e->env.watch) && own->lanes.in_flight + own->lanes.planned == 0) {
         tutti__watch_set_idle(e->env.watch);
+        end_join(e);
+    }
     if (left && !moved)
         tutti__engine_ring_later(e);
     return moved;
@@ -169,18 +190,26 @@ void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)
     tutti__fence();
 }
 
-/* No thread polls after this, so peers must ring if anything is pending. */
+/* May peers wait for this rank? Even without pending requests it may run buckets: zero
+   contributions, and buckets of a plan whose tensors this rank has not submitted. */
+static int has_work(tutti__engine_t *e)
+{
+    const tutti__lanes_t *lanes = &tutti__owned(e)->lanes;
+
+    return atomic_load(&e->pending.count) > 0 || lanes->in_flight + lanes->planned > 0;
+}
+
+/* No thread polls after this, so peers must ring if there is work. */
 static void give_back(tutti__engine_t *e, tutti__who_t who)
 {
     int rings;
 
     do {
-        rings = atomic_load(&e->pending.count) > 0;
+        rings = has_work(e);
         tutti__engine_sleeping(e, (uint32_t)rings);
         /* If a thread waits in token_await, stop and leave the token to it. That thread takes the
            remaining steps when it gives the token back. */
-        while (!atomic_load(&e->token.wanted) &&
-               (atomic_load(&e->pending.count) > 0 || atomic_load(&e->news)) &&
+        while (!atomic_load(&e->token.wanted) && (has_work(e) || atomic_load(&e->news)) &&
                tutti__engine_step(e, who)) {
         }
         tutti__token_leave(&e->token);

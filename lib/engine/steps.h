@@ -7,8 +7,8 @@
 
 /* One step; 1 if anything moved. With the token. */
 int tutti__engine_step(tutti__engine_t *e, tutti__who_t who);
-/* Give the token back. No thread polls after this, so peers must ring if anything is pending. Then
-   call the callbacks that are due. */
+/* Give the token back. No thread polls after this, so peers must ring if there is work. Then call
+   the callbacks that are due. */
 void tutti__engine_yield(tutti__engine_t *e, tutti__who_t who);
 /* Take the token if it is free, and run one round of steps. */
 void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tutti_join: ranks with different numbers of batches end an epoch together. */
+#include "engine/steps.h"
 #include "ranks.h"
 
 #include <pthread.h>
@@ -7,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -337,6 +339,88 @@ static void leaves(rank_t *self)
     CHECK_STATUS(tutti_join(self->comm, NULL), TUTTI_ERR_SHUTDOWN);
 }
 
+/* ---- a rank leaves while others need a zero contribution ---- */
+
+/* In all processes, about rank 2: it has received a goodbye; its communicator is closed. */
+enum {
+    HAS_BYE,
+    IS_CLOSED,
+    FLAGS
+};
+
+static atomic_int *flags;
+
+static void await_flag(int flag, int limit_ms)
+{
+    for (int i = 0; i < limit_ms && !atomic_load(&flags[flag]); i++)
+        usleep(1000);
+}
+
+static void set_closed(void)
+{
+    atomic_store(&flags[IS_CLOSED], 1);
+}
+
+static void *watch_byes(void *arg)
+{
+    const rank_t *self = arg;
+
+    for (int i = 0; i < 20000 && !tutti__watch_any_left(self->inside->watch); i++)
+        usleep(1000);
+    atomic_store(&flags[HAS_BYE], 1);
+    return NULL;
+}
+
+/* Rank 2 has joined, and waits for rank 3 in the tree of the reduce. */
+static void joins_meanwhile(rank_t *self)
+{
+    pthread_t thread;
+
+    atexit(set_closed);
+    CHECK_INT(pthread_create(&thread, NULL, watch_byes, self), 0);
+    CHECK_STATUS(tutti_join(self->comm, NULL), TUTTI_ERR_SHUTDOWN);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+}
+
+/* Rank 1 leaves after its own part of the reduce. Rank 3 submits the reduce, and then makes no
+   progress until rank 2 has received rank 1's goodbye. All ranks had agreed on the reduce, so it is
+   served. */
+static void leaves_early(rank_t *self)
+{
+    tutti__engine_t *e = self->inside->engine;
+    tutti_request_t *r;
+    float x = 1, y = 0;
+
+    if (self->rank == 2) {
+        joins_meanwhile(self);
+        return;
+    }
+    if (self->rank == 3)
+        tutti__token_await(&e->token);
+    CHECK_OK(tutti_reduce_async("x", &x, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, 0, self->comm, NULL, &r));
+    if (self->rank == 3) {
+        tutti__engine_step(e, TUTTI__STEP_WAITER);
+        await_flag(HAS_BYE, 20000);
+        await_flag(IS_CLOSED, 300); /* it must not be closed, so this time passes */
+        tutti__engine_yield(e, TUTTI__STEP_WAITER);
+    }
+    CHECK_OK(tutti_wait(r, -1));
+    if (self->rank == 0)
+        CHECK_INT(y, 3);
+}
+
+static int early_leavers(void)
+{
+    job_t job = { .size = 4, .hosts = "abcd", .algorithm = "reduce:binomial", .fn = leaves_early };
+    int failures = 0;
+
+    flags = mmap(NULL, FLAGS * sizeof(*flags), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                 -1, 0);
+    CHECK(flags != MAP_FAILED);
+    RUN_JOB(failures, &job);
+    return failures;
+}
+
 static void short_deadline(tutti__conf_t *conf, int rank)
 {
     (void)rank;
@@ -398,6 +482,7 @@ int main(void)
     if (!threads) {
         job_t job = { .size = 3, .fn = refused_often };
 
+        failures += early_leavers();
         RUN_JOB(failures, &job);
         job.size = 2;
         job.fn = never;

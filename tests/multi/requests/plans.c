@@ -722,6 +722,26 @@ static void no_stalls(tutti__conf_t *conf, int rank)
     conf->shared.stall_ms = 0;
 }
 
+/* Rank 0 has no pending request, but runs a bucket without requests, as after a plan's end. So its
+   status page asks the other ranks to wake it. */
+static void sleeps_in_bucket(rank_t *self)
+{
+    tutti__engine_t *e = self->inside->engine;
+    const tutti__machine_t *machine = e->env.machine;
+    tutti__plan_requests_t *plan;
+
+    if (self->rank == 0) {
+        tutti__token_await(&e->token);
+        plan = &tutti__owned(e)->agreed.plan;
+        CHECK(tutti__planned_end(plan, plan->started + 1) == NULL);
+        tutti__engine_step(e, TUTTI__STEP_WAITER);
+        CHECK_INT(tutti__owned(e)->lanes.planned, 1);
+        tutti__engine_yield(e, TUTTI__STEP_WAITER);
+        CHECK_INT(tutti__load_relaxed(&machine->page[machine->me]->sleeping), 1);
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
 static int partial_submissions(void)
 {
     static const char *const hosts[] = { NULL, "ab" };
@@ -736,6 +756,9 @@ static int partial_submissions(void)
                       .arg = i % 2 ? &has_callback : NULL };
 
         RUN_JOB(failures, &job);
+        job.fn = sleeps_in_bucket;
+        if (job.arg == NULL)
+            RUN_JOB(failures, &job);
     }
     return failures;
 }
