@@ -344,9 +344,13 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
         tutti__wait_look(e, w);
         status = is_ready(w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
     } else {
-        status = tutti__wait_loop(&w->wait);
+        /* This thread may call callbacks when it gives the token back. If they free the request
+           that was ready, wait for the next one. */
+        do {
+            status = tutti__wait_loop(&w->wait);
+            let_go(e, w);
+        } while (status == TUTTI_OK && !is_ready(w));
     }
-    let_go(e, w);
     tutti__recorded_wait(e->env.watch->record, tensor, w->traced_ns);
     tutti__record_waited(e->env.watch->record, w->record);
     /* If other work in flight must be polled, leave it to the engine's thread. */
@@ -438,12 +442,12 @@ tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_m
         tutti__stats_wait_begin(e->env.stats);
         status = wait_entered(e, w);
         tutti__stats_wait_end(e->env.stats);
+        /* After this, `e` may be freed: callbacks may have freed all requests of the list. */
         tutti__engine_leave(e);
+    } else {
+        /* Another thread is closing the engine, which ends all requests. */
+        while (!is_ready(w))
+            sched_yield();
     }
-    if (status != TUTTI_OK)
-        return tutti__wait_not_yet(w, timeout_ms);
-    /* Another thread may still be closing the engine, which ends all requests. */
-    while (!is_ready(w))
-        sched_yield();
-    return TUTTI_OK;
+    return status == TUTTI_OK ? TUTTI_OK : tutti__wait_not_yet(w, timeout_ms);
 }

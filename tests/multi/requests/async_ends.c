@@ -3,6 +3,7 @@
  * Requests that end without being served, because their communicator is freed, a rank has left, or
  * another call's deadline has passed. And the calls that a callback may not make.
  */
+#include "engine/steps.h"
 #include "multi/requests/async_calls.h"
 
 #include <pthread.h>
@@ -308,6 +309,45 @@ static void ends_in_callbacks(rank_t *self)
     CHECK_OK(tutti_comm_free(f.other));
 }
 
+static void takes(void *arg, tutti_status_t status)
+{
+    tutti_request_t **r = arg;
+
+    CHECK_OK(status);
+    CHECK_OK(tutti_wait(*r, 0));
+}
+
+/* The request that ends a wait is freed by a callback that the waiting thread calls. The wait then
+   continues until another request is done. */
+static void freed_by_callback(rank_t *self)
+{
+    tutti__engine_t *e = self->inside->engine;
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    float x[3] = { 1, 1, 1 }, all;
+    tutti_request_t *list[2], *first, *second;
+    size_t index = 7;
+
+    /* While this thread owns the token, no request is done. */
+    tutti__token_await(&e->token);
+    CHECK_OK(reduce("first", &x[0], self->comm, NULL, &first));
+    options.callback = takes;
+    options.callback_arg = &first;
+    CHECK_OK(reduce("second", &x[1], self->comm, &options, &second));
+    CHECK_OK(tutti_allgatherv_async("later", &x[2], 1, NULL, NULL, NULL, TUTTI_FLOAT32, self->comm,
+                                    NULL, &list[1]));
+    tutti__token_leave(&e->token);
+    list[0] = first;
+    CHECK_STATUS(tutti_wait_any(list, 2, 500, &index), TUTTI_ERR_TIMEOUT);
+    CHECK_INT(index, 7);
+    CHECK_OK(tutti_wait(second, LONG_MS));
+    /* `first` is freed. */
+    CHECK_STATUS(tutti_wait(first, 0), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_OK(tutti_request_receive(list[1], &all, NULL));
+    list[0] = NULL;
+    CHECK_OK(tutti_wait_any(list, 2, LONG_MS, &index));
+    CHECK_INT(index, 1);
+}
+
 enum {
     OTHERS = 200
 };
@@ -431,8 +471,10 @@ int main(void)
     static const char *const hosts[] = { "aaa", "aab", "abb", "abc" };
     static const rank_fn_t fns[] = { buffers_too_late, freed_before, freed_meanwhile,
                                      started_meanwhile, ends_in_callbacks };
+    job_t alone = { .size = 1, .threads = !ranks_can_fork(), .fn = freed_by_callback };
     int failures = 0, threads = !ranks_can_fork();
 
+    RUN_JOB(failures, &alone);
     for (size_t i = 0; i < sizeof(fns) / sizeof(fns[0]); i++) {
         job_t job = { .size = 2, .threads = threads, .fn = fns[i] };
 
