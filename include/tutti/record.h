@@ -24,7 +24,8 @@
  *       closed all its communicators since then
  *
  * Waits for no other rank. It may be called in a signal handler of the program's: it takes no lock,
- * allocates no memory, and keeps errno. It does not set tutti_last_error(). Any thread.
+ * allocates no memory, and keeps errno. Besides the kernel's frame of the signal, it needs at most
+ * 4 KiB of stack, so SIGSTKSZ suffices (8 KiB). It does not set tutti_last_error(). Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  there is no communicator, or the path has more than 4000 bytes
  * TUTTI_ERR_SYSTEM            the file cannot be written. Since 0.1.

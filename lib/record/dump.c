@@ -12,8 +12,8 @@
  *      end      the dump is complete
  *
  * Any thread may write a dump, also in a signal handler. So dumps use no malloc, stdio or lock, and
- * keep errno. Times are of this host's CLOCK_MONOTONIC. Adding `offset_ns` gives the time of rank
- * 0's host.
+ * little stack, and keep errno. Times are of this host's CLOCK_MONOTONIC. Adding `offset_ns` gives
+ * the time of rank 0's host.
  */
 #include "record/put.h"
 #include "record/recorders.h"
@@ -29,6 +29,9 @@
 
 /* A dump has at most this many events of each ring. */
 #define DUMPED 512u
+/* [bytes] Paths of this length and longer are opened in pieces. A name in a folder has at most 255
+   bytes, so each piece can end with a '/'. */
+#define PIECE 272u
 
 static const char *const events[TUTTI__EVENTS] = { "none",   "slow",   "done",       "wait",
                                                    "waited", "direct", "direct_end", "end" };
@@ -402,22 +405,65 @@ int tutti__record_dump_check(const char *path, uint32_t rank)
     return access(slash != NULL ? text : ".", W_OK | X_OK) == 0 ? 0 : errno;
 }
 
+/* Replace *dir by the folder that the first bytes of *path name, and *path by the rest of the path.
+   text: a buffer of PIECE bytes. 0: failed, and errno is set. */
+static int enter_folder(int *dir, const char **path, char *text)
+{
+    size_t n = PIECE - 1;
+    int next;
+
+    while (n > 0 && (*path)[n - 1] != '/')
+        n--;
+    if (n == 0) {
+        errno = ENAMETOOLONG;
+        return 0;
+    }
+    memcpy(text, *path, n);
+    text[n] = '\0';
+    next = openat(*dir, text, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (next < 0)
+        return 0;
+    if (*dir != AT_FDCWD)
+        close(*dir);
+    *dir = next;
+    *path += n;
+    *path += strspn(*path, "/"); /* otherwise the rest would be an absolute path */
+    return 1;
+}
+
+/* Open PATH.RANK. Returns a descriptor, or -1 and errno. A signal handler's stack may have no space
+   for a long path, so such a path is opened in pieces, folder by folder. */
+static int open_file(const char *path, uint32_t rank, int flags)
+{
+    char text[PIECE + 16];
+    int dir = AT_FDCWD, fd = -1, is_there = 1, error;
+
+    while (is_there && strlen(path) >= PIECE)
+        is_there = enter_folder(&dir, &path, text);
+    if (is_there && make_path(path, rank, text, sizeof(text)))
+        fd = openat(dir, text, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+    error = errno;
+    if (dir != AT_FDCWD)
+        close(dir);
+    errno = error;
+    return fd;
+}
+
 /* Write a dump, with these flags of open(). The caller has incremented `readers`. ret_error: the
    errno of a file that cannot be written; otherwise not changed. */
 static tutti_status_t dump_to(const char *path, const char *reason, int flags, int *ret_error)
 {
     const tutti__record_t *first = find_first();
     tutti__put_t put = { .fd = STDERR_FILENO };
-    char text[4200];
 
     if (first == NULL)
         return TUTTI_ERR_INVALID_ARGUMENT;
     if (path == NULL && first->dump_path[0] != '\0')
         path = first->dump_path;
-    if (path != NULL && !make_path(path, first->world_rank, text, sizeof(text)))
+    if (path != NULL && strnlen(path, TUTTI__CONF_PATH) == TUTTI__CONF_PATH)
         return TUTTI_ERR_INVALID_ARGUMENT;
     if (path != NULL)
-        put.fd = open(text, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+        put.fd = open_file(path, first->world_rank, flags);
     if (put.fd < 0) {
         *ret_error = errno;
         return TUTTI_ERR_SYSTEM;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Writes text into a file descriptor, without stdio, malloc and locks: for dumps in signal
- * handlers. After an error nothing more is written.
+ * handlers. After an error nothing more is written. The buffer is small, because the alternate
+ * stack of a signal handler is small.
  */
 #ifndef TUTTI__RECORD_PUT_H
 #define TUTTI__RECORD_PUT_H
@@ -13,7 +14,7 @@ typedef struct {
     int fd;
     int error; /* errno of the first failure; 0: none */
     size_t used;
-    char buffer[2048];
+    char buffer[256];
 } tutti__put_t;
 
 /* Write the content of the buffer. */

@@ -1,23 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The file of TUTTI_DUMP: the dump of a failure stays in it while the process has communicators,
- * and not longer. Also tests the longest path of a dump.
+ * and not longer. Also tests the longest path of a dump, and a dump in a signal handler that has a
+ * small stack.
  */
 #include "record/record.h"
 
+#include "base/compiler.h"
+
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 enum {
-    LONGEST = 4000 /* include/tutti/record.h */
+    LONGEST = 4000, /* include/tutti/record.h */
+    FRAME = 2048,   /* the least that a kernel pushes for a signal */
+    NEED = 4096,    /* include/tutti/record.h: the stack that a dump needs besides */
+    BELOW = 65536   /* bytes below the stack that are checked */
 };
 
 static char folder[] = "/tmp/tutti-test-dump-XXXXXX";
@@ -134,13 +143,72 @@ static void test_long_path(void **state)
     tutti__record_close(record);
 }
 
+/* ---- a signal handler with a small stack ---- */
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51 /* the kernel's number, which older headers lack */
+#endif
+
+static char longest_path[LONGEST + 1];
+static tutti_status_t dumped;
+
+static void handler(int number)
+{
+    (void)number;
+    dumped = tutti__record_dump(longest_path);
+}
+
+/* The number of bytes below the stack that were written. */
+static size_t overflow(const char *below)
+{
+    size_t i = 0;
+
+    while (i < BELOW && below[i] == 'x')
+        i++;
+    return BELOW - i;
+}
+
+/* There is no guard page below an alternate stack. */
+static void test_small_stack(void **state)
+{
+    struct sigaction action = { .sa_handler = handler, .sa_flags = SA_ONSTACK }, before;
+    size_t frame = getauxval(AT_MINSIGSTKSZ), room = (frame != 0 ? frame : FRAME) + NEED;
+    char *below =
+        mmap(NULL, BELOW + room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = { .ss_sp = below + BELOW, .ss_size = room }, usual;
+    const tutti__submitted_t submitted = {
+        .name = "tensor", .hash = 1, .kind = TUTTI_CALL_ALLREDUCE, .since_ns = 1
+    };
+    tutti__record_t *record = open_record();
+
+    (void)state;
+#ifdef TUTTI__SANITIZED
+    skip(); /* sanitizers need more stack */
+#endif
+    assert_int_not_equal(tutti__record_submit(record, &submitted), 0);
+    assert_ptr_not_equal(below, MAP_FAILED);
+    memset(below, 'x', BELOW);
+    lengthen(longest_path, LONGEST);
+    fail_record(record, "failure one");
+    unlink(file);
+    assert_int_equal(sigaltstack(&stack, &usual), 0);
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    raise(SIGUSR1);
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+    assert_int_equal(sigaltstack(&usual, NULL), 0);
+    assert_int_equal(dumped, TUTTI_OK);
+    assert_int_equal(count_dumps(), 1);
+    assert_int_equal(overflow(below), 0);
+    tutti__record_close(record);
+    munmap(below, BELOW + room);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_worlds),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_child),
-        cmocka_unit_test(test_long_path),
+        cmocka_unit_test(test_two_worlds),  cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_child),       cmocka_unit_test(test_long_path),
+        cmocka_unit_test(test_small_stack),
     };
     int failures;
 
