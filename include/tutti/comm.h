@@ -132,9 +132,9 @@ TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
  * Requests still pending on this rank end with TUTTI_ERR_SHUTDOWN and stay valid for tutti_wait,
  * which frees them; peers that wait for this rank get TUTTI_ERR_SHUTDOWN as well. The memory from
  * tutti_mem_alloc and the communicators are freed, the unique ids of this process become invalid,
- * and tutti_world() becomes NULL. A trace stops (tutti_trace_start). If there is no world, the call
- * only makes the ids invalid and stops the trace. No other thread may be inside a Tutti call,
- * except calls that take requests and no communicator:
+ * and tutti_world() becomes NULL. A trace stops as by tutti_trace_stop, which may wait. If there is
+ * no world, the call only makes the ids invalid and stops the trace. No other thread may be inside
+ * a Tutti call, except calls that take requests and no communicator:
  * tutti_test, tutti_wait, tutti_wait_all, tutti_wait_any, tutti_start, tutti_start_all,
  * tutti_request_recvcounts, tutti_request_receive, tutti_request_set_buffers, tutti_request_free.
  *

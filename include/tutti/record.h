@@ -52,9 +52,10 @@ TUTTI_API tutti_status_t tutti_trace_start(const char *path);
 
 /*
  * Stop the trace of this process, and append its events to the trace's file. Does nothing if no
- * trace is on. Waits only for other processes that append at the same time. Any thread.
+ * trace is on. Waits only for other processes that append at the same time. If the file does not
+ * grow for a minute, this rank gives up. Any thread.
  *
- * TUTTI_ERR_SYSTEM: the file cannot be written; this rank's part is left. Since 0.1.
+ * TUTTI_ERR_SYSTEM: the file cannot be written or locked; this rank's part is left. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_trace_stop(void);
 

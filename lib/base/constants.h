@@ -370,6 +370,13 @@
    stall, and each of them asks all ranks for dumps. */
 #define TUTTI__STALL_DUMP_NS 1000000000u
 
+/* A rank that stops its trace waits for the lock of the trace's file at most this long if the file
+   does not grow meanwhile. It tries to take the lock at intervals of NAP_US. Chosen: a process that
+   holds the lock writes all the time. Other hosts see the written bytes when the kernel flushes
+   them, after 30 s. */
+#define TUTTI__TRACE_LOCK_NS 60000000000u
+#define TUTTI__TRACE_LOCK_NAP_US 5000
+
 /* [polls] Polls of the announcement of a core group's leader. If the announcement has not arrived
    after so many polls, the group's ranks are polled, to find the late rank. Chosen: polling takes
    cache lines from ranks that are at work, but a rank that has left must be found. */

@@ -2,6 +2,7 @@
 /* The trace of this process: its mapped file, start and stop. See trace.h. */
 #include "record/trace.h"
 
+#include "base/constants.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "conf/conf.h"
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A bit of `next`: the trace is being stopped, so no further entry is written. */
@@ -281,26 +283,55 @@ static int extend(FILE *out, uint64_t nentries)
     return 0;
 }
 
+static tutti_status_t fail_append(const char *doing, const char *reason)
+{
+    return tutti__fail(TUTTI_ERR_SYSTEM,
+                       "trace %.150s: %s%s; %.200s is left for tutti_report --trace", trace.path,
+                       doing, reason, trace.part);
+}
+
+/* Lock PATH. While another process appends its lines, PATH grows. If PATH does not grow for a long
+   time, that process is stopped, and may keep the lock for ever. */
+static tutti_status_t lock_path(int fd)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    uint64_t until_ns = 0;
+    off_t bytes = -1;
+    struct stat st;
+
+    while (fcntl(fd, F_SETLK, &lock) < 0) {
+        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || fstat(fd, &st) < 0)
+            return fail_append("no file lock: ", strerror(errno));
+        if (st.st_size != bytes) {
+            bytes = st.st_size;
+            until_ns = tutti__now_ns() + TUTTI__TRACE_LOCK_NS;
+        } else if (tutti__now_ns() >= until_ns) {
+            return fail_append("a process keeps the file locked and does not write", "");
+        }
+        usleep(TUTTI__TRACE_LOCK_NAP_US);
+    }
+    return TUTTI_OK;
+}
+
 /* Append this rank's lines to PATH. */
 static tutti_status_t append(uint64_t nentries)
 {
-    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    int fd = open(trace.path, O_RDWR | O_CREAT | O_CLOEXEC, 0666), ok = 0;
+    int fd = open(trace.path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     FILE *out = fd >= 0 ? fdopen(fd, "r+") : NULL;
+    tutti_status_t status;
 
-    if (out != NULL) {
-        while (fcntl(fd, F_SETLKW, &lock) < 0 && errno == EINTR) {
-        }
-        ok = extend(out, nentries);
-        ok = fclose(out) == 0 && ok; /* releases the lock */
+    if (out == NULL) {
+        status = fail_append("", strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return status;
     }
-    if (ok)
-        return TUTTI_OK;
-    if (out == NULL && fd >= 0)
-        close(fd);
-    return tutti__fail(TUTTI_ERR_SYSTEM,
-                       "trace %.150s: %s; %.200s is left for tutti_report --trace", trace.path,
-                       strerror(errno), trace.part);
+    status = lock_path(fd);
+    if (status == TUTTI_OK && !extend(out, nentries))
+        status = fail_append("", strerror(errno));
+    if (fclose(out) != 0 && status == TUTTI_OK) /* releases the lock */
+        status = fail_append("", strerror(errno));
+    return status;
 }
 
 /* Wait until no thread writes entries any more. Returns the number of entries. */

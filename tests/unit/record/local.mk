@@ -2,4 +2,5 @@
 
 unit_tests += %reldir%/test_dump %reldir%/test_trace
 
-%C%_test_trace_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=pthread_atfork
+%C%_test_trace_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=pthread_atfork \
+    -Wl,--wrap=fcntl,--wrap=clock_gettime,--wrap=usleep

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A trace cannot be appended to PATH, because memory is exhausted or a write fails. PATH stays as
- * it was, the rank's part stays, and stop reports the failure. Another test forks a child while the
- * process's first trace is started.
+ * A trace cannot be appended to PATH, because memory is exhausted, a write fails, or PATH cannot be
+ * locked. PATH stays as it was, the rank's part stays, and stop reports the failure. Another test
+ * forks a child while the process's first trace is started.
  */
 #include "record/trace.h"
 
 #include "base/lock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,7 +27,9 @@
 enum {
     MOST = 1 << 20,
     FEW = 3,
-    MANY = 200 /* their lines fill several buffers of stdio */
+    MANY = 200, /* their lines fill several buffers of stdio */
+    NAPS = 200, /* naps in which another process appends; longer than the limit of the wait */
+    LIMIT_S = 60
 };
 
 static char folder[] = "/tmp/tutti-test-trace-XXXXXX";
@@ -215,6 +219,133 @@ static void test_no_room_for_a_moment(void **state)
     write_fails(lift_limit);
 }
 
+/* ---- the lock of PATH ---- */
+
+static int fcntl_error;    /* errno of all locks; 0: none */
+static uint64_t skipped_s; /* seconds that the clock has skipped */
+static pid_t holder;       /* the child that has locked PATH */
+static int release_fd;     /* closed: the holder exits */
+static int naps, is_appending;
+
+int __real_fcntl(int fd, int command, void *lock);
+int __wrap_fcntl(int fd, int command, void *lock);
+
+int __wrap_fcntl(int fd, int command, void *lock)
+{
+    if (fcntl_error == 0)
+        return __real_fcntl(fd, command, lock);
+    errno = fcntl_error;
+    return -1;
+}
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret_now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now)
+{
+    int rc = __real_clock_gettime(clock, ret_now);
+
+    ret_now->tv_sec += (time_t)skipped_s;
+    return rc;
+}
+
+/* Start a child that locks PATH. */
+static void hold_lock(void)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    int locked[2], release[2];
+    char byte = 0;
+
+    assert_int_equal(pipe(locked) + pipe(release), 0);
+    holder = fork();
+    if (holder == 0) {
+        close(release[1]);
+        if (__real_fcntl(open(path, O_RDWR), F_SETLK, &lock) < 0 || write(locked[1], &byte, 1) != 1)
+            _exit(1);
+        _exit(read(release[0], &byte, 1) != 0);
+    }
+    close(locked[1]);
+    close(release[0]);
+    assert_int_equal(read(locked[0], &byte, 1), 1);
+    close(locked[0]);
+    release_fd = release[1];
+}
+
+static void release_lock(void)
+{
+    int status = -1;
+
+    close(release_fd);
+    assert_int_equal(waitpid(holder, &status, 0), holder);
+    assert_int_equal(status, 0);
+}
+
+int __wrap_usleep(useconds_t us);
+
+/* A nap takes a second of the test's clock. If is_appending, PATH grows in each nap, until the
+   holder of the lock exits. */
+int __wrap_usleep(useconds_t us)
+{
+    (void)us;
+    skipped_s++;
+    naps++;
+    if (is_appending)
+        assert_int_equal(truncate(path, (off_t)strlen(before) + naps % NAPS), 0);
+    if (is_appending && naps == NAPS)
+        release_lock();
+    return 0;
+}
+
+static void test_no_locks(void **state)
+{
+    size_t bytes = first_trace();
+    tutti_status_t status;
+
+    (void)state;
+    trace(1, FEW);
+    fcntl_error = ENOLCK;
+    status = tutti__trace_stop();
+    fcntl_error = 0;
+    assert_int_equal(status, TUTTI_ERR_SYSTEM);
+    assert_non_null(strstr(tutti_last_error(), "no file lock"));
+    assert_kept(bytes);
+}
+
+static void test_stopped_holder(void **state)
+{
+    size_t bytes = first_trace();
+    tutti_status_t status;
+
+    (void)state;
+    trace(1, FEW);
+    hold_lock();
+    alarm(LIMIT_S);
+    status = tutti__trace_stop();
+    alarm(0);
+    release_lock();
+    assert_int_equal(status, TUTTI_ERR_SYSTEM);
+    assert_non_null(strstr(tutti_last_error(), "keeps the file locked"));
+    assert_kept(bytes);
+}
+
+/* The wait has no limit while PATH grows. */
+static void test_slow_holder(void **state)
+{
+    size_t bytes = first_trace();
+
+    (void)state;
+    before[bytes] = '\0';
+    trace(1, FEW);
+    hold_lock();
+    naps = 0;
+    is_appending = 1;
+    assert_int_equal(tutti__trace_stop(), TUTTI_OK);
+    is_appending = 0;
+    assert_int_equal(naps, NAPS);
+    assert_true(read_path(after) > bytes);
+    assert_int_not_equal(access(part, F_OK), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +354,9 @@ int main(void)
         cmocka_unit_test(test_no_memory_at_first),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_no_room_for_a_moment),
+        cmocka_unit_test(test_no_locks),
+        cmocka_unit_test(test_stopped_holder),
+        cmocka_unit_test(test_slow_holder),
     };
     int failures;
 
