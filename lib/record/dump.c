@@ -511,23 +511,30 @@ int tutti__record_dump_asked(const char *path, const char *reason, int is_failur
 
 /* ---- the trace ---- */
 
-tutti_status_t tutti__record_trace_start(const char *path)
+/* Set the head of a trace. 0: there is no communicator. */
+static int read_head(tutti__trace_head_t *ret_head)
 {
     const tutti__record_t *first;
-    tutti_status_t status;
 
     atomic_fetch_add(&tutti__recorders.readers, 1);
     first = find_first();
-    if (first == NULL) {
-        status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "trace: there is no communicator");
-    } else {
-        tutti__trace_head_t head = { .rank = first->world_rank,
-                                     .size = first->size,
-                                     .offset_ns = atomic_load(&first->offset_ns) };
-
-        memcpy(head.host, first->host, sizeof(head.host));
-        status = tutti__trace_start(path, &head);
+    if (first != NULL) {
+        *ret_head = (tutti__trace_head_t){ .rank = first->world_rank,
+                                           .size = first->size,
+                                           .offset_ns = atomic_load(&first->offset_ns) };
+        memcpy(ret_head->host, first->host, sizeof(ret_head->host));
     }
     atomic_fetch_sub(&tutti__recorders.readers, 1);
-    return status;
+    return first != NULL;
+}
+
+/* The start may wait for a thread that stops the trace. Meanwhile this thread is not a reader,
+   because tutti__record_close waits for readers. */
+tutti_status_t tutti__record_trace_start(const char *path)
+{
+    tutti__trace_head_t head;
+
+    if (!read_head(&head))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "trace: there is no communicator");
+    return tutti__trace_start(path, &head);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The file of TUTTI_DUMP: the dump of a failure stays in it while the process has communicators,
- * and not longer. Also tests the longest path of a dump, and a dump in a signal handler that has a
- * small stack.
+ * and not longer. Also tests the longest path of a dump, a dump in a signal handler that has a
+ * small stack, and that the start of a trace delays no thread that closes a communicator.
  */
-#include "record/record.h"
+#include "record/recorders.h"
 
 #include "base/compiler.h"
 
@@ -143,6 +143,33 @@ static void test_long_path(void **state)
     tutti__record_close(record);
 }
 
+/* ---- the start of a trace ---- */
+
+static int readers_in_start = -1;
+
+tutti_status_t __wrap_tutti__trace_start(const char *at, const tutti__trace_head_t *head);
+
+tutti_status_t __wrap_tutti__trace_start(const char *at, const tutti__trace_head_t *head)
+{
+    assert_string_equal(at, path);
+    assert_string_equal(head->host, "h");
+    readers_in_start = atomic_load(&tutti__recorders.readers);
+    return TUTTI_OK;
+}
+
+/* The start of a trace may wait for the end of another trace. Meanwhile other threads may close
+   communicators. */
+static void test_trace_start(void **state)
+{
+    tutti__record_t *record = open_record();
+
+    (void)state;
+    assert_int_equal(tutti__record_trace_start(path), TUTTI_OK);
+    assert_int_equal(readers_in_start, 0);
+    tutti__record_close(record);
+    assert_int_equal(tutti__record_trace_start(path), TUTTI_ERR_INVALID_ARGUMENT);
+}
+
 /* ---- a signal handler with a small stack ---- */
 
 #ifndef AT_MINSIGSTKSZ
@@ -208,7 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_worlds),  cmocka_unit_test(test_groups),
         cmocka_unit_test(test_child),       cmocka_unit_test(test_long_path),
-        cmocka_unit_test(test_small_stack),
+        cmocka_unit_test(test_trace_start), cmocka_unit_test(test_small_stack),
     };
     int failures;
 
