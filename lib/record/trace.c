@@ -21,6 +21,8 @@
 /* A bit of `next`: the trace is being stopped, so no further entry is written. */
 #define CLOSED ((uint64_t)1 << 63)
 #define CHUNK_BYTES (TUTTI__TRACE_CHUNK * sizeof(tutti__trace_entry_t))
+/* The smallest allocation. */
+#define LEAST_BYTES 65536
 /* The text behind the last line of PATH. */
 #define TAIL "\n]}\n"
 
@@ -45,10 +47,31 @@ static struct {
 
 /* ---- entries ---- */
 
+/* Allocate space on the disk. Returns 0 or an errno. If a signal interrupts the allocation, the
+   next pieces are smaller, so that signals at short intervals do not interrupt all of them. */
+static int allocate(off_t at)
+{
+    const off_t end = at + (off_t)CHUNK_BYTES;
+    off_t piece = (off_t)CHUNK_BYTES;
+    int error = 0;
+
+    while (error == 0 && at < end) {
+        piece = TUTTI__MIN(piece, end - at);
+        error = posix_fallocate(trace.fd, at, piece);
+        if (error == 0) {
+            at += piece;
+        } else if (error == EINTR) {
+            piece = TUTTI__MAX(piece / 2, LEAST_BYTES);
+            error = 0;
+        }
+    }
+    return error;
+}
+
 static tutti__trace_entry_t *map_chunk(uint64_t chunk)
 {
     off_t at = (off_t)(TUTTI__TRACE_HEAD_BYTES + chunk * CHUNK_BYTES);
-    int error = posix_fallocate(trace.fd, at, CHUNK_BYTES);
+    int error = allocate(at);
     void *ptr = MAP_FAILED;
 
     if (error == 0)

@@ -346,6 +346,37 @@ static void test_slow_holder(void **state)
     assert_int_not_equal(access(part, F_OK), 0);
 }
 
+/* ---- signals while the part grows ---- */
+
+static off_t most_bytes; /* a signal interrupts larger allocations; 0: no signals */
+static int interruptions;
+
+int __real_posix_fallocate(int fd, off_t at, off_t bytes);
+int __wrap_posix_fallocate(int fd, off_t at, off_t bytes);
+
+int __wrap_posix_fallocate(int fd, off_t at, off_t bytes)
+{
+    if (most_bytes == 0 || bytes <= most_bytes)
+        return __real_posix_fallocate(fd, at, bytes);
+    interruptions++;
+    return EINTR;
+}
+
+/* The trace of interrupted allocations is equal to that of others. */
+static void test_signals(void **state)
+{
+    size_t bytes = first_trace();
+
+    (void)state;
+    most_bytes = 100000;
+    trace(0, FEW);
+    most_bytes = 0;
+    assert_true(interruptions > 0);
+    assert_int_equal(tutti__trace_stop(), TUTTI_OK);
+    assert_int_equal(read_path(after), bytes);
+    assert_memory_equal(after, before, bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_no_locks),
         cmocka_unit_test(test_stopped_holder),
         cmocka_unit_test(test_slow_holder),
+        cmocka_unit_test(test_signals),
     };
     int failures;
 
