@@ -13,7 +13,9 @@
  * the job's progress.
  *
  * No descriptor here blocks, so a slow client delays no other client. A client that does not finish
- * in time is disconnected. After a failure there is one warning: statistics never end a job.
+ * in time is disconnected. After a failure there is one warning: statistics never end a job. If
+ * there is no thread, or its poll fails, the endpoint is closed, and the file is written at the end
+ * only.
  *
  * A forked child has no such thread. It closes the sockets, which belong to its parent, and forgets
  * its parent's communicators. The child's own communicators start a new output.
@@ -166,11 +168,24 @@ static void write_file(void)
     free(text.at);
 }
 
-/* ---- clients; under `lock` ---- */
+/* ---- clients; under `lock`, except close_door ---- */
 
 static void close_client(tutti__http_client_t *client)
 {
     close_fd(&client->fd);
+}
+
+/* Disconnect all clients, and refuse new ones. The caller does not hold `lock`. */
+static void close_door(void)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < TUTTI__HTTP_CLIENTS; i++) {
+        close_client(&clients[i]);
+        free(clients[i].answer.at);
+        clients[i].answer = (tutti__stats_text_t){ .at = NULL };
+    }
+    close_fd(&door);
+    pthread_mutex_unlock(&lock);
 }
 
 /* If accept4 fails, for example because the process has no descriptor left, the client stays in the
@@ -336,8 +351,13 @@ static void *thread_main(void *arg)
         uint64_t until = due;
 
         look(polls, &until);
-        if (poll(polls, POLLS, limit_ms(until)) < 0)
-            continue;
+        if (poll(polls, POLLS, limit_ms(until)) < 0) {
+            if (errno == EINTR)
+                continue;
+            warn("cannot wait", "for clients");
+            close_door();
+            return NULL;
+        }
         if (polls[STOP].revents)
             return NULL;
         serve_all(polls);
@@ -389,6 +409,7 @@ static void start(const tutti__stats_want_t *want)
     }
     errno = error;
     warn("cannot start", "their thread");
+    close_door(); /* otherwise clients would connect, and wait for an answer */
 }
 
 static void end(void)
@@ -401,13 +422,8 @@ static void end(void)
     is_started = has_thread = 0;
     if (file[0] != '\0')
         write_file();
+    close_door();
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < TUTTI__HTTP_CLIENTS; i++) {
-        close_client(&clients[i]);
-        free(clients[i].answer.at);
-        clients[i].answer = (tutti__stats_text_t){ .at = NULL };
-    }
-    close_fd(&door);
     close_fd(&stop);
     for (; list != NULL; list = next) {
         next = list->next;
