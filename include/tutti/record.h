@@ -40,10 +40,10 @@ TUTTI_API tutti_status_t tutti_dump(const char *path);
  *       each rank appends its events to PATH: Chrome's JSON, which Perfetto opens. The clocks of
  *       several hosts are aligned. Ranks without a common file system write a file for each host
  *
- * Call it on all ranks. When rank 0 starts its trace, it removes an older file of this name, so no
- * other rank should stop its trace before that. TUTTI_TRACE starts the trace in tutti_init. A
- * killed process leaves its part, which `tutti_report --trace` converts. Waits for no other rank.
- * Any thread.
+ * Call it on all ranks. When the lowest rank of each host starts its trace, it removes an older
+ * file of this name, so no rank should stop its trace before all have started. TUTTI_TRACE starts
+ * the trace in tutti_init. A killed process leaves its part, which `tutti_report --trace` converts.
+ * Waits for no other rank. Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  there is no communicator, a trace is on, or the path is too long
  * TUTTI_ERR_SYSTEM            the part cannot be written. Since 0.1.

@@ -512,7 +512,7 @@ int tutti__record_dump_asked(const char *path, const char *reason, int is_failur
 /* ---- the trace ---- */
 
 /* Set the head of a trace. 0: there is no communicator. */
-static int read_head(tutti__trace_head_t *ret_head)
+static int read_head(tutti__trace_head_t *ret_head, int *ret_is_leader)
 {
     const tutti__record_t *first;
 
@@ -523,6 +523,7 @@ static int read_head(tutti__trace_head_t *ret_head)
                                            .size = first->size,
                                            .offset_ns = atomic_load(&first->offset_ns) };
         memcpy(ret_head->host, first->host, sizeof(ret_head->host));
+        *ret_is_leader = first->is_leader;
     }
     atomic_fetch_sub(&tutti__recorders.readers, 1);
     return first != NULL;
@@ -533,8 +534,9 @@ static int read_head(tutti__trace_head_t *ret_head)
 tutti_status_t tutti__record_trace_start(const char *path)
 {
     tutti__trace_head_t head;
+    int is_leader;
 
-    if (!read_head(&head))
+    if (!read_head(&head, &is_leader))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "trace: there is no communicator");
-    return tutti__trace_start(path, &head);
+    return tutti__trace_start(path, &head, is_leader);
 }

@@ -81,6 +81,7 @@ tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__rec
     record->first = facts->first;
     record->id = facts->id;
     record->is_world = facts->is_world;
+    record->is_leader = facts->is_leader;
     strncpy(record->dump_path, facts->dump_path, sizeof(record->dump_path) - 1);
     record->pid = (int32_t)getpid();
     strncpy(record->host, facts->host, sizeof(record->host) - 1);

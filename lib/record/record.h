@@ -152,7 +152,7 @@ typedef struct {
     uint32_t rank, size, world_rank, first; /* first: the world rank of rank 0 */
     uint32_t number;                        /* recorders that this process has opened before */
     uint64_t id;                            /* of the communicator; equal on all its ranks */
-    int is_world;
+    int is_world, is_leader;
     _Atomic int64_t offset_ns; /* this clock plus offset is the time at rank 0's host; set later,
                                   when api/comm.c has compared the clocks */
     int32_t pid;
@@ -167,7 +167,8 @@ typedef struct {
     int is_world;
     const char *host;
     const char *dump_path; /* TUTTI_DUMP */
-    int is_leader;         /* 1: the lowest rank of its host, which warns for the host */
+    int is_leader;         /* 1: the lowest rank of its host, which warns for the host, and removes
+                              an older file of a trace */
 } tutti__record_facts_t;
 
 /* The leader's first recorder warns if the dump cannot be written. */

@@ -199,7 +199,7 @@ static void prepare(void)
 
 /* ---- start ---- */
 
-static tutti_status_t open_part(void)
+static tutti_status_t open_part(int is_leader)
 {
     /* Make a new file. Another process, such as the parent, may have mapped the old file. */
     unlink(trace.part);
@@ -211,13 +211,14 @@ static tutti_status_t open_part(void)
         close(trace.fd);
         return tutti__fail(TUTTI_ERR_SYSTEM, "trace %.300s: %s", trace.part, strerror(errno));
     }
-    /* Remove an older file of this name. Otherwise the ranks would append to it when they stop. */
-    if (trace.head.rank == 0)
+    /* Remove an older file of this name. Otherwise the ranks would append to it when they stop.
+       Each host may have a file of its own. */
+    if (is_leader)
         unlink(trace.path);
     return TUTTI_OK;
 }
 
-static tutti_status_t start(const char *path, const tutti__trace_head_t *head)
+static tutti_status_t start(const char *path, const tutti__trace_head_t *head, int is_leader)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     tutti_status_t status;
@@ -232,7 +233,7 @@ static tutti_status_t start(const char *path, const tutti__trace_head_t *head)
     snprintf(trace.part, sizeof(trace.part), "%s.%u.part", path, head->rank);
     trace.head = *head;
     trace.head.magic = TUTTI__TRACE_MAGIC;
-    status = open_part();
+    status = open_part(is_leader);
     if (status != TUTTI_OK)
         return status;
     atomic_store(&trace.is_full, 0);
@@ -242,12 +243,12 @@ static tutti_status_t start(const char *path, const tutti__trace_head_t *head)
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__trace_start(const char *path, const tutti__trace_head_t *head)
+tutti_status_t tutti__trace_start(const char *path, const tutti__trace_head_t *head, int is_leader)
 {
     tutti_status_t status;
 
     tutti__mutex_lock_renewed(&trace.lock);
-    status = start(path, head);
+    status = start(path, head, is_leader);
     tutti__mutex_unlock(&trace.lock);
     return status;
 }

@@ -89,8 +89,9 @@ void tutti__trace_put(const tutti__traced_t *traced);
 /* Add a tensor's name. name: 64 bytes. Any thread. */
 void tutti__trace_name(uint32_t tensor, uint32_t comm, const char *name);
 
-/* Switch the trace on. head: all but magic is set. INVALID_ARGUMENT: it is on; SYSTEM: no file. */
-tutti_status_t tutti__trace_start(const char *path, const tutti__trace_head_t *head);
+/* Switch the trace on. head: all but magic is set. is_leader 1: the lowest rank of its host, which
+   removes an older file of this name. INVALID_ARGUMENT: it is on; SYSTEM: no file. */
+tutti_status_t tutti__trace_start(const char *path, const tutti__trace_head_t *head, int is_leader);
 /* Switch the trace off, and write PATH. OK if it is off already. */
 tutti_status_t tutti__trace_stop(void);
 

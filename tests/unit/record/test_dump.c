@@ -36,7 +36,12 @@ static char text[1 << 20];
 static tutti__record_t *open_record(void)
 {
     const tutti__record_facts_t facts = {
-        .size = 2, .id = UINT64_C(0xfedcba9876543210), .is_world = 1, .host = "h", .dump_path = path
+        .size = 2,
+        .id = UINT64_C(0xfedcba9876543210),
+        .is_world = 1,
+        .host = "h",
+        .dump_path = path,
+        .is_leader = 1,
     };
     tutti__record_t *record = NULL;
 
@@ -147,12 +152,15 @@ static void test_long_path(void **state)
 
 static int readers_in_start = -1;
 
-tutti_status_t __wrap_tutti__trace_start(const char *at, const tutti__trace_head_t *head);
+tutti_status_t __wrap_tutti__trace_start(const char *at, const tutti__trace_head_t *head,
+                                         int is_leader);
 
-tutti_status_t __wrap_tutti__trace_start(const char *at, const tutti__trace_head_t *head)
+tutti_status_t __wrap_tutti__trace_start(const char *at, const tutti__trace_head_t *head,
+                                         int is_leader)
 {
     assert_string_equal(at, path);
     assert_string_equal(head->host, "h");
+    assert_int_equal(is_leader, 1);
     readers_in_start = atomic_load(&tutti__recorders.readers);
     return TUTTI_OK;
 }

@@ -54,14 +54,20 @@ void *__wrap_calloc(size_t n, size_t bytes)
 /* ---- traces ---- */
 
 /* Start a trace as this rank, and trace nevents events. The trace is not stopped. */
-static void trace(uint32_t rank, uint32_t nevents)
+static void trace_as(uint32_t rank, int is_leader, uint32_t nevents)
 {
     const tutti__trace_head_t head = { .rank = rank, .size = 2, .host = "host" };
 
-    assert_int_equal(tutti__trace_start(path, &head), TUTTI_OK);
+    assert_int_equal(tutti__trace_start(path, &head, is_leader), TUTTI_OK);
     for (uint32_t i = 0; i < nevents; i++)
         tutti__trace_put(
             &(tutti__traced_t){ .kind = TUTTI__TRACE_AGREE, .time_ns = 1000 + i, .bucket = i });
+}
+
+/* The ranks are on one host. */
+static void trace(uint32_t rank, uint32_t nevents)
+{
+    trace_as(rank, rank == 0, nevents);
 }
 
 static size_t read_path(char *ret_text)
@@ -217,6 +223,22 @@ static void test_no_room_for_a_moment(void **state)
 {
     (void)state;
     write_fails(lift_limit);
+}
+
+/* Rank 1 is alone on its host, whose disk has the file of an earlier trace. */
+static void test_older_file(void **state)
+{
+    size_t bytes;
+
+    (void)state;
+    unlink(path);
+    trace_as(1, 1, FEW);
+    assert_int_equal(tutti__trace_stop(), TUTTI_OK);
+    bytes = read_path(before);
+    trace_as(1, 1, FEW);
+    assert_int_equal(tutti__trace_stop(), TUTTI_OK);
+    assert_int_equal(read_path(after), bytes);
+    assert_memory_equal(after, before, bytes);
 }
 
 /* ---- the lock of PATH ---- */
@@ -385,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_no_memory_at_first),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_no_room_for_a_moment),
+        cmocka_unit_test(test_older_file),
         cmocka_unit_test(test_no_locks),
         cmocka_unit_test(test_stopped_holder),
         cmocka_unit_test(test_slow_holder),

@@ -334,7 +334,8 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Start a timeline of this process, for chrome://tracing and Perfetto. Call it on all ranks.
 
     file_path    equal on all ranks. On each rank, stop_timeline() or shutdown() adds the rank's
-                 events to this file. start_timeline() on rank 0 removes an older file
+                 events to this file. start_timeline() on the lowest rank of each host removes an
+                 older file, so no rank should stop before all have started
     mark_cycles  ignored: Tutti has no cycles
     """
     _need()
