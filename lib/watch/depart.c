@@ -153,6 +153,9 @@ void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit
 
     if (w->parent < 0 || w->nlinks == 1)
         return;
+    /* From now on this rank only forwards. The page comes before the goodbye: a rank that ends
+       because of the goodbye can then name this rank. */
+    tutti__watch_set_page(w, TUTTI__PAGE_LEFT);
     tutti__links_send(watch, (uint32_t)w->parent, TUTTI__WATCH_BYE, &msg, sizeof(msg), 0);
     tutti__links_flush(watch);
     while (!atomic_load(&w->any_left) && !tutti__watch_has_ended(watch) &&
