@@ -13,9 +13,7 @@
 
 #include "base/compiler.h"
 #include "base/status.h"
-#include "call/call_sides.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +43,7 @@ static tutti_status_t need(tutti__staged_t *staged, size_t bytes)
 
 /* Find the ranges to copy: each side from the beginning of its buffer. */
 static void find_ranges(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                        tutti__staged_t *staged, int *ret_has_gaps)
+                        tutti__staged_t *staged)
 {
     size_t esize = tutti_dtype_bytes(call->dtype);
     tutti__side_t send, recv;
@@ -60,7 +58,8 @@ static void find_ranges(const tutti__call_t *call, uint32_t rank, uint32_t size,
     tutti__side_measure(&recv, size);
     staged->send = (tutti__staged_part_t){ (char *)(uintptr_t)send.ptr, NULL, send.end * esize };
     staged->recv = (tutti__staged_part_t){ (char *)(uintptr_t)recv.ptr, NULL, recv.end * esize };
-    *ret_has_gaps = recv.count != recv.end;
+    staged->into = recv;
+    staged->nparts = recv.count != recv.end ? size : 0;
 }
 
 /* Choose the host memory for both ranges. */
@@ -119,18 +118,45 @@ static tutti_status_t turn_to(const tutti__exec_device_t *device, uint32_t lane_
 
     staged->is_up = is_up;
     staged->turn = 0;
-    memset(staged->left, 0, sizeof(staged->left));
+    staged->left.bytes = 0;
     memset(staged->half, 0, sizeof(staged->half));
     return ready == NULL ? TUTTI_OK : device->ops->wait(is_up ? lane->up : lane->down, ready);
 }
 
-static tutti_status_t queue(const tutti__exec_device_t *device, uint32_t lane_index, int is_up,
-                            char *on_device, char *host, size_t bytes)
+/* Queue the copies up of the parts within a range, one copy for adjacent parts. Other calls may
+   write between the parts meanwhile. */
+static tutti_status_t queue_parts(const tutti__exec_device_t *device, uint32_t lane_index,
+                                  char *on_device, char *host, size_t bytes,
+                                  const tutti__staged_t *staged)
+{
+    const tutti__side_t *into = &staged->into;
+    size_t esize = tutti_dtype_bytes(staged->call.dtype);
+    size_t at = (size_t)(on_device - into->ptr), first, end;
+    tutti_status_t status = TUTTI_OK;
+
+    for (uint32_t i = 0; i < staged->nparts && status == TUTTI_OK;) {
+        first = end = into->displs[i];
+        while (i < staged->nparts && into->displs[i] == end)
+            end += into->counts[i++];
+        first = TUTTI__MAX(first * esize, at);
+        end = TUTTI__MIN(end * esize, at + bytes);
+        if (first < end)
+            status = device->ops->copy(on_device + (first - at), host + (first - at), end - first,
+                                       device->lane[lane_index].up);
+    }
+    return status;
+}
+
+static tutti_status_t queue(const tutti__exec_device_t *device, uint32_t lane_index,
+                            char *on_device, char *host, size_t bytes,
+                            const tutti__staged_t *staged)
 {
     const tutti__device_lane_t *lane = &device->lane[lane_index];
 
-    return is_up ? device->ops->copy(on_device, host, bytes, lane->up)
-                 : device->ops->copy(host, on_device, bytes, lane->down);
+    if (!staged->is_up)
+        return device->ops->copy(host, on_device, bytes, lane->down);
+    return staged->nparts > 0 ? queue_parts(device, lane_index, on_device, host, bytes, staged)
+                              : device->ops->copy(on_device, host, bytes, lane->up);
 }
 
 static tutti_status_t add(const tutti__exec_device_t *device, uint32_t lane_index,
@@ -139,9 +165,8 @@ static tutti_status_t add(const tutti__exec_device_t *device, uint32_t lane_inde
     if (range->bytes == 0)
         return TUTTI_OK;
     if (staged->in_stage)
-        return queue(device, lane_index, staged->is_up, range->device, range->host, range->bytes);
-    assert(staged->left[1].bytes == 0);
-    staged->left[staged->left[0].bytes > 0] = *range;
+        return queue(device, lane_index, range->device, range->host, range->bytes, staged);
+    staged->left = *range;
     return TUTTI_OK;
 }
 
@@ -157,7 +182,7 @@ static tutti_status_t close_queue(const tutti__exec_device_t *device, uint32_t l
 /* The next piece of the remaining bytes. If no bytes are left, the piece has 0 bytes. */
 static tutti__staged_part_t take(tutti__staged_t *staged, size_t most)
 {
-    tutti__staged_part_t *left = &staged->left[staged->left[0].bytes == 0];
+    tutti__staged_part_t *left = &staged->left;
     tutti__staged_part_t piece = *left;
 
     piece.bytes = TUTTI__MIN(left->bytes, most);
@@ -194,7 +219,7 @@ static tutti_status_t move(const tutti__exec_device_t *device, uint32_t lane_ind
         return TUTTI_OK;
     if (staged->is_up)
         memcpy(stage, half->host, half->bytes);
-    status = queue(device, lane_index, staged->is_up, half->device, stage, half->bytes);
+    status = queue(device, lane_index, half->device, stage, half->bytes, staged);
     return status == TUTTI_OK ? device->ops->record(copied, staged->is_up ? lane->up : lane->down)
                               : status;
 }
@@ -204,9 +229,7 @@ tutti_status_t tutti__staged_step(const tutti__exec_device_t *device, uint32_t l
 {
     tutti_status_t status = TUTTI_OK;
 
-    if (staged->left[0].bytes + staged->left[1].bytes + staged->half[0].bytes +
-            staged->half[1].bytes >
-        0) {
+    if (staged->left.bytes + staged->half[0].bytes + staged->half[1].bytes > 0) {
         status = move(device, lane, staged);
         return status == TUTTI_OK ? TUTTI__AGAIN : status;
     }
@@ -220,16 +243,13 @@ tutti_status_t tutti__staged_begin(const tutti__exec_device_t *device, uint32_t 
                                    tutti__devent_t *ready, tutti__staged_t *staged)
 {
     tutti_status_t status;
-    int has_gaps;
 
-    find_ranges(call, rank, size, staged, &has_gaps);
+    find_ranges(call, rank, size, staged);
     status = place(&device->lane[lane], device->stage_bytes, staged);
     if (status != TUTTI_OK)
         return status;
     make_call(call, staged);
     status = turn_to(device, lane, 0, ready, staged);
-    if (status == TUTTI_OK && has_gaps)
-        status = add(device, lane, &staged->recv, staged);
     if (status == TUTTI_OK)
         status = add(device, lane, &staged->send, staged);
     return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
@@ -260,6 +280,7 @@ tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t l
     const tutti__staged_part_t range = { from, staged->host, bytes };
 
     staged->in_stage = 0;
+    staged->nparts = 0;
     return status == TUTTI_OK ? copy_range(device, lane, 0, ready, &range, staged) : status;
 }
 

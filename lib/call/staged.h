@@ -17,13 +17,13 @@
  * host memory does not use them. When the event `ready` is complete, the copies of zero
  * contributions out of STAGE are complete as well.
  *
- * A part of recvbuf that a call does not write keeps its contents, because it is copied in both
- * directions.
+ * Only the parts of recvbuf that the call writes are copied back: between these parts, other calls
+ * and the caller may write meanwhile.
  */
 #ifndef TUTTI__CALL_STAGED_H
 #define TUTTI__CALL_STAGED_H
 
-#include "call/call.h"
+#include "call/call_sides.h"
 
 /* A range to copy. */
 typedef struct {
@@ -37,10 +37,12 @@ typedef struct {
     char *host;         /* from malloc, or NULL */
     size_t host_bytes;
     tutti__staged_part_t send, recv; /* the caller's buffers, and their copies in host memory */
+    tutti__side_t into;              /* the parts of recv */
+    uint32_t nparts;                 /* > 0: the parts to copy; 0: whole ranges */
     /* For data that pass through STAGE piece by piece: */
     int in_stage; /* 1: all data stay in STAGE, so none pass through it */
     int is_up;
-    tutti__staged_part_t left[2]; /* the rest of each range, in this order */
+    tutti__staged_part_t left;    /* the rest of the range */
     tutti__staged_part_t half[2]; /* the piece in each half of STAGE */
     uint32_t turn;                /* the next half */
     uint32_t moves;               /* complete pieces */

@@ -139,10 +139,10 @@ tsan_tests += %reldir%/device/device_choice
 %C%_device_device_choice_SOURCES = %reldir%/device/device_choice.c $(device_job) $(multi_case)
 %C%_device_device_choice_LDADD = $(PRETEND_LIBS)
 rank_tests += %reldir%/device/device_direct %reldir%/device/device_ends \
-    %reldir%/device/device_faults \
+    %reldir%/device/device_faults %reldir%/device/device_gaps \
     %reldir%/device/device_parts %reldir%/device/device_streams
 tsan_tests += %reldir%/device/device_direct %reldir%/device/device_ends \
-    %reldir%/device/device_faults \
+    %reldir%/device/device_faults %reldir%/device/device_gaps \
     %reldir%/device/device_parts %reldir%/device/device_streams
 device_job = %reldir%/device/device_job.c %reldir%/device/device_job.h
 %C%_device_device_direct_SOURCES = %reldir%/device/device_direct.c $(device_job) $(multi_case)
@@ -152,6 +152,8 @@ device_job = %reldir%/device/device_job.c %reldir%/device/device_job.h
 EXTRA_%C%_device_device_ends_DEPENDENCIES = tutti/pretend.la
 %C%_device_device_faults_SOURCES = %reldir%/device/device_faults.c $(device_job) $(multi_case)
 %C%_device_device_faults_LDADD = $(PRETEND_LIBS)
+%C%_device_device_gaps_SOURCES = %reldir%/device/device_gaps.c $(device_job) $(multi_case)
+%C%_device_device_gaps_LDADD = $(PRETEND_LIBS)
 %C%_device_device_parts_SOURCES = %reldir%/device/device_parts.c $(device_job) $(multi_case)
 %C%_device_device_parts_LDADD = $(PRETEND_LIBS)
 %C%_device_device_streams_SOURCES = %reldir%/device/device_streams.c $(device_job) $(multi_case)
