@@ -523,7 +523,8 @@ static tutti_status_t end_copies(tutti__operation_t *op)
         op->at = TUTTI__AT_CHOOSE;
         return TUTTI_OK;
     case TUTTI__AT_STAGED_OUT:
-        return unpack(op, 0);
+        status = tutti__operation_end_pairs(op);
+        return status == TUTTI_OK ? unpack(op, 0) : status;
     case TUTTI__AT_MOVE:
         return restore_own(op);
     case TUTTI__AT_RESTORE:

@@ -354,17 +354,28 @@ static tutti_status_t step_counts(tutti__operation_t *op)
     return status == TUTTI__AGAIN ? TUTTI_OK : status;
 }
 
+tutti_status_t tutti__operation_end_pairs(tutti__operation_t *op)
+{
+    tutti_status_t status;
+
+    if (op->pairs == NULL || !tutti__call_is_message(op->asked->kind))
+        return TUTTI_OK;
+    status = tutti__pairs_end(op->pairs);
+    op->is_common = status != TUTTI_OK;
+    return status;
+}
+
 static tutti_status_t step_pairs(tutti__operation_t *op)
 {
     tutti_status_t status = tutti__pairs_step(op->pairs, &op->hint);
 
     if (status != TUTTI_OK)
         return status;
-    status = tutti__pairs_end(op->pairs);
-    op->is_common = status != TUTTI_OK;
-    if (status != TUTTI_OK)
-        return status;
-    return end_call(op);
+    /* Staged: even if this rank's other direction does not match, its received data must reach the
+       device. So report the mismatch after their copy. */
+    if (!op->is_staged || !tutti__pairs_has_received(op->pairs))
+        status = tutti__operation_end_pairs(op);
+    return status == TUTTI_OK ? end_call(op) : status;
 }
 
 static tutti_status_t step_meet(tutti__operation_t *op)

@@ -175,6 +175,9 @@ tutti_status_t tutti__operation_find(tutti__operation_t *op, const tutti__call_t
                                      const tutti__sched_t **ret_sched);
 /* operation.c: begin the run of op->exec. */
 tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t *sched);
+/* operation.c: after a direct message: MISMATCH, a common error, if a direction does not match. OK
+   for other calls. */
+tutti_status_t tutti__operation_end_pairs(tutti__operation_t *op);
 /* device_route.c: one step of a call on device memory. */
 tutti_status_t tutti__device_route_step(tutti__operation_t *op);
 /* device_route.c: the run in host memory has ended. */

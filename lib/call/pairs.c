@@ -226,6 +226,11 @@ tutti_status_t tutti__pairs_start(tutti__pairs_t *pairs, const tutti__call_t *ca
     return status;
 }
 
+int tutti__pairs_has_received(const tutti__pairs_t *pairs)
+{
+    return pairs->side[RECEIVER].stage == TUTTI__SIDE_DONE;
+}
+
 tutti_status_t tutti__pairs_end(const tutti__pairs_t *pairs)
 {
     int first = pairs->side[RECEIVER].peer < pairs->env->exec->rank ? RECEIVER : SENDER;

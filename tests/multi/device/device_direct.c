@@ -17,7 +17,8 @@
 #include <string.h>
 
 enum {
-    CASE_BYTES = 1 << 17
+    CASE_BYTES = 1 << 17,
+    MESSAGE = 30000 /* elements of a message that is larger than STAGE */
 };
 
 /* ---- equal parts ---- */
@@ -143,6 +144,62 @@ static void groups(rank_t *self)
 
 /* ---- other calls ---- */
 
+/* A rank's message of n elements that are all `value`, and its receive buffer. */
+static void fill_message(const device_job_t *job, size_t n, int32_t value)
+{
+    int32_t host[MESSAGE];
+
+    for (size_t i = 0; i < n; i++)
+        host[i] = value;
+    pretend_write(job->memory, host, n * 4);
+    memset(host, 0x11, n * 4);
+    pretend_write(job->memory + (size_t)MESSAGE * 4, host, n * 4);
+}
+
+static void check_received(const device_job_t *job, size_t n, int32_t value)
+{
+    int32_t host[MESSAGE];
+
+    pretend_read(host, job->memory + (size_t)MESSAGE * 4, n * 4);
+    for (size_t i = 0; i < n; i++)
+        CHECK_INT(host[i], value);
+}
+
+/* Rank 0's sendrecv of n elements with rank 1, which expects `expects` elements and sends `sends`:
+   each direction moves its data if it matches. */
+static void one_direction(const device_job_t *job, size_t n, size_t expects, size_t sends)
+{
+    char *send = job->memory, *recv = job->memory + (size_t)MESSAGE * 4;
+    tutti_comm_t *comm = job->self->comm;
+    tutti_status_t status = expects == n && sends == n ? TUTTI_OK : TUTTI_ERR_MISMATCH;
+
+    fill_message(job, n, 7 + job->self->rank);
+    if (job->self->rank == 0) {
+        CHECK_STATUS(tutti_sendrecv(send, n, 1, recv, n, 1, TUTTI_INT32, comm), status);
+        if (status != TUTTI_OK)
+            CHECK_WORDS(expects != n ? "rank 0 sends" : "rank 1 sends");
+        check_received(job, n, sends == n ? 8 : 0x11111111);
+    } else {
+        CHECK_STATUS(tutti_recv(recv, expects, TUTTI_INT32, 0, comm),
+                     expects == n ? TUTTI_OK : TUTTI_ERR_MISMATCH);
+        check_received(job, expects, expects == n ? 7 : 0x11111111);
+        CHECK_STATUS(tutti_send(send, sends, TUTTI_INT32, 0, comm),
+                     sends == n ? TUTTI_OK : TUTTI_ERR_MISMATCH);
+    }
+}
+
+static void directions(const device_job_t *job)
+{
+    static const size_t counts[] = { 9, MESSAGE };
+
+    for (size_t i = 0; i < COUNT_OF(counts) && job->self->size > 1 && job->self->rank < 2; i++) {
+        one_direction(job, counts[i], counts[i] - 1, counts[i]);
+        one_direction(job, counts[i], counts[i], counts[i] - 1);
+        one_direction(job, counts[i], counts[i] - 1, counts[i] - 1);
+        one_direction(job, counts[i], counts[i], counts[i]);
+    }
+}
+
 /* Messages; scaled calls; the thread's own device; host memory between. */
 static void rest(rank_t *self)
 {
@@ -152,7 +209,7 @@ static void rest(rank_t *self)
     float x = 2;
     device_job_t job;
 
-    device_begin(&job, self, 4096);
+    device_begin(&job, self, 2 * MESSAGE * 4);
     CHECK_OK(job.ops->use(PRETEND_DEVICES - 1));
     for (int i = 0; i < 3; i++) {
         pretend_write(job.memory, &own, 4);
@@ -185,6 +242,7 @@ static void rest(rank_t *self)
             CHECK_INT(other, 77);
         }
     }
+    directions(&job);
     device_end(&job);
 }
 
