@@ -212,12 +212,20 @@ size_t tutti__arena_span(const tutti__arena_t *arena)
     return arena->span;
 }
 
-static int punch(int fd, uint64_t offset, uint64_t bytes)
+/*
+ * Return the pages of [offset, offset + bytes) to the system. UCX and MPI keep registrations of
+ * memory for the network, which pin its pages. Their hooks intercept madvise, but not fallocate.
+ * With fallocate alone, the network would access the old pages after the range has got new ones.
+ * In locked memory (mlockall) MADV_REMOVE fails after the hooks, and fallocate returns the pages.
+ */
+static int punch(const tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
     int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, rc;
 
+    if (madvise(arena->base + offset, bytes, MADV_REMOVE) == 0)
+        return 0;
     do
-        rc = fallocate(fd, mode, (off_t)offset, (off_t)bytes);
+        rc = fallocate(arena->fd, mode, (off_t)offset, (off_t)bytes);
     while (rc != 0 && errno == EINTR);
     return rc;
 }
@@ -372,7 +380,7 @@ tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **re
 
     status = reserve(arena, offset, rounded);
     if (status != TUTTI_OK) {
-        (void)punch(arena->fd, offset, leave(arena, offset));
+        (void)punch(arena, offset, leave(arena, offset));
         give(arena, offset);
         return tutti__fail(status, "no %zu bytes of shared memory: %s", bytes, tutti_last_error());
     }
@@ -394,7 +402,7 @@ tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%p is not shared memory that was allocated",
                            ptr);
     /* If this fails, the range stays taken for ever, because its next user would find old data. */
-    if (punch(arena->fd, offset, bytes) != 0)
+    if (punch(arena, offset, bytes) != 0)
         return tutti__fail_errno("cannot give %" PRIu64 " bytes of shared memory back", bytes);
     give(arena, offset);
     return TUTTI_OK;

@@ -9,3 +9,4 @@ unit_tests += \
     %reldir%/test_shared
 
 %C%_test_blocks_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=tutti__fork_generation
+%C%_test_shared_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=madvise

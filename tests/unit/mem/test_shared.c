@@ -8,6 +8,7 @@
 #include "mem/avail.h"
 #include "mem/mapping.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -93,6 +94,62 @@ static void test_alloc_and_free(void **state)
     assert_ptr_equal(tutti__arena_base(arena) + offset, b);
     tutti__arena_destroy(arena);
     tutti__arena_destroy(NULL);
+}
+
+/* ---- registrations for the network ---- */
+
+/* The calls with MADV_REMOVE, which UCX and MPI intercept to drop their registrations. */
+static struct {
+    tutti__arena_t *arena; /* NULL: not watched */
+    int fails;             /* as if the memory were locked */
+    const void *at;        /* of the last call */
+    size_t bytes;
+    void *next; /* a page that was allocated during the call */
+} removed;
+
+int __real_madvise(void *at, size_t bytes, int advice);
+int __wrap_madvise(void *at, size_t bytes, int advice);
+
+int __wrap_madvise(void *at, size_t bytes, int advice)
+{
+    if (removed.arena != NULL && advice == MADV_REMOVE) {
+        removed.at = at;
+        removed.bytes = bytes;
+        removed.next = alloc(removed.arena, 1);
+        if (removed.fails) {
+            errno = EINVAL;
+            return -1;
+        }
+    }
+    return __real_madvise(at, bytes, advice);
+}
+
+static void test_free_drops_registrations(void **state)
+{
+    static const size_t pages[] = { 1, 5, 1000 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(pages) / sizeof(*pages); i++) {
+        size_t bytes = pages[i / 2] * page;
+        tutti__arena_t *arena = create();
+        unsigned char *ptr = alloc(arena, bytes - 1);
+
+        memset(ptr, 1, bytes);
+        memset(&removed, 0, sizeof(removed));
+        removed.fails = i % 2;
+        removed.arena = arena;
+        assert_int_equal(tutti__arena_free(arena, ptr), TUTTI_OK);
+        removed.arena = NULL;
+        assert_ptr_equal(removed.at, ptr);
+        assert_true(removed.bytes >= bytes);
+        assert_ptr_not_equal(removed.next, ptr); /* the range is still taken */
+        assert_int_equal(memory_of(arena), page);
+        assert_int_equal(tutti__arena_free(arena, removed.next), TUTTI_OK);
+        assert_ptr_equal(alloc(arena, bytes), ptr);
+        assert_true(all_bytes_are(ptr, bytes, 0));
+        tutti__arena_destroy(arena);
+    }
 }
 
 static void test_only_own_pointers_are_freed(void **state)
@@ -698,6 +755,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alloc_and_free),
+        cmocka_unit_test(test_free_drops_registrations),
         cmocka_unit_test(test_only_own_pointers_are_freed),
         cmocka_unit_test(test_offset_knows_the_borders),
         cmocka_unit_test(test_peer_sees_what_comes_later),
