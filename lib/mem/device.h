@@ -191,8 +191,7 @@ typedef struct {
        the memory is freed. Do not call it after abort, which also ends registrations. */
     void (*nccl_deregister)(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg);
     /* All ranks close the communicator, after all of their work is done. Call it at most once.
-       Waits for the other ranks, about 0.2 s at most. After an error the communicator is not
-       freed. */
+       Waits for the other ranks, about 0.2 s at most. */
     void (*nccl_close)(tutti__nccl_t *nccl);
     /* Called instead of close, in any state: ends the communicator's work on this rank. The other
        ranks must end their own work. It may never return (node/nccl/abort.c). */

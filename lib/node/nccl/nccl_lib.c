@@ -15,9 +15,8 @@
  *
  * Closing involves the other ranks: NCCL flushes, and frees a communicator when all ranks have
  * closed it. nccl_close waits for this for a short time. Communicators that are not closed by then
- * are in a list, which is checked when another communicator is opened or closed. If closing fails,
- * the communicator is left alone: an abort might never return, and these functions have no thread
- * for it. The end of the process frees the rest.
+ * are in a list, which is checked when another communicator is opened or closed. The end of the
+ * process frees the rest.
  *
  * From 2.19 on, NCCL can register buffers. If one of the functions is missing, none is used.
  * Registering is local and immediate: NCCL stores the range, and the ranks exchange data about it
@@ -175,7 +174,7 @@ static void nap(void)
 }
 
 /* If the closing of a communicator is over, free the communicator and return 1. An error ends
-   closing as well, without an abort; the other ranks detect the error by themselves. */
+   closing as well; the other ranks detect the error by themselves. */
 static int let_go(tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
@@ -185,8 +184,7 @@ static int let_go(tutti__nccl_t *nccl)
     if (code == ncclSuccess && state == ncclInProgress)
         return 0;
     if (code != ncclSuccess || state != ncclSuccess) {
-        note(code != ncclSuccess ? code : state, "closing a communicator");
-        free(nccl);
+        tutti__cuda_nccl_abort(nccl);
         return 1;
     }
     before = block_signals();
@@ -205,7 +203,7 @@ static void keep(tutti__nccl_t *nccl)
 }
 
 /* Free communicators whose closing is over. If NCCL binds calls to threads, free none. The lock is
-   not held meanwhile, because NCCL's calls may take long. */
+   not held meanwhile, because an abort may never return. */
 static void sweep(void)
 {
     tutti__nccl_t *list, *next;
@@ -310,7 +308,7 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
     code = unblock(before, tutti__nccl_lib.ncclCommFinalize(nccl->comm));
     if (is_bad(code)) {
         note(code, "ncclCommFinalize");
-        free(nccl);
+        tutti__cuda_nccl_abort(nccl);
         return;
     }
     for (int i = 0; i < TUTTI__NCCL_CLOSE_US / TUTTI__NCCL_NAP_US; i++) {
