@@ -176,7 +176,14 @@ void tutti__watch_leave(tutti__watch_t *watch, uint64_t progress)
        lost. */
     for (uint32_t i = 0; i < w->nlinks; i++)
         w->link[i].backlog_bytes = w->link[i].backlog_sent = 0;
-    tutti__watch_bye(w, -1, &msg);
+    if (!atomic_load(&w->left[w->rank])) {
+        tutti__watch_bye(w, -1, &msg);
+        return;
+    }
+    /* tutti__watch_drain has sent the goodbye, perhaps into a backlog. A second one is ignored. */
+    for (int i = 0; i < (int)w->nlinks; i++)
+        if (i != w->parent)
+            tutti__links_send(watch, (uint32_t)i, TUTTI__WATCH_BYE, &msg, sizeof(msg), 0);
 }
 
 int tutti__watch_departed(tutti__watch_t *watch)

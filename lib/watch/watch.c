@@ -115,6 +115,9 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
         /* Record the end before `ended` is set: a thread that reads `ended` ends the pending
            requests, and the dump must still have them. */
         tutti__record_end(w->base.record, status, text);
+        /* A thread that reads `ended` may end the process, so publish the reason before. */
+        if (status != TUTTI_ERR_SHUTDOWN)
+            tutti__orphan_publish(w, status, text);
         tutti__store_release(&w->base.ended, (uint32_t)status);
     }
     tutti__mutex_unlock(&w->lock);
@@ -129,8 +132,6 @@ void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status,
        ranks without a parent read the other reasons. */
     if (status == TUTTI_ERR_SHUTDOWN)
         tutti__watch_set_page(w, TUTTI__PAGE_ENDED);
-    else
-        tutti__orphan_publish(w, status, text);
     /* SHUTDOWN: a rank has left early, as its program asked. This is logged at debug only, because
        the calls that fail report it. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);

@@ -126,7 +126,7 @@ void tutti__orphan_begin(tutti__watcher_t *w);
 void tutti__orphan_poll(tutti__watcher_t *w);
 /* orphan.c: the process of a rank that is no neighbour has ended. */
 void tutti__orphan_lost(tutti__watcher_t *w, uint32_t rank);
-/* orphan.c: this communicator has ended; publish the reason. Any thread. */
+/* orphan.c: this communicator ends; publish the reason. Under `lock`. */
 void tutti__orphan_publish(tutti__watcher_t *w, tutti_status_t status, const char *text);
 
 #endif

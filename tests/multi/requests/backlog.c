@@ -239,6 +239,68 @@ static void leaves_stopped(rank_t *self)
     }
 }
 
+/* ---- a leader's goodbye, which has come back from rank 0, behind a backlog ---- */
+
+enum {
+    LAST_DONE = 8
+}; /* rank 2 has seen the departure; after the pids */
+
+static void continue_rank_2(void)
+{
+    kill(pid_of[2], SIGCONT);
+}
+
+static void submit_all(rank_t *self, size_t count, tutti_request_t **ret_requests)
+{
+    static float x[REJECTS][2];
+    char name[NAME];
+
+    for (int i = 0; i < REJECTS; i++) {
+        snprintf(name, sizeof(name), "gradient of layer number %d, of the network", i);
+        CHECK_OK(tutti_allreduce_async(name, x[i], x[i], count, TUTTI_FLOAT32, TUTTI_SUM,
+                                       self->comm, NULL, &ret_requests[i]));
+    }
+}
+
+/* Rank 2, the child of leader 1, is stopped while rank 1 has more errors for it than the ring
+   holds, and leaves. Rank 1 has left, and is not lost. */
+static void leader_leaves(rank_t *self)
+{
+    static tutti_request_t *r[REJECTS];
+    tutti_status_t state = TUTTI_OK;
+
+    pid_of[self->rank] = getpid();
+    if (self->rank == 2)
+        submit_all(self, 2, r);
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 2) {
+        for (int i = 0; i < 10000 && !tutti__watch_any_left(self->inside->watch); i++)
+            usleep(1000);
+        CHECK(tutti__watch_any_left(self->inside->watch));
+        CHECK_OK(tutti_comm_state(self->comm, &state, NULL, 0));
+        CHECK_INT(state, TUTTI_OK);
+        for (int i = 0; i < REJECTS; i++) {
+            tutti_status_t status = tutti_wait(r[i], -1);
+
+            CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_SHUTDOWN);
+        }
+        atomic_store(&pid_of[LAST_DONE], 1);
+        return;
+    }
+    usleep(300000); /* rank 0 has most of rank 2's tensors */
+    if (self->rank == 1) {
+        kill(pid_of[2], SIGSTOP);
+        atexit(continue_rank_2);
+    }
+    CHECK_OK(tutti_sendrecv(NULL, 0, 1 - self->rank, NULL, 0, 1 - self->rank, TUTTI_FLOAT32,
+                            self->comm));
+    submit_all(self, 1, r);
+    if (self->rank == 0)
+        await(LAST_DONE, 1);
+    else
+        usleep(500000); /* rank 0 has rejected the tensors */
+}
+
 int main(void)
 {
     static unsigned delays_us[] = { 100, 500, 1000, 2000, 5000 };
@@ -265,6 +327,11 @@ int main(void)
         RUN_JOB(failures, &job);
         job.size = 2;
         job.fn = leaves_stopped;
+        memset(pid_of, 0, 4096);
+        RUN_JOB(failures, &job);
+        job.size = 3;
+        job.hosts = "abb";
+        job.fn = leader_leaves;
         memset(pid_of, 0, 4096);
         RUN_JOB(failures, &job);
     }
