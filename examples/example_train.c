@@ -345,9 +345,10 @@ static bool run(trainer_t *trainer, bool parsed, train_error_t *error)
             return true;
         }
         train_interrupt_watch();
-        train_options_describe_shared(&trainer->options, shared);
-        if (prepare(trainer, error))
+        if (prepare(trainer, error)) { /* --device auto has become cpu or cuda */
+            train_options_describe_shared(&trainer->options, shared);
             data = train_data_checksum(&trainer->data);
+        }
     }
 
     return train_parallel_agree(&trainer->parallel, shared, data, error) &&

@@ -112,8 +112,9 @@ static int is_listed(const char *list, const char *name)
 
     while (strncmp(list, name, bytes) != 0 || (list[bytes] != ',' && list[bytes] != '\0')) {
         list = strchr(list, ',');
-        if (list++ == NULL)
+        if (list == NULL)
             return 0;
+        list++;
     }
     return 1;
 }
