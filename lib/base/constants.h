@@ -264,6 +264,11 @@
    Chosen: a peer finds its own timeout up to TICK_MS later. */
 #define TUTTI__DEVICE_NEWS_MS 500
 
+/* [polls] After a time limit: polls for data that have arrived while this process was stopped.
+   Chosen: a poll of UCX or MPI reads only a part of a message, at least some KiB. Without data, so
+   many polls take about a millisecond. */
+#define TUTTI__LAST_POLLS 1000
+
 /* The interval of polls in these waits. Chosen: short compared with the waits. */
 #define TUTTI__NEWS_POLL_US 1000
 

@@ -424,7 +424,7 @@ tutti_status_t tutti__operation_step(tutti__operation_t *op)
 
 /* A peer that has left sends nothing more, and an idle peer runs no buckets. In shared memory its
    earlier data are already visible. A polled transport may deliver them later, so the operation
-   first waits for a while. */
+   fails only if it has not moved for a while. */
 int tutti__operation_awaits_left(tutti__operation_t *op)
 {
     const tutti__watch_t *watch = op->env->watch;
@@ -439,20 +439,25 @@ int tutti__operation_awaits_left(tutti__operation_t *op)
         op->left_ns = 0;
         return 0;
     }
-    if (is_far && op->left_ns == 0)
+    if (is_far && (op->left_ns == 0 || op->left_moves != tutti__operation_moves(op))) {
         op->left_ns = tutti__now_ns();
+        op->left_moves = tutti__operation_moves(op);
+    }
     return !is_far || tutti__now_ns() - op->left_ns > TUTTI__NEWS_MS * 1000000u;
 }
 
 tutti_status_t tutti__operation_step_left(tutti__operation_t *op)
 {
     const tutti__call_env_t *env = op->env;
-    /* Data that the peer wrote before it left may have arrived after the last step. */
-    tutti_status_t status = tutti__operation_step(op);
+    tutti_status_t status = TUTTI__AGAIN;
     char text[160];
 
-    if (status != TUTTI__AGAIN || !tutti__operation_awaits_left(op))
-        return status;
+    /* Data that the peer wrote before it left may have arrived after the last step. */
+    for (int i = 0; i < TUTTI__LAST_POLLS; i++) {
+        status = tutti__operation_step(op);
+        if (status != TUTTI__AGAIN || !tutti__operation_awaits_left(op))
+            return status;
+    }
     if (tutti__watch_left_text(env->watch, (uint32_t)op->hint.peer, text, sizeof(text)))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
     return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has ended, as another rank has left",

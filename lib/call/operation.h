@@ -91,7 +91,9 @@ struct tutti__operation {
     tutti__xport_t *far; /* set once: a transport that advances only when polled, or NULL */
     int has_far;         /* the run uses a transport that advances only when polled */
     int has_compared;    /* the ranks compare the call, or have compared it */
-    uint64_t left_ns;    /* when a wait for a rank that has left began, on a polled transport */
+    uint64_t left_ns;    /* a wait for a rank that has left, on a polled transport: time of its
+                            beginning, or of the last progress; 0: no such wait */
+    uint32_t left_moves; /* tutti__operation_moves at this time */
     size_t bytes;        /* cost of the run for the stepping thread */
 
     tutti__run_t run;
@@ -140,7 +142,8 @@ tutti_status_t tutti__operation_start_own(tutti__operation_t *op, tutti__collect
    thread may not continue. Any other status: see op->is_common; tutti__operation_cancel follows. */
 tutti_status_t tutti__operation_step(tutti__operation_t *op);
 
-/* The operation waits for a rank that has left: step once more. SHUTDOWN: it will never be done. */
+/* The operation waits for a rank that has left: take the data that have arrived. SHUTDOWN: the
+   operation will never be done. */
 tutti_status_t tutti__operation_step_left(tutti__operation_t *op);
 /* Does the operation wait for a rank that has left? */
 int tutti__operation_awaits_left(tutti__operation_t *op);

@@ -54,6 +54,7 @@ async_shared = %reldir%/requests/async_calls.c %reldir%/requests/async_calls.h %
 
 rank_tests += %reldir%/direct/again
 tsan_tests += %reldir%/direct/again
+rank_tests += %reldir%/direct/late_data
 
 # Groups of ranks inside a host.
 rank_tests += %reldir%/direct/levels
