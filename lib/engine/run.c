@@ -23,7 +23,7 @@ typedef struct {
     uintptr_t place;     /* offset of the awaited word, see place_of */
     uint64_t since_ns;   /* start of the wait; 0: not yet read from the clock */
     uint64_t checked_ns; /* time of the last check */
-    int is_late;         /* the deadline has passed: one more poll decides */
+    int is_late;         /* the deadline has passed: the next polls decide */
     int has_failed;      /* an error of a step has ended the wait */
 } run_t;
 
@@ -40,6 +40,19 @@ static inline tutti_status_t step(run_t *r)
         return r->node->ops->step(r->node, 0, &r->wait.hint);
     status = tutti__operation_step(r->op);
     r->wait.hint = r->op->hint;
+    return status;
+}
+
+/* After the deadline: take the data that have arrived. */
+static tutti_status_t step_late(run_t *r)
+{
+    uint32_t moves = tutti__operation_moves(r->op);
+    tutti_status_t status = step(r);
+
+    for (int i = 1;
+         i < TUTTI__LAST_POLLS && status == TUTTI__AGAIN && moves == tutti__operation_moves(r->op);
+         i++)
+        status = step(r);
     return status;
 }
 
@@ -89,7 +102,7 @@ static tutti_status_t look(run_t *r)
 {
     tutti__wait_t *w = &r->wait;
     tutti__hint_t before = w->hint;
-    tutti_status_t status = step(r);
+    tutti_status_t status = TUTTI__UNLIKELY(r->is_late) ? step_late(r) : step(r);
 
     while (status == TUTTI__AGAIN && r->env->spins && comes_soon(&w->hint))
         status = step(r);
@@ -190,8 +203,8 @@ static tutti_status_t check(run_t *r)
     if (r->since_ns == 0)
         r->since_ns = r->checked_ns = now;
     record(r);
-    /* This process may have been stopped (SIGSTOP) while the data arrived, so poll once more after
-       the deadline. */
+    /* This process may have been stopped (SIGSTOP) while the data arrived, so poll again after the
+       deadline. */
     if (now - r->since_ns >= r->op->env->conf->timeout_ms * 1000000u && !r->is_late) {
         r->is_late = 1;
         return TUTTI_OK;

@@ -157,6 +157,7 @@ int main(void)
         { .name = "a slow link, asynchronous", .is_slow = 1, .is_async = 1 },
         { .name = "stopped", .awaits = 1, .stop_us = GRACE_US },
         { .name = "stopped, asynchronous", .awaits = 1, .stop_us = GRACE_US, .is_async = 1 },
+        { .name = "stopped until the deadline", .stop_us = DEADLINE_US },
     };
     int failures = 0;
 
