@@ -486,12 +486,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
         hint->word = NULL;
     if (places >= DEVICE) /* a device has no doorbell */
         hint->peer = -1;
-    if (TUTTI__UNLIKELY(run->sending != TUTTI__NO_SEND) && !polled) {
-        tutti_status_t status = tutti__run_poll_sends(run);
-
-        hint->word = NULL; /* the SENDs need more polls */
-        if (status != TUTTI_OK)
-            return status;
-    }
+    if (TUTTI__UNLIKELY(run->sending != TUTTI__NO_SEND || run->sched->is_read))
+        return tutti__run_poll_blocked(run, polled, hint);
     return TUTTI__AGAIN;
 }

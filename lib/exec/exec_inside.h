@@ -80,9 +80,9 @@ tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t 
                                        const tutti__op_t *op, tutti__hint_t *hint);
 /* `st` is blocked and waits for `peer`. Does its polling also poll the transport of the SENDs? */
 int tutti__run_polls_sends(const tutti__run_t *run, const tutti__stream_t *st, int32_t peer);
-/* Poll a SEND. Call it when all streams are blocked, there is a SEND, and no stream has polled its
-   transport. */
-tutti_status_t tutti__run_poll_sends(tutti__run_t *run);
+/* All streams are blocked: poll what no stream has polled. polled: a stream has polled the SENDs'
+   transport. Returns AGAIN, or an error. */
+tutti_status_t tutti__run_poll_blocked(tutti__run_t *run, int polled, tutti__hint_t *hint);
 /* The run has failed: forget its SENDs. */
 void tutti__run_forget_sends(tutti__run_t *run);
 

@@ -169,12 +169,36 @@ int tutti__run_polls_sends(const tutti__run_t *run, const tutti__stream_t *st, i
            xport[peer] == xport[run->ends[run->sending].key.peer];
 }
 
-tutti_status_t tutti__run_poll_sends(tutti__run_t *run)
+/* Advance the messages of the transport between hosts, if the schedule uses this transport. */
+static tutti_status_t poll_far(const tutti__run_t *run, tutti__hint_t *hint)
 {
-    tutti__hint_t hint;
-    tutti_status_t status = poll(run, &run->sending, &hint);
+    for (uint32_t i = 0; i < run->sched->nchans; i++) {
+        tutti__xport_t *xport = run->env->xport[run->sched->chans[i].peer];
 
-    return status == TUTTI__AGAIN ? TUTTI_OK : status;
+        if (xport->ops->progress == NULL)
+            continue;
+        hint->word = NULL; /* the next poll must be soon */
+        return xport->ops->progress(xport);
+    }
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__run_poll_blocked(tutti__run_t *run, int polled, tutti__hint_t *hint)
+{
+    tutti_status_t status = TUTTI_OK;
+    tutti__hint_t unused;
+
+    if (run->sending != TUTTI__NO_SEND && !polled) {
+        status = poll(run, &run->sending, &unused);
+        hint->word = NULL; /* the SENDs need more polls */
+    }
+    /* Over MPI a peer's SEND is complete only when this rank polls, even if the receive is posted.
+       With a schedule from a file, this rank may wait in shared memory for a rank that waits for
+       the peer. The library's own schedules have no such circle: each wait is for an earlier round
+       or trip. */
+    if ((status == TUTTI_OK || status == TUTTI__AGAIN) && run->sched->is_read)
+        status = poll_far(run, hint);
+    return status == TUTTI_OK ? TUTTI__AGAIN : status;
 }
 
 void tutti__run_forget_sends(tutti__run_t *run)

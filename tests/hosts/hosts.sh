@@ -43,8 +43,46 @@ TUTTI_ALGORITHM=
 TUTTI_TRANSPORT=shm
 on 2 2
 
-# Several small pieces are in flight, and the library is started twice.
+# A schedule from a file: rank 0's first SEND is complete only when rank 2 calls MPI, and rank 2
+# first waits in shared memory for rank 3, which waits for rank 0.
+mine=$(mktemp) || exit 1
+trap 'rm -f "$log" "$mine"' EXIT
+cat >"$mine" <<'END'
+mine: rank 0 of 4, blocks 1, scratch 0, blocks per message 1
+LOOP
+    SEND IN[0] to rank 2
+    RECV_REDUCE from rank 1: IN[0] -> OUT[0]
+    SEND OUT[0] to rank 3
+    RECV from rank 2: OUT[0]
+END_LOOP
+mine: rank 1 of 4, blocks 1, scratch 0, blocks per message 1
+LOOP
+    SEND IN[0] to rank 0
+    RECV from rank 2: OUT[0]
+END_LOOP
+mine: rank 2 of 4, blocks 1, scratch 1, blocks per message 1
+LOOP
+    RECV_REDUCE from rank 3: IN[0] -> OUT[0], finish
+    RECV from rank 0: SCRATCH[0]
+    SEND OUT[0] to rank 0
+    SEND OUT[0] to rank 1
+    SEND OUT[0] to rank 3
+END_LOOP
+mine: rank 3 of 4, blocks 1, scratch 0, blocks per message 1
+LOOP
+    RECV_REDUCE from rank 0: IN[0] -> OUT[0]
+    SEND OUT[0] to rank 2
+    RECV from rank 2: OUT[0]
+END_LOOP
+END
 TUTTI_TRANSPORT=mpi
+TUTTI_ALGORITHM=allreduce:@$mine
+TUTTI_TIMEOUT=20
+on 2 2
+TUTTI_ALGORITHM=
+TUTTI_TIMEOUT=30
+
+# Several small pieces are in flight, and the library is started twice.
 export TUTTI_CHUNK_BYTES=32K TUTTI_CREDITS=1
 what="small chunks, twice"
 launch -np 2 env TUTTI_HOST_ID=a $program twice : -np 1 env TUTTI_HOST_ID=b $program twice
