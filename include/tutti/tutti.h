@@ -68,7 +68,10 @@
  *                   outlive tutti_finalize
  *     memory        from tutti_mem_alloc to tutti_mem_free or the communicator's end;
  *                   from tutti_mem_alloc_local to tutti_mem_free_local
- *     your buffers  yours; a direct call uses them while it runs, a request until it is done
+ *     your buffers  yours; a direct call uses them while it runs, a request until it is done. One
+ *                   exception: after an error over MPI, MPI may still read a buffer that is being
+ *                   sent, until the peer has taken the message or has ended. If the process goes on
+ *                   without the communicator, do not unmap such a buffer
  *
  * Handles
  *     A tutti_comm_t * or tutti_request_t * is a number that the library checks, not an address: do

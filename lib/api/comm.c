@@ -218,7 +218,8 @@ static tutti__device_setup_t device_setup(tutti__comm_t *comm)
                                     .xport = comm->xport,
                                     .world = comm->world != comm ? &comm->world->device : NULL,
                                     .device = &comm->device,
-                                    .lone = &comm->lone };
+                                    .lone = &comm->lone,
+                                    .keeps = comm->exec.keeps };
 }
 
 static tutti_status_t open_device(tutti__comm_t *comm)
@@ -402,6 +403,21 @@ void tutti__comm_stop(tutti__comm_t *comm)
     state->is_stopped = 1;
 }
 
+/* Abandon the messages of failed calls that are still in flight. Until the peers take them, MPI may
+   read their memory. So this memory is never freed: that of runs, STAGE of a device, and the arena,
+   which has fused buckets and the memory of tutti_mem_alloc. */
+static void keep_memory(tutti__comm_t *comm)
+{
+    tutti__xport_t *far = comm->mpi;
+
+    if (far == NULL || far->ops->keeps == NULL || !far->ops->keeps(far))
+        return;
+    comm->exec.keeps = 1;
+    tutti__arena_keep(comm->machine->arena);
+    TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u leaves memory that messages may still reach",
+               comm->topo->rank);
+}
+
 static void close_device(tutti__comm_t *comm)
 {
     const tutti__device_setup_t setup = device_setup(comm);
@@ -426,6 +442,7 @@ void tutti__comm_close(tutti__comm_t *comm)
     tutti__comm_stop(comm);
     tutti__parts_close(comm);
     assert(state->parts == NULL && (comm->engine == NULL || state->is_stopped));
+    keep_memory(comm);
     tutti__engine_close(comm->engine);
     /* If stopping the trace fails, the error is logged, and this rank's part of the trace stays. */
     if (state->ends_trace)

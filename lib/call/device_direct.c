@@ -151,15 +151,5 @@ tutti_status_t tutti__device_open_direct(const tutti__device_setup_t *setup)
 
 void tutti__device_close_direct(const tutti__device_setup_t *setup)
 {
-    int keeps = 0;
-
-    for (uint32_t r = 0; r < setup->topo->size && setup->device->direct_bytes > 0; r++) {
-        tutti__xport_t *x = r != setup->topo->rank ? setup->xport[r] : NULL;
-
-        keeps |= x != NULL && x->ops->keeps != NULL && x->ops->keeps(x);
-    }
-    if (keeps)
-        TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u leaves device memory that messages may still reach",
-                   setup->topo->rank);
-    close_lanes(setup->device, keeps);
+    close_lanes(setup->device, setup->keeps);
 }

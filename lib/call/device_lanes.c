@@ -49,7 +49,7 @@ static tutti_status_t open_lane(tutti__exec_device_t *device, uint32_t i)
     return status;
 }
 
-static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t *lane)
+static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t *lane, int keeps)
 {
     const tutti__device_ops_t *ops = device->ops;
 
@@ -66,7 +66,7 @@ static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t 
         ops->stream_drop(lane->down);
     if (lane->up != NULL)
         ops->stream_drop(lane->up);
-    if (lane->stage != NULL)
+    if (lane->stage != NULL && !keeps)
         ops->host_free(lane->stage);
     if (lane->fuse != NULL)
         (lane->is_nccls ? ops->nccl_free : ops->free)(lane->fuse);
@@ -136,8 +136,8 @@ tutti_status_t tutti__device_open_lanes(const tutti__device_setup_t *setup)
     return status == TUTTI_OK ? register_all(setup) : status;
 }
 
-void tutti__device_close_lanes(tutti__exec_device_t *device)
+void tutti__device_close_lanes(const tutti__device_setup_t *setup)
 {
     for (uint32_t i = 0; i < TUTTI__DEVICE_LANES; i++)
-        close_lane(device, &device->lane[i]);
+        close_lane(setup->device, &setup->device->lane[i], setup->keeps);
 }

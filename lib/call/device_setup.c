@@ -213,7 +213,7 @@ void tutti__device_close(const tutti__device_setup_t *setup)
     if (device->node != NULL)
         device->node->ops->close(device->node);
     tutti__device_close_direct(setup);
-    tutti__device_close_lanes(device);
+    tutti__device_close_lanes(setup);
     tutti__device_leave(device, before);
     memset(device, 0, sizeof(*device));
 }

@@ -33,6 +33,8 @@ typedef struct {
     const tutti__exec_device_t *world; /* of a group: the world's device; NULL: this is a world */
     tutti__exec_device_t *device;      /* to be opened; zeroed */
     tutti__lone_device_t *lone;        /* set by a world; a group uses that of its world */
+    int keeps;                         /* closing: messages may still reach STAGE or device memory,
+                                          which must never be freed */
     int32_t *statuses;                 /* inside: [size] statuses in the last exchange */
 } tutti__device_setup_t;
 
@@ -61,7 +63,7 @@ void tutti__device_close_flat(tutti__exec_device_t *device);
 
 /* device_lanes.c: streams, events and memory of the lanes. */
 tutti_status_t tutti__device_open_lanes(const tutti__device_setup_t *setup);
-void tutti__device_close_lanes(tutti__exec_device_t *device);
+void tutti__device_close_lanes(const tutti__device_setup_t *setup);
 
 /* device_direct.c: decide whether messages between hosts use device memory, and prepare it. */
 tutti_status_t tutti__device_open_direct(const tutti__device_setup_t *setup);

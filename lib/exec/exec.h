@@ -34,6 +34,8 @@ typedef struct {
     const tutti__exec_device_t *device; /* NULL: no device */
     tutti__record_t *record;            /* for the trace; NULL: chunks are not traced */
     const uint32_t *host_of;            /* [size] for the trace and for wire formats */
+    int keeps; /* set before the end: a transport may still read memory of runs, which must never
+                  be freed */
 } tutti__exec_env_t;
 
 /* The head of a framed message; its data follow. See framed.c. */

@@ -102,9 +102,9 @@ typedef struct {
 
     /* 1: direct ends accept memory of this kind of device ("cuda"). NULL: they accept none. */
     int (*takes_device)(tutti__xport_t *xport, const char *device);
-    /* Abandon the messages still in flight. 1: the transport may still read or write messages of
-       direct ends, so their memory must never be freed. NULL: never 1. Called before close, when no
-       thread uses the transport any more. */
+    /* Abandon the messages still in flight. 1: the transport may still read sent messages, or write
+       messages of direct ends, so their memory must never be freed. NULL: never 1. Called before
+       close, when no thread uses the transport any more. */
     int (*keeps)(tutti__xport_t *xport);
 } tutti__xport_ops_t;
 

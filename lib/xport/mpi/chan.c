@@ -354,8 +354,7 @@ void tutti__mpi_chan_abandon(tutti__chan_t *chan)
         receiving = 1;
     }
     chan->posted = 0;
-    if (chan->key.slot_bytes > 0)
-        chan->xport->keeps |= sending | receiving;
+    chan->xport->keeps |= sending | (receiving && chan->key.slot_bytes > 0);
     if (!receiving)
         return;
     /* Do not free the slots: a message may still arrive there. */

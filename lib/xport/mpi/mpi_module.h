@@ -64,7 +64,7 @@ struct tutti__mpi_xport {
     uint32_t *world;  /* [size] ranks in the meeting */
     uint32_t *number; /* [size] each rank's number for this transport, for messages to the rank */
     tutti__chan_t *chans[TUTTI__LANES];
-    int keeps; /* messages of direct ends were abandoned */
+    int keeps; /* sends, or receives of direct ends, were abandoned */
 };
 
 /* mpi_module.c: the process's MPI */

@@ -194,6 +194,7 @@ static uint32_t look(tutti__mpi_xport_t *xport, uint32_t lane)
  * ignores this, and MPI 4 deprecates it), so the function waits for it, but not for long, because
  * the peer may be dead. The remaining messages are abandoned: their requests are freed, and MPI may
  * complete them later. Until then MPI may still read a sender's block, and no call prevents this.
+ * So the communicator does not free its own blocks (`keeps`).
  */
 static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
 {

@@ -635,6 +635,56 @@ static void many(rank_t *self)
         CHECK_OK(tutti_comm_free(comm[i]));
 }
 
+/* ---- memory in flight ---- */
+
+static int still_reads(tutti__xport_t *xport)
+{
+    (void)xport;
+    return 1;
+}
+
+static void close_nothing(tutti__xport_t *xport)
+{
+    (void)xport;
+}
+
+/* Is the memory mapped? The kernel checks this without a signal. */
+static int is_mapped(const void *memory)
+{
+    int fds[2], mapped;
+
+    CHECK(pipe(fds) == 0);
+    mapped = write(fds[1], memory, 1) == 1;
+    close(fds[0]);
+    close(fds[1]);
+    return mapped;
+}
+
+/* A group ends while its transport may still read sent messages. */
+static void kept(rank_t *self)
+{
+    static const tutti__xport_ops_t ops = { .close = close_nothing, .keeps = still_reads };
+    tutti__xport_t xport = { .ops = &ops };
+    tutti_comm_t *comm;
+    tutti__comm_t *inside;
+    const void *scratch;
+    void *memory;
+    float *x = calloc(1 << 20, sizeof(*x));
+
+    CHECK(x != NULL);
+    CHECK_OK(tutti_comm_split(self->comm, 0, self->rank, &comm));
+    CHECK_OK(tutti_mem_alloc(comm, 1 << 20, &memory));
+    CHECK_OK(tutti_reduce(x, x, 1 << 20, TUTTI_FLOAT32, TUTTI_SUM, 0, comm));
+    inside = ranks_inside(comm);
+    scratch = tutti__comm_state(inside)->op.run.scratch;
+    CHECK(self->rank != 0 || scratch != NULL);
+    inside->mpi = &xport;
+    CHECK_OK(tutti_comm_free(comm));
+    CHECK(is_mapped(memory));
+    CHECK(scratch == NULL || is_mapped(scratch));
+    free(x);
+}
+
 int main(void)
 {
     static const int sizes[] = { 1, 3, 4, 2, 5, 8 };
@@ -698,6 +748,10 @@ int main(void)
         job_t job = { .size = 4, .timeout_s = 100, .fn = too_many_files };
 
         RUN_JOB(failures, &job);
+        job.hosts = "aabb";
+        job.fn = kept;
+        RUN_JOB(failures, &job);
+        job.hosts = NULL;
         job.fn = often;
         RUN_JOB(failures, &job);
         job.fn = many;
