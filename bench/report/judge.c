@@ -49,7 +49,8 @@ static int compare_pending(const void *left, const void *right)
     return by_tensor != 0 ? by_tensor : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* Set `is_lacking` of n entries, which have the same tensor and are in the order of ranks. */
+/* Set `is_lacking` of the n entries of one tensor, which are in the order of ranks. If the tensor
+   is in a bucket on some rank, all ranks have submitted it. */
 static void mark_tensor(const pending_t *same, size_t n, int64_t dumps)
 {
     int64_t ranks = 0;
@@ -64,7 +65,7 @@ static void mark_tensor(const pending_t *same, size_t n, int64_t dumps)
 }
 
 /* Find the tensors that some ranks lack. Sorting brings the entries of a tensor together. Tried:
-   for each tensor of each rank, a search in the tensors of all ranks: with 64 ranks of 800 tensors
+   search each tensor of each rank in the lists of all ranks. With 64 ranks of 800 tensors this took
    7 s instead of 0.04 s. */
 static void mark_lacking(const judged_t *judged)
 {

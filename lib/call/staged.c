@@ -123,8 +123,8 @@ static tutti_status_t turn_to(const tutti__exec_device_t *device, uint32_t lane_
     return ready == NULL ? TUTTI_OK : device->ops->wait(is_up ? lane->up : lane->down, ready);
 }
 
-/* Queue the copies up of the parts within a range, one copy for adjacent parts. Other calls may
-   write between the parts meanwhile. */
+/* Copy up: queue one copy for each part within a range, and one copy for adjacent parts together.
+   The gaps between the parts are not copied, because other calls may write there meanwhile. */
 static tutti_status_t queue_parts(const tutti__exec_device_t *device, uint32_t lane_index,
                                   char *on_device, char *host, size_t bytes,
                                   const tutti__staged_t *staged)

@@ -207,8 +207,9 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
  * After a rank has left, all ranks drop their plans. A peer that has not yet started this bucket
  * never starts it. On the same machine the peer's status page shows this. A peer on another machine
  * has no status page here, so this rank gives up if the bucket has not moved for PLAN_REST_NS. If
- * the peer has started the bucket, the peer gives up in the same way. If a rank that has left has
- * served this bucket or a later one, all ranks have started the bucket, so no rank gives up.
+ * the peer has started the bucket, the peer gives up in the same way. A rank can complete a bucket
+ * only if all ranks have started it. So if a rank that has left has completed this bucket or a
+ * later bucket, no rank gives up.
  */
 static int is_abandoned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
@@ -256,10 +257,10 @@ static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t
 }
 
 /*
- * May a lane's failed bucket return to agreement? If its data move between hosts when a rank
- * leaves, the bucket may not: it ends the communicator, as an agreed bucket does. The bucket's
- * messages must be cancelled, because they use the callers' buffers. Over UCX this might close
- * connections that other lanes use.
+ * May a lane's failed bucket return to agreement? If a rank leaves while the bucket's data move
+ * between hosts, the bucket may not return: it ends the communicator, as an agreed bucket does.
+ * To return the bucket, its messages would have to be cancelled, because they use the callers'
+ * buffers. Over UCX this might close connections that other lanes use.
  */
 static int may_give_back(const tutti__lanes_t *lanes, const tutti__lane_t *lane,
                          tutti_status_t status)
@@ -337,7 +338,7 @@ static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__re
     return NULL;
 }
 
-/* Write the rank that a lane's operation waits for, and how many messages from or to this rank are
+/* Write the peer that a lane's operation waits for, and how many messages from or to this peer are
    complete. */
 static void put_peer(const tutti__lanes_t *lanes, const tutti__lane_t *lane, int is_ordered,
                      char *text, size_t bytes)

@@ -29,8 +29,8 @@
 
 /* A dump has at most this many events of each ring. */
 #define DUMPED 512u
-/* [bytes] Paths of this length and longer are opened in pieces. A name in a folder has at most 255
-   bytes, so each piece can end with a '/'. */
+/* [bytes] Paths of this length and longer are opened in pieces. The name of a file or folder has at
+   most 255 bytes, so there is a '/' with which a piece can end. */
 #define PIECE 272u
 
 static const char *const events[TUTTI__EVENTS] = { "none",   "slow",   "done",       "wait",
@@ -405,8 +405,9 @@ int tutti__record_dump_check(const char *path, uint32_t rank)
     return access(slash != NULL ? text : ".", W_OK | X_OK) == 0 ? 0 : errno;
 }
 
-/* Replace *dir by the folder that the first bytes of *path name, and *path by the rest of the path.
-   text: a buffer of PIECE bytes. 0: failed, and errno is set. */
+/* Open the folder at the beginning of *path, which is relative to *dir. Then replace *dir by this
+   folder, and *path by the rest of the path. text: a buffer of PIECE bytes. 0: failed, and errno is
+   set. */
 static int enter_folder(int *dir, const char **path, char *text)
 {
     size_t n = PIECE - 1;

@@ -175,7 +175,7 @@ void tutti__trace_name(uint32_t tensor, uint32_t comm, const char *name)
 
 /* The trace belongs to the parent. The child must not write into the parent's file. It may start a
    trace of its own. grow_lock is made anew, because another thread of the parent may have held it.
-   tutti__mutex_lock_renewed does the same for trace.lock, because a thread may hold trace.lock
+   For trace.lock, tutti__mutex_lock_renewed does the same: a fork may copy a held trace.lock even
    before this handler is registered. */
 static void in_child(void)
 {
@@ -212,7 +212,7 @@ static tutti_status_t open_part(int is_leader)
         return tutti__fail(TUTTI_ERR_SYSTEM, "trace %.300s: %s", trace.part, strerror(errno));
     }
     /* Remove an older file of this name. Otherwise the ranks would append to it when they stop.
-       Each host may have a file of its own. */
+       Each host may have a file of its own, so one rank of each host removes it. */
     if (is_leader)
         unlink(trace.path);
     return TUTTI_OK;

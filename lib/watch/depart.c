@@ -106,9 +106,10 @@ uint64_t tutti__watch_progress(const tutti__watch_t *watch)
     return atomic_load(&tutti__watcher_read(watch)->progress);
 }
 
-/* Does the goodbye go down over link i, after it has arrived over `link`? A child that has
-   forwarded the goodbye receives it as well. A child that has sent its own goodbye receives it only
-   if it waits for it. */
+/* Is the goodbye sent over link i, after it has arrived over `link` and takes effect here? Usually
+   it is sent over all other links. If it has come up from a child, the child also receives it. But
+   if it is the child's own goodbye, only a child that waits for the goodbye's return receives
+   it. */
 static int goes_down(const tutti__watcher_t *w, int i, int link, const tutti__bye_msg_t *msg)
 {
     return i != link || (link != w->parent && (w->link[i].rank != msg->rank || msg->awaits));
@@ -153,8 +154,8 @@ void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit
 
     if (w->parent < 0 || w->nlinks == 1)
         return;
-    /* From now on this rank only forwards. The page comes before the goodbye: a rank that ends
-       because of the goodbye can then name this rank. */
+    /* From now on this rank only forwards messages. Write the page before sending the goodbye: a
+       rank whose communicator ends because of the goodbye can then name this rank. */
     tutti__watch_set_page(w, TUTTI__PAGE_LEFT);
     tutti__links_send(watch, (uint32_t)w->parent, TUTTI__WATCH_BYE, &msg, sizeof(msg), 0);
     tutti__links_flush(watch);
@@ -180,7 +181,8 @@ void tutti__watch_leave(tutti__watch_t *watch, uint64_t progress)
         tutti__watch_bye(w, -1, &msg);
         return;
     }
-    /* tutti__watch_drain has sent the goodbye, perhaps into a backlog. A second one is ignored. */
+    /* During tutti__watch_drain the goodbye was sent down, but perhaps only into a backlog, which
+       has just been dropped. So send it again. A child ignores a second goodbye. */
     for (int i = 0; i < (int)w->nlinks; i++)
         if (i != w->parent)
             tutti__links_send(watch, (uint32_t)i, TUTTI__WATCH_BYE, &msg, sizeof(msg), 0);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Orphans: ranks whose parent in the tree has left. A message of the tree no longer reaches them.
- * So an orphan watches the processes of all ranks of its machine, and reads in their status pages
- * why the communicator has ended for them. Callers own the links, unless a comment says otherwise.
+ * Orphans: ranks whose parent in the tree has left. An orphan no longer receives messages from
+ * above. So an orphan watches the processes of all ranks of its machine. If the communicator has
+ * ended for one of these ranks, the orphan reads the reason in that rank's status page. Callers own
+ * the links, unless a comment says otherwise.
  */
 #include "watch/watch_inside.h"
 
@@ -45,8 +46,9 @@ void tutti__orphan_lost(tutti__watcher_t *w, uint32_t rank)
 {
     const tutti__status_page_t *page = w->machine->page[w->machine->index_of[rank]];
 
-    /* The rank may have published a reason before its process ended. A rank for which a departure
-       has ended the communicator sends no goodbye. */
+    /* The rank may have published a reason before its process ended. If a departure has ended the
+       communicator for the rank, the rank sends no goodbye, and the end of its process is no
+       death. */
     tutti__orphan_poll(w);
     if (!tutti__watch_has_ended(&w->base) && tutti__load_acquire(&page->end) < TUTTI__PAGE_ENDED)
         tutti__watch_lost_rank(w, -1, rank);

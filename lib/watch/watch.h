@@ -12,9 +12,10 @@
  * them.
  *
  * Goodbyes. A rank that calls finalize sends a goodbye first. The goodbye is forwarded up the tree
- * to rank 0, and then down. A rank applies the goodbye on its way down, and so after all messages
- * that rank 0 has sent before. So no rank rejects a tensor that another rank reduces. A rank with
- * children leaves only when its own goodbye has returned to it (tutti__watch_drain).
+ * to rank 0, and then down. A rank applies a goodbye that comes down, not one that goes up. So the
+ * rank has received all messages that rank 0 has sent before the goodbye, and no rank rejects a
+ * tensor that another rank reduces. Before a rank with a parent and children leaves, it waits until
+ * a goodbye has come down, usually its own (tutti__watch_drain).
  *
  * A rank that has left forwards nothing. Without rank 0 the hosts receive nothing from each other,
  * and without its leader a host receives nothing. Therefore each rank also writes its state into
@@ -45,8 +46,9 @@ typedef struct {
 /* In place of a rank's number: no rank. */
 #define TUTTI__NO_RANK UINT32_MAX
 
-/* Collective over all ranks of boot. The arguments must outlive the object. is_part 1:
-   tutti_comm_free ends the communicator; 0: tutti_finalize ends it. */
+/* Collective over all ranks of boot. The arguments must outlive the object. is_part 0:
+   the world, which tutti_finalize closes. 1: another communicator, which tutti_comm_free or
+   tutti_finalize closes. */
 tutti_status_t tutti__watch_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                  const tutti__conf_shared_t *conf, int is_part,
                                  tutti__watch_t **ret_watch);
@@ -69,8 +71,8 @@ tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_
 
 /* End the communicator on all ranks: every pending and later call returns `status` with `text`. If
    the communicator has ended before, its first reason is kept. If `status` is TUTTI_ERR_SHUTDOWN
-   and a rank has left, a text that names this rank replaces `text`. Returns the reason that is
-   kept, and sets the thread's last error. */
+   and a rank has left, a text that names the rank that has left replaces `text`. Returns the reason
+   that is kept, and sets the thread's last error. */
 tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, const char *text);
 
 /* Work on a device has failed: end the communicator. An error of NCCL (TRANSPORT) mostly means that
@@ -96,17 +98,18 @@ void tutti__watch_ask(tutti__watch_t *watch);
 /* ---- departures ---- */
 
 /*
- * Owner: before this rank leaves, forward all messages that rank 0 has sent through it. Only for a
- * rank with children in the tree: its goodbye goes to its children directly, and must not overtake
- * a bucket, which other ranks may reduce. So this rank first sends its goodbye to rank 0, and polls
- * the links until rank 0 returns it, but not beyond limit_ns, a time of tutti__now_ns(). If any
- * rank has left, rank 0 agrees on nothing more, so the function does not wait.
+ * Owner: before this rank leaves, forward all messages that rank 0 has sent through this rank.
+ * tutti__watch_leave sends the goodbye directly to this rank's children. There it must not overtake
+ * a bucket that rank 0 has sent, because other ranks may reduce this bucket. So this function sends
+ * the goodbye only up, and polls the links until the goodbye has come down again, or until
+ * limit_ns, a time of tutti__now_ns(). If any rank has left, rank 0 agrees on nothing more, so the
+ * function does not wait. On rank 0, and on ranks without children, the function does nothing.
  * progress: as in tutti__watch_leave.
  */
 void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit_ns);
 
-/* Owner: this rank leaves, and sends its goodbye. progress: a number that all ranks count in the
-   same way, and that shows which work of this rank is complete. */
+/* Owner: this rank leaves, and sends its goodbye. progress: how much of its work this rank has
+   completed. All ranks count in the same way; the caller defines the number. */
 void tutti__watch_leave(tutti__watch_t *watch, uint64_t progress);
 
 /* The greatest `progress` of the ranks that have left; 0 if there are none. */
@@ -147,7 +150,8 @@ int tutti__watch_cancelled(const tutti__watch_t *watch, uint32_t first, uint32_t
 
 /* ---- halted.c ---- */
 
-/* Is a rank of this machine stopped, by a signal or a debugger? 1: the text names this rank. */
+/* Is a rank of this machine stopped, by a signal or a debugger? 1: the text names the stopped
+   rank. */
 int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes);
 
 /* ---- late.c: one wait ---- */

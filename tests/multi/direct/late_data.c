@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Data that arrive late, over a transport that advances only when polled: from a rank that has left
- * over a slow link; and in a process that was stopped until after a limit, where each message needs
- * several polls.
+ * Data that arrive late, over a transport that advances only when polled. Either the link is slow,
+ * and the sender has left before its data arrive. Or the receiver's process is stopped until a time
+ * limit has passed, and then needs several polls for each message.
  *
- * Rank 0 is the root of a broadcast, and has slots for all messages. Hosts are pretended. Their
- * transport is one of shared memory, in which rank 1 delays the messages.
+ * Rank 0 is the root of a broadcast, and has slots for all messages, so it does not wait for rank
+ * 1. The hosts are pretended. The transport between them is that of shared memory, in which rank 1
+ * delays the messages.
  */
 #include "base/time.h"
 #include "engine/state.h"
@@ -20,7 +21,7 @@ enum {
     CHUNK_BYTES = 4096,
     BYTES = TUTTI__XPORT_LONGER * CHUNK_BYTES, /* of one message */
     COUNT = MESSAGES * BYTES / (int)sizeof(float),
-    POLLS = 4,            /* of a message in a stopped process */
+    POLLS = 4,            /* failed polls before each message, after a stop */
     MESSAGE_US = 100000,  /* one message over the slow link */
     GRACE_US = 400000,    /* a stop that is longer than the wait for a rank that has left */
     DEADLINE_US = 1500000 /* a stop that is longer than TUTTI_TIMEOUT */
@@ -30,7 +31,7 @@ enum {
 typedef struct {
     const char *name;
     int is_async;
-    int is_slow;      /* a message arrives MESSAGE_US after the last one */
+    int is_slow;      /* a message arrives MESSAGE_US after the previous one */
     int awaits;       /* no message arrives before rank 0 has left */
     unsigned stop_us; /* how long this process is stopped */
 } receiver_t;
@@ -43,7 +44,7 @@ static struct {
     tutti__xport_ops_t shm;
     uint64_t begin_ns, due_ns;
     unsigned polls; /* of the next message */
-    int views;      /* since rank 0 has left, or since the beginning of the wait */
+    int views;      /* polls after rank 0 has left, or after the first 200 ms */
 } late;
 
 /* Has the next message arrived? */
@@ -56,7 +57,8 @@ static int has_arrived(void)
         return now >= late.due_ns;
     if (late.begin_ns == 0)
         late.begin_ns = now;
-    /* The wait begins first: with the first poll after the departure, or with its first sleep. */
+    /* Before the stop, the limit must begin to count: for a departure, at the first poll after it;
+       for TUTTI_TIMEOUT, when the waiting call first sleeps, which is within 200 ms. */
     if (receiver->awaits ? !tutti__watch_has_left(late.watch, 0) : now - late.begin_ns < 200000000u)
         return 0;
     if (++late.views == 2)
@@ -86,7 +88,7 @@ static tutti_status_t nothing(tutti__xport_t *xport)
     return TUTTI_OK;
 }
 
-/* From now on the transport counts as polled, and rank 1 receives late. */
+/* From now on the library must poll the transport, and rank 1 receives late. */
 static void delay(rank_t *self)
 {
     static tutti__xport_ops_t ops;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Node operations that only users' schedules have: on more blocks than there are ranks, and on
- * several blocks with places of their own.
+ * several blocks that have displacements.
  */
 #include "multi/direct/coll_case.h"
 
@@ -74,7 +74,7 @@ static int run_many_blocks(int threads)
     return failures;
 }
 
-/* ---- places of their own ---- */
+/* ---- blocks with displacements ---- */
 
 static int value(int rank, size_t i)
 {
@@ -95,7 +95,7 @@ static void gather(rank_t *self, size_t most)
         displs[r] = all;
         all += counts[r] + (self->rank == 0 ? 0 : GAP);
     }
-    recv = malloc(2 * all * sizeof(*recv)); /* as much again behind the last part */
+    recv = malloc(2 * all * sizeof(*recv)); /* the second half must not change */
     wanted = malloc(2 * all * sizeof(*wanted));
     CHECK(send != NULL && recv != NULL && wanted != NULL);
     for (size_t i = 0; i < 2 * all; i++)

@@ -4,8 +4,8 @@
  * plan's bucket that a rank finishes long after others have left; and deaths and aborts after
  * rank 0, which forwards all reports, has left.
  *
- * Hosts are pretended. Their transport is one of shared memory that must be polled, as those
- * between machines.
+ * The hosts are pretended. The transport between them is that of shared memory, but the library
+ * must poll it, like a transport between machines.
  */
 #include "base/time.h"
 #include "engine/steps.h"
@@ -28,7 +28,7 @@ enum {
 
 static struct {
     atomic_int step;
-    atomic_int is_late; /* rank 0 was not scheduled soon enough, so nothing is certain */
+    atomic_int is_late; /* rank 0 was scheduled too late: accept any status */
     _Atomic uint64_t leaves_ns;
 } * shared;
 
@@ -63,7 +63,7 @@ static tutti_status_t nothing(tutti__xport_t *xport)
     return TUTTI_OK;
 }
 
-/* From now on the transport counts as polled. Nothing is in flight. */
+/* From now on the library must poll the transport, although a poll has nothing to do. */
 static void poll_transport(rank_t *self, int (*may_progress)(tutti__xport_t *, int))
 {
     static tutti__xport_ops_t ops;
@@ -88,7 +88,7 @@ static void short_deadline(tutti__conf_t *conf, int rank)
 
 /* ---- a leader's goodbye and a bucket ---- */
 
-/* Rank 0 agrees on the message before it reads the goodbye of rank 2, which has sent it already. */
+/* Rank 2 has sent its goodbye, but rank 0 agrees on the message before it reads this goodbye. */
 static void coordinate(rank_t *self)
 {
     tutti__engine_t *e = self->inside->engine;
@@ -108,7 +108,8 @@ static void coordinate(rank_t *self)
     await(DONE);
 }
 
-/* Both ends of a message, which only rank 0 and rank 2 coordinate, get the same answer soon. */
+/* Rank 3 sends a message to rank 1. Rank 0 agrees on the message, and rank 2 is the leader of rank
+   3's host. Neither end of the message waits until the deadline. */
 static void leader_leaves(rank_t *self)
 {
     tutti_request_t *r;
@@ -145,7 +146,7 @@ static void leader_leaves(rank_t *self)
 /* ---- a plan's last bucket ---- */
 
 /* Ranks 0 and 1 have the result, and leave. Rank 2 has sent its part, but goes on only 3 s later.
-   Rank 3 waits for it. */
+   Rank 3 waits for rank 2. */
 static void slow_leader(rank_t *self)
 {
     tutti_request_t *r;
