@@ -319,7 +319,7 @@ class Errors(unittest.TestCase):
         """Different numbers of elements, types, and shapes of an allgather."""
         rank = hvd.rank()
         self.check(lambda: hvd.allreduce(full(1, 2 + rank), name="length"),
-                   "tensor 'allreduce.length': rank [01] has an allreduce of")
+                   "tensor 'allreduce.length': rank [012] has an allreduce of")
         self.check(lambda: hvd.allreduce(full(1, dtype=tf.int32 if rank else tf.float32),
                                          name="type"), "int32")
         self.check(lambda: hvd.allgather(full(1, 2, 2 + rank), name="rows"),
