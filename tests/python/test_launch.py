@@ -17,13 +17,14 @@ _launch.GRACE_S = float(sys.argv[1])
 sys.exit(_launch.launch([sys.executable, "-c", sys.argv[2]], 2))
 """
 
-# As in a call of the library, Python's handlers do not run.
+# As in a call of the library, Python's handlers do not run. With PYTHONUNBUFFERED, print() writes
+# the end of a line separately, so the lines of two ranks could mix. os.write writes a whole line.
 RANK = """
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-print(os.getpid(), flush=True)
+os.write(1, b"%d\\n" % os.getpid())
 signal.sigwait({signal.SIGINT})
-print("interrupted", flush=True)
+os.write(1, b"interrupted\\n")
 signal.pause()
 """
 
