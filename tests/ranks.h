@@ -84,6 +84,15 @@ void ranks_fail(const char *file, int line, const char *fmt, ...)
             ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), (words)); \
     } while (0)
 
+/*
+ * From now on the transport of pretended hosts, which is shared memory, counts as one that advances
+ * only when polled, as those between machines. Nothing is in flight.
+ *
+ * ops  receives the transport's functions, and must live until the end; the caller may then replace
+ *      some of them
+ */
+void ranks_poll_far(tutti__comm_t *comm, tutti__xport_ops_t *ops);
+
 /* The call of an allreduce of float32, sum, in place. */
 tutti_call_t ranks_sum(const char *name, void *x, size_t count);
 

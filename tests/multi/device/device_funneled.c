@@ -51,25 +51,11 @@ static int count_disguised(tutti__xport_t *xport, int is_engine)
     return !is_engine;
 }
 
-/* This transport makes progress only when it is polled, so the engine calls this function. */
-static tutti_status_t nothing(tutti__xport_t *xport)
-{
-    (void)xport;
-    return TUTTI_OK;
-}
-
 /* Called before anything is in flight. */
 static void refuse_the_engine(tutti__comm_t *comm, tutti__xport_ops_t *ops)
 {
-    *ops = *comm->shm->ops;
+    ranks_poll_far(comm, ops);
     ops->may_progress = not_the_engine;
-    ops->progress = nothing;
-    comm->shm->ops = ops;
-    /* As if the lanes had found such a transport when they were opened. */
-    for (int i = 1; i < TUTTI__LANES; i++) {
-        comm->engine->its_owners.lanes.lane[i].op.far = comm->shm;
-        comm->engine->its_owners.lanes.lane[i].op.may_be_far = 1;
-    }
 }
 
 /* Let the asynchronous call make progress for a while, on this rank only. */

@@ -82,30 +82,17 @@ static tutti_status_t view(tutti__chan_t *chan, size_t bytes, uint32_t signature
     return status;
 }
 
-static tutti_status_t nothing(tutti__xport_t *xport)
-{
-    (void)xport;
-    return TUTTI_OK;
-}
-
 /* From now on the library must poll the transport, and rank 1 receives late. */
 static void delay(rank_t *self)
 {
     static tutti__xport_ops_t ops;
-    tutti__xport_t *shm = self->inside->shm;
-    tutti__lane_t *lanes = self->inside->engine->its_owners.lanes.lane;
 
     late.receiver = self->arg;
     late.watch = self->inside->watch;
-    late.shm = ops = *shm->ops;
-    ops.progress = nothing;
+    late.shm = *self->inside->shm->ops;
+    ranks_poll_far(self->inside, &ops);
     if (self->rank == 1)
         ops.view = view;
-    shm->ops = &ops;
-    for (int i = 1; i < TUTTI__LANES; i++) {
-        lanes[i].op.far = shm;
-        lanes[i].op.may_be_far = 1;
-    }
 }
 
 static tutti_status_t broadcast(rank_t *self, float *x)

@@ -44,40 +44,10 @@ static void reach(int step)
     atomic_store(&shared->step, step);
 }
 
-static int any_thread(tutti__xport_t *xport, int is_engine)
-{
-    (void)xport;
-    (void)is_engine;
-    return 1;
-}
-
 static int not_the_engine(tutti__xport_t *xport, int is_engine)
 {
     (void)xport;
     return !is_engine;
-}
-
-static tutti_status_t nothing(tutti__xport_t *xport)
-{
-    (void)xport;
-    return TUTTI_OK;
-}
-
-/* From now on the library must poll the transport, although a poll has nothing to do. */
-static void poll_transport(rank_t *self, int (*may_progress)(tutti__xport_t *, int))
-{
-    static tutti__xport_ops_t ops;
-    tutti__xport_t *shm = self->inside->shm;
-
-    ops = *shm->ops;
-    ops.may_progress = may_progress;
-    ops.progress = nothing;
-    shm->ops = &ops;
-    for (int i = 1; i < TUTTI__LANES; i++) {
-        self->inside->engine->its_owners.lanes.lane[i].op.far = shm;
-        self->inside->engine->its_owners.lanes.lane[i].op.may_be_far = 1;
-    }
-    CHECK_OK(tutti_barrier(self->comm));
 }
 
 static void short_deadline(tutti__conf_t *conf, int rank)
@@ -112,10 +82,12 @@ static void coordinate(rank_t *self)
    3's host. Neither end of the message waits until the deadline. */
 static void leader_leaves(rank_t *self)
 {
+    static tutti__xport_ops_t ops;
     tutti_request_t *r;
     float x = 3;
 
-    poll_transport(self, any_thread);
+    ranks_poll_far(self->inside, &ops);
+    CHECK_OK(tutti_barrier(self->comm));
     switch (self->rank) {
     case 0:
         coordinate(self);
@@ -149,11 +121,14 @@ static void leader_leaves(rank_t *self)
    Rank 3 waits for rank 2. */
 static void slow_leader(rank_t *self)
 {
+    static tutti__xport_ops_t ops;
     tutti_request_t *r;
     float x = 1;
     int done = 0;
 
-    poll_transport(self, not_the_engine);
+    ranks_poll_far(self->inside, &ops);
+    ops.may_progress = not_the_engine;
+    CHECK_OK(tutti_barrier(self->comm));
     for (int step = 0; step < 8; step++) {
         CHECK_OK(
             tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL, &r));

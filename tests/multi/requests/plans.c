@@ -13,7 +13,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -452,217 +451,6 @@ static void joins(rank_t *self)
     CHECK_INT(last, self->size - 1);
 }
 
-static void leaves(rank_t *self)
-{
-    float x = 1;
-    tutti_request_t *request;
-
-    for (int step = 0; step < 8; step++) {
-        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
-                                       &request));
-        CHECK_OK(tutti_wait(request, -1));
-    }
-    if (self->rank > 0 || self->size == 1)
-        return;
-    CHECK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
-                                &request) != TUTTI_OK ||
-          tutti_wait(request, -1) == TUTTI_ERR_SHUTDOWN);
-}
-
-/* After a departure, the plan's lane gives back a bucket without starting it. */
-static void starts_nothing(const rank_t *self)
-{
-    tutti__engine_t *e = self->inside->engine;
-    tutti__plan_requests_t *plan;
-    tutti__lanes_t *lanes;
-
-    tutti__token_await(&e->token);
-    plan = &tutti__owned(e)->agreed.plan;
-    lanes = &tutti__owned(e)->lanes;
-    CHECK(tutti__planned_end(plan, plan->started + 1) == NULL);
-    tutti__engine_step(e, TUTTI__STEP_WAITER);
-    CHECK_INT(lanes->planned, 0);
-    /* A bucket without requests starts as a barrier. */
-    CHECK_INT(lanes->lane[TUTTI__PLAN_LANE].call.kind, TUTTI_CALL_ALLREDUCE);
-    tutti__engine_yield(e, TUTTI__STEP_WAITER);
-}
-
-/* The last rank leaves. Rank 0 has started a bucket that the middle ranks never submit: its request
-   ends soon, as without plans. */
-static void leaves_some(rank_t *self)
-{
-    float x = 1;
-    tutti_request_t *request;
-    uint64_t began;
-
-    for (int step = 0; step < 8; step++) {
-        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
-                                       &request));
-        CHECK_OK(tutti_wait(request, -1));
-    }
-    CHECK(counted(self)->plans > 0);
-    if (self->rank == 0) {
-        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
-                                       &request));
-        tutti__engine_settle(self->inside->engine);
-    }
-    CHECK_OK(tutti_barrier(self->comm));
-    if (self->rank == self->size - 1)
-        return;
-    if (self->rank > 0) {
-        /* It lives on, and does something else, until rank 0 has left as well. */
-        for (int i = 0; i < 6000 && !tutti__watch_has_left(self->inside->engine->env.watch, 0); i++)
-            usleep(10000);
-        return;
-    }
-    began = tutti__now_ns();
-    CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_SHUTDOWN);
-    /* The library's own deadline is 30 s here. */
-    CHECK(tutti__now_ns() - began < 20000000000u);
-    starts_nothing(self);
-}
-
-/* The same on several hosts. Then the two ranks that live on exchange messages. */
-static void leaves_talkers(rank_t *self)
-{
-    tutti_request_t *request;
-    float x = 1;
-
-    for (int step = 0; step < 8; step++) {
-        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
-                                       &request));
-        CHECK_OK(tutti_wait(request, -1));
-    }
-    CHECK(counted(self)->plans > 0);
-    if (self->rank == 2)
-        return;
-    if (self->rank == 0) {
-        CHECK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
-                                    &request) != TUTTI_OK ||
-              tutti_wait(request, -1) == TUTTI_ERR_SHUTDOWN);
-        x = 5;
-        CHECK_OK(tutti_send(&x, 1, TUTTI_FLOAT32, 1, self->comm));
-        CHECK_OK(tutti_recv(&x, 1, TUTTI_FLOAT32, 1, self->comm));
-        CHECK_INT(x, 6);
-    } else {
-        CHECK_OK(tutti_recv(&x, 1, TUTTI_FLOAT32, 0, self->comm));
-        CHECK_INT(x, 5);
-        x = 6;
-        CHECK_OK(tutti_send(&x, 1, TUTTI_FLOAT32, 0, self->comm));
-    }
-}
-
-/* ---- a rank leaves while a bucket's data move between hosts ---- */
-
-static atomic_int *is_closed; /* in all processes: rank 2 has closed its communicator */
-
-static void set_closed(void)
-{
-    atomic_store(is_closed, 1);
-}
-
-static tutti_status_t nothing(tutti__xport_t *xport)
-{
-    (void)xport;
-    return TUTTI_OK;
-}
-
-static const tutti__watch_t *watched;
-
-/* Over UCX, cancelling a lane may close connections that other lanes use. */
-static void cancel_at_end(tutti__xport_t *xport, uint32_t lane)
-{
-    (void)xport;
-    (void)lane;
-    CHECK(tutti__watch_has_ended(watched));
-}
-
-/* Make the transport between hosts, which is shared memory, one that advances only when polled, as
-   if the lanes had found such a transport when they were opened. Nothing is in flight. */
-static void poll_far(tutti__comm_t *comm, tutti__xport_ops_t *ops)
-{
-    *ops = *comm->shm->ops;
-    ops->progress = nothing;
-    comm->shm->ops = ops;
-    for (int i = 1; i < TUTTI__LANES; i++) {
-        comm->engine->its_owners.lanes.lane[i].op.far = comm->shm;
-        comm->engine->its_owners.lanes.lane[i].op.may_be_far = 1;
-    }
-}
-
-/* Submit the tensor, and step until the bucket's data move, or until it is done. Ranks 0 and 1 then
-   stop until rank 2 has left. The calling thread has the token, so no other thread steps. */
-static void move_and_leave(const rank_t *self, float *x, size_t count,
-                           tutti_request_t **ret_request)
-{
-    tutti__engine_t *e = self->inside->engine;
-    const tutti__lane_t *lane;
-
-    tutti__token_await(&e->token);
-    CHECK_OK(tutti_allreduce_async("x", x, x, count, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
-                                   ret_request));
-    lane = &tutti__owned(e)->lanes.lane[TUTTI__PLAN_LANE];
-    for (int i = 0; i < 20000 && lane->op.at != TUTTI__AT_RUN && atomic_load(&e->pending.count) > 0;
-         i++) {
-        tutti__engine_step(e, TUTTI__STEP_WAITER);
-        usleep(500);
-    }
-    CHECK(lane->op.at == TUTTI__AT_RUN || atomic_load(&e->pending.count) == 0);
-    for (int i = 0; self->rank < 2 && i < 20000 && !atomic_load(is_closed); i++)
-        usleep(500);
-    tutti__engine_yield(e, TUTTI__STEP_WAITER);
-}
-
-/* Rank 2 leaves in the middle of a bucket, which so ends the communicator of the other ranks. If
-   the bucket is done before, the communicator continues. */
-static void leaves_moving(rank_t *self)
-{
-    enum {
-        COUNT = 1 << 18
-    };
-    static float x[COUNT];
-    static tutti__xport_ops_t ops;
-    tutti_request_t *request;
-    tutti_status_t status, state;
-
-    poll_far(self->inside, &ops);
-    for (int step = 0; step < 8; step++) {
-        CHECK_OK(tutti_allreduce_async("x", x, x, COUNT, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL,
-                                       &request));
-        CHECK_OK(tutti_wait(request, -1));
-    }
-    CHECK(counted(self)->plans > 0);
-    watched = self->inside->engine->env.watch;
-    if (self->rank == 2)
-        atexit(set_closed);
-    else
-        ops.cancel = cancel_at_end;
-    move_and_leave(self, x, COUNT, &request);
-    if (self->rank == 2)
-        return;
-    status = tutti_wait(request, -1);
-    CHECK(status == TUTTI_OK || status == TUTTI_ERR_SHUTDOWN);
-    CHECK_OK(tutti_comm_state(self->comm, &state, NULL, 0));
-    CHECK_INT(state, status);
-}
-
-static void over_ucx(tutti__conf_t *conf, int rank)
-{
-    (void)rank;
-    snprintf(conf->shared.transport, sizeof(conf->shared.transport), "ucx");
-    snprintf(conf->module_dir, sizeof(conf->module_dir), "%s", getenv("TUTTI_MODULE_DIR"));
-}
-
-/* Is the library's module for UCX built? */
-static int has_ucx(void)
-{
-    const char *dir = getenv("TUTTI_MODULE_DIR");
-    char path[4096];
-
-    return dir != NULL && snprintf(path, sizeof(path), "%s/ucx.so", dir) < (int)sizeof(path) &&
-           access(path, R_OK) == 0;
-}
-
 static void set_called(void *arg, tutti_status_t status)
 {
     CHECK_OK(status);
@@ -856,10 +644,6 @@ int main(void)
     };
     int failures = 0, is_long;
 
-    is_closed =
-        mmap(NULL, sizeof(*is_closed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (is_closed == MAP_FAILED)
-        return 1;
     is_long = test_is_long("102,000 steps of random programs with threads and delays; with "
                            "AddressSanitizer, half of the other steps; with ThreadSanitizer, 1 and "
                            "5 ranks and one of three placings on hosts");
@@ -883,13 +667,6 @@ int main(void)
         job.arg = NULL;
         job.fn = joins;
         RUN_JOB(failures, &job);
-        /* Ranks that are threads leave together, so `leaves` needs processes. */
-        job.fn = leaves;
-        if (!job.threads)
-            RUN_JOB(failures, &job);
-        job.fn = leaves_some;
-        if (!job.threads && job.size > 2)
-            RUN_JOB(failures, &job);
         job.fn = random_steps;
         job.arg = &many;
         RUN_JOB(failures, &job);
@@ -910,18 +687,6 @@ int main(void)
         job.arg = i == 1 ? &many : &few;
         RUN_JOB(failures, &job);
         job.arg = &threads;
-        RUN_JOB(failures, &job);
-    }
-    if (ranks_can_fork()) {
-        job_t job = { .size = 3, .hosts = "abc", .fn = leaves_talkers };
-
-        RUN_JOB(failures, &job);
-        job.settings = over_ucx;
-        if (has_ucx())
-            RUN_JOB(failures, &job);
-        job.settings = NULL;
-        job.algorithm = "allreduce:ring";
-        job.fn = leaves_moving;
         RUN_JOB(failures, &job);
     }
     failures += partial_submissions();
