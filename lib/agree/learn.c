@@ -38,11 +38,29 @@ void tutti__learn_close(tutti__learn_t *learn)
 {
     tutti__tensor_names_free(&learn->names);
     free(learn->known);
+    free(learn->planned);
     *learn = (tutti__learn_t){ 0 };
+}
+
+void tutti__learn_begin(tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n)
+{
+    uint32_t *planned = realloc(learn->planned, n * sizeof(*planned));
+
+    learn->begun = learn->step;
+    /* Without these indices the tensors of the plan are found by name. */
+    learn->nplanned = planned != NULL ? n : 0;
+    if (planned != NULL)
+        learn->planned = planned;
+    for (uint32_t i = 0; i < n; i++) {
+        learn->known[laid[i].tensor].is_planned = 1;
+        if (planned != NULL)
+            planned[i] = laid[i].tensor;
+    }
 }
 
 void tutti__learn_again(tutti__learn_t *learn, int is_deviation)
 {
+    learn->nplanned = 0;
     if (is_deviation && learn->step - learn->begun < 4 * learn->need)
         learn->need = TUTTI__MIN(2 * learn->need, TUTTI__PLAN_STEPS_MOST);
     else if (is_deviation)
@@ -74,7 +92,7 @@ static void restart(tutti__learn_t *learn)
     tutti__tensor_names_clear(&learn->names);
     learn->step = 1;
     learn->position = learn->last = 0;
-    learn->begun = 0;
+    learn->begun = learn->nplanned = 0;
 }
 
 tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size_t bytes,
@@ -336,16 +354,11 @@ void tutti__learn_next_step(tutti__learn_t *learn)
     learn->position = learn->last = 0;
 }
 
-void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
-                       const tutti__metadata_t *metadata, uint64_t place)
+/* is_same: the call is that of the previous step. */
+static void note(tutti__learn_t *learn, tutti__known_t *known, uint64_t place, int is_same)
 {
-    /* A new entry has count 0, so its metadata differ from those of every call. */
-    int is_same =
-        known->last_step + 1 == learn->step && !tutti__metadata_differ(&known->metadata, metadata);
-
     known->streak = is_same ? known->streak + 1 : 1;
     known->after_wait = (uint8_t)(learn->has_waited | (is_same && known->after_wait));
-    known->metadata = *metadata;
     known->place = place;
     known->waits_inside =
         (learn->has_waited && learn->last != 0) || (is_same && known->waits_inside);
@@ -355,4 +368,20 @@ void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
     known->last_step = learn->step;
     known->position = learn->position++;
     learn->has_waited = 0;
+}
+
+void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
+                       const tutti__metadata_t *metadata, uint64_t place)
+{
+    /* A new entry has count 0, so its metadata differ from those of every call. */
+    int is_same =
+        known->last_step + 1 == learn->step && !tutti__metadata_differ(&known->metadata, metadata);
+
+    known->metadata = *metadata;
+    note(learn, known, place, is_same);
+}
+
+void tutti__learn_repeat(tutti__learn_t *learn, tutti__known_t *known, uint64_t place)
+{
+    note(learn, known, place, known->last_step + 1 == learn->step);
 }

@@ -168,6 +168,7 @@ static void send_plan(tutti__agree_t *a, const tutti__laid_t *laid, uint32_t n)
     tutti__learn_t *learn = &a->learn;
     uint32_t number = a->plan.number + 1;
 
+    tutti__learn_begin(learn, laid, n);
     for (uint32_t i = 0; i < n && !a->ended; i++) {
         uint32_t t = laid[i].tensor;
         tutti__plan_msg_t msg = { .metadata = learn->known[t].metadata,
@@ -178,10 +179,8 @@ static void send_plan(tutti__agree_t *a, const tutti__laid_t *laid, uint32_t n)
                                   .is_adjacent = laid[i].is_adjacent,
                                   .name_bytes = (uint8_t)learn->names.name[t].bytes };
 
-        learn->known[t].is_planned = 1;
         add_planned(a, &msg, tutti__tensor_names_text(&learn->names, t));
     }
-    learn->begun = learn->step;
 }
 
 /* A step of the program is over: begin a plan, or stop the plan if the next plan will have more
@@ -217,6 +216,26 @@ void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes, uint6
     if (known->last_step == a->learn.step)
         end_step(a, may_begin);
     tutti__learn_note(&a->learn, known, metadata, place);
+}
+
+void tutti__agree_learn_planned(tutti__agree_t *a, uint32_t planned, uint64_t place, int may_begin)
+{
+    const tutti__tensor_names_t *names = &a->plan.names;
+    tutti__known_t *known;
+
+    assert(a->plan.state == TUTTI__PLAN_RUNS && planned < names->n);
+    if (TUTTI__UNLIKELY(planned >= a->learn.nplanned)) {
+        tutti__agree_learn(a, tutti__tensor_names_text(names, planned), names->name[planned].bytes,
+                           names->name[planned].hash, &a->plan.tensor[planned].metadata, place,
+                           may_begin);
+        return;
+    }
+    if (a->env.parent >= 0 || a->departed || a->ended)
+        return;
+    known = &a->learn.known[a->learn.planned[planned]];
+    if (known->last_step == a->learn.step)
+        end_step(a, may_begin);
+    tutti__learn_repeat(&a->learn, known, place);
 }
 
 void tutti__agree_waited(tutti__agree_t *a)

@@ -26,22 +26,41 @@ static uint64_t place_of(const tutti__request_t *request)
 }
 
 /*
- * Rank 0 learns the steps of its program from this submission, and may begin a plan. Rank 0 does
- * not learn again from a request that a stopped plan gave back: the same plan would begin again at
- * once. If some rank submitted nothing, this plan would stop and begin without end.
+ * Shall rank 0 learn from this submission? Rank 0 does not learn again from a request that a
+ * stopped plan gave back: the same plan would begin again at once. If some rank submitted nothing,
+ * this plan would stop and begin without end.
  */
-static void learn(tutti__agreement_t *a, tutti__request_t *request,
-                  const tutti__metadata_t *metadata)
+static int begin_learning(tutti__agreement_t *a, tutti__request_t *request)
 {
-    if (request->learned_ns == request->since_ns)
-        return;
+    if (a->parent >= 0 || request->learned_ns == request->since_ns)
+        return 0;
     request->learned_ns = request->since_ns;
     if (request->waits != a->waits)
         tutti__agree_waited(a->agree);
     a->waits = request->waits;
-    if (request->group.size == 0 && request->phase == 0 && !request->nameless)
+    return request->group.size == 0 && request->phase == 0 && !request->nameless;
+}
+
+/* Rank 0 learns the steps of its program from this submission, and may begin a plan. */
+static void learn(tutti__agreement_t *a, tutti__request_t *request,
+                  const tutti__metadata_t *metadata)
+{
+    if (begin_learning(a, request))
         tutti__agree_learn(a->agree, request->name, request->name_bytes, request->hash, metadata,
                            place_of(request), a->lanes->planned == 0);
+}
+
+/* Submit a request that the plan knows. 0: the plan does not go on, so use the general way. */
+static int submit_known(tutti__agreement_t *a, tutti__request_t *request)
+{
+    if (begin_learning(a, request))
+        tutti__agree_learn_planned(a->agree, request->planned - 1, place_of(request),
+                                   a->lanes->planned == 0);
+    /* What rank 0 has learned may have stopped the plan. */
+    if (!tutti__planned_knows(&a->plan, request))
+        return 0;
+    tutti__planned_take_known(&a->plan, request);
+    return 1;
 }
 
 static void submit(tutti__agreement_t *a, tutti__request_t *request)
@@ -57,9 +76,10 @@ static void submit(tutti__agreement_t *a, tutti__request_t *request)
         tutti__agree_join(a->agree);
         return;
     }
+    if (TUTTI__LIKELY(tutti__planned_knows(&a->plan, request)) && submit_known(a, request))
+        return;
     m = tutti__request_metadata(request, a->env->exec->size);
-    if (a->parent < 0)
-        learn(a, request, &m);
+    learn(a, request, &m);
     if (tutti__planned_take(&a->plan, request, &m))
         return;
     request->announced = 1;

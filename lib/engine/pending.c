@@ -58,7 +58,7 @@ static void grow(tutti__names_t *names)
 {
     tutti__names_t larger = { NULL, names->nbuckets ? 2 * names->nbuckets : 256, names->count };
 
-    if (names->nbuckets != 0 && names->count < 2 * names->nbuckets)
+    if (names->nbuckets != 0 && names->count < names->nbuckets)
         return;
     larger.bucket = calloc(larger.nbuckets, sizeof(*larger.bucket));
     if (larger.bucket == NULL)
@@ -210,9 +210,13 @@ static int find_place(const tutti__pending_t *pending, tutti__request_t *r)
 {
     int64_t i;
 
-    r->planned = 0;
-    if (pending->plan_names == NULL || r->group.size > 0 || r->nameless || r->priority > 0)
+    if (pending->plan_names == NULL || r->group.size > 0 || r->nameless || r->priority > 0) {
+        r->planned = 0;
         return 0;
+    }
+    if (r->planned > 0 && r->plan_number == pending->plan_number)
+        return 1;
+    r->planned = 0;
     i = tutti__tensor_names_find(pending->plan_names, r->name, r->name_bytes, r->hash);
     if (i < 0)
         return 0;

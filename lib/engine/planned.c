@@ -110,7 +110,16 @@ static void enter(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t
     p->bucket[p->plan.tensor[i].bucket].missing--;
     p->nheld++;
     p->arrived_ns = request->since_ns;
+    request->entered = p->plan.number;
     tutti__store_release(&request->waits_in_plan, 1);
+    if (p->bucket[p->next].missing == 0)
+        start_complete(p);
+}
+
+void tutti__planned_take_known(tutti__plan_requests_t *p, tutti__request_t *request)
+{
+    assert(tutti__planned_knows(p, request) && is_plain(request));
+    enter(p, request, request->planned - 1);
 }
 
 /* The request's index in the plan, or -1. The submission may have stored the index in `planned`. */
@@ -145,8 +154,6 @@ int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
         return 1;
     }
     enter(p, request, (uint32_t)i);
-    if (p->bucket[p->next].missing == 0)
-        start_complete(p);
     return 1;
 }
 

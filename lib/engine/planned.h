@@ -51,6 +51,18 @@ void tutti__planned_free(tutti__plan_requests_t *p);
 /* Pass a submitted request. 1: it belongs to the plan, and waits here or has started. */
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
                         const tutti__metadata_t *metadata);
+/* May the request enter the plan without a look at its call? The request has entered the plan
+   before. */
+static inline int tutti__planned_knows(const tutti__plan_requests_t *p,
+                                       const tutti__request_t *request)
+{
+    return p->runs && p->why == TUTTI__PLAN_GOES_ON && request->planned > 0 &&
+           request->plan_number == p->plan.number && request->entered == p->plan.number &&
+           p->lanes->returned_plan != p->plan.number;
+}
+
+/* Pass a request that the plan knows. */
+void tutti__planned_take_known(tutti__plan_requests_t *p, tutti__request_t *request);
 /* After the engine has taken the queue: set the number of requests that the queue must have before
    the engine takes it again. */
 void tutti__planned_taken(tutti__plan_requests_t *p);

@@ -18,6 +18,7 @@ static inline void tutti__recorded_submit(const tutti__watch_t *watch, tutti__re
         .count = request->call.count,
         .bytes = request->bytes,
         .op = (uint32_t)request->call.op,
+        .before = request->record,
         .kind = (uint8_t)request->call.kind,
         .dtype = (uint8_t)request->call.dtype,
     };

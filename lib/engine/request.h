@@ -15,20 +15,30 @@ enum {
     TUTTI__DONE          /* the waiter may take it */
 };
 
+typedef struct tutti__spares tutti__spares_t;
+
 struct tutti__request {
+    /* A new request takes over these fields if its memory had a request of the same name before. */
+    uint64_t hash;      /* hash of the name */
+    tutti__call_t call; /* its arrays are in `arrays`. The data are complete when the work that
+                           its CUDA stream had at submission is complete */
+    size_t bytes;       /* size of the larger buffer (tutti__call_bytes); also serves as an estimate
+                           of the call's cost */
+    uint32_t planned;   /* 1 + index in the plan `plan_number`; 0: in none at its submission */
+    uint32_t plan_number;
+    uint32_t entered;   /* the plan that it has entered with its present call; 0: none */
+    uint32_t record;    /* its number in the flight recorder; 0: it has none */
+    uint32_t name_room; /* bytes of `name` */
+    uint8_t name_bytes;
+    uint8_t nameless; /* see nameless.h; its name is made when it is submitted */
+
+    /* The fields from here to `name` are 0 in a new request. */
     tutti_request_t *handle; /* the program's handle, or NULL */
     tutti__engine_t *engine; /* a reference, held until the request is freed; NULL: a zero
                                 contribution */
-    uint64_t hash;           /* hash of the name */
-    tutti__call_t call;      /* its arrays are in `arrays`. The data are complete when the work that
-                                its CUDA stream had at submission is complete */
     size_t *arrays;
-    size_t bytes; /* size of the larger buffer (tutti__call_bytes); also serves as an estimate of
-                     the call's cost */
     tutti_callback_t callback;
     void *callback_arg;
-    uint8_t callback_info;  /* see tutti__entry_t */
-    uint8_t priority;       /* likewise */
     tutti__devent_t *ready; /* the event recorded behind the stream's work, see `call`; or NULL */
     uint64_t since_ns;      /* its submission */
     uint64_t learned_ns;    /* rank 0: since_ns of the submission that rank 0 learned from last */
@@ -38,22 +48,19 @@ struct tutti__request {
     tutti__request_t *next;  /* in the queue, a bucket, or the list of due callbacks */
     tutti__request_t *chain; /* next in the table of pending names, or in `given` */
     tutti__group_msg_t group;
-    uint8_t counts_later; /* phase 0 determines the recvcounts */
-    uint8_t phase;        /* 1: the exchange of counts is over */
-    uint8_t agreed;       /* it is in a bucket */
-    uint8_t announced;    /* passed to the agreement */
-    uint8_t lane;         /* lane of its bucket; 0: in no bucket yet */
-    uint8_t nameless;     /* see nameless.h; its name is made when it is submitted */
-    uint8_t ordered;      /* runs in the ordered lane, without agreement */
-    uint8_t joins;        /* a request of tutti_join */
-    uint8_t is_zero;      /* the zero contribution of a rank that has joined; it has no waiter */
+    uint8_t callback_info; /* see tutti__entry_t */
+    uint8_t priority;      /* likewise */
+    uint8_t counts_later;  /* phase 0 determines the recvcounts */
+    uint8_t phase;         /* 1: the exchange of counts is over */
+    uint8_t agreed;        /* it is in a bucket */
+    uint8_t announced;     /* passed to the agreement */
+    uint8_t lane;          /* lane of its bucket; 0: in no bucket yet */
+    uint8_t ordered;       /* runs in the ordered lane, without agreement */
+    uint8_t joins;         /* a request of tutti_join */
+    uint8_t is_zero;       /* the zero contribution of a rank that has joined; it has no waiter */
     uint8_t persistent;
-    uint8_t name_bytes;
-    uint8_t known;    /* under the lock of pending.h: it is in `names`, or it is `join` */
-    uint32_t planned; /* 1 + index in the plan `plan_number`; 0: in none at its submission */
-    uint32_t plan_number;
+    uint8_t known;         /* under the lock of pending.h: it is in `names`, or it is `join` */
     uint32_t waits;        /* how many waits this rank's threads had begun before its submission */
-    uint32_t record;       /* its number in the flight recorder; 0: it has none */
     uint32_t last_rank;    /* tutti_join: the rank that joined last */
     uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */
     atomic_int active;     /* persistent: started, and no wait has returned it */
@@ -70,7 +77,6 @@ struct tutti__request {
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
     tutti_status_t status; /* valid once ended */
     char *text;            /* text of an error, or NULL */
-    uint32_t name_room;    /* bytes of `name` */
     char name[];           /* undefined until it is set */
 };
 
@@ -110,10 +116,10 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
     return TUTTI_OK;
 }
 
-/* Make a request of a rank among `size` ranks, without handle and engine. spare: an unused request
-   whose memory is reused, or NULL. The function takes over `spare`, even if it returns an error. */
+/* Make a request of a rank among `size` ranks, without handle and engine. spares: unused requests
+   whose memory may be reused, or NULL. */
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
-                                  tutti__request_t *spare, tutti__request_t **ret_request);
+                                  tutti__spares_t *spares, tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);
 /* The sum of the counts of n ranks. */
 size_t tutti__request_sum(const size_t *counts, uint32_t n);

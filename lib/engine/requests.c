@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The part of a request that is 0 at first; see request.h. */
+#define CLEARED_FROM offsetof(tutti__request_t, handle)
+
 size_t tutti__request_sum(const size_t *counts, uint32_t n)
 {
     size_t total = 0;
@@ -38,65 +41,116 @@ static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t size)
     return TUTTI_OK;
 }
 
-/* Memory for a request. bytes: length of its name with the final 0. */
-static tutti__request_t *allocate(size_t bytes, tutti__request_t *spare)
+/* The key of a request in the spares. A program often uses the same buffers in each step, so calls
+   without a name have their buffer as the key. */
+static uint64_t key_of(const tutti__call_t *call, int nameless, uint64_t hash)
 {
-    size_t room = TUTTI__MAX(bytes, TUTTI__SHORT_NAME);
-
-    if (spare == NULL || spare->name_room < bytes) {
-        free(spare);
-        spare = malloc(offsetof(tutti__request_t, name) + room);
-        if (spare == NULL)
-            return NULL;
-        spare->name_room = (uint32_t)room;
-    }
-    room = spare->name_room;
-    memset(spare, 0, offsetof(tutti__request_t, name));
-    spare->name_room = (uint32_t)room;
-    return spare;
+    return nameless ? tutti__hash_mix(0, (uintptr_t)call->recvbuf) : hash;
 }
 
-tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
-                                  tutti__request_t *spare, tutti__request_t **ret_request)
+/* Memory for a request. bytes: length of its name with the final 0. Only hash, name_bytes and
+   name_room are set. */
+static tutti__request_t *allocate(size_t bytes, tutti__spares_t *spares, uint64_t key)
 {
-    size_t bytes = entry->name != NULL ? strnlen(entry->name, TUTTI__NAME_BYTES) : 0;
-    tutti__request_t *r;
+    tutti__request_t *r = spares != NULL ? tutti__spares_swap(spares, key, NULL) : NULL;
+    size_t room = TUTTI__MAX(bytes, TUTTI__SHORT_NAME);
+
+    if (TUTTI__LIKELY(r != NULL && r->name_room >= bytes))
+        return r;
+    free(r);
+    r = malloc(offsetof(tutti__request_t, name) + room);
+    if (r == NULL)
+        return NULL;
+    r->hash = 0;
+    r->name_bytes = 0;
+    r->name_room = (uint32_t)room;
+    return r;
+}
+
+/* Set the name. 1: the request's memory had a request of this name before. name NULL: none; bytes:
+   its length. */
+static int set_name(tutti__request_t *r, const char *name, size_t bytes, uint64_t hash)
+{
+    if (TUTTI__LIKELY(name != NULL && r->hash == hash && r->name_bytes == bytes && !r->nameless &&
+                      memcmp(r->name, name, bytes) == 0))
+        return 1;
+    r->nameless = name == NULL;
+    r->name_bytes = (uint8_t)bytes;
+    r->hash = hash;
+    r->planned = r->plan_number = r->entered = r->record = 0;
+    if (name != NULL)
+        memcpy(r->name, name, bytes + 1);
+    else
+        strcpy(r->name, "without a name");
+    return 0;
+}
+
+/* Is `call` the request's previous call, perhaps with other buffers? Neither has arrays. */
+static int is_repeated(const tutti__call_t *before, const tutti__call_t *call)
+{
+    return before->kind == call->kind && before->dtype == call->dtype && before->op == call->op &&
+           before->root == call->root && before->source == call->source &&
+           before->count == call->count && before->recvcount == call->recvcount &&
+           before->prescale == call->prescale && before->postscale == call->postscale &&
+           before->wire == call->wire && before->on_device == call->on_device;
+}
+
+/* Set the call. was_used: r->call is the previous call of the same name. */
+static tutti_status_t set_call(tutti__request_t *r, const tutti__call_t *call, int was_used,
+                               uint32_t rank, uint32_t size)
+{
+    int has_arrays = tutti__call_has_arrays(call, rank);
     tutti_status_t status = TUTTI_OK;
 
-    if ((bytes == 0 && entry->name != NULL) || bytes == TUTTI__NAME_BYTES) {
-        free(spare);
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a tensor's name has 1 to %d bytes",
-                           TUTTI__NAME_BYTES - 1);
+    if (TUTTI__LIKELY(was_used && !has_arrays && is_repeated(&r->call, call))) {
+        r->call.sendbuf = call->sendbuf;
+        r->call.recvbuf = call->recvbuf;
+        r->call.stream = call->stream;
+        r->call.has_stream = call->has_stream & call->on_device;
+        return TUTTI_OK;
     }
-    r = allocate(entry->name != NULL ? bytes + 1 : TUTTI__OWN_NAME, spare);
-    if (r == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "request for tensor '%s'",
-                           entry->name != NULL ? entry->name : "");
-    r->nameless = entry->name == NULL;
-    if (r->nameless) {
-        strcpy(r->name, "without a name");
-    } else {
-        memcpy(r->name, entry->name, bytes + 1);
-        r->name_bytes = (uint8_t)bytes;
-        r->hash = tutti__hash_name(r->name, bytes);
-    }
-    r->timeout_ms = entry->timeout_ms;
-    r->priority = r->nameless ? 0 : entry->priority;
-    r->call = entry->call;
-    if (TUTTI__UNLIKELY(tutti__call_has_arrays(&r->call, rank)))
+    r->entered = 0;
+    r->call = *call;
+    r->call.has_stream &= call->on_device;
+    if (has_arrays)
         status = copy_arrays(r, size);
     else
         r->call.sendcounts = r->call.senddispls = r->call.recvcounts = r->call.recvdispls = NULL;
+    r->bytes = status == TUTTI_OK ? tutti__call_bytes(&r->call, rank, size) : 0;
+    return status;
+}
+
+tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
+                                  tutti__spares_t *spares, tutti__request_t **ret_request)
+{
+    const char *name = entry->name;
+    size_t bytes = name != NULL ? strnlen(name, TUTTI__NAME_BYTES) : 0;
+    uint64_t hash = name != NULL ? tutti__hash_name(name, bytes) : 0;
+    tutti__request_t *r;
+    tutti_status_t status;
+    int was_used;
+
+    if ((bytes == 0 && name != NULL) || bytes == TUTTI__NAME_BYTES)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a tensor's name has 1 to %d bytes",
+                           TUTTI__NAME_BYTES - 1);
+    r = allocate(name != NULL ? bytes + 1 : TUTTI__OWN_NAME, spares,
+                 key_of(&entry->call, name == NULL, hash));
+    if (r == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "request for tensor '%s'",
+                           name != NULL ? name : "");
+    was_used = set_name(r, name, bytes, hash);
+    memset((char *)r + CLEARED_FROM, 0, offsetof(tutti__request_t, name) - CLEARED_FROM);
+    status = set_call(r, &entry->call, was_used, rank, size);
     if (status != TUTTI_OK) {
         free(r);
         return status;
     }
-    r->bytes = tutti__call_bytes(&r->call, rank, size);
+    r->timeout_ms = entry->timeout_ms;
+    r->priority = r->nameless ? 0 : entry->priority;
     r->counts_later = entry->counts_later != 0;
     r->callback = entry->callback;
     r->callback_arg = entry->callback_arg;
     r->callback_info = entry->callback_info != 0;
-    r->call.has_stream &= r->call.on_device;
     *ret_request = r;
     return TUTTI_OK;
 }
@@ -120,33 +174,13 @@ void tutti__request_end_handle(tutti__request_t *request)
     request->handle = NULL;
 }
 
-/* ---- spares ---- */
-
-void tutti__spares_put(tutti__spares_t *spares, tutti__request_t *request)
-{
-    tutti__request_t *excess = request;
-
-    if (!atomic_exchange_explicit(&spares->busy, 1, memory_order_acquire)) {
-        if (spares->n < TUTTI__SPARE_REQUESTS) {
-            request->next = spares->first;
-            spares->first = request;
-            spares->n++;
-            excess = NULL;
-        }
-        atomic_store_explicit(&spares->busy, 0, memory_order_release);
-    }
-    free(excess);
-}
+/* ---- the end ---- */
 
 void tutti__spares_free(tutti__spares_t *spares)
 {
-    tutti__request_t *spare;
-
-    while ((spare = tutti__spares_take(spares)) != NULL)
-        free(spare);
+    for (uint32_t i = 0; i < TUTTI__SPARE_REQUESTS; i++)
+        free(tutti__spares_swap(spares, i, NULL));
 }
-
-/* ---- the end ---- */
 
 void tutti__request_free(tutti__request_t *request)
 {
@@ -159,6 +193,7 @@ void tutti__request_free(tutti__request_t *request)
         free(request);
         return;
     }
-    tutti__spares_put(&e->spares, request);
+    free(tutti__spares_swap(&e->spares, key_of(&request->call, request->nameless, request->hash),
+                            request));
     tutti__engine_release(e);
 }

@@ -1,34 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A list of unused requests, whose memory new requests reuse. Any thread. */
+/* Unused requests, whose memory new requests reuse. A request of a name that was submitted before
+   gets the same memory again, so its name, its call and its place in the plan need not be set
+   again. Any thread. */
 #ifndef TUTTI__ENGINE_SPARES_H
 #define TUTTI__ENGINE_SPARES_H
 
+#include "base/constants.h"
 #include "engine/request.h"
 
-typedef struct {
-    tutti__word_t busy; /* a thread uses the list; other threads do not wait for it */
-    tutti__request_t *first;
-    uint32_t n;
-} tutti__spares_t;
+struct tutti__spares {
+    /* The place of a request is its key (requests.c) modulo the number of places. NULL: empty. */
+    _Atomic(tutti__request_t *) spare[TUTTI__SPARE_REQUESTS];
+};
 
-/* NULL: none, or another thread uses the list. */
-static inline tutti__request_t *tutti__spares_take(tutti__spares_t *spares)
+/* Put a request into the place of a key, or NULL; returns what was there. */
+static inline tutti__request_t *tutti__spares_swap(tutti__spares_t *spares, uint64_t key,
+                                                   tutti__request_t *request)
 {
-    tutti__request_t *spare;
-
-    if (atomic_exchange_explicit(&spares->busy, 1, memory_order_acquire))
-        return NULL;
-    spare = spares->first;
-    if (spare != NULL) {
-        spares->first = spare->next;
-        spares->n--;
-    }
-    atomic_store_explicit(&spares->busy, 0, memory_order_release);
-    return spare;
+    return atomic_exchange_explicit(&spares->spare[key % TUTTI__SPARE_REQUESTS], request,
+                                    memory_order_acq_rel);
 }
 
-/* Keep a request, or free it. */
-void tutti__spares_put(tutti__spares_t *spares, tutti__request_t *request);
 void tutti__spares_free(tutti__spares_t *spares);
 
 #endif

@@ -76,8 +76,7 @@ tutti_status_t tutti__submit_push(tutti__engine_t *e, tutti__request_t **request
 static tutti_status_t make_bare(tutti__engine_t *e, const tutti__entry_t *entry,
                                 tutti__request_t **ret_request)
 {
-    tutti_status_t status =
-        tutti__request_new(e->rank, e->size, entry, tutti__spares_take(&e->spares), ret_request);
+    tutti_status_t status = tutti__request_new(e->rank, e->size, entry, &e->spares, ret_request);
 
     if (status != TUTTI_OK)
         return status;

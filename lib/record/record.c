@@ -149,13 +149,22 @@ static tutti__record_tensor_t *take_entry(tutti__record_tensor_t *set, uint64_t 
     return oldest;
 }
 
-/* An entry for a tensor that is not pending yet. NULL: its set is full of pending tensors. */
-static tutti__record_tensor_t *find_entry(tutti__record_t *record, uint64_t hash, const char *name)
+static int is_free_entry_of(const tutti__record_tensor_t *tensor, uint64_t hash)
+{
+    return atomic_load_explicit(&tensor->hash, memory_order_relaxed) == hash && is_idle(tensor);
+}
+
+/* An entry for a tensor that is not pending yet. before: the number of the entry that it had last
+   time; 0: not known. NULL: its set is full of pending tensors. */
+static tutti__record_tensor_t *find_entry(tutti__record_t *record, uint64_t hash, const char *name,
+                                          uint32_t before)
 {
     tutti__record_tensor_t *set = &record->tensor[hash % TUTTI__RECORD_SETS * TUTTI__RECORD_WAYS];
 
+    if (TUTTI__LIKELY(before != 0 && is_free_entry_of(&record->tensor[before - 1], hash)))
+        return &record->tensor[before - 1];
     for (uint32_t i = 0; i < TUTTI__RECORD_WAYS; i++)
-        if (atomic_load_explicit(&set[i].hash, memory_order_relaxed) == hash && is_idle(&set[i]))
+        if (is_free_entry_of(&set[i], hash))
             return &set[i];
     return take_entry(set, hash, name);
 }
@@ -173,7 +182,7 @@ static void trace_submit(tutti__record_t *record, uint32_t number,
 uint32_t tutti__record_submit(tutti__record_t *record, const tutti__submitted_t *submitted)
 {
     uint64_t hash = submitted->hash != 0 ? submitted->hash : 1; /* 0 would mean a free entry */
-    tutti__record_tensor_t *tensor = find_entry(record, hash, submitted->name);
+    tutti__record_tensor_t *tensor = find_entry(record, hash, submitted->name, submitted->before);
     uint32_t number;
 
     if (TUTTI__UNLIKELY(tensor == NULL)) {

@@ -81,6 +81,18 @@ static void start_complete(rank_state_t *me)
     }
 }
 
+int64_t planned_find(const rank_state_t *me, uint32_t t)
+{
+    const planned_t *p = &me->plan;
+    char name = (char)('0' + t);
+    int64_t i = tutti__agree_find_planned(me->agree, &name, 1);
+
+    if (i < 0 || !p->runs || p->why != 0 || p->returned == p->plan.number ||
+        tutti__metadata_differ(&p->plan.tensor[i].metadata, &part_of(me, t)->metadata))
+        return -1;
+    return i;
+}
+
 int planned_take(rank_state_t *me, uint32_t t, int is_plain)
 {
     planned_t *p = &me->plan;

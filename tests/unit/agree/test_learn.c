@@ -150,6 +150,56 @@ static void test_waits(void **state)
     free(laid);
 }
 
+/* A step in the order of the plan, without tensor `but`; 0: with all tensors. */
+static void repeat_step(const tutti__laid_t *laid, uint32_t n, char but)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        tutti__known_t *known = &learn.known[learn.planned[i]];
+
+        if (name_of(&laid[i]) == but)
+            continue;
+        if (known->last_step == learn.step)
+            tutti__learn_next_step(&learn);
+        tutti__learn_repeat(&learn, known, laid[i].place);
+    }
+}
+
+/* While a plan runs, its tensors are passed by their index in the plan. */
+static void test_planned(void **state)
+{
+    tutti__laid_t *laid;
+    uint32_t n;
+    int more;
+
+    (void)state;
+    for (int step = 0; step < 4; step++)
+        for (uint32_t t = N; t-- > 0;)
+            submit_tensor(t);
+    laid = plan(&n);
+    assert_int_equal(n, N);
+    tutti__learn_begin(&learn, laid, n);
+    repeat_step(laid, n, 0);
+    repeat_step(laid, n, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        const tutti__known_t *known = &learn.known[laid[i].tensor];
+
+        assert_int_equal(learn.planned[i], laid[i].tensor);
+        assert_int_equal(known->streak, 6);
+        assert_int_equal(known->position, i);
+        assert_int_equal(known->place, laid[i].place);
+        assert_true(known->is_planned);
+    }
+    assert_int_equal(tutti__learn_regular(&learn, &more), N);
+    assert_false(more);
+    /* A tensor that is missing in one step is not regular any more. */
+    repeat_step(laid, n, 'c');
+    repeat_step(laid, n, 0);
+    assert_int_equal(tutti__learn_regular(&learn, &more), N - 1);
+    tutti__learn_again(&learn, 0);
+    assert_int_equal(learn.nplanned, 0);
+    free(laid);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +207,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_other_tensors, open_learn, close_learn),
         cmocka_unit_test_setup_teardown(test_random, open_learn, close_learn),
         cmocka_unit_test_setup_teardown(test_waits, open_learn, close_learn),
+        cmocka_unit_test_setup_teardown(test_planned, open_learn, close_learn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

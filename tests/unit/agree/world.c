@@ -314,18 +314,31 @@ uint64_t world_place(const world_t *w, uint32_t tensor)
     return place;
 }
 
+/* A tensor of the plan may be passed by its name or by its index. */
+static void learn(rank_state_t *me, uint32_t tensor, const tutti__metadata_t *metadata)
+{
+    uint64_t place = world_place(me->world, tensor);
+    int64_t planned = (me->round + tensor) % 2 ? planned_find(me, tensor) : -1;
+    int may_begin = me->plan.entered == me->plan.done;
+    char name = (char)('0' + tensor);
+
+    if (planned >= 0)
+        tutti__agree_learn_planned(me->agree, (uint32_t)planned, place, may_begin);
+    else
+        tutti__agree_learn(me->agree, &name, 1, tutti__hash_name(&name, 1), metadata, place,
+                           may_begin);
+}
+
 /* As engine/agreed.c does. */
 static void submit_one(rank_state_t *me, uint32_t tensor, const tutti__group_msg_t *group)
 {
     const part_t *part = &me->world->scenario[me->round].part[tensor][me->rank];
-    char name = (char)('0' + tensor);
 
     me->at[tensor] = me->round;
     me->outcome[me->round][tensor] = PENDING;
     me->phase[tensor] = 0;
     if (me->rank == 0 && group->size == 0)
-        tutti__agree_learn(me->agree, &name, 1, tutti__hash_name(&name, 1), &part->metadata,
-                           world_place(me->world, tensor), me->plan.entered == me->plan.done);
+        learn(me, tensor, &part->metadata);
     announce(me, tensor, group);
 }
 

@@ -126,6 +126,8 @@ void world_die(world_t *w, uint32_t rank);
 void planned_begin(void *owner);
 uint64_t planned_stop(void *owner);
 void planned_end(void *owner, uint64_t buckets);
+/* The call's index in the plan that runs, if it is the call of the plan; otherwise -1. */
+int64_t planned_find(const rank_state_t *rank, uint32_t tensor);
 /* Returns 1 if the call belongs to the plan. */
 int planned_take(rank_state_t *rank, uint32_t tensor, int is_plain);
 /* One action of the rank: stop the plan, end a bucket, or announce a tensor that has returned from
