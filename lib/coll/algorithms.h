@@ -174,19 +174,29 @@ void tutti__coll_collect(tutti__collect_t *c, uint32_t rank);
 /*
  * Append an allreduce over `party` (n >= 2) to stream `stream`. This is the current stream, in a
  * chunk loop. All members use the same stream. The allreduce reads src and writes dst; the result
- * is finished. src and dst are each the first of `blocks` blocks, see tutti__coll_between_t.
+ * is finished. src and dst are each the first of `blocks` blocks, see tutti__coll_between_t. levels:
+ * temporary memory in SCRATCH. Level k begins at block blk + k * stride, and has `blocks` blocks.
+ * stride is the schedule's number of blocks, so all levels have the lengths of src and dst.
  */
+typedef struct {
+    uint32_t blk, stride;
+} tutti__levels_t;
+
 typedef void tutti__coll_put_t(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
-                               tutti__at_t dst, unsigned stream);
+                               tutti__at_t dst, tutti__levels_t levels, unsigned stream);
 tutti__coll_put_t tutti__coll_put_ring;
 tutti__coll_put_t tutti__coll_put_recursive_doubling;
 tutti__coll_put_t tutti__coll_put_halving_doubling;
+tutti__coll_put_t tutti__coll_put_direct_scatter;
 
 typedef struct {
     tutti__coll_put_t *put;
     uint32_t blocks;  /* number of blocks of src, and of dst, for n members */
     uint32_t message; /* largest number of blocks in a message */
+    uint32_t levels;  /* levels of temporary memory */
 } tutti__coll_between_t;
+
+uint32_t tutti__coll_direct_scatter_levels(uint32_t n);
 
 /* Find an allreduce by its name, one of tutti__coll_between_names (ended by NULL). name NULL: the
    first. Returns 0 if there is no such name. */
@@ -248,6 +258,7 @@ tutti__coll_build_t tutti__coll_node_barrier;
 
 tutti__coll_build_t tutti__coll_allreduce_binomial;
 tutti__coll_build_t tutti__coll_allreduce_direct;
+tutti__coll_build_t tutti__coll_allreduce_direct_scatter;
 tutti__coll_build_t tutti__coll_allreduce_double_tree;
 tutti__coll_build_t tutti__coll_allreduce_halving_doubling;
 tutti__coll_build_t tutti__coll_allreduce_hierarchical;

@@ -82,12 +82,14 @@ static void put_double(tutti__build_t *b, const tutti__party_t *party, tutti__at
 }
 
 void tutti__coll_put_halving_doubling(tutti__build_t *b, const tutti__party_t *party,
-                                      tutti__at_t src, tutti__at_t dst, unsigned stream)
+                                      tutti__at_t src, tutti__at_t dst, tutti__levels_t levels,
+                                      unsigned stream)
 {
     tutti__pairs_t pairs = tutti__pairs_of(party->n);
     uint32_t me = party->me, most = message_blocks(pairs.power);
     uint32_t number = tutti__coll_put_halve(b, party, src, dst, stream);
 
+    (void)levels;
     if (number == UINT32_MAX) {
         tutti__coll_put_recv(b, tutti__party_rank(party, me + 1), stream, dst, pairs.power, most);
         return;

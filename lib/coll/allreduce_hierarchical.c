@@ -91,10 +91,12 @@ static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag,
 static void put_between_stream(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party,
                                unsigned before, tutti__at_t part)
 {
+    tutti__levels_t levels = { part.blk, plan->nparts * plan->between.blocks };
+
     tutti__build_stream(b, BETWEEN);
     tutti__build_loop(b);
     tutti__build_wait(b, before, 1);
-    plan->between.put(b, party, part, part, BETWEEN);
+    plan->between.put(b, party, part, part, levels, BETWEEN);
     tutti__build_mark_last(b);
     tutti__build_end_loop(b);
 }
@@ -177,8 +179,9 @@ tutti_status_t tutti__coll_allreduce_hierarchical(const tutti__shape_t *shape,
     plan.stage = tutti__at(TUTTI__STAGE, first);
     if (plan.has_part)
         party = tutti__party_across(shape, args->rank);
-    b = tutti__build_begin("hierarchical", args->rank, shape->size,
-                           plan.nparts * plan.between.blocks, 0, plan.between.message);
+    b = tutti__build_begin(
+        "hierarchical", args->rank, shape->size, plan.nparts * plan.between.blocks,
+        plan.between.levels * plan.nparts * plan.between.blocks, plan.between.message);
     if (args->on_device)
         put_on_device(b, &plan, &party);
     else

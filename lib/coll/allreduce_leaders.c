@@ -36,7 +36,8 @@ static void put_leader(tutti__build_t *b, const tutti__shape_t *shape, uint32_t 
     for (uint32_t i = 0; i < n && n > 1; i++)
         tutti__coll_collect(&c, local_rank(shape, host, i));
     if (shape->nhosts > 1)
-        tutti__coll_put_recursive_doubling(b, &leaders, n > 1 ? out : in, out, 0);
+        tutti__coll_put_recursive_doubling(b, &leaders, n > 1 ? out : in, out,
+                                           (tutti__levels_t){ 0, 0 }, 0);
     for (uint32_t i = 1; i < n; i++)
         tutti__build_send(b, local_rank(shape, host, i), out, 1);
 }

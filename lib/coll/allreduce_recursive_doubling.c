@@ -33,13 +33,15 @@ static void exchange(tutti__build_t *b, uint32_t peer, int left, tutti__at_t hav
 }
 
 void tutti__coll_put_recursive_doubling(tutti__build_t *b, const tutti__party_t *party,
-                                        tutti__at_t src, tutti__at_t dst, unsigned stream)
+                                        tutti__at_t src, tutti__at_t dst, tutti__levels_t levels,
+                                        unsigned stream)
 {
     tutti__pairs_t pairs = tutti__pairs_of(party->n);
     uint32_t me = party->me, number = tutti__pairs_number(pairs, me);
     int is_pair = me < 2 * pairs.extra;
     tutti__at_t have = src;
 
+    (void)levels;
     if (tutti__pairs_is_aside(pairs, me)) {
         uint32_t odd = tutti__party_rank(party, me + 1);
 

@@ -23,12 +23,13 @@
 #include "coll/algorithms.h"
 
 void tutti__coll_put_ring(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
-                          tutti__at_t dst, unsigned stream)
+                          tutti__at_t dst, tutti__levels_t levels, unsigned stream)
 {
     uint32_t n = party->n, me = party->me;
     uint32_t right = tutti__party_rank(party, (me + 1) % n);
     uint32_t left = tutti__party_rank(party, (me + n - 1) % n);
 
+    (void)levels;
     for (uint32_t step = 0; step < n - 1; step++) {
         uint32_t out = (me + n - step) % n;
         uint32_t in = (out + n - 1) % n;

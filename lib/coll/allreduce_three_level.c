@@ -130,14 +130,16 @@ static void put_up(const levels_t *levels, int is_one_host)
     tutti__build_end_loop(levels->b);
 }
 
+/* The first blocks of SCRATCH are those of step 1. */
 static void put_between(const levels_t *levels, tutti__coll_put_t *put)
 {
-    tutti__at_t at = tutti__at(TUTTI__OUT, levels->group.me * levels->blocks);
+    uint32_t all = levels->slices * levels->blocks, first = levels->group.me * levels->blocks;
+    tutti__at_t at = tutti__at(TUTTI__OUT, first);
 
     tutti__build_stream(levels->b, 1);
     tutti__build_loop(levels->b);
     tutti__build_wait(levels->b, 0, 1);
-    put(levels->b, &levels->across, at, at, 1);
+    put(levels->b, &levels->across, at, at, (tutti__levels_t){ all + first, all }, 1);
     tutti__build_mark_last(levels->b);
     tutti__build_end_loop(levels->b);
 }
@@ -192,7 +194,7 @@ tutti_status_t tutti__coll_allreduce_three_level(const tutti__shape_t *shape,
                            levels.slices, levels.blocks);
     levels.b =
         tutti__build_begin("three_level", args->rank, shape->size, levels.slices * levels.blocks,
-                           levels.slices * levels.blocks, between.message);
+                           (1 + between.levels) * levels.slices * levels.blocks, between.message);
     goes_across = levels.has_slice && levels.is_first && shape->nhosts > 1;
     put_up(&levels, shape->nhosts == 1);
     if (goes_across)

@@ -9,6 +9,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/allgather_ring.c \
     %reldir%/allreduce_binomial.c \
     %reldir%/allreduce_direct.c \
+    %reldir%/allreduce_direct_scatter.c \
     %reldir%/allreduce_double_tree.c \
     %reldir%/allreduce_halving_doubling.c \
     %reldir%/allreduce_hierarchical.c \

@@ -127,6 +127,19 @@ static const char not_fixed[] =
     "its association depends on an element's place, against TUTTI_DETERMINISTIC=strict";
 static const char not_ordered[] = "it does not keep the order of ranks, which the operation needs";
 
+/* May the model choose this sub? If the number of hosts is a power of two, halving_doubling sends as
+   few bytes as direct_scatter, and no rank receives from all others at once. */
+static int is_candidate(const tutti__algorithm_t *algorithm, const char *sub,
+                        const tutti__shape_t *shape, tutti__association_t association)
+{
+    int is_power = (shape->nhosts & (shape->nhosts - 1)) == 0;
+
+    if (is_power && strcmp(sub, "direct_scatter") == 0)
+        return 0;
+    return association == TUTTI__ANY_ASSOCIATION ||
+           tutti__algorithm_find(algorithm->collective, sub)->fixed_association;
+}
+
 /* The cheapest of the algorithm's subs that the association allows; of equal costs, the first. */
 static const char *cheapest_sub(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                 size_t bytes, tutti__association_t association)
@@ -137,8 +150,7 @@ static const char *cheapest_sub(const tutti__algorithm_t *algorithm, const tutti
     for (const char *const *sub = algorithm->subs; *sub != NULL; sub++) {
         tutti__cost_t cost;
 
-        if (association != TUTTI__ANY_ASSOCIATION &&
-            !tutti__algorithm_find(algorithm->collective, *sub)->fixed_association)
+        if (!is_candidate(algorithm, *sub, shape, association))
             continue;
         if (tutti__cost_of(algorithm, *sub, shape, &cost) && tutti__cost_ps(&cost, bytes) < least) {
             least = tutti__cost_ps(&cost, bytes);

@@ -34,6 +34,8 @@ const tutti__algorithm_t tutti__algorithms[] = {
       NULL, tutti__coll_allreduce_leaders },
     { "direct", TUTTI__ALLREDUCE, "each with each, one step", 1, 1, 0, NULL, NULL,
       tutti__coll_allreduce_direct },
+    { "direct_scatter", TUTTI__ALLREDUCE, "each with each, two steps, fewest bytes", 1, 1, 0, NULL,
+      NULL, tutti__coll_allreduce_direct_scatter },
     { "nccl-flat", TUTTI__ALLREDUCE, "device memory: one NCCL among all ranks of all hosts", 0, 0,
       0, NULL, tutti__coll_nccl_flat_refuses, tutti__coll_allreduce_nccl_flat },
 

@@ -87,7 +87,7 @@ static void test_wrong(void **state)
         { "0-4k:allreduce:ring", "no collective is called \"0-4k\"" },
         { "allreduce:", "allreduce has no algorithm called \"\"; there are node, hierarchical, "
                         "three_level, recursive_doubling, halving_doubling, ring, binomial, "
-                        "double_tree, knomial, leaders, direct" },
+                        "double_tree, knomial, leaders, direct, direct_scatter" },
         { "allreduce:rong", "allreduce has no algorithm called \"rong\"" },
         { "allreduce:Ring", "no algorithm called \"Ring\"" },
         { "allreduce:0-4k:", "allreduce has no algorithm called \"\"" },
@@ -122,7 +122,8 @@ static void test_wrong(void **state)
           "allreduce of 4096 bytes is named twice, with a:b and ring" },
         { "allreduce:ring/ring", "allreduce:ring/ring: after the \"/\" of ring may come nothing" },
         { "allreduce:hierarchical/", "allreduce:hierarchical/: after the \"/\" of hierarchical may"
-                                     " come recursive_doubling, halving_doubling, ring" },
+                                     " come recursive_doubling, halving_doubling, ring,"
+                                     " direct_scatter" },
         { "allreduce:hierarchical/node", "hierarchical/node: after the" },
         { "allreduce:knomial(1)", "the radix of allreduce:knomial is \"1\", but must be 2 to 65535,"
                                   " as in knomial(4)" },

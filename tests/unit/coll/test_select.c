@@ -17,7 +17,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-static shape_t *one_host, *hosts_3_2, *hosts_1, *hosts_16, *hosts_64, *mixed;
+static shape_t *one_host, *hosts_3_2, *hosts_1, *hosts_16, *hosts_64, *hosts_3, *mixed;
 
 static int make_shapes(void **state)
 {
@@ -27,6 +27,7 @@ static int make_shapes(void **state)
     hosts_1 = shape_even(4, 1);
     hosts_16 = shape_even(16, 8);
     hosts_64 = shape_even(64, 1);
+    hosts_3 = shape_even(3, 2);
     mixed = shape_random(20, 3);
     return 0;
 }
@@ -39,6 +40,7 @@ static int free_shapes(void **state)
     shape_free(hosts_1);
     shape_free(hosts_16);
     shape_free(hosts_64);
+    shape_free(hosts_3);
     shape_free(mixed);
     return 0;
 }
@@ -166,6 +168,9 @@ static void test_strict(void **state)
     for (tutti__association_t a = TUTTI__STRICT_ASSOCIATION; a <= TUTTI__STEADY_ASSOCIATION; a++) {
         chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, NULL, a, "hierarchical/recursive_doubling");
         chosen(TUTTI__ALLREDUCE, hosts_3_2, SIZE_MAX, NULL, a, "hierarchical/halving_doubling");
+        chosen(TUTTI__ALLREDUCE, hosts_3, 8, NULL, a, "hierarchical/recursive_doubling");
+        chosen(TUTTI__ALLREDUCE, hosts_3, SIZE_MAX, NULL, a, "hierarchical/direct_scatter");
+        chosen(TUTTI__ALLREDUCE, hosts_16, SIZE_MAX, NULL, a, "hierarchical/halving_doubling");
         chosen(TUTTI__ROOT_REDUCE, hosts_16, 8, NULL, a, "binomial");
         assert_string_equal(chosen(TUTTI__ROOT_REDUCE, hosts_16, SIZE_MAX, NULL, a, "binomial"),
                             "by cost");
@@ -175,6 +180,7 @@ static void test_strict(void **state)
         chosen(TUTTI__SCAN, one_host, SIZE_MAX, NULL, a, "recursive_doubling");
     }
     chosen(TUTTI__ALLREDUCE, hosts_16, SIZE_MAX, NULL, 0, "hierarchical/ring");
+    chosen(TUTTI__ALLREDUCE, hosts_3, SIZE_MAX, NULL, 0, "hierarchical/ring");
     chosen(TUTTI__REDUCE_SCATTER, hosts_3_2, SIZE_MAX, NULL, 0, "ring");
     chosen(TUTTI__SCAN, one_host, SIZE_MAX, NULL, 0, "chain");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:ring", TUTTI__STEADY_ASSOCIATION, "ring");

@@ -454,13 +454,69 @@ static void test_cancel(void **state)
     free(lost);
 }
 
+/* ---- the tree of additions ---- */
+
+/* Sums whose bits depend on the order of additions. */
+static void sum_by(sum_t *sum, const char *algorithm, const shape_t *shape)
+{
+    uint32_t n = shape->shape.size;
+    team_t team;
+    crew_t crew;
+    set_t set;
+
+    build_set(&set, TUTTI__ALLREDUCE, algorithm, shape);
+    team_open(&team, n, shape->host_of, 64, 2, 0);
+    crew_open(&crew, &team, 1);
+    sum_fill(sum, TUTTI_FLOAT32, TUTTI_SUM, n, 100, 1);
+    for (uint32_t r = 0; r < n; r++) {
+        for (uint32_t i = 0; i < 100; i++) {
+            float x = (float)((r + 1) * 7919 % 1009 + i * i) / 3.0F;
+
+            memcpy(sum->in[r] + i * sizeof(x), &x, sizeof(x));
+        }
+    }
+    crew_set(&crew, set.scheds, sum->call);
+    crew_finish(&crew, (order_t)0, 1, algorithm);
+    crew_close(&crew);
+    team_close(&team);
+    set_free(&set);
+}
+
+/* The engine may choose one of these algorithms for a bucket, and another one for a bucket of
+   another size with the same tensor. */
+static void test_same_bits(void **state)
+{
+    static const char *const others[] = { "halving_doubling", "direct_scatter" };
+    sum_t *sum = calloc(2, sizeof(*sum));
+    int differs = 0;
+
+    (void)state;
+    assert_non_null(sum);
+    for (uint32_t n = 2; n <= WORLD_RANKS; n++) {
+        shape_t *shape = shape_even(n, 1);
+
+        sum_by(&sum[0], "recursive_doubling", shape);
+        for (uint32_t a = 0; a < 2; a++) {
+            sum_by(&sum[1], others[a], shape);
+            for (uint32_t r = 0; r < n; r++)
+                assert_memory_equal(sum[0].out[r], sum[1].out[r], 100 * sizeof(float));
+        }
+        sum_by(&sum[1], "direct", shape);
+        differs |= memcmp(sum[0].out[0], sum[1].out[0], 100 * sizeof(float));
+        shape_free(shape);
+    }
+    /* The data can show another tree. */
+    assert_true(differs);
+    free(sum);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hand_made),        cmocka_unit_test(test_forbidden),
         cmocka_unit_test(test_too_many_blocks),  cmocka_unit_test(test_node_on_scratch),
         cmocka_unit_test(test_channel_mismatch), cmocka_unit_test(test_node_mismatch),
-        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_cancel),           cmocka_unit_test(test_same_bits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
