@@ -37,8 +37,8 @@ AC_DEFUN([TUTTI_FLAGS],
 
     tutti_flags="-std=gnu11 -pthread -fvisibility=hidden -ffp-contract=off"
     tutti_flags="$tutti_flags -Wall -Wextra -Wmissing-prototypes -Wshadow -Wvla"
-    # GCC fills and copies structures of 128 bytes and more with `rep stos` and `rep movs`. To fill 184
-    # bytes takes 12 to 16 ns so, and 3.7 ns with stores (GCC 12, Xeon); a small call fills several.
+    # GCC fills and copies structures of 128 bytes and more with `rep stos` and `rep movs`. To fill
+    # 184 bytes so takes 12 to 16 ns, with stores 3.7 ns (GCC 12, Xeon). A small call fills several.
     AS_CASE([$host_cpu], [x86_64],
         [TUTTI_CHECK_CFLAG([-mmemset-strategy=libcall:-1:noalign],
             [tutti_flags="$tutti_flags -mmemset-strategy=libcall:-1:noalign"

@@ -152,8 +152,9 @@ static void halving_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t s
           slices * power);
 }
 
-/* Also direct_scatter, as if its messages waited for one another: n - 1 ranks send large messages to
-   one rank at once, and the model knows nothing of queues. Where both serve, the ring is taken. */
+/* Also direct_scatter, as if its messages waited for one another: n - 1 ranks send large messages
+   to one rank at once, and the model knows nothing of queues. If both can serve, the ring is
+   taken. */
 static void ring(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
 {
     steps(m, 2 * (n - 1), 0, slices * n, 1);

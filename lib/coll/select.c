@@ -127,8 +127,8 @@ static const char not_fixed[] =
     "its association depends on an element's place, against TUTTI_DETERMINISTIC=strict";
 static const char not_ordered[] = "it does not keep the order of ranks, which the operation needs";
 
-/* May the model choose this sub? If the number of hosts is a power of two, halving_doubling sends as
-   few bytes as direct_scatter, and no rank receives from all others at once. */
+/* May the model choose this sub? If the number of hosts is a power of two, halving_doubling sends
+   as few bytes as direct_scatter, and no rank receives from all others at once. */
 static int is_candidate(const tutti__algorithm_t *algorithm, const char *sub,
                         const tutti__shape_t *shape, tutti__association_t association)
 {
