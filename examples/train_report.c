@@ -21,6 +21,7 @@
 #define BAR_MAX 40
 #define DEFAULT_COLUMNS 80 /* with --progress bar and no terminal */
 #define LINE_BYTES 256
+#define LOSS_BYTES 330 /* the largest double has 309 digits before the point */
 
 /* Columns of the terminal on stdout; 0: no terminal. */
 static size_t terminal_columns(void)
@@ -164,6 +165,15 @@ static double hidden_share(double hidden_seconds, double exposed_seconds)
     return all > 0.0 ? hidden_seconds / all : -1.0;
 }
 
+/* A loss as JSON, which has neither nan nor inf. */
+static void format_loss(double loss, char *ret_text, size_t bytes)
+{
+    if (isfinite(loss))
+        snprintf(ret_text, bytes, "%.9f", loss);
+    else
+        snprintf(ret_text, bytes, "null");
+}
+
 void train_report_epoch(train_report_t *report, const train_epoch_t *epoch)
 {
     const train_result_t *result = &epoch->result;
@@ -186,11 +196,15 @@ void train_report_epoch(train_report_t *report, const train_epoch_t *epoch)
     fflush(stdout);
 
     if (report->metrics != NULL) {
+        char train_loss[LOSS_BYTES], test_loss[LOSS_BYTES];
+
+        format_loss(result->train_loss, train_loss, sizeof(train_loss));
+        format_loss(result->test_loss, test_loss, sizeof(test_loss));
         fprintf(report->metrics,
-                "{\"epoch\": %zu, \"train_loss\": %.9f, \"test_loss\": %.9f, "
+                "{\"epoch\": %zu, \"train_loss\": %s, \"test_loss\": %s, "
                 "\"test_accuracy\": %.6f, \"images_per_second\": %.1f, \"wait_share\": %.6f, "
                 "\"hidden_share\": %s, \"learning_rate\": %.9g, \"reductions\": %zu}\n",
-                epoch->epoch, result->train_loss, result->test_loss, result->test_accuracy,
+                epoch->epoch, train_loss, test_loss, result->test_accuracy,
                 epoch->images_per_second, epoch->wait_share, json, result->learning_rate,
                 epoch->reductions);
         if (fflush(report->metrics) != 0 && report->metrics_errno == 0)

@@ -122,7 +122,8 @@ static bool evaluate(trainer_t *trainer, train_score_t *ret_score, train_error_t
     return train_compute_works(compute, error) || train_parallel_abort(&trainer->parallel, error);
 }
 
-/* Test, and combine all ranks' statistics of an epoch. */
+/* Test, and combine all ranks' statistics of an epoch. The step's loss precedes its update, so only
+   the test loss shows that the last update has overflowed. */
 static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *progress,
                          train_error_t *error)
 {
@@ -155,6 +156,10 @@ static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *pro
         .exposed_seconds = sums[5],
         .reductions = trainer->parallel.reductions,
     };
+    /* With fp16 a single image may overflow, although the parameters are finite. */
+    if (!isfinite(report.result.test_loss) && trainer->options.precision != TRAIN_FP16)
+        return train_fail(error, "the test loss of epoch %zu is %f; try a smaller --lr",
+                          report.epoch, report.result.test_loss);
     train_report_epoch(&trainer->report, &report);
     trainer->results[epoch] = report.result;
     return true;

@@ -238,6 +238,16 @@ done
 reject 'the loss of step [0-9]* is [-naif]*; try a smaller --lr' \
     --data "$good" --batch 1 --reference-batch 1 --lr 1000 --weight-decay 1
 
+# parameters that the last update makes so large that the test overflows: the checkpoint is not
+# replaced
+deep="--data $work/varied --batch 20 --hidden 64,64,64,64,64,64,64,64,64,64,64,64,64,64,64,64"
+rm "$work/saved"
+deep="$deep --steps 1 --warmup 0 --reference-batch 16 --checkpoint $work/saved --overwrite"
+$mpirun -np 2 "$trainer" $deep --lr 0.01 >"$out" 2>&1 || wrong 'no checkpoint' "$out"
+cp "$work/saved" "$work/whole"
+reject 'the test loss of epoch 1 is [-naif]*; try a smaller --lr' $deep --lr 1000
+kept "$work/whole" 'a checkpoint of finite parameters'
+
 # apart NAME PATTERN ARGUMENT...: runs rank 0 with good data, and rank 1 with these arguments; both
 # have the same --batch
 apart() {
