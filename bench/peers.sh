@@ -364,4 +364,4 @@ for setting in $left; do
     echo "# $setting: $(cat "$work/$setting.command")" $range $few "$@"
 done
 cat "$work/out" 2>/dev/null
-env | sort | sed -nE 's/^(OMPI_MCA_|MPIR_CVAR_|UCC_|UCX_|MALLOC_|TUTTI_)/# Environment: \1/p'
+env | sort | sed -nE '/^TUTTI_JOB_SECRET=/d; s/^(OMPI_MCA_|MPIR_CVAR_|UCC_|UCX_|MALLOC_|TUTTI_)/# Environment: \1/p'

@@ -59,16 +59,21 @@ static int begins_with(const char *text, const char *const *starts)
     return 0;
 }
 
-/* Variables that affect speed, without the OMPI_MCA_* of Open MPI's launcher. */
+/* Variables that affect speed, without the OMPI_MCA_* of Open MPI's launcher, and without the job's
+   secret. */
 const char *bench_fact_variable(size_t index)
 {
     static const char *const wanted[] = { "TUTTI_", "OMPI_MCA_", "UCX_", "MALLOC_", NULL };
-    static const char *const launchers[] = { "OMPI_MCA_orte_",        "OMPI_MCA_ess",
-                                             "OMPI_MCA_pmix",         "OMPI_MCA_plm",
-                                             "OMPI_MCA_initial_wdir", NULL };
+    static const char *const omitted[] = { "TUTTI_JOB_SECRET=",
+                                           "OMPI_MCA_orte_",
+                                           "OMPI_MCA_ess",
+                                           "OMPI_MCA_pmix",
+                                           "OMPI_MCA_plm",
+                                           "OMPI_MCA_initial_wdir",
+                                           NULL };
 
     for (char **variable = environ; *variable != NULL; variable++) {
-        if (begins_with(*variable, wanted) && !begins_with(*variable, launchers) && index-- == 0)
+        if (begins_with(*variable, wanted) && !begins_with(*variable, omitted) && index-- == 0)
             return *variable;
     }
     return NULL;

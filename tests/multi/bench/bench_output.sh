@@ -114,6 +114,12 @@ for member in "command", "commit", "host", "cpu", "kernel", "mpi", "environment"
 fi
 $bench $few --json - 2>/dev/null | sed -n 1p | grep -q '^{$' || wrong "--json -"
 
+# The file is published, so the job's secret is not in it.
+ran env TUTTI_JOB_SECRET=hunter2 TUTTI_JOB_SECRET_FILE= \
+    $bench -m 64:64 -i 1 --json "$files/secret.json"
+cp "$files/secret.json" "$log"
+grep -q '"TUTTI_JOB_SECRET_FILE": ""' "$log" && ! grep -q hunter2 "$log" || wrong "--json: a secret"
+
 # --compare uses Tutti's medians, or with a peer the ratio peer/Tutti. In both ways Tutti is now
 # much slower than in faster.json, and faster than in slower.json. In alike.json all contestants
 # have changed by the same factor, so the ratio is unchanged. The factor is so large that other load

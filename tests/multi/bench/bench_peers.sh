@@ -101,6 +101,11 @@ has "# Left out: ucx-cma: [host] PML ucx cannot be selected"
 has "# Left out: glibc: UCX  WARN  transport 'cma' is not available"
 has "# Host: made up; ranks 2; commit none"
 
+ran env MPIRUN="$files/mpirun" TUTTI_JOB_SECRET=hunter2 TUTTI_JOB_SECRET_FILE=/f "$peers" \
+    --settings default
+has "# Environment: TUTTI_JOB_SECRET_FILE=/f"
+! grep -q hunter2 "$log" || wrong "the job's secret is printed"
+
 made_up --settings ucx-posix
 [ "$status" -eq 1 ] && grep -q 'no setting ran' "$log" || wrong "no setting ran: status $status"
 made_up --settings default -n 3
