@@ -180,9 +180,24 @@ static int64_t next_of(const judged_t *judged, int64_t rank)
     return lane != NULL ? lane->peer : NO_RANK;
 }
 
+/* Does a rank wait in this bucket, or in a direct call? */
+static int is_waiting(const judged_t *judged, int64_t rank)
+{
+    const part_t *part = judged->part[rank];
+    const lane_t *lane;
+
+    if (part == NULL)
+        return 0;
+    if (judged->lane == NULL)
+        return part->is_direct;
+    lane = lane_of(part, judged->lane->bucket);
+    return lane != NULL && lane->since_ns != 0;
+}
+
 /* Follow the chain from a rank to its end. In a circle the ranks wait for each other, and each of
-   them is named. */
-static void follow(judged_t *judged, int64_t rank)
+   them is named. If the last rank waits for its device, no rank is named: the work on a device
+   waits for other ranks, but the device does not report which. Returns whether a rank is named. */
+static int follow(judged_t *judged, int64_t rank)
 {
     int *seen = calloc((size_t)judged->size, sizeof(*seen));
     int64_t next = NO_RANK;
@@ -196,11 +211,12 @@ static void follow(judged_t *judged, int64_t rank)
         rank = next;
     }
     free(seen);
-    judged->culprit[rank] = 1;
+    judged->culprit[rank] = next == rank || !is_waiting(judged, rank);
     if (next != rank)
-        return;
+        return judged->culprit[rank];
     while ((next = next_of(judged, next)) != rank)
         judged->culprit[next] = 1;
+    return 1;
 }
 
 static int judge_buckets(judged_t *judged)
@@ -230,6 +246,7 @@ static int judge_buckets(judged_t *judged)
 static int judge_direct(judged_t *judged)
 {
     int64_t from = NO_RANK;
+    int is_named;
 
     for (int64_t r = 0; r < judged->size; r++) {
         const part_t *part = judged->part[r];
@@ -245,9 +262,12 @@ static int judge_direct(judged_t *judged)
     if (from == NO_RANK)
         return 0;
     judged->verdict = VERDICT_DIRECT;
-    follow(judged, from);
-    for (int64_t r = 0; r < judged->size; r++)
+    is_named = follow(judged, from);
+    for (int64_t r = 0; r < judged->size; r++) {
         judged->lacking[r] = judged->part[r] != NULL && !judged->part[r]->is_direct;
+        if (!is_named)
+            judged->culprit[r] = judged->lacking[r];
+    }
     return 1;
 }
 

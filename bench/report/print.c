@@ -166,6 +166,16 @@ static void put_arrived(FILE *out, const judged_t *judged)
             put_messages(out, r, judged_lane(judged, r));
 }
 
+static void put_culprits(FILE *out, const judged_t *judged)
+{
+    if (count(judged, judged->culprit) > 0)
+        put_ranks(out, judged, judged->culprit);
+    else
+        fprintf(out, "work on a device, which does not report the rank that it waits for");
+    fprintf(out, ". ");
+    put_doings(out, judged);
+}
+
 static void put_bucket(FILE *out, const judged_t *judged)
 {
     const lane_t *lane = judged->lane;
@@ -183,9 +193,7 @@ static void put_bucket(FILE *out, const judged_t *judged)
     fprintf(out, ". ");
     put_arrived(out, judged);
     fprintf(out, "The chain of waits leads to ");
-    put_ranks(out, judged, judged->culprit);
-    fprintf(out, ". ");
-    put_doings(out, judged);
+    put_culprits(out, judged);
 }
 
 static void put_direct(FILE *out, const judged_t *judged)
@@ -197,9 +205,7 @@ static void put_direct(FILE *out, const judged_t *judged)
             fprintf(out, "in a direct %s for ", judged->part[r]->direct_call);
             break;
         }
-    put_ranks(out, judged, judged->culprit);
-    fprintf(out, ". ");
-    put_doings(out, judged);
+    put_culprits(out, judged);
 }
 
 static void put_absent(FILE *out, const judged_t *judged)

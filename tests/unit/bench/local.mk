@@ -19,7 +19,8 @@ bench_unit_device = %reldir%/one_rank.c bench/harness/buffers.c bench/harness/de
 %C%_test_device_LDADD = $(PRETEND_LIBS) -ldl
 %C%_test_pattern_SOURCES = %reldir%/test_pattern.c bench/harness/pattern.c
 %C%_test_pattern_CPPFLAGS = $(bench_unit_cppflags)
-%C%_test_report_SOURCES = %reldir%/test_report.c bench/report/judge.c bench/report/read.c bench/report/report.h
+%C%_test_report_SOURCES = %reldir%/test_report.c bench/report/judge.c bench/report/print.c bench/report/read.c \
+    bench/report/report.h
 %C%_test_report_CPPFLAGS = $(bench_unit_cppflags)
 %C%_test_report_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=strcmp
 %C%_test_stats_SOURCES = %reldir%/test_stats.c bench/harness/stats.c

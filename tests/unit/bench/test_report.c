@@ -61,6 +61,26 @@ static void put_tensor(FILE *to, const char *name, const char *state, int64_t si
             name, state, since_ns);
 }
 
+/* A rank that waits in a direct call; peer NO_RANK: for its device. */
+static void put_direct(FILE *to, int64_t since_ns, int peer)
+{
+    fprintf(to, "{\"what\":\"direct\",\"since_ns\":%" PRId64 ",\"call\":\"allreduce\"", since_ns);
+    if (peer != NO_RANK)
+        fprintf(to, ",\"peer\":%d", peer);
+    fprintf(to, "}\n");
+}
+
+/* A rank that waits in a bucket; peer NO_RANK: for its device. since_ns 0: it does not wait. */
+static void put_lane(FILE *to, int64_t since_ns, int peer)
+{
+    fprintf(to, "{\"what\":\"lane\",\"lane\":1,\"bucket\":7,\"tensors\":1,\"name\":\"x\"");
+    if (since_ns != 0)
+        fprintf(to, ",\"since_ns\":%" PRId64, since_ns);
+    if (peer != NO_RANK)
+        fprintf(to, ",\"peer\":%d", peer);
+    fprintf(to, "}\n");
+}
+
 static FILE *open_dump(void)
 {
     FILE *to = fopen(path, "w");
@@ -235,6 +255,64 @@ static void test_agreed(void **state)
     free_judged(&judged);
 }
 
+/* A job of 3 ranks, and the culprits that follow. */
+typedef struct {
+    int is_direct;      /* otherwise the ranks are in a bucket */
+    int64_t since_s[3]; /* 0: the rank does not wait */
+    int peer[3];
+    int culprit[3];
+    const char *text; /* a part of the report */
+} waits_t;
+
+static void check_waits(const waits_t *waits)
+{
+    judged_t judged;
+    char *text;
+    size_t bytes;
+
+    for (int r = 0; r < 3; r++) {
+        const comm_t comm = { "a", 0, 0, r, 3, NULL };
+        FILE *to = open_dump();
+
+        put_comm(to, &comm);
+        if (!waits->is_direct)
+            put_lane(to, waits->since_s[r] * SECOND, waits->peer[r]);
+        else if (waits->since_s[r] != 0)
+            put_direct(to, waits->since_s[r] * SECOND, waits->peer[r]);
+        read_back(to);
+    }
+    assert_int_equal(judge(&dumps, 0, &judged), 1);
+    assert_int_equal(judged.verdict, waits->is_direct ? VERDICT_DIRECT : VERDICT_BUCKET);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(judged.culprit[r], waits->culprit[r]);
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    print_judged(out, &judged, 1);
+    fclose(out);
+    if (strstr(text, waits->text) == NULL)
+        fail_msg("no '%s' in %s", waits->text, text);
+    free(text);
+    free_judged(&judged);
+    no_dumps(NULL);
+}
+
+/* A wait for a device names no rank: the rank that waits longest is the first that has called. */
+static void test_device(void **state)
+{
+    const waits_t jobs[] = {
+        { 1, { 60, 61, 62 }, { -1, -1, -1 }, { 0, 0, 0 }, "allreduce for work on a device" },
+        { 1, { 60, 61, 62 }, { 2, -1, -1 }, { 0, 0, 0 }, "allreduce for work on a device" },
+        { 1, { 60, 0, 62 }, { -1, -1, -1 }, { 0, 1, 0 }, "allreduce for rank 1. " },
+        { 1, { 60, 61, 0 }, { 1, 2, -1 }, { 0, 0, 1 }, "allreduce for rank 2. " },
+        { 0, { 60, 61, 62 }, { -1, -1, -1 }, { 0, 0, 0 }, "leads to work on a device" },
+        { 0, { 60, 61, 0 }, { 1, 2, -1 }, { 0, 0, 1 }, "leads to rank 2. " },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++)
+        check_waits(&jobs[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +321,7 @@ int main(void)
         cmocka_unit_test_teardown(test_old_dumps, no_dumps),
         cmocka_unit_test_teardown(test_many_tensors, no_dumps),
         cmocka_unit_test_teardown(test_agreed, no_dumps),
+        cmocka_unit_test_teardown(test_device, no_dumps),
     };
     int failures;
 
