@@ -49,15 +49,23 @@ static int compare_pending(const void *left, const void *right)
     return by_tensor != 0 ? by_tensor : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
+/* Do the pending tensors of a dump include all that the rank has submitted? If the recorder had no
+   entry for a submission, a tensor that is not in the dump may be pending. */
+static int is_complete(const part_t *part)
+{
+    return part != NULL && (part->lost == 0 || part->ntensors == 0);
+}
+
 /* Set `is_lacking` of the n entries of one tensor, which are in the order of ranks. If the tensor
-   is in a bucket on some rank, all ranks have submitted it. */
-static void mark_tensor(const pending_t *same, size_t n, int64_t dumps)
+   is in a bucket on some rank, all ranks have submitted it. dumps: the number of complete dumps. */
+static void mark_tensor(const judged_t *judged, const pending_t *same, size_t n, int64_t dumps)
 {
     int64_t ranks = 0;
     int is_agreed = 0;
 
     for (size_t i = 0; i < n; i++) {
-        ranks += i == 0 || same[i].rank != same[i - 1].rank;
+        if (i == 0 || same[i].rank != same[i - 1].rank)
+            ranks += is_complete(judged->part[same[i].rank]);
         is_agreed |= same[i].tensor->is_agreed;
     }
     for (size_t i = 0; i < n; i++)
@@ -75,7 +83,7 @@ static void mark_lacking(const judged_t *judged)
 
     for (int64_t r = 0; r < judged->size; r++) {
         n += judged->part[r] != NULL ? judged->part[r]->ntensors : 0;
-        dumps += judged->part[r] != NULL;
+        dumps += is_complete(judged->part[r]);
     }
     all = calloc(n + 1, sizeof(*all));
     if (all == NULL)
@@ -88,7 +96,7 @@ static void mark_lacking(const judged_t *judged)
     for (size_t i = 0; i < n; i = next) {
         for (next = i + 1; next < n && compare_tensors(all[i].tensor, all[next].tensor) == 0;)
             next++;
-        mark_tensor(&all[i], next - i, dumps);
+        mark_tensor(judged, &all[i], next - i, dumps);
     }
     free(all);
 }
@@ -137,7 +145,7 @@ static int judge_tensors(judged_t *judged)
         if (part == NULL)
             continue;
         judged->waiting[r] = has_tensor(part, oldest);
-        judged->lacking[r] = judged->culprit[r] = !judged->waiting[r];
+        judged->lacking[r] = judged->culprit[r] = !judged->waiting[r] && is_complete(part);
         if (judged->lacking[r] && oldest_lacking(part) != NULL)
             judged->verdict = VERDICT_ORDER;
     }

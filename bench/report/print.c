@@ -176,12 +176,26 @@ static void put_culprits(FILE *out, const judged_t *judged)
     put_doings(out, judged);
 }
 
+/* No lane has a bucket in flight. */
+static void put_pending(FILE *out, const judged_t *judged)
+{
+    int n = 0;
+
+    for (int64_t r = 0; r < judged->size && n < 8; r++)
+        if (judged->part[r] != NULL && judged->part[r]->lost > 0 && ++n)
+            fprintf(out,
+                    "the recorder of rank %" PRId64 " was full, and has not recorded %" PRId64
+                    " submitted tensors. ",
+                    r, judged->part[r]->lost);
+    fprintf(out, "calls are pending, and every %srank has submitted them. ", n > 0 ? "other " : "");
+}
+
 static void put_bucket(FILE *out, const judged_t *judged)
 {
     const lane_t *lane = judged->lane;
 
     if (lane == NULL) {
-        fprintf(out, "calls are pending, and every rank has submitted them. ");
+        put_pending(out, judged);
         return;
     }
     put_waiting(out, judged);
@@ -281,7 +295,7 @@ static char *paragraph(const judged_t *judged)
         text[strlen(text) - 1] = '\0';
     /* A sentence may begin with a part that was printed in lower case, such as "ranks". */
     for (char *at = text; (at = strstr(at, ". ")) != NULL; at++)
-        if (at[2] == 'r' || at[2] == 'c')
+        if (at[2] == 'r' || at[2] == 'c' || at[2] == 't')
             at[2] -= 'a' - 'A';
     return text;
 }

@@ -80,6 +80,7 @@ static void read_comm(const char *line, int64_t now_ns, part_t *part)
     part->world_rank = number(line, "world_rank", 0);
     part->offset_ns = number(line, "offset_ns", 0);
     part->status = number(line, "status", 0);
+    part->lost = number(line, "lost", 0);
     part->now_ns = now_ns + part->offset_ns;
 }
 

@@ -39,6 +39,7 @@ typedef struct {
     char text[REPORT_TEXT];
     tensor_t *tensors;
     size_t ntensors;
+    int64_t lost; /* submissions that the recorder has no entry for */
     lane_t *lanes;
     size_t nlanes;
     int is_direct; /* a direct call waits */

@@ -41,15 +41,16 @@ typedef struct {
     const char *tensor; /* submitted; NULL: nothing is pending */
 } comm_t;
 
-static void put_comm(FILE *to, const comm_t *comm)
+/* lost: submissions without an entry. */
+static void put_comm(FILE *to, const comm_t *comm, int lost)
 {
     fprintf(to, "{\"what\":\"comm\",\"comm\":\"group\",\"first\":%d", comm->first);
     if (comm->id != NULL)
         fprintf(to, ",\"id\":\"%s\"", comm->id);
     else
         fprintf(to, ",\"ordinal\":%d", comm->ordinal);
-    fprintf(to, ",\"rank\":%d,\"size\":%d,\"host\":\"h\",\"offset_ns\":0,\"lost\":0}\n", comm->rank,
-            comm->size);
+    fprintf(to, ",\"rank\":%d,\"size\":%d,\"host\":\"h\",\"offset_ns\":0,\"lost\":%d}\n",
+            comm->rank, comm->size, lost);
 }
 
 static void put_tensor(FILE *to, const char *name, const char *state, int64_t since_ns)
@@ -104,7 +105,7 @@ static void add_dump(const comm_t *comms)
     FILE *to = open_dump();
 
     for (; comms->size > 0; comms++) {
-        put_comm(to, comms);
+        put_comm(to, comms, 0);
         if (comms->tensor != NULL)
             put_tensor(to, comms->tensor, "submitted", 60 * SECOND);
     }
@@ -146,6 +147,21 @@ static void check_lacking(size_t at, const char *tensor)
     assert_true(judged.waiting[0] && judged.culprit[1] && judged.lacking[1]);
     assert_false(judged.culprit[0] || judged.lacking[0]);
     free_judged(&judged);
+}
+
+/* The report has this text. */
+static void check_text(const judged_t *judged, const char *part)
+{
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+
+    assert_non_null(out);
+    print_judged(out, judged, 1);
+    fclose(out);
+    if (strstr(text, part) == NULL)
+        fail_msg("no '%s' in %s", part, text);
+    free(text);
 }
 
 /* A mesh of 2 x 2 processes: each is in a row and in a column. Process 0 is the first of its row
@@ -215,7 +231,7 @@ static void test_many_tensors(void **state)
             const comm_t comm = { "a", 0, 0, r, RANKS, NULL };
             FILE *to = open_dump();
 
-            put_comm(to, &comm);
+            put_comm(to, &comm, 0);
             for (int i = 0; i < TENSORS - (job == 1 && r == 1); i++) {
                 snprintf(name, sizeof(name), "t%d", i);
                 put_tensor(to, name, "submitted", 60 * SECOND + i);
@@ -245,7 +261,7 @@ static void test_agreed(void **state)
     for (int r = 0; r < 3; r++) {
         FILE *to = open_dump();
 
-        put_comm(to, &comms[r]);
+        put_comm(to, &comms[r], 0);
         if (r < 2)
             put_tensor(to, "x", r == 0 ? "submitted" : "agreed", 60 * SECOND);
         read_back(to);
@@ -253,6 +269,41 @@ static void test_agreed(void **state)
     assert_int_equal(judge(&dumps, 0, &judged), 1);
     assert_int_equal(judged.verdict, VERDICT_BUCKET);
     free_judged(&judged);
+}
+
+/* If a rank's recorder was full, the rank may have submitted a tensor that is not in its dump. Such
+   a rank does not lack the tensor, and the verdict depends on the other ranks. */
+static void test_full_recorder(void **state)
+{
+    const comm_t comms[] = { { "a", 0, 0, 0, 3, "t" },
+                             { "a", 0, 0, 1, 3, "u" },
+                             { "a", 0, 0, 2, 3, NULL } };
+    judged_t judged;
+
+    (void)state;
+    for (int job = 0; job < 2; job++) {
+        for (int r = 0; r < 3; r++) {
+            FILE *to = open_dump();
+
+            put_comm(to, &comms[r], r == 1);
+            if (comms[r].tensor != NULL)
+                put_tensor(to, comms[r].tensor, "submitted", (60 + r) * SECOND);
+            if (r == 2 && job == 1)
+                put_tensor(to, "t", "submitted", 60 * SECOND);
+            if (r != 1 && job == 1)
+                put_tensor(to, "u", "submitted", 60 * SECOND);
+            read_back(to);
+        }
+        assert_int_equal(judge(&dumps, 0, &judged), 1);
+        assert_int_equal(judged.verdict, job == 0 ? VERDICT_TENSOR : VERDICT_BUCKET);
+        assert_int_equal(judged.culprit[2], job == 0);
+        assert_int_equal(judged.lacking[2], job == 0);
+        assert_false(judged.culprit[0] || judged.culprit[1] || judged.lacking[1]);
+        check_text(&judged, job == 0 ? "which rank 2 has not submitted"
+                                     : "The recorder of rank 1 was full, and has not recorded 1 ");
+        free_judged(&judged);
+        no_dumps(NULL);
+    }
 }
 
 /* A job of 3 ranks, and the culprits that follow. */
@@ -267,14 +318,12 @@ typedef struct {
 static void check_waits(const waits_t *waits)
 {
     judged_t judged;
-    char *text;
-    size_t bytes;
 
     for (int r = 0; r < 3; r++) {
         const comm_t comm = { "a", 0, 0, r, 3, NULL };
         FILE *to = open_dump();
 
-        put_comm(to, &comm);
+        put_comm(to, &comm, 0);
         if (!waits->is_direct)
             put_lane(to, waits->since_s[r] * SECOND, waits->peer[r]);
         else if (waits->since_s[r] != 0)
@@ -285,13 +334,7 @@ static void check_waits(const waits_t *waits)
     assert_int_equal(judged.verdict, waits->is_direct ? VERDICT_DIRECT : VERDICT_BUCKET);
     for (int r = 0; r < 3; r++)
         assert_int_equal(judged.culprit[r], waits->culprit[r]);
-    FILE *out = open_memstream(&text, &bytes);
-    assert_non_null(out);
-    print_judged(out, &judged, 1);
-    fclose(out);
-    if (strstr(text, waits->text) == NULL)
-        fail_msg("no '%s' in %s", waits->text, text);
-    free(text);
+    check_text(&judged, waits->text);
     free_judged(&judged);
     no_dumps(NULL);
 }
@@ -321,6 +364,7 @@ int main(void)
         cmocka_unit_test_teardown(test_old_dumps, no_dumps),
         cmocka_unit_test_teardown(test_many_tensors, no_dumps),
         cmocka_unit_test_teardown(test_agreed, no_dumps),
+        cmocka_unit_test_teardown(test_full_recorder, no_dumps),
         cmocka_unit_test_teardown(test_device, no_dumps),
     };
     int failures;
