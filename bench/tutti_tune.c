@@ -317,7 +317,7 @@ static void measure_all(bench_world_t *world, const options_t *options, const tu
         tune_settings_all(world, &options->effort, found);
 }
 
-/* The end of a search: all winners together, and those that the file cannot hold. */
+/* The end of a search: all winners together, and those that are not in the file. */
 static void print_found(const tune_search_t *found)
 {
     static const tune_setting_t together = { .name = "all settings" };
@@ -328,8 +328,8 @@ static void print_found(const tune_search_t *found)
         const tune_result_t *result = &found->results[i];
 
         if (result->winner > 0 && !result->in_file)
-            printf("# the file cannot hold this; set it for such jobs:\nexport %s=%s\n",
-                   result->name, result->of[result->winner].value);
+            printf("# not in the file; set it for such jobs:\nexport %s=%s\n", result->name,
+                   result->of[result->winner].value);
     }
 }
 

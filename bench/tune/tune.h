@@ -89,6 +89,7 @@ typedef struct {
     double mean_us;             /* geometric, over sizes */
     double size_us[TUNE_SIZES]; /* medians over rounds */
     bench_interval_t ratio;     /* its time / the default's */
+    int wins;                   /* surely faster than the default */
 } tune_figures_t;
 
 /* [0] is the default, [1] the default a second time. */

@@ -229,7 +229,7 @@ static void judge(const tune_t *t, int who, tune_figures_t *figures)
 
 /* The fastest candidate whose gain is surely larger than the difference of the default's two
    runs. */
-static int find_winner(const tune_result_t *result)
+static int find_winner(tune_result_t *result)
 {
     double limit = 1.0 - TUNE_MARGIN;
     int winner = 0;
@@ -239,7 +239,8 @@ static int find_winner(const tune_result_t *result)
     for (int who = 2; who < result->count; who++) {
         const bench_interval_t *ratio = &result->of[who].ratio;
 
-        if (ratio->high < limit && ratio->middle < result->of[winner].ratio.middle)
+        result->of[who].wins = ratio->high < limit;
+        if (result->of[who].wins && ratio->middle < result->of[winner].ratio.middle)
             winner = who;
     }
     return winner;

@@ -74,7 +74,8 @@ static void set_winners(const tune_setting_t *setting, const char *value)
     }
 }
 
-/* The winners together, against the defaults. Winners that are not better become defaults. */
+/* The winners together, against the defaults. Winners that are not better become defaults. If those
+   that the file can hold are better only with the others, they are not for the file. */
 static void confirm(bench_world_t *world, const tune_list_t *list, const tune_effort_t *effort,
                     tune_search_t *search)
 {
@@ -99,9 +100,12 @@ static void confirm(bench_world_t *world, const tune_list_t *list, const tune_ef
     search->has_last = 1;
     for (size_t i = 0; i < search->count; i++) {
         const char *won = search->last.of[search->last.winner].value;
+        tune_result_t *result = &search->results[i];
 
-        if (won == NULL || (won == of_file && !search->results[i].in_file))
-            search->results[i].winner = 0;
+        if (won == NULL || (won == of_file && !result->in_file))
+            result->winner = 0;
+        if (won == of_all && !search->last.of[2].wins && result->winner > 0)
+            result->in_file = 0;
     }
 }
 

@@ -6,6 +6,7 @@ unit_tests += \
     %reldir%/test_pattern \
     %reldir%/test_report \
     %reldir%/test_stats \
+    %reldir%/test_tune \
     %reldir%/test_values
 
 # The bench programs' own sources, without MPI.
@@ -26,6 +27,9 @@ bench_unit_device = %reldir%/one_rank.c bench/harness/buffers.c bench/harness/de
 %C%_test_stats_SOURCES = %reldir%/test_stats.c bench/harness/stats.c
 %C%_test_stats_CPPFLAGS = $(bench_unit_cppflags)
 %C%_test_stats_LDADD = $(LDADD) -lm
+%C%_test_tune_SOURCES = %reldir%/test_tune.c bench/tune/tune_file.c bench/tune/tune_search.c
+%C%_test_tune_CPPFLAGS = $(bench_unit_cppflags)
+%C%_test_tune_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=tutti_host_count
 %C%_test_values_SOURCES = %reldir%/test_values.c bench/harness/values.c
 %C%_test_values_CPPFLAGS = $(bench_unit_cppflags)
 
