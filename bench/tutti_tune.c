@@ -229,8 +229,8 @@ static void clear_settings(const options_t *options)
         unsetenv(tune_settings[i].name);
 }
 
-/* On rank 0, before the measurements: find the path of the output, and test it. Only the library's
-   own path may need new folders. */
+/* On rank 0, before the measurements: find the path of the output, and test it and the older file
+   there. Only the library's own path may need new folders. */
 static int find_output(const bench_world_t *world, options_t *options)
 {
     static char path[4096];
@@ -246,6 +246,8 @@ static int find_output(const bench_world_t *world, options_t *options)
     }
     if (world->rank == 0 && !options->dry_run)
         can = can && tune_can_write(options->output);
+    if (world->rank == 0 && options->output != NULL)
+        can = can && tune_can_keep(options->output);
     return (int)bench_same(world, (uint64_t)can);
 }
 

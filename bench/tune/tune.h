@@ -145,6 +145,9 @@ char *tune_text(const tune_search_t *found, const char *command);
 void tune_make_folders(const char *path);
 /* Before the measurements: can the file be written? 1, or 0 and a message on stderr. */
 int tune_can_write(const char *path);
+/* Before the measurements: does the library use the older file, if there is one? Otherwise its
+   lines cannot be kept. 1, or 0 and a message on stderr. */
+int tune_can_keep(const char *path);
 /* Writes the whole file, or leaves the old one. 0, or -1 and a message on stderr. */
 int tune_write(const char *path, const char *text);
 

@@ -5,6 +5,7 @@
  */
 #include "tune/tune.h"
 
+#include "api/info.h"
 #include "conf/tuned.h"
 
 #include <errno.h>
@@ -28,6 +29,32 @@ static const tune_result_t *find_result(const tune_search_t *search, const char 
         if (strcmp(search->results[i].name, name) == 0)
             return &search->results[i];
     return NULL;
+}
+
+/* Copy the library's statement about the file that TUTTI_TUNED names. */
+static void take_use(void *arg, const tutti__info_item_t *item)
+{
+    if (strcmp(item->from, "tuned") == 0 && strcmp(item->name, "use") == 0)
+        snprintf(arg, TUTTI__TUNED_PATH, "%s", item->value);
+}
+
+int tune_can_keep(const char *path)
+{
+    static const char unused[] = "tuned settings are not used: ";
+    char use[TUTTI__TUNED_PATH] = "";
+    struct stat file;
+
+    if (stat(path, &file) != 0 || file.st_size == 0)
+        return 1;
+    setenv("TUTTI_TUNED", path, 1);
+    if (tutti_version() == TUTTI_API_VERSION)
+        tutti__info(TUTTI__INFO_SETTINGS, "1", take_use, use);
+    setenv("TUTTI_TUNED", "none", 1);
+    if (strncmp(use, unused, strlen(unused)) != 0)
+        return 1;
+    fprintf(stderr, "tutti_tune: the older file has an error; correct it or remove it: %s\n",
+            use + strlen(unused));
+    return 0;
 }
 
 void tune_keep(const char *path, int has_link, tune_search_t *search)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The library's report about itself, for tutti_info.
+ * The library's report about itself, for tutti_info and tutti_tune.
  *
- * tutti_info calls the installed library, so the report describes this library and not a copy
- * inside the program. The function has the symbol version TUTTI_PRIVATE: it may change with each
- * build, so only the tutti_info of the same build may call it. tutti_info compares tutti_version()
- * before the call.
+ * They call the installed library, so the report describes this library and not a copy inside the
+ * program. The function has the symbol version TUTTI_PRIVATE: it may change with each build, so
+ * only the programs of the same build may call it. They compare tutti_version() before the call.
  */
 #ifndef TUTTI__API_INFO_H
 #define TUTTI__API_INFO_H
@@ -19,7 +18,8 @@ typedef enum {
        value is invalid.
        from "unknown": a TUTTI_* variable that is not a setting; note: the setting that may be
        meant.
-       from "tuned", name "use": value: the tuned file in use, or the reason why none is used.
+       from "tuned", name "use": value: the tuned file in use, or the reason why none is used
+       (tutti_tune compares its beginning).
        from "tuned", name "place": value: the path of the tuned file for `what` local ranks */
     TUTTI__INFO_SETTINGS,
     /* name: a module of this version; value: how it was built, or that it was not. name "folder":

@@ -50,6 +50,19 @@ refuses "^tutti_tune: $files/none/a: No such file" $launch $bench --quick -o "$f
 refuses "^tutti_tune: $files: Is a directory" $launch $bench --quick -o "$files"
 [ ! -e "$files/none" ] && ! grep -q '^# TUTTI' "$log" || wrong '-o'
 
+# old LINE WHAT: the library does not use an older file with this third line, so the tuner refuses
+# it before measuring. The file stays.
+old()
+{
+    printf 'tutti_tuned 1\nTUTTI_STAGE_BYTES 8M\n%s\n' "$1" | tee "$files/kept" >"$files/old"
+    refuses "^tutti_tune: the older file has an error; .*: $files/old: line 3: $2" \
+        $launch $bench --quick -o "$files/old"
+    ! grep -q '^# TUTTI' "$log" && cmp -s "$files/kept" "$files/old" || wrong "an old file: $1"
+}
+old 'TUTTI_TIMEOUT 60' 'TUTTI_TIMEOUT is not a tunable setting'
+old 'TUTTI_CHUNK_BYTES soon' 'TUTTI_CHUNK_BYTES soon makes no sense'
+old 'TUTTI_CHUNK_BYTES' 'want NAME VALUE'
+
 # A dry run writes nothing, and neither does a run without a place to write to.
 if [ $rounds -gt 1 ]; then
     ran $launch $bench --quick -n

@@ -109,8 +109,7 @@ TUTTI_ONESHOT_BYTES 8K' 'slow winners are in the file'
 [ -n "$whole" ] || finish
 # On several hosts the file can hold other settings. A setting that only jobs on one host read from
 # the file stays there.
-printf 'tutti_tuned 1\nTUTTI_CHUNK_BYTES 1M\nTUTTI_FUSION_BYTES 3M\n%s\n' \
-    'TUTTI_ALGORITHM allreduce:ring' >"$out"
+printf 'tutti_tuned 1\nTUTTI_CHUNK_BYTES 1M\nTUTTI_FUSION_BYTES 3M\n' >"$out"
 launch="$mpirun -np 1 env TUTTI_HOST_ID=a $bench --gradients $list --quick --rounds 1 --spoil -o $out
     : -np 1 env TUTTI_HOST_ID=b"
 search
