@@ -363,7 +363,7 @@ void train_options_describe(const train_options_t *options, char *ret_text)
 
 void train_options_describe_shared(const train_options_t *options, char *ret_text)
 {
-    static const char *const numbers[] = { "--epochs", "--steps", "--device" };
+    static const char *const numbers[] = { "--epochs", "--steps" };
     const struct {
         const char *name;
         bool is_on;
@@ -372,10 +372,15 @@ void train_options_describe_shared(const train_options_t *options, char *ret_tex
         { "--resume", options->resume },
         { "--digest", options->digest },
     };
+    char device[32];
     size_t used;
 
-    train_options_describe(options, ret_text);
-    used = strlen(ret_text);
+    /* The first line that differs is printed. Other lines depend on the device, and with --device
+       auto it may be the device alone that differs. */
+    train_options_value(options, "--device", device, sizeof(device));
+    used = (size_t)snprintf(ret_text, TRAIN_SHARED_BYTES, "--device %s\n", device);
+    train_options_describe(options, ret_text + used);
+    used += strlen(ret_text + used);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
         char value[32];
 
