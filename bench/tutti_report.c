@@ -56,6 +56,14 @@ static int report(const dumps_t *dumps, int json, int all)
     return printed;
 }
 
+/* Is this the name of a part of a trace? */
+static int is_part(const char *path)
+{
+    size_t length = strlen(path);
+
+    return length >= 5 && strcmp(path + length - 5, ".part") == 0;
+}
+
 int main(int argc, char **argv)
 {
     dumps_t dumps = { NULL, 0 };
@@ -77,6 +85,13 @@ int main(int argc, char **argv)
     }
     if (optind == argc) {
         fprintf(stderr, "tutti_report: no file; see tutti_report --help\n");
+        return 2;
+    }
+    if (trace != NULL && is_part(trace)) {
+        fprintf(stderr,
+                "tutti_report: --trace %s: this is a part; the name of the trace's file comes "
+                "first\n",
+                trace);
         return 2;
     }
     if (trace != NULL)

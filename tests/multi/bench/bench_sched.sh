@@ -78,6 +78,11 @@ expect 0 '^float32  *sum  *4096 scalar@4096+16 ' $few --align 4096,4096+16
 tool=bench/tutti_report
 expect 2 '^tutti_report: --trace: wants a value; see --help$' --trace
 expect 2 '^tutti_report: --json=3: takes no value; see --help$' --json=3
+# If the name of the trace is forgotten, the parts stay.
+echo precious >"$text.0.part"
+expect 2 '^tutti_report: --trace .*.0.part: this is a part; ' --trace "$text.0.part" "$text.1.part"
+[ "$(cat "$text.0.part")" = precious ] || { echo "--trace: a part is lost"; errors=$((errors + 1)); }
+rm "$text.0.part"
 # Rank 2, which waits longest, waits for rank 0; ranks 0 and 1 wait for each other.
 {
     echo '{"what":"dump","reason":"asked","time_ns":9000}'
