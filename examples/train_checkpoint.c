@@ -61,24 +61,57 @@ static void list_parts(const train_checkpoint_t *checkpoint, part_t *ret_parts)
     memcpy(ret_parts, parts, sizeof(parts));
 }
 
-static bool temporary_path(const char *path, char *ret_path, train_error_t *error)
-{
-    const int length = snprintf(ret_path, PATH_BYTES, "%s.tmp", path);
+/* A checkpoint's file, without links, and the temporary file beside it. */
+typedef struct {
+    char file[PATH_BYTES];
+    char temporary[PATH_BYTES];
+} paths_t;
 
-    if (length < 0 || length >= PATH_BYTES)
-        return train_fail(error, "--checkpoint: the path is longer than %d bytes", PATH_BYTES - 5);
-    return true;
+static bool find_paths(const char *path, paths_t *ret_paths, train_error_t *error)
+{
+    char *real = realpath(path, NULL); /* NULL: there is no file */
+    const char *file = real != NULL ? real : path;
+    const int length = snprintf(ret_paths->temporary, PATH_BYTES, "%s.tmp", file);
+    const bool fits = length > 0 && length < PATH_BYTES;
+
+    if (fits)
+        memcpy(ret_paths->file, file, strlen(file) + 1);
+    free(real);
+    return fits ||
+           train_fail(error, "--checkpoint: the path is longer than %d bytes", PATH_BYTES - 5);
+}
+
+/* May a temporary file be overwritten? Yes if it begins as a checkpoint does, or is empty. If it
+   cannot be opened, the caller's own attempt reports why. */
+static bool is_leftover(const char *path)
+{
+    char magic[sizeof(MAGIC) - 1];
+    const int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+    if (file < 0)
+        return true;
+    const ssize_t got = read(file, magic, sizeof(magic));
+    close(file);
+    return got == 0 || (got == sizeof(magic) && memcmp(magic, MAGIC, sizeof(magic)) == 0);
 }
 
 bool train_checkpoint_probe(const char *path, train_error_t *error)
 {
-    char temporary[PATH_BYTES];
+    paths_t paths;
     struct stat info;
 
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return train_fail(error, "--checkpoint %s: not a file", path);
-    return temporary_path(path, temporary, error) &&
-           train_probe_file("--checkpoint", path, temporary, error);
+    if (stat(path, &info) != 0 && lstat(path, &info) == 0)
+        return train_fail(error, "--checkpoint %s: a link to a file that is missing", path);
+    if (!find_paths(path, &paths, error))
+        return false;
+    if (!is_leftover(paths.temporary))
+        return train_fail(error,
+                          "--checkpoint %s: its temporary file %s holds something else; remove it "
+                          "first",
+                          path, paths.temporary);
+    return train_probe_file("--checkpoint", path, paths.temporary, error);
 }
 
 bool train_checkpoint_replaceable(const char *path, bool overwrite, train_error_t *error)
@@ -168,23 +201,23 @@ static int sync_folder(const char *path)
 bool train_checkpoint_write(const char *path, const train_checkpoint_t *checkpoint,
                             train_error_t *error)
 {
-    char temporary[PATH_BYTES];
+    paths_t paths;
 
-    if (!temporary_path(path, temporary, error))
+    if (!find_paths(path, &paths, error))
         return false;
-    FILE *file = fopen(temporary, "wbe");
+    FILE *file = fopen(paths.temporary, "wbe");
     if (file == NULL)
         return train_fail(error, "--checkpoint %s: %s", path, strerror(errno));
 
     int reason = write_parts(file, checkpoint);
     if (fclose(file) != 0 && reason == 0)
         reason = errno;
-    if (reason == 0 && rename(temporary, path) != 0)
+    if (reason == 0 && rename(paths.temporary, paths.file) != 0)
         reason = errno;
     if (reason == 0)
-        reason = sync_folder(path);
+        reason = sync_folder(paths.file);
     else
-        unlink(temporary);
+        unlink(paths.temporary);
     if (reason != 0)
         return train_fail(error, "--checkpoint %s: %s", path, strerror(reason));
     return true;

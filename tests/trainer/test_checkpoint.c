@@ -214,7 +214,7 @@ static void refuses_other_headers(void **state)
     const size_t count = read_bytes(bytes);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         if (bytes[changes[i].offset] != changes[i].from)
-   continue; /* this machine has the other byte order */
+            continue; /* this machine has the other byte order */
         bytes[changes[i].offset] = changes[i].to;
         seal(bytes, count);
         write_bytes(bytes, count);
@@ -407,6 +407,61 @@ static void writes_over_leftovers(void **state)
     expect(2.5f);
 }
 
+/* Another file under the temporary file's name is not overwritten. */
+static void keeps_other_files(void **state)
+{
+    train_error_t error = { "" };
+    char temporary[80];
+
+    (void)state;
+    write_checkpoint(1.5f);
+    snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+    FILE *file = fopen(temporary, "w");
+    assert_non_null(file);
+    fputs("a user's text", file);
+    fclose(file);
+    assert_false(train_checkpoint_probe(path, &error));
+    assert_non_null(strstr(error.text, ".tmp holds something else; remove it first"));
+    assert_int_equal(unlink(temporary), 0);
+
+    /* the rest of a checkpoint that was not written to its end */
+    assert_int_equal(rename(path, temporary), 0);
+    assert_true(train_checkpoint_probe(path, &error));
+    assert_int_equal(access(temporary, F_OK), 0);
+    unlink(temporary);
+}
+
+/* If the path is a link, the checkpoint is the file at its end, and the link stays. */
+static void follows_links(void **state)
+{
+    train_error_t error = { "" };
+    struct stat info;
+    char below[80], target[128];
+    saved_t saved;
+
+    (void)state;
+    snprintf(below, sizeof(below), "%s/below", folder);
+    snprintf(target, sizeof(target), "%s/target", below);
+    unlink(path);
+    assert_int_equal(mkdir(below, 0777), 0);
+    assert_int_equal(symlink("below/target", path), 0);
+    assert_false(train_checkpoint_probe(path, &error));
+    assert_non_null(strstr(error.text, "a link to a file that is missing"));
+
+    FILE *file = fopen(target, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_true(train_checkpoint_probe(path, &error));
+    fill(&saved, 1.5f);
+    assert_true(train_checkpoint_write(path, &saved.checkpoint, &error));
+    expect(1.5f);
+    assert_int_equal(lstat(path, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    unlink(path);
+    unlink(target);
+    assert_int_equal(rmdir(below), 0); /* no temporary file is left */
+}
+
 static void probes(void **state)
 {
     train_error_t error = { "" };
@@ -452,6 +507,8 @@ int main(void)
         cmocka_unit_test(refuses_what_is_no_file),
         cmocka_unit_test(keeps_the_old_one),
         cmocka_unit_test(writes_over_leftovers),
+        cmocka_unit_test(keeps_other_files),
+        cmocka_unit_test(follows_links),
         cmocka_unit_test(probes),
     };
 
