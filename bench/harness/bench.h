@@ -156,7 +156,8 @@ typedef struct {
     int64_t skew_us;   /* delay of one rank */
     int64_t load;      /* busy threads on each host */
     int spoil;         /* one element of each result is damaged before the check */
-    int barrier_tutti; /* 1: the harness uses Tutti's barrier, 0: MPI's */
+    int barrier_tutti; /* 1: the harness uses Tutti's barrier; 0: MPI's, if MPI runs */
+    int barrier_mpi;   /* --barrier mpi was given */
     int mpi_level;     /* 0 to 3: SINGLE to MULTIPLE */
     uint64_t seed;
     const char *csv, *json, *plot, *compare; /* file names, or NULL; "-": stdout, no table */

@@ -166,7 +166,8 @@ static void take_align(bench_parse_t *parse, const bench_flag_t *flag, const cha
 static void take_barrier(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     parse->options->barrier_tutti = strcmp(text, "tutti") == 0;
-    if (strcmp(text, "tutti") != 0 && strcmp(text, "mpi") != 0)
+    parse->options->barrier_mpi = strcmp(text, "mpi") == 0;
+    if (!parse->options->barrier_tutti && !parse->options->barrier_mpi)
         bench_complain(parse->options, "%s %s: want mpi or tutti", bench_flag_shown(flag), text);
 }
 

@@ -8,6 +8,7 @@
 #include "harness/device.h"
 #include "harness/peers.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,11 @@ void bench_world_open(const bench_options_t *options, int wants_mpi, bench_world
 
     *ret_world = (bench_world_t){ .size = 1 };
     open_mpi(options, wants_mpi, ret_world);
+    if (options->barrier_mpi && !ret_world->has_mpi) {
+        if (bench_speaks())
+            fprintf(stderr, "%s: --barrier mpi: MPI does not run\n", program_invocation_short_name);
+        exit(2);
+    }
 #ifdef HAVE_MPI
     MPI_Comm comm = MPI_COMM_WORLD;
 

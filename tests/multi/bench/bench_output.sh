@@ -39,6 +39,7 @@ early()
 
 early '--csv /nowhere/a: No such file' --csv /nowhere/a
 early '--plot /nowhere/a.svg: No such file' --plot /nowhere/a.svg
+misuse '^tutti_allreduce: --barrier mpi: MPI does not run' $bench $few --barrier mpi
 misuse '--plot .*/a.pdf: must end in .svg or .png' $bench --plot "$files/a.pdf"
 misuse '--plot svg: must end in .svg or .png' $bench --plot svg
 misuse '--plot: Barrier has no data' bench/tutti_barrier --plot "$files/a.svg"
