@@ -102,9 +102,11 @@ why() {
     done
 }
 
-# run PLACES RATE SETTING PASS FLAG...: writes $work/PLACES_RATE_SETTING.PASS
+# run PLACES RATE SETTING PASS FLAG...: writes $work/PLACES_RATE_SETTING.PASS. A setting that fails
+# in one pass is left out of the table: its median would be one of fewer passes.
 run() {
     name=$1_$2_$3
+    [ ! -e "$work/$name.failed" ] || return
     csv=$work/$name.$4
     rate=
     [ "$2" = none ] || rate="--rate $2"
@@ -112,10 +114,10 @@ run() {
     set -- --per-host "$1" $rate $delay $pin --mpirun "$flags" -- \
         "$program" --peer mpi $range $few $(shift 4 && echo "$@")
     echo "# cluster.sh run $*" >"$work/$name.command"
-    "$here/../tests/hosts/cluster.sh" run "$@" --csv "$csv" >"$work/log" 2>&1 &&
-        : >"$work/ran" && return
+    "$here/../tests/hosts/cluster.sh" run "$@" --csv "$csv" >"$work/log" 2>&1 && return
     echo "# Left out: $name: $(why)"
-    rm -f "$csv"
+    rm -f "$work/$name".[0-9]* "$work/$name.command"
+    : >"$work/$name.failed"
 }
 
 for pass in $(seq "$passes"); do
@@ -141,6 +143,7 @@ table() {
         done
     done
     [ -n "$names" ] || return
+    : >"$work/ran"
     awk -F, -v settings="$settings" '
         function median(key, i, j, x, n) {
             n = count[key]

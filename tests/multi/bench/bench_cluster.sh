@@ -19,6 +19,19 @@ ran "$srcdir/bench/cluster.sh" --places 1,1 --rates none/1gbit $few -- -i 2 -x 1
 
 ran "$srcdir/bench/cluster.sh" --places 1,1 --rates none $few -- --no-such-flag
 grep -q "^# Left out: 1,1_none_tcp: .*no-such-flag" "$log" || wrong "the failure is not named"
+# A setting that fails in the second pass is not in the table.
+cat >"$files/second" <<END
+#!/bin/sh
+case "\$*" in
+*.2) exit 1 ;;
+esac
+exec "$PWD/bench/tutti_allreduce" "\$@"
+END
+chmod +x "$files/second"
+ran "$srcdir/bench/cluster.sh" --places 1,1 --rates none --sizes 8:16 --passes 2 --settings tcp \
+    --program "$files/second" -- -i 2 -x 1 --rounds 2
+[ $status -eq 1 ] && grep -q "^# Left out: 1,1_none_tcp: " "$log" && ! grep -qE "^(8|16) " "$log" ||
+    wrong "status $status, or rows of a setting that failed"
 ran "$srcdir/bench/cluster.sh" --program /nonexistent
 [ $status -eq 2 ] || wrong "status $status without a program"
 
