@@ -171,6 +171,15 @@ static size_t parse_bytes(const char *text, const char **ret_end)
     return bytes;
 }
 
+/* 0: the text is no number from 1 to MOST_ITERATIONS. */
+static int parse_iterations(const char *text)
+{
+    char *end;
+    long iterations = strtol(text, &end, 10);
+
+    return *end == '\0' && iterations > 0 && iterations <= MOST_ITERATIONS ? (int)iterations : 0;
+}
+
 static int usage(void)
 {
     fprintf(stderr, "Usage: raw_stream [-m [MIN:]MAX] [-i ITERATIONS]\n");
@@ -190,13 +199,12 @@ static int parse(int argc, char **argv, size_t *ret_min, size_t *ret_max, int *r
             else
                 *ret_min = 4;
         } else if (c == 'i') {
-            *ret_iterations = atoi(optarg);
+            *ret_iterations = parse_iterations(optarg);
         } else {
             return 0;
         }
     }
-    return *end == '\0' && *ret_min > 0 && *ret_max >= *ret_min && *ret_iterations > 0 &&
-           *ret_iterations <= MOST_ITERATIONS;
+    return *end == '\0' && *ret_min > 0 && *ret_max >= *ret_min && *ret_iterations > 0;
 }
 
 int main(int argc, char **argv)

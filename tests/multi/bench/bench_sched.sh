@@ -75,6 +75,8 @@ done
 few="-T float32 -I scalar -m 4K -r 1 -b 1"
 expect 0 '^# Ranks: none, one process$' $few
 expect 0 '^float32  *sum  *4096 scalar@4096+16 ' $few --align 4096,4096+16
+tool="timeout 20 bench/raw_stream" # with valid options it waits for a peer
+expect 2 '^Usage: raw_stream' -i 20x
 tool=bench/tutti_report
 expect 2 '^tutti_report: --trace: wants a value; see --help$' --trace
 expect 2 '^tutti_report: --json=3: takes no value; see --help$' --json=3
