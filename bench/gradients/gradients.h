@@ -56,7 +56,8 @@ void gradients_free(gradients_t *gradients);
 /* ---- flags: gradients_flags.c ---- */
 
 typedef struct {
-    const char *model; /* NULL: all */
+    const char *model;          /* NULL: all */
+    int has_model, has_tensors; /* these flags were given */
     uint64_t backward_ms, fusion_bytes, scale;
     uint64_t orders;   /* number of submission orders of the same data, to compare bits */
     uint64_t warm;     /* untimed iterations of each contestant before the first block */

@@ -143,6 +143,7 @@ static const char *take_file(bench_options_t *common, int letter)
 static void take_model(bench_options_t *common, gradients_options_t *options)
 {
     options->model = NULL;
+    options->has_model = 1;
     if (strcmp(optarg, "all") == 0)
         return;
     for (size_t i = 0; options->model == NULL && gradients_model(i) != NULL; i++) {
@@ -159,6 +160,7 @@ static void take_tensors(bench_options_t *common, gradients_options_t *options)
     uint64_t bytes;
 
     options->model = optarg;
+    options->has_tensors = 1;
     if (!gradients_tensors(optarg, &tensors, &bytes))
         bench_complain(common,
                        "--tensors %s: want NxBYTES, such as 1000x1K; N up to 1M, BYTES up to 1G",
@@ -311,6 +313,8 @@ static void take(int letter, gradients_options_t *options, bench_options_t *comm
 static void judge(const gradients_options_t *options, bench_options_t *common)
 {
     gradients_judge_peers(options, common);
+    if (options->has_tensors && options->has_model)
+        bench_complain(common, "--tensors: not with --model");
     if (options->random && options->backward_ms > 0)
         bench_complain(common, "--random: not with --backward, which has an order");
     if (options->average && common->device != NULL)

@@ -89,6 +89,7 @@ misuse '--model vgg: want resnet50' $bench --model vgg
 for tensors in 5 x4 0x4 5x 5x0 2Mx4 1x2G 3x4x5 -1x4; do
     misuse "--tensors $tensors: want NxBYTES" $bench --tensors $tensors
 done
+misuse '--tensors: not with --model' $bench --tensors 10x1K --model all
 for cycle in -1 1001 x 1ms nan; do
     misuse "--cycle $cycle: want milliseconds" $bench --cycle $cycle
 done
