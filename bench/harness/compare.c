@@ -153,8 +153,16 @@ static void divide(double *values, const double *by, size_t count)
         values[i] = by[i] > 0.0 ? values[i] / by[i] : 0.0;
 }
 
-/* Find the values of both runs: the quotients with the first peer that both runs have. If there is
-   no such peer, the values are Tutti's times. 0: the old file does not have this size. */
+/* Does this contestant call Tutti in another way? A change of Tutti changes its times as well. */
+static int is_tutti(const bench_contestant_t *contestant)
+{
+    return strcmp(contestant->flag, "async") == 0 || strcmp(contestant->flag, "direct") == 0 ||
+           strcmp(contestant->flag, "ordered") == 0;
+}
+
+/* Find the values of both runs: the quotients with the first peer that both runs have and that is
+   not Tutti. If there is no such peer, the values are Tutti's times. 0: the old file does not have
+   this size. */
 static int find_pair(const bench_t *bench, json_t *all, const bench_row_t *row, pair_t *ret_pair)
 {
     size_t rounds = (size_t)bench->options.rounds;
@@ -166,8 +174,11 @@ static int find_pair(const bench_t *bench, json_t *all, const bench_row_t *row, 
     memcpy(now, row->of[0].round_us, rounds * sizeof(*now));
     for (int who = 1; who < bench->count && ours != NULL; who++) {
         size_t theirs_count;
-        double *theirs = old_rounds(all, row->bytes, row->of[who].name, &theirs_count);
+        double *theirs;
 
+        if (is_tutti(bench->contestants[who]))
+            continue;
+        theirs = old_rounds(all, row->bytes, row->of[who].name, &theirs_count);
         if (theirs == NULL || theirs_count != count) {
             free(theirs);
             continue;
