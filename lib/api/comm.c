@@ -385,6 +385,18 @@ static void end_queued(tutti__comm_t *comm)
     tutti__device_leave(&comm->device, before);
 }
 
+/* If another thread is still inside a direct call, wait until the call has read the end of the
+   communicator and has returned. Programs join such threads first, but Python does not join its
+   daemon threads before the process exits. */
+static void end_direct(tutti__comm_t *comm)
+{
+    tutti__comm_state_t *state = tutti__comm_state(comm);
+    uint64_t limit = tutti__now_ns() + TUTTI__END_DIRECT_MS * 1000000u;
+
+    while ((atomic_load(&state->busy) || atomic_load(&state->in_stream)) && tutti__now_ns() < limit)
+        usleep(TUTTI__DRAIN_NAP_US);
+}
+
 void tutti__comm_stop(tutti__comm_t *comm)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);
@@ -400,6 +412,7 @@ void tutti__comm_stop(tutti__comm_t *comm)
         status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
     tutti__engine_stop(comm->engine);
+    end_direct(comm);
     state->is_stopped = 1;
 }
 

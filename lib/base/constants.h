@@ -316,6 +316,11 @@
 
 /* ---- grace periods: how long closing and aborting wait ---- */
 
+/* Closing a communicator waits so long for a thread that is still inside a direct call. Chosen: the
+   thread reads the end within SLEEP_MOST_US, and then takes steps of some milliseconds; a function
+   of the program may keep it inside for longer. */
+#define TUTTI__END_DIRECT_MS 1000u
+
 /* Closing an engine waits for space in peers' rings, and for the device. Chosen: a peer that does
    not read for this time is stopped or dead. */
 #define TUTTI__FLUSH_MS 200u

@@ -4,6 +4,7 @@
 import os
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -144,6 +145,37 @@ def leaves_requests() -> None:
     print("end", len(left))
 
 
+def ends_in_call() -> None:
+    """The process of rank 0 ends while a daemon thread is inside a direct call, which Python does
+    not join. Rank 1 does not make this call."""
+    world = tutti.init()
+    tutti.barrier()
+    if world.rank == 1:
+        try:
+            tutti.allreduce_async("only rank 1", np.ones(3)).wait()
+        except tutti.ShutdownError as error:
+            print(error)
+        return
+
+    def work() -> None:
+        while True:
+            try:
+                tutti.allreduce(np.ones(1000))
+            except tutti.InvalidArgumentError:
+                continue  # the main thread is in its own call
+            except tutti.ShutdownError:
+                return
+
+    threading.Thread(target=work, daemon=True).start()
+    while True:
+        try:
+            tutti.send(np.ones(1), world.rank)
+        except tutti.InvalidArgumentError as error:
+            if "another thread is in a direct call" in str(error):
+                break
+    print("end")
+
+
 def mismatch() -> None:
     world = tutti.init()
     x = np.ones(3 + world.rank)
@@ -256,6 +288,11 @@ class Errors(unittest.TestCase):
         for output in self.succeeds(leaves_requests):
             self.assertIn("end", output)
             self.assertNotIn("Traceback", output)
+
+    def test_ends_in_call(self) -> None:
+        first, second = self.succeeds(ends_in_call)
+        self.assertIn("end", first)
+        self.assertIn("rank 0", second)
 
     def test_mismatch(self) -> None:
         for output in self.succeeds(mismatch, 3):
