@@ -120,7 +120,8 @@ class Communicator:
     def abort(self, reason: str = "") -> None:
         """End the communicator on all its ranks: their pending and later calls raise PeerLostError
         with this reason. The process continues."""
-        check(lib.tutti_abort(self.handle, reason.encode()))
+        # The text of an exception may contain file names that have no form in UTF-8.
+        check(lib.tutti_abort(self.handle, reason.encode("utf-8", "backslashreplace")))
 
     def free(self) -> None:
         """Free the communicator; for the world this is finalize().
@@ -153,7 +154,11 @@ class Communicator:
 
 
 def _reason(error: BaseException) -> str:
-    return "%s: %s" % (type(error).__name__, error)
+    name = type(error).__name__
+    try:
+        return "%s: %s" % (name, error)
+    except Exception:  # of the exception's own __str__
+        return name
 
 
 _world: Optional[Communicator] = None

@@ -35,6 +35,35 @@ def in_a_block() -> None:
         print("%s: %s; world: %s" % (type(error).__name__, error, tutti.is_initialized()))
 
 
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def with_bad_text() -> None:
+    """The texts of exceptions may have no form in UTF-8, or cannot be made at all."""
+    world = tutti.init()
+    for group, failure in ((world.split(), ValueError("no file caf\udce9")),
+                           (world.split(), Unprintable())):
+        try:
+            with group:
+                if world.rank == 1:
+                    raise failure
+                tutti.allreduce(np.ones(3), comm=group)
+        except (ValueError, Unprintable, tutti.PeerLostError) as error:
+            print(type(error).__name__, ascii(error.args))
+        try:
+            tutti.barrier(group)
+        except tutti.InvalidArgumentError:
+            print("freed")
+    if world.rank == 1:
+        raise ValueError("no file caf\udce9")
+    try:
+        tutti.allreduce(np.ones(3))
+    except tutti.PeerLostError as error:
+        print("at the exit:", error)
+
+
 def dies() -> None:
     world = tutti.init()
     tutti.barrier()
@@ -252,6 +281,17 @@ class Errors(unittest.TestCase):
         self.assertIn("PeerLostError: ", first)
         self.assertIn("ValueError: no more data; world: False", first)
         self.assertIn("ValueError: no more data; world: False", second)
+
+    def test_with_bad_text(self) -> None:
+        (status, first), (_, second) = self.job(with_bad_text, TUTTI_TIMEOUT="30")
+        self.assertEqual(status, 0, first)
+        self.assertRegex(first, r"PeerLostError .*ValueError: no file caf\\+udce9")
+        self.assertIn("tutti_abort: Unprintable", first)
+        self.assertRegex(first, r"at the exit: .*ValueError: no file caf\\udce9")
+        self.assertRegex(second, r"ValueError .*caf\\udce9")
+        self.assertIn("Unprintable ()", second)
+        for output in (first, second):
+            self.assertEqual(output.count("freed"), 2, output)
 
     def test_dies(self) -> None:
         (status, seen), (other, _) = self.job(dies)
