@@ -18,6 +18,7 @@ an int, None, a ctypes array, or byref() of a structure.
 
 import builtins
 import ctypes
+import operator
 import os
 import subprocess
 from ctypes import POINTER, c_char_p, c_double, c_uint, c_uint32, c_uint64
@@ -434,6 +435,14 @@ def needs_timeouts() -> None:
 def size_array(values: Any) -> "ctypes.Array[c_size_t]":
     """A C array of size_t."""
     return (c_size_t * len(values))(*values)
+
+
+def int_of(what: str, value: Any) -> int:
+    """A number for a C int. ctypes cuts larger numbers to their low 32 bits."""
+    number = operator.index(value)
+    if not -2**31 <= number < 2**31:
+        raise ValueError("%s is %d; it must fit into 32 bits" % (what, number))
+    return number
 
 
 def int_array(values: Any) -> "ctypes.Array[c_int]":

@@ -60,7 +60,7 @@ def options(prescale: float, postscale: float, timeout: Optional[float],
     return _lib.AsyncOptions(prescale=_calls.factor("prescale", prescale),
                              postscale=_calls.factor("postscale", postscale),
                              timeout_ms=option_ms(timeout), wire=_WIRES[wire],
-                             priority=priority)
+                             priority=_lib.int_of("priority", priority))
 
 
 def _encoded(name: Optional[str]) -> Optional[bytes]:

@@ -99,8 +99,9 @@ class Communicator:
         """
         if color is not None and color < 0:
             raise ValueError("split: color is %r; it must be 0 or more, or None" % color)
+        number = _lib.COLOR_NONE if color is None else _lib.int_of("split: color", color)
         place = _lib.out_pointer()
-        check(lib.tutti_comm_split(self.handle, _lib.COLOR_NONE if color is None else color, key,
+        check(lib.tutti_comm_split(self.handle, number, _lib.int_of("split: key", key),
                                    byref(place)))
         return None if place.value is None else Communicator(place.value, self.root)
 
@@ -111,7 +112,7 @@ class Communicator:
 
         Collective over this communicator: ranks outside the list call it as well, and get None.
         """
-        members = list(ranks)
+        members = [_lib.int_of("create: rank", rank) for rank in ranks]
         place = _lib.out_pointer()
         check(lib.tutti_comm_create(self.handle, _lib.int_array(members), len(members),
                                     byref(place)))
@@ -174,7 +175,7 @@ def _options(**fields: Any) -> Tuple[_lib.Options, List[Any]]:
     options = _lib.Options(**fields)
     keep: List[Any] = []
     if (unique_id is None) != (store is None) and rank is not None and size is not None:
-        options.rank, options.nranks = rank, size
+        options.rank, options.nranks = _lib.int_of("rank", rank), _lib.int_of("size", size)
     elif unique_id is not None or store is not None:
         raise ValueError("unique_id or store, not both, together with rank and size")
     elif rank is not None or size is not None:

@@ -220,6 +220,14 @@ class Asynchronous(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "prescale"):
             tutti.allreduce_async("f", x, prescale=0.0)
 
+    def test_priority(self) -> None:
+        x = np.full(2, float(self.rank))
+        seen = tutti.allreduce_async("p", x, priority=np.int64(255)).wait()
+        self.assertEqual(seen.tolist(), [self.sum] * 2)
+        for priority in (-1, 256, 2**32 + 7, -2**32 + 3):
+            with self.assertRaisesRegex(ValueError, "priority"):
+                tutti.allreduce_async("p", x, priority=priority)
+
     def test_wire(self) -> None:
         """On one host a wire format changes no result, but is checked and compared between
         ranks."""

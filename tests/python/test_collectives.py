@@ -341,6 +341,22 @@ class Collectives(unittest.TestCase):
             with self.assertRaisesRegex(tutti.InvalidArgumentError, "free"):
                 tutti.barrier(last)
 
+    def test_group_numbers(self) -> None:
+        """Numbers that no C int can hold are refused, and not cut to 32 bits."""
+        for number in (2**32, 2**32 - 1, 2**31, -2**31 - 1):
+            with self.assertRaisesRegex(ValueError, "split: color"):
+                self.world.split(number)
+            with self.assertRaisesRegex(ValueError, "split: key"):
+                self.world.split(0, key=number)
+            with self.assertRaisesRegex(ValueError, "create: rank"):
+                self.world.create([number])
+        with self.assertRaises(TypeError):
+            self.world.split(0.5)
+        key = np.int64(-2**31 if self.rank == 1 else 2**31 - 1)
+        with self.world.split(np.int64(2**31 - 1), key) as group:
+            first = 1 if self.size > 1 else 0
+            self.assertEqual(group.rank == 0, self.rank == first)
+
     def test_places(self) -> None:
         self.assertEqual(self.world.local_size, self.size)
         self.assertEqual(self.world.local_rank, self.rank)

@@ -141,7 +141,8 @@ class Meeting(unittest.TestCase):
         for more in (dict(unique_id=b"short", rank=0, size=1), dict(rank=0, size=1),
                      dict(unique_id=bytes(128)), dict(store=BrokenStore(), rank=0),
                      dict(unique_id=bytes(128), store=BrokenStore(), rank=0, size=1),
-                     dict(timeout=-1.0)):
+                     dict(store=BrokenStore(), rank=2**32, size=2),
+                     dict(store=BrokenStore(), rank=0, size=2**32 + 2), dict(timeout=-1.0)):
             with self.assertRaises(ValueError):
                 tutti.init(**more)
         with self.assertRaises(tutti.InvalidArgumentError):
