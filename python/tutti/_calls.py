@@ -42,7 +42,7 @@ _FIELDS: Dict[str, Tuple[str, ...]] = {
 class Prepared:
     """A call, ready for the library."""
 
-    __slots__ = ("kind", "args", "result", "keep", "op", "receive")
+    __slots__ = ("kind", "args", "result", "keep", "op", "failures", "receive")
 
     def __init__(self, kind: str, args: Tuple[Any, ...], result: Any, keep: Tuple[Any, ...],
                  op: Any = None) -> None:
@@ -51,10 +51,22 @@ class Prepared:
         self.result = result  # what the call returns
         self.keep = keep  # objects that must live until the call is done
         self.op: Optional[UserOp] = op if isinstance(op, UserOp) else None
+        self.failures = 0  # of the operation, when the call began
+        self.begin()
         # For a call whose counts are unknown. The function gets the counts of all ranks, in the
         # library's elements. It makes the buffer for the data, sets `result`, and returns the
         # buffer's address.
         self.receive: Optional[Callable[["np.ndarray[Any, Any]"], int]] = None
+
+    def begin(self) -> None:
+        """Before the call begins: errors that the operation has had so far are not this call's."""
+        if self.op is not None:
+            self.failures = self.op.failures
+
+    def raise_error(self) -> None:
+        """After the call: raise the exception of the operation, if there is one."""
+        if self.op is not None:
+            self.op.raise_error(self.failures)
 
     def structure(self, **fields: Any) -> _lib.Call:
         """The call as the library's structure, with further fields."""

@@ -22,8 +22,7 @@ def run(made: Prepared, comm: Communicator, function: Any = None) -> Any:
     """Make a direct call of a Prepared, and return its result."""
     call = function or getattr(lib, "tutti_" + made.kind)
     check(call(*made.args, comm.handle))
-    if made.op is not None:
-        made.op.raise_error()
+    made.raise_error()
     return made.result
 
 

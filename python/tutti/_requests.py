@@ -142,9 +142,9 @@ class Request:
         self._raise_of_op()
 
     def _raise_of_op(self) -> None:
-        if self._made.op is not None and self._error is None:
+        if self._error is None:
             try:
-                self._made.op.raise_error()
+                self._made.raise_error()
             except BaseException as error:
                 self._error = error
 

@@ -143,6 +143,8 @@ class PersistentRequest(Request):
     def start(self) -> "PersistentRequest":
         """Begin the call. The arrays are those of persistent(), with the data of this moment."""
         with self._lock:
+            if not self._active:
+                self._made.begin()
             check(lib.tutti_start(self._handle))
             self._active, self._error = True, None
         return self

@@ -149,6 +149,7 @@ class UserOp:
 
     def __init__(self, function: Callable[[Any, Any], Any], commutative: bool) -> None:
         self._function = function
+        self.failures = 0  # the calls of the function that have raised an exception
         self._error: Optional[BaseException] = None
         self._callback = _lib.OP_FUNCTION(self._combine)  # must live as long as the number
         number = _lib.c_int()
@@ -168,6 +169,7 @@ class UserOp:
             arrays[0][...] = self._function(arrays[1], arrays[2])
         except BaseException as error:
             self._error = error
+            self.failures += 1
 
     @property
     def number(self) -> int:
@@ -176,11 +178,13 @@ class UserOp:
             raise ValueError("the operation was freed")
         return self._number
 
-    def raise_error(self) -> None:
-        """Raise the exception of the function, if it has raised one."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+    def raise_error(self, failures: int) -> None:
+        """Raise the last exception of the function if it has raised one since a call began.
+
+        failures  the number of failures when the call began
+        """
+        if self._error is not None and self.failures != failures:
+            raise self._error
 
     def free(self) -> None:
         """Free the operation; no call that uses it may be pending. A second call does nothing."""
@@ -206,7 +210,8 @@ def create_op(function: Callable[[Any, Any], Any], commutative: bool = True) -> 
 
     Every rank makes its own operation. Create and free operations in the same order on all ranks.
     If the function raises an exception, the call that uses the operation raises this exception
-    on this rank when the call has ended. The call's result is then undefined on all ranks.
+    on this rank when the call has ended. The call's result is then undefined on all ranks. Other
+    calls that use the operation and are pending at that time also raise the exception.
 
         longest = tutti.create_op(np.maximum)
         tutti.allreduce(x, op=longest)

@@ -8,6 +8,7 @@ import threading
 import unittest
 import warnings
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -320,6 +321,48 @@ class Asynchronous(unittest.TestCase):
             sum(range(1000))
         wanted = np.array([3.0, 4.0]) * np.sqrt(self.size)
         np.testing.assert_allclose(request.wait(), wanted)
+        op.free()
+
+    def test_failing_operation(self) -> None:
+        """An exception of an operation's function is raised by the requests that were pending at
+        that time, and by no later call."""
+        if self.size == 1:
+            return
+
+        raised = []
+
+        def function(left: Any, right: Any) -> Any:
+            if 99 in left or 99 in right:
+                raised.append(99)
+                raise KeyError("99")
+            return left + right
+
+        op = tutti.create_op(function)
+        bad, good = np.full(3, 99.0), np.ones(3)
+        x = good.copy()
+        step = tutti.persistent(tutti.Call("allreduce", "step", x, op, out=x))
+        failed, beside = tutti.submit([tutti.Call("allreduce", "failed", bad, op),
+                                       tutti.Call("allreduce", "beside", good, op)])
+        while not failed.test() or not beside.test():
+            pass
+        on_this_rank = len(raised) > 0  # the function may run on other ranks only
+        for request in (beside, failed):
+            if on_this_rank:
+                with self.assertRaises(KeyError):
+                    request.wait()
+            else:
+                request.wait()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tutti.allreduce_async("dropped", bad, op)
+        while _requests._dropped:
+            _requests.free_dropped()
+        tutti.barrier()
+        for call in (lambda: tutti.allreduce(good, op),
+                     lambda: tutti.allreduce_async("next", good, op).wait(),
+                     lambda: step.start().wait()):
+            self.assertEqual(call().tolist(), [float(self.size)] * 3)
+        step.free()
         op.free()
 
     def test_mismatch(self) -> None:
