@@ -440,7 +440,7 @@ TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
  * TUTTI_ERR_TIMEOUT, so no request stays incomplete. The waiting thread does the library's work
  * while it waits. Any thread; one thread per request.
  *
- * If the request has ended because the deadline of another call has passed, a wait with
+ * If the request has ended because a deadline has passed, its own or another call's, a wait with
  * timeout_ms >= 0 frees it and returns TUTTI_ERR_SHUTDOWN, not TUTTI_ERR_TIMEOUT.
  * tutti_last_error() then names the cause.
  *

@@ -18,7 +18,7 @@ static tutti_status_t status_of(const tutti__request_t *request, int timeout_ms)
     if (request->status == TUTTI_OK)
         return TUTTI_OK;
     if (request->status == TUTTI_ERR_TIMEOUT && timeout_ms >= 0)
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "another call's deadline has passed: %s", text);
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "the communicator ended at a deadline: %s", text);
     return tutti__fail(request->status, "%s", text);
 }
 

@@ -24,7 +24,8 @@ def allreduce_async(name: Optional[str], array: Any, op: OpLike = "sum", out: An
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     wire        the type in which float32 goes from one host to another: "float32", "bfloat16",
                 "float16" or "float8_e4m3", the same on all ranks. None: as TUTTI_WIRE says
     priority    0 to 255: calls of a high priority overtake others that wait
@@ -44,7 +45,8 @@ def reduce_async(name: Optional[str], array: Any, op: OpLike = "sum", root: int 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in reduce(); prescale and postscale as in allreduce(), wire as in
                 allreduce_async()
     """
@@ -62,7 +64,8 @@ def reduce_scatter_async(name: Optional[str], array: Any, op: OpLike = "sum", ou
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in reduce_scatter(); prescale and postscale as in allreduce(), wire as in
                 allreduce_async()
     """
@@ -81,7 +84,8 @@ def reduce_scatterv_async(name: Optional[str], array: Any, counts: Counts = None
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in reduce_scatterv(); prescale and postscale as in allreduce(), wire as in
                 allreduce_async()
     """
@@ -98,7 +102,8 @@ def broadcast_async(name: Optional[str], array: Any, root: int = 0,
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in broadcast()
     """
     comm = current(comm)
@@ -114,7 +119,8 @@ def allgather_async(name: Optional[str], array: Any, out: Any = None,
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in allgather()
     """
     comm = current(comm)
@@ -130,7 +136,8 @@ def allgatherv_async(name: Optional[str], array: Any, counts: Counts = None, dis
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in allgatherv(). If counts is None, on all ranks or on some, the library
                 exchanges the counts; then out and displacements cannot be given
     """
@@ -146,7 +153,8 @@ def gather_async(name: Optional[str], array: Any, root: int = 0, out: Any = None
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in gather()
     """
     comm = current(comm)
@@ -162,7 +170,8 @@ def gatherv_async(name: Optional[str], array: Any, counts: Counts = None, displs
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in gatherv()
     """
     comm = current(comm)
@@ -177,7 +186,8 @@ def scatter_async(name: Optional[str], array: Any = None, root: int = 0, out: An
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in scatter()
     """
     comm = current(comm)
@@ -193,7 +203,8 @@ def scatterv_async(name: Optional[str], array: Any = None, counts: Counts = None
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in scatterv()
     """
     comm = current(comm)
@@ -208,7 +219,8 @@ def alltoall_async(name: Optional[str], array: Any, out: Any = None,
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in alltoall()
     """
     comm = current(comm)
@@ -225,7 +237,8 @@ def alltoallv_async(name: Optional[str], array: Any, sendcounts: Sequence[int],
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in alltoallv(). If recvcounts is None, on all ranks or on some, the library
                 exchanges the counts; then out and displacements cannot be given
     """
@@ -241,7 +254,8 @@ def scan_async(name: Optional[str], array: Any, op: OpLike = "sum", out: Any = N
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in scan()
     """
     comm = current(comm)
@@ -256,7 +270,8 @@ def exscan_async(name: Optional[str], array: Any, op: OpLike = "sum", out: Any =
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in exscan()
     """
     comm = current(comm)
@@ -271,7 +286,8 @@ def barrier_async(name: Optional[str], comm: Optional[Communicator] = None,
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in barrier()
     """
     comm = current(comm)
@@ -286,7 +302,8 @@ def send_async(name: Optional[str], array: Any, dest: int, comm: Optional[Commun
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in send()
     """
     comm = current(comm)
@@ -301,7 +318,8 @@ def recv_async(name: Optional[str], out: Any, source: int, comm: Optional[Commun
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in recv()
     """
     comm = current(comm)
@@ -316,7 +334,8 @@ def sendrecv_async(name: Optional[str], array: Any, dest: int, out: Any, source:
     name        the same on all ranks, and different from those of pending calls; 1 to 255
                 bytes. None: calls without a name are matched by their order, as direct calls
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
-                requests raise TimeoutError. None: only a wait has a deadline
+                requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
+                a wait has a deadline
     all others  as in sendrecv()
     """
     comm = current(comm)

@@ -117,11 +117,19 @@ def own_deadline() -> None:
             time.sleep(0.01)
         return
     try:
-        tutti.allreduce_async("gradient", np.ones(3), timeout=0.5).wait()
+        requests = [tutti.allreduce_async(name, np.ones(3), timeout=0.5)
+                    for name in ("gradient", "polled")]
     except tutti.UnsupportedError as error:
         print(error)
         world.abort()
+        return
+    try:
+        requests[0].wait()
     except tutti.TimeoutError as error:
+        print("%s: %s" % (type(error).__name__, error))
+    try:
+        requests[1].wait(60)
+    except tutti.ShutdownError as error:
         print("%s: %s" % (type(error).__name__, error))
 
 
@@ -315,6 +323,7 @@ class Errors(unittest.TestCase):
             self.skipTest("the library has no deadlines of requests")
         self.assertIn("TimeoutError: ", first)
         self.assertIn("gradient", first)
+        self.assertIn("ShutdownError: the communicator ended at a deadline: ", first)
 
     def test_aborts(self) -> None:
         self.assertIn("the disk is full", self.succeeds(aborts)[0])
