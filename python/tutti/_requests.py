@@ -123,16 +123,14 @@ class Request:
             self._end(None)
             return
         error = _lib.error_of(status)
-        if self._was_freed(status):
+        if self._was_freed():
             self._end(error)
         else:
             raise error
 
-    def _was_freed(self, status: int) -> bool:
+    def _was_freed(self) -> bool:
         """Whether a wait that returned an error has freed the request. If not, the request
         continues."""
-        if status not in (_lib.TIMEOUT, _lib.INVALID_ARGUMENT, _lib.UNSUPPORTED):
-            return True
         done = _lib.c_int(0)
         return bool(lib.tutti_test(self._handle, byref(done)) == _lib.INVALID_ARGUMENT)
 

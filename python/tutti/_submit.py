@@ -159,10 +159,6 @@ class PersistentRequest(Request):
         elif self._error is None:
             raise _lib.InvalidArgumentError("request %r has not been started" % self.name)
 
-    def _was_freed(self, status: int) -> bool:
-        done = _lib.c_int(0)
-        return bool(lib.tutti_test(self._handle, byref(done)) == _lib.INVALID_ARGUMENT)
-
     def _end(self, error: Optional[BaseException]) -> None:
         self._active, self._error = False, error
         self._raise_of_op()

@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 import unittest
+import unittest.mock
 import warnings
 import weakref
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 import ranks
 import tutti
-from tutti import _requests
+from tutti import _lib, _requests
 
 
 class Held(np.ndarray):
@@ -390,6 +391,15 @@ class Asynchronous(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "name"):
             tutti.barrier_async(5)
         tutti.barrier_async("h\u00e9, \u6771\u4eac").wait()
+
+    def test_stream_error(self) -> None:
+        """After an error of the CUDA stream the request continues."""
+        request = tutti.allreduce_async("s", np.full(3, float(self.rank)))
+        with unittest.mock.patch.object(_lib.lib, "tutti_cuda_wait", lambda *_: _lib.SYSTEM):
+            with self.assertRaises(tutti.SystemCallError):
+                request.wait(stream=1)
+        self.assertIn("started", repr(request))
+        self.assertEqual(request.wait().tolist(), [self.sum] * 3)
 
     def test_without_names(self) -> None:
         """Calls without a name are matched by their order."""
