@@ -68,6 +68,8 @@ def _encoded(name: Optional[str]) -> Optional[bytes]:
         return None
     if not isinstance(name, str):
         raise TypeError("name is of type %s; it must be a string, or None" % type(name).__name__)
+    if "\0" in name:  # the library would take the part before it
+        raise ValueError("name is %r; it must not contain a zero character" % name)
     return name.encode()
 
 

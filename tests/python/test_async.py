@@ -390,6 +390,11 @@ class Asynchronous(unittest.TestCase):
             tutti.barrier_async("x" * 256)
         with self.assertRaisesRegex(TypeError, "name"):
             tutti.barrier_async(5)
+        for call in (lambda: tutti.barrier_async("x\0a"),
+                     lambda: tutti.submit([tutti.Call("barrier", "x\0a")]),
+                     lambda: tutti.persistent(tutti.Call("barrier", "x\0a"))):
+            with self.assertRaisesRegex(ValueError, "name .* zero"):
+                call()
         tutti.barrier_async("h\u00e9, \u6771\u4eac").wait()
 
     def test_stream_error(self) -> None:
