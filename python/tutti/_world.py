@@ -45,8 +45,9 @@ class Communicator:
         with tutti.init() as world:
             ...
 
-    If an exception leaves the block, the communicator is aborted first. So the other ranks do not
-    wait for this rank: they get PeerLostError with the exception's text.
+    If an exception leaves the block, except that of sys.exit() or sys.exit(0), the communicator is
+    aborted first. So the other ranks do not wait for this rank: they get PeerLostError with the
+    exception's text.
     """
 
     def __init__(self, handle: int, root: int = 0) -> None:
@@ -143,15 +144,22 @@ class Communicator:
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
-        if error is not None:
-            try:
+        try:
+            if error is not None and not _is_normal_exit(error):
                 self.abort(_reason(error))
-            except TuttiError:
-                pass  # it has ended already
-        self.free()
+        except TuttiError:
+            pass  # it has ended already
+        finally:
+            if lib.tutti_size(self.handle) > 0:  # not freed in the block
+                self.free()
 
     def __repr__(self) -> str:
         return "<tutti.Communicator, rank %d of %d>" % (self.rank, self.size)
+
+
+def _is_normal_exit(error: BaseException) -> bool:
+    """Whether the process ends with status 0: after sys.exit() or sys.exit(0)."""
+    return isinstance(error, SystemExit) and (error.code is None or error.code == 0)
 
 
 def _reason(error: BaseException) -> str:

@@ -35,6 +35,29 @@ def in_a_block() -> None:
         print("%s: %s; world: %s" % (type(error).__name__, error, tutti.is_initialized()))
 
 
+def ends_a_block() -> None:
+    """A block ends by finalize(), and by sys.exit()."""
+    with tutti.init():
+        tutti.barrier()
+        tutti.finalize()
+    try:
+        with tutti.init():
+            tutti.finalize()
+            raise KeyError("after the end")
+    except KeyError as error:
+        print(error)
+    world = tutti.init()
+    for code in ("no more data", 1, None, 0, False):
+        group = world.split()
+        try:
+            with group:
+                if world.rank == 1:
+                    sys.exit(code)
+                tutti.allreduce_async("x", np.ones(3), comm=group).wait()
+        except (SystemExit, tutti.TuttiError) as error:
+            print("%r: %s" % (code, type(error).__name__))
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -289,6 +312,16 @@ class Errors(unittest.TestCase):
         self.assertIn("PeerLostError: ", first)
         self.assertIn("ValueError: no more data; world: False", first)
         self.assertIn("ValueError: no more data; world: False", second)
+
+    def test_ends_a_block(self) -> None:
+        first, second = self.succeeds(ends_a_block)
+        for output in (first, second):
+            self.assertIn("after the end", output)
+        for code in ("'no more data'", "1"):
+            self.assertIn("%s: PeerLostError" % code, first)
+        for code in ("None", "0", "False"):
+            self.assertIn("%s: ShutdownError" % code, first)
+        self.assertEqual(second.count(": SystemExit\n"), 5, second)
 
     def test_with_bad_text(self) -> None:
         (status, first), (_, second) = self.job(with_bad_text, TUTTI_TIMEOUT="30")
