@@ -127,7 +127,9 @@ def _of_cuda(what: What, array: Any, writing: bool) -> Buffer:
 
 def _of_other(what: What, array: Any, writing: bool) -> Buffer:
     if not writing:
-        return _of_numpy(what, np.asarray(array), False)
+        # numpy's string of no bytes would have one, and its strings lose zeros at their end.
+        seen = memoryview(array) if isinstance(array, bytes) else array
+        return _of_numpy(what, np.asarray(seen), False)
     try:
         return _of_numpy(what, np.asarray(memoryview(array)), True)
     except TypeError:

@@ -210,6 +210,16 @@ class Collectives(unittest.TestCase):
             wanted = np.concatenate([value] * self.size).astype(value.dtype)
             self.equal(tutti.allgather(value), wanted)
 
+    def test_bytes(self) -> None:
+        """bytes are elements of uint8, as those of a bytearray, and not a string of numpy."""
+        for data_ in (b"", b"a", b"ab\0"):
+            x = data_ if self.rank == 0 else bytearray(len(data_))
+            self.assertEqual(bytes(tutti.broadcast(x)), data_)
+            self.equal(tutti.allgather(data_),
+                       np.frombuffer(bytearray(data_ * self.size), np.uint8))
+        self.assertEqual(bytes(tutti.allgatherv(b"x" * self.rank)),
+                         b"x" * sum(range(self.size)))
+
     def test_allgather(self) -> None:
         x = data(self.rank)
         self.equal(tutti.allgather(x), np.concatenate(self.all()))
