@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Memory that all ranks of a host can read and write, as numpy arrays."""
 
+import operator
 import weakref
 from typing import Any, Dict, Optional, Tuple, Union
 
@@ -21,7 +22,8 @@ def _allocate(call: str, shape: Union[int, Tuple[int, ...]], dtype: Any,
     kind = np.dtype(dtype)
     if kind.hasobject:
         raise TypeError("%s: dtype %s holds Python objects" % (call, kind))
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    numbers = (shape,) if isinstance(shape, (int, np.integer)) else shape
+    extents = tuple(map(operator.index, numbers))
     if any(extent < 0 for extent in extents):
         raise ValueError("%s: shape is %s; no extent may be negative" % (call, shape))
     size = count_of(extents) * kind.itemsize

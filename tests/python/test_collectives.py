@@ -386,6 +386,8 @@ class Collectives(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "freed before"):
             tutti.mem_free(np.zeros(4))
         self.assertEqual(tutti.mem_alloc(0).shape, (0,))
+        for shape in (np.int64(5), [np.int32(5)], np.array([5])):
+            self.equal(tutti.mem_alloc(shape), np.zeros(5, "f4"))
 
     def test_memory_of_one_rank(self) -> None:
         x = tutti.mem_alloc_local((4, 3), "float64") if self.rank % 2 == 0 else np.zeros((4, 3))
