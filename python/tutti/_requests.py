@@ -6,6 +6,7 @@ still uses the arrays. So they go to a list. Each later start frees the arrays o
 done by then.
 """
 
+import os
 import threading
 import time
 import warnings
@@ -33,6 +34,17 @@ def stream_pointer(stream: Any) -> Optional[int]:
                     % type(stream).__name__)
 
 
+_forks = 0  # the forks between the first process and this one
+
+
+def _note_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
 class Request:
     """An asynchronous call that was started. It keeps its arrays alive until it is done.
 
@@ -48,11 +60,19 @@ class Request:
         """For the package's own use."""
         self._made = made
         self._size = comm.size
-        self._lock = threading.Lock()  # one thread at a time waits or tests
+        self._made_lock, self._fork = threading.Lock(), _forks
         self._error: Optional[BaseException] = None
         self.name = name
         """The name of the call."""
         self._handle = handle
+
+    @property
+    def _lock(self) -> Any:
+        """One thread at a time waits or tests. A forked child makes a new lock, because the thread
+        that holds its parent's does not exist in the child."""
+        if self._fork != _forks:
+            self._made_lock, self._fork = threading.Lock(), _forks
+        return self._made_lock
 
     def wait(self, timeout: Optional[float] = None, stream: Any = None) -> Any:
         """Wait until the call is done, and return its result.

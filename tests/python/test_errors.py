@@ -236,6 +236,26 @@ def ends_in_call() -> None:
     print("end")
 
 
+def forks() -> None:
+    """A child is forked while another thread of its parent waits for a request."""
+    tutti.init()
+    request = tutti.allreduce_async("x", np.ones(3))
+    request._lock.acquire()  # as the waiting thread
+    child = os.fork()
+    if child == 0:
+        seen = []
+        for call in (lambda: request.wait(10), request.test):
+            try:
+                call()
+            except tutti.TuttiError as error:
+                seen.append(type(error).__name__)
+        print(" ".join(seen), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    request._lock.release()
+    assert request.wait().tolist() == [1.0] * 3
+
+
 def mismatch() -> None:
     world = tutti.init()
     x = np.ones(3 + world.rank)
@@ -375,6 +395,10 @@ class Errors(unittest.TestCase):
         first, second = self.succeeds(ends_in_call)
         self.assertIn("end", first)
         self.assertIn("rank 0", second)
+
+    def test_forks(self) -> None:
+        output, = self.succeeds(forks, 1)
+        self.assertIn("ShutdownError ShutdownError", output)
 
     def test_mismatch(self) -> None:
         for output in self.succeeds(mismatch, 3):
