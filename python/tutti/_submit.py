@@ -121,6 +121,7 @@ def cuda_run(call: Call, stream: Any, comm: Optional[Communicator] = None) -> An
     comm = current(comm)
     made, structure = call.prepare(comm)
     check(lib.tutti_cuda_run(byref(structure), comm.handle, stream_pointer(stream)))
+    made.raise_error()
     return made.result
 
 

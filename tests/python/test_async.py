@@ -366,6 +366,21 @@ class Asynchronous(unittest.TestCase):
         step.free()
         op.free()
 
+    def test_failing_operation_in_stream(self) -> None:
+        def function(left: Any, right: Any) -> Any:
+            raise KeyError("99")
+
+        op, x = tutti.create_op(function), np.ones(1)
+
+        def cuda_run(*_: Any) -> int:  # the part of the library's that matters here
+            op._combine(x.ctypes.data, x.ctypes.data, x.ctypes.data, 1, _lib.FLOAT64, None)
+            return _lib.OK
+
+        with unittest.mock.patch.object(_lib.lib, "tutti_cuda_run", cuda_run):
+            with self.assertRaises(KeyError):
+                tutti.cuda_run(tutti.Call("allreduce", None, x, op), 1)
+        op.free()
+
     def test_mismatch(self) -> None:
         if self.size == 1:
             return
