@@ -78,9 +78,9 @@ class Request:
         """Wait until the call is done, and return its result.
 
         timeout  seconds; TimeoutError after it: the call continues, and the wait may be repeated.
-                 None: until the library's own deadline (TUTTI_TIMEOUT), which ends the communicator.
-                 If a deadline has ended the communicator, a wait with a timeout raises
-                 ShutdownError, so TimeoutError always means that the call continues
+                 None: until the library's own deadline (TUTTI_TIMEOUT), which ends the
+                 communicator. If a deadline has ended the communicator, a wait with a timeout
+                 raises ShutdownError, so TimeoutError always means that the call continues
         stream   a CUDA stream: wait only until the work is queued on the device; later work in the
                  stream sees the result
 
