@@ -426,7 +426,7 @@ static void keep_memory(tutti__comm_t *comm)
     if (far == NULL || far->ops->keeps == NULL || !far->ops->keeps(far))
         return;
     comm->exec.keeps = 1;
-    tutti__arena_keep(comm->machine->arena);
+    tutti__arena_leave(comm->machine->arena);
     TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u leaves memory that messages may still reach",
                comm->topo->rank);
 }

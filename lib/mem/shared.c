@@ -65,6 +65,7 @@ struct tutti__arena {
     size_t page_bytes;
     int huge; /* ranges may have huge pages */
     atomic_uint users;
+    tutti__arena_t *next; /* that is never freed */
 
     tutti__mutex_t lock;
     tutti__ranges_t *ranges; /* under lock */
@@ -181,6 +182,16 @@ free_arena:
 void tutti__arena_keep(tutti__arena_t *arena)
 {
     atomic_fetch_add(&arena->users, 1);
+}
+
+void tutti__arena_leave(tutti__arena_t *arena)
+{
+    static _Atomic(tutti__arena_t *) first; /* a list for leak checkers */
+
+    tutti__arena_keep(arena);
+    arena->next = atomic_load(&first);
+    while (!atomic_compare_exchange_weak(&first, &arena->next, arena))
+        continue;
 }
 
 void tutti__arena_destroy(tutti__arena_t *arena)

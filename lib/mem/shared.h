@@ -39,6 +39,8 @@ tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_a
 tutti_status_t tutti__arena_create(tutti__arena_t **ret_arena);
 /* Add a user. The arena stays until tutti__arena_destroy has been called once for each user. */
 void tutti__arena_keep(tutti__arena_t *arena);
+/* Never free the arena. Call this at most once. */
+void tutti__arena_leave(tutti__arena_t *arena);
 void tutti__arena_destroy(tutti__arena_t *arena);
 
 /* Huge pages for large ranges that are allocated from now on. */
