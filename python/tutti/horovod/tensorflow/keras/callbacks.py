@@ -86,7 +86,8 @@ class MetricAverageCallback(keras.callbacks.Callback):
 class LearningRateScheduleCallback(keras.callbacks.Callback):
     """Sets the learning rate to initial_lr * multiplier(epoch) from start_epoch up to end_epoch.
 
-    multiplier           a function of the epoch; or a number, for the function number ** epoch
+    multiplier           a function of the epoch; or a number m, for the function
+                         m ** (epoch - start_epoch)
     staircase            set the rate once for each epoch; otherwise for each batch, with fractions
                          of epochs
     steps_per_epoch      None: the number that fit() has found
@@ -101,7 +102,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             raise ValueError("initial_lr is needed")
         self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
         self.multiplier: Callable[[float], float] = (
-            multiplier if callable(multiplier) else lambda epoch: multiplier ** epoch)
+            multiplier if callable(multiplier)
+            else lambda epoch: multiplier ** (epoch - start_epoch))
         self.staircase, self.steps_per_epoch = staircase, steps_per_epoch
         self.epoch = 0
 
