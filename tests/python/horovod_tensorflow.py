@@ -290,6 +290,8 @@ class Gradients(unittest.TestCase):
         slices = tf.IndexedSlices(full(1, 1, 2), [self.rank], [self.size, 2])
         self.assertEqual(hvd.allreduce(slices, op=hvd.Sum).indices.numpy().tolist(),
                          list(range(self.size)))
+        for factor in ("prescale_factor", "postscale_factor"):
+            self.assertRaises(NotImplementedError, hvd.allreduce, slices, **{factor: 0.5})
         if self.size > 1:
             self.assertRaises(ValueError, gradients, op=hvd.Max)
 

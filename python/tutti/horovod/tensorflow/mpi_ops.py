@@ -54,13 +54,17 @@ def _allreduce(tensors: Sequence[Any], name: Optional[str], op: int, prescale: f
     return _grouped(function, *tensors)
 
 
-def _sparse_allreduce(slices: Any, name: Optional[str], op: int, process_set: ProcessSet) -> Any:
+def _sparse_allreduce(slices: Any, name: Optional[str], op: int, prescale: float,
+                      postscale: float, process_set: ProcessSet) -> Any:
     """The ranks gather values and indices. Duplicate indices are not merged."""
     if op not in (Average, Sum):
         if op == Adasum:
             arrays.check_op(op)
         raise ValueError("an allreduce of IndexedSlices takes op=Average and op=Sum, not %r"
                          % (op,))
+    if prescale != 1.0 or postscale != 1.0:
+        raise NotImplementedError("an allreduce of IndexedSlices takes no prescale_factor and no "
+                                  "postscale_factor")
     parts = [tf.convert_to_tensor(part) for part in (slices.values, slices.indices)]
     values, indices = _allgather(parts, name, process_set, True)
     if op == Average:
@@ -78,7 +82,7 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
     """Reduce a tensor over the ranks; the result is a new tensor.
 
     tensor            a tensor, a variable, or IndexedSlices. For IndexedSlices the result is
-                      IndexedSlices with the rows of all ranks
+                      IndexedSlices with the rows of all ranks. These take no factors
     average           deprecated: see op
     compression       of the data that is sent: Compression.none, .fp16 or .bf16
     op                Average (default), Sum, Min, Max, Product
@@ -89,7 +93,7 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
     op = choose_op(op, average)
     tensor = as_tensor(tensor)
     if isinstance(tensor, tf.IndexedSlices):
-        return _sparse_allreduce(tensor, name, op, process_set)
+        return _sparse_allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set)
     packed, context = compression.compress(tensor)
     result = _allreduce([packed], name, op, prescale_factor, postscale_factor, process_set, False)
     return compression.decompress(result[0], context)
