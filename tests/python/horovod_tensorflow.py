@@ -137,6 +137,15 @@ class Calls(unittest.TestCase):
         self.check(lambda: hvd.reducescatter(x, op=hvd.Sum), self.size * np.asarray(mine))
         self.assertRaises(NotImplementedError, hvd.reducescatter, x, op=hvd.Max)
 
+    def test_reducescatter_order(self) -> None:
+        """The parameters have Horovod's order, with ignore_name_scope."""
+        x, more = full(1, self.size), ("", hvd.Compression.none, hvd.Sum)
+        self.check(lambda: hvd.reducescatter(x, *more, "scope", hvd.global_process_set, False,
+                                             2.0, 3.0), [6 * self.size])
+        self.check(lambda: hvd.reducescatter(x, ignore_name_scope=True), [1])
+        parts = hvd.grouped_reducescatter([x], *more, hvd.global_process_set, 2.0, 3.0)
+        self.assertEqual(parts[0].numpy().tolist(), [6 * self.size])
+
     def test_objects(self) -> None:
         """Python objects."""
         self.assertEqual(hvd.broadcast_object({"rank": self.rank}, self.size - 1),

@@ -261,8 +261,8 @@ def _reducescatter(tensors: Sequence[Any], name: Optional[str], op: int, prescal
 @plain
 def reducescatter(tensor: Any, device_dense: str = "", compression: Any = Compression.none,
                   op: int = Average, name: Optional[str] = None,
-                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
-                  postscale_factor: float = 1.0) -> Any:
+                  process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False,
+                  prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> Any:
     """Reduce a tensor over the ranks and return this rank's part of the rows. If the number of rows
     is not a multiple of the number of ranks, the first ranks get one row more. See allreduce for
     the other parameters.
@@ -278,8 +278,8 @@ def reducescatter(tensor: Any, device_dense: str = "", compression: Any = Compre
 @plain
 def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
                           compression: Any = Compression.none, op: int = Average,
-                          prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                           process_set: ProcessSet = global_process_set,
+                          prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                           name: Optional[str] = None) -> List[Any]:
     """As reducescatter, for several tensors in one submission."""
     pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
