@@ -65,8 +65,14 @@ class _Distributed:
                     total.assign(tf.zeros_like(total))
             return tf.constant(True)
 
+        def no_step() -> Any:
+            # As in Horovod: a learning rate schedule counts passes. The property `iterations` is no
+            # variable if Keras accumulates gradients as well.
+            getattr(self, "inner_optimizer", self)._iterations.assign_add(1)
+            return tf.constant(False)
+
         self._tutti_counter.assign_add(1)
-        tf.cond(self._tutti_counter % self._tutti_passes == 0, step, lambda: tf.constant(False))
+        tf.cond(self._tutti_counter % self._tutti_passes == 0, step, no_step)
 
 
 def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dense: str = "",
@@ -83,7 +89,8 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dens
 
     optimizer                     of Keras 3, with the backend TensorFlow
     name                          the beginning of the names of the calls; equal on all ranks
-    backward_passes_per_step      calls over which gradients accumulate before they are reduced
+    backward_passes_per_step      calls over which gradients accumulate before they are reduced. Each
+                                  of these calls counts in optimizer.iterations
     average_aggregated_gradients  reduce the average of these calls' gradients instead of their sum
     others                        as in DistributedGradientTape
 
