@@ -296,9 +296,18 @@ class Gradients(unittest.TestCase):
             np.testing.assert_array_equal(tf.convert_to_tensor(plain), wanted)
             mean, _ = call()
             np.testing.assert_allclose(tf.convert_to_tensor(mean), wanted / self.size, rtol=1e-6)
-        slices = tf.IndexedSlices(full(1, 1, 2), [self.rank], [self.size, 2])
+        slices = tf.IndexedSlices(full(1, 1, 2), tf.constant([self.rank]),
+                                  tf.constant([self.size, 2]))
         self.assertEqual(hvd.allreduce(slices, op=hvd.Sum).indices.numpy().tolist(),
                          list(range(self.size)))
+        grouped = (lambda: hvd.grouped_allreduce([slices, full(1), slices], op=hvd.Sum))
+        for first, one, last in (grouped(), tf.function(grouped)()):
+            for result in (first, last):
+                self.assertIsInstance(result, tf.IndexedSlices)
+                self.assertEqual(result.indices.numpy().tolist(), list(range(self.size)))
+            self.assertEqual(one.numpy().tolist(), [self.size] * 3)
+        mean = hvd.grouped_allreduce([slices])[0]
+        np.testing.assert_allclose(mean.values, np.full((self.size, 2), 1 / self.size), rtol=1e-6)
         for factor in ("prescale_factor", "postscale_factor"):
             self.assertRaises(NotImplementedError, hvd.allreduce, slices, **{factor: 0.5})
         if self.size > 1:

@@ -54,9 +54,11 @@ def _allreduce(tensors: Sequence[Any], name: Optional[str], op: int, prescale: f
     return _grouped(function, *tensors)
 
 
-def _sparse_allreduce(slices: Any, name: Optional[str], op: int, prescale: float,
-                      postscale: float, process_set: ProcessSet) -> Any:
+def _sparse_allreduce(slices: Sequence[Any], name: Optional[str], op: int, prescale: float,
+                      postscale: float, process_set: ProcessSet) -> List[Any]:
     """The ranks gather values and indices. Duplicate indices are not merged."""
+    if not slices:
+        return []
     if op not in (Average, Sum):
         if op == Adasum:
             arrays.check_op(op)
@@ -65,11 +67,14 @@ def _sparse_allreduce(slices: Any, name: Optional[str], op: int, prescale: float
     if prescale != 1.0 or postscale != 1.0:
         raise NotImplementedError("an allreduce of IndexedSlices takes no prescale_factor and no "
                                   "postscale_factor")
-    parts = [tf.convert_to_tensor(part) for part in (slices.values, slices.indices)]
-    values, indices = _allgather(parts, name, process_set, True)
-    if op == Average:
-        values = values / tf.cast(process_set.size(), values.dtype)
-    return tf.IndexedSlices(values, indices, slices.dense_shape)
+    parts = [tf.convert_to_tensor(part) for s in slices for part in (s.values, s.indices)]
+    gathered = _allgather(parts, name, process_set, True)
+    results = []
+    for given, values, indices in zip(slices, gathered[::2], gathered[1::2]):
+        if op == Average:
+            values = values / tf.cast(process_set.size(), values.dtype)
+        results.append(tf.IndexedSlices(values, indices, given.dense_shape))
+    return results
 
 
 @plain
@@ -93,7 +98,8 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
     op = choose_op(op, average)
     tensor = as_tensor(tensor)
     if isinstance(tensor, tf.IndexedSlices):
-        return _sparse_allreduce(tensor, name, op, prescale_factor, postscale_factor, process_set)
+        return _sparse_allreduce([tensor], name, op, prescale_factor, postscale_factor,
+                                 process_set)[0]
     packed, context = compression.compress(tensor)
     result = _allreduce([packed], name, op, prescale_factor, postscale_factor, process_set, False)
     return compression.decompress(result[0], context)
@@ -107,14 +113,18 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
                       process_set: ProcessSet = global_process_set,
                       ignore_name_scope: bool = False, name: Optional[str] = None) -> List[Any]:
     """Reduce tensors in one submission: none is reduced before all ranks have submitted all of
-    them. Returns a list of new tensors. See allreduce."""
+    them. Returns a list of new tensors. IndexedSlices among them are gathered in a submission of
+    their own. See allreduce."""
     op = choose_op(op, average)
-    pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
-    if not pairs:
-        return []
-    results = _allreduce([packed for packed, _ in pairs], name, op, prescale_factor,
-                         postscale_factor, process_set, True)
-    return [compression.decompress(t, context) for t, (_, context) in zip(results, pairs)]
+    tensors = [as_tensor(tensor) for tensor in tensors]
+    slices = [t for t in tensors if isinstance(t, tf.IndexedSlices)]
+    pairs = [compression.compress(t) for t in tensors if not isinstance(t, tf.IndexedSlices)]
+    sparse = iter(_sparse_allreduce(slices, name, op, prescale_factor, postscale_factor,
+                                    process_set))
+    reduced = _allreduce([packed for packed, _ in pairs], name, op, prescale_factor,
+                         postscale_factor, process_set, True) if pairs else []
+    dense = iter([compression.decompress(t, context) for t, (_, context) in zip(reduced, pairs)])
+    return [next(sparse if isinstance(t, tf.IndexedSlices) else dense) for t in tensors]
 
 
 # ---- allgather ----
