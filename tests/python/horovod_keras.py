@@ -181,7 +181,7 @@ class Fit(unittest.TestCase):
             model.save(path)
             plain = keras.models.load_model(path)
             self.assertIs(type(plain.optimizer), keras.optimizers.Adam)
-            again = hvd.load_model(path)
+            again = hvd.load_model(path, legacy_opts=False)
         finally:
             shutil.rmtree(folder)
         self.assertRaisesRegex(ValueError, "already", hvd.DistributedOptimizer, again.optimizer)

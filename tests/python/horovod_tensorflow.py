@@ -317,6 +317,12 @@ class Gradients(unittest.TestCase):
         """Options and operations that are not supported."""
         tape = tf.GradientTape()
         self.assertRaises(NotImplementedError, hvd.DistributedGradientTape, tape, op=hvd.Adasum)
+        x = tf.Variable(3.0)
+        with hvd.DistributedGradientTape(tf.GradientTape(persistent=True)) as distributed:
+            y = x * x
+        for gradient in (distributed.gradient(y, x, use_generic_names=True),
+                         distributed.gradient(y, x, None, True)):
+            self.assertEqual(gradient.numpy(), 6.0)
         self.assertRaises(NotImplementedError, hvd.allreduce, full(1), op=hvd.Adasum)
         self.assertRaises(ValueError, hvd.allreduce, full(1), op=17)
         self.assertRaises(ValueError, hvd.allreduce, full(1), average=True, op=hvd.Sum)

@@ -98,9 +98,14 @@ class _Distributed:
     _tutti_reduction: Reduction
 
     @plain
-    def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """As gradient() of the tape; the gradients are reduced over the ranks."""
-        gradients = super().gradient(target, sources, *args, **kwargs)  # type: ignore[misc]
+    def gradient(self, target: Any, sources: Any, output_gradients: Any = None,
+                 use_generic_names: bool = False, **kwargs: Any) -> Any:
+        """As gradient() of the tape; the gradients are reduced over the ranks.
+
+        use_generic_names  not used: names never depend on those of variables
+        """
+        gradients = super().gradient(target, sources, output_gradients,  # type: ignore[misc]
+                                     **kwargs)
         flat = tf.nest.flatten(gradients)
         return tf.nest.pack_sequence_as(gradients, reduce_gradients(flat, self._tutti_reduction))
 

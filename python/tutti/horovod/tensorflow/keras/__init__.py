@@ -48,11 +48,12 @@ def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> 
 
 def load_model(filepath: Any, custom_optimizers: Any = None,
                custom_objects: Optional[Dict[str, Any]] = None,
-               compression: Any = Compression.none) -> Any:
+               compression: Any = Compression.none, legacy_opts: bool = False) -> Any:
     """Load a model, and make its optimizer a DistributedOptimizer that keeps its state.
 
     custom_optimizers  classes of optimizers that Keras does not know
     custom_objects     other names, as for keras.models.load_model
+    legacy_opts        not used: it is for optimizers of tf.keras.optimizers.legacy
     """
     objects = {cls.__name__: cls for cls in custom_optimizers or []}
     objects.update(custom_objects or {})
