@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Start and end, process sets, join, objects, optimizer states, SyncBatchNorm, and misuse."""
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import warnings
+from typing import Any, Iterator, List
+from unittest import mock
 
 import horovod_jobs
 import torch
 from torch import nn
 
 import tutti.horovod.torch as hvd
+from tutti._lib import lib
 from tutti.horovod.common import settings
 
 
@@ -415,6 +420,90 @@ class BatchNorm(unittest.TestCase):
     def test_input(self) -> None:
         """A vector is no batch."""
         self.assertRaises(ValueError, hvd.SyncBatchNorm(3), full(1, 3))
+
+
+class Imitated(torch.Tensor):
+    """A tensor in host memory that is treated as one in device memory."""
+
+    is_cuda = True
+    is_cpu = False
+
+
+class Stream:
+    """An imitated CUDA stream. `current` has the current stream of each thread."""
+
+    device = torch.device("cpu")
+    current = threading.local()
+
+    def __init__(self, number: int) -> None:
+        self.cuda_stream = number
+
+    def wait_stream(self, other: "Stream") -> None:
+        """There is no work to wait for."""
+
+
+DEFAULT = Stream(0)
+
+
+def present_stream(_: object = None) -> Stream:
+    """In place of torch.cuda.current_stream."""
+    return getattr(Stream.current, "stream", DEFAULT)
+
+
+@contextlib.contextmanager
+def in_stream(stream: Stream) -> Iterator[None]:
+    """In place of torch.cuda.stream."""
+    before, Stream.current.stream = present_stream(), stream
+    try:
+        yield
+    finally:
+        Stream.current.stream = before
+
+
+class Streams(unittest.TestCase):
+    """The stream of each transfer, over an imitation of torch.cuda and of the library's calls."""
+
+    def setUp(self) -> None:
+        self.streams: List[int] = []
+        self.replace(torch.cuda, "current_stream", present_stream)
+        self.replace(torch.cuda, "stream", in_stream)
+        self.replace(lib, "tutti_cuda_submit", self.submit)
+        self.replace(lib, "tutti_cuda_wait", lambda request, ms, _: lib.tutti_wait(request, ms))
+
+    def replace(self, owner: object, name: str, value: object) -> None:
+        """Set an attribute for one test."""
+        patch = mock.patch.object(owner, name, value)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def submit(self, calls: Any, count: int, comm: int, stream: int, requests: Any) -> int:
+        """In place of tutti_cuda_submit."""
+        self.streams.append(stream)
+        return int(lib.tutti_submit(calls, count, comm, requests))
+
+    def test_side_stream(self) -> None:
+        """The transfer is in the stream in which the call was made, whichever thread starts it and
+        whichever stream is current then."""
+        mine = torch.ones(hvd.size(), device="cpu").as_subclass(Imitated)
+        for start in (hvd.allgather_async, hvd.alltoall_async,
+                      lambda t: hvd.grouped_allgather_async([t, t])):
+            for finish in (hvd.synchronize, self.poll):
+                with in_stream(Stream(7)):
+                    handle = start(mine)
+                finish(handle)
+        self.assertEqual(self.streams, [7] * 6)
+
+    def poll(self, handle: int) -> None:
+        """Wait by poll() in another thread, so that this thread or the starter starts the
+        transfer."""
+        def wait() -> None:
+            while not hvd.poll(handle):
+                pass
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join()
+        hvd.synchronize(handle)
 
 
 class Misuse(unittest.TestCase):

@@ -110,11 +110,26 @@ def refuse_twice(name: str, comm: int) -> None:
         raise ValueError("a call named '%s' is pending" % name)
 
 
-def begin(name: str, comm: int, request: int, start: Callable[[], Pending]) -> Sized:
-    """A call whose shapes are being exchanged."""
-    call = Sized(name, request, start)
+def begin(name: str, comm: int, request: int, tensor: torch.Tensor,
+          start: Callable[[], Pending]) -> Sized:
+    """A call whose shapes are being exchanged. tensor: one of its tensors."""
+    call = Sized(name, request, _in_present_stream(tensor, start))
     _latest[comm, name] = call
     return call
+
+
+def _in_present_stream(tensor: torch.Tensor, start: Callable[[], Pending]
+                       ) -> Callable[[], Pending]:
+    """`start` in the stream in which the call is made. Any thread may start the transfer, and the
+    current stream of this thread may be another one."""
+    if not tensor.is_cuda:
+        return start
+    stream = torch.cuda.current_stream(tensor.device)
+
+    def start_in_stream() -> Pending:
+        with torch.cuda.stream(stream):
+            return start()
+    return start_in_stream
 
 
 # ---- the starter ----
@@ -193,7 +208,7 @@ class Gathered:
                                            len(words), _lib.INT64, comm, None, byref(ret))
         if status:
             raise refused(status)
-        self.call = begin(name, comm, ret.value, self.start)
+        self.call = begin(name, comm, ret.value, tensors[0], self.start)
 
     def _words_of(self, index: int) -> List[List[int]]:
         per_rank = SHAPE_WORDS * len(self.tensors)
@@ -262,7 +277,7 @@ class Exchanged:
                                           byref(ret))
         if status:
             raise refused(status)
-        self.call = begin(name, comm, ret.value, self.start)
+        self.call = begin(name, comm, ret.value, tensor, self.start)
 
     def start(self) -> Pending:
         """Called when shapes and splits are known: make the result and start the transfer."""
