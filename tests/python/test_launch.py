@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """python -m tutti.horovod -np: an interrupt also ends ranks that do not handle it."""
 
+import fcntl
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import unittest
-from typing import List
+from typing import Any, List
 
 SECONDS = 60  # a limit for a launcher that hangs
 
+# With a further argument it reports the signals that it passes on.
 LAUNCHER = """
-import sys
+import os, sys
 from tutti.horovod import _launch
 _launch.GRACE_S = float(sys.argv[1])
+pass_on = _launch._Ranks.signal
+def report(ranks, number):
+    os.write(1, b"passed on: %d\\n" % number) if len(sys.argv) > 3 else None
+    pass_on(ranks, number)
+_launch._Ranks.signal = report
 sys.exit(_launch.launch([sys.executable, "-c", sys.argv[2]], 2))
 """
 
@@ -49,9 +58,9 @@ class Interrupts(unittest.TestCase):
             except ProcessLookupError:
                 pass
 
-    def start(self, grace_s: float) -> "subprocess.Popen[str]":
-        launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(grace_s), RANK],
-                                    stdout=subprocess.PIPE, text=True)
+    def start(self, grace_s: float, *arguments: str, **more: Any) -> "subprocess.Popen[str]":
+        launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(grace_s), RANK,
+                                     *arguments], stdout=subprocess.PIPE, text=True, **more)
         self.addCleanup(launcher.stdout.close)
         return launcher
 
@@ -71,6 +80,21 @@ class Interrupts(unittest.TestCase):
         launcher = self.start(10.0 * SECONDS)
         pids = self.interrupt(launcher)
         launcher.send_signal(signal.SIGINT)
+        self.check_ended(launcher, pids)
+
+    def test_terminal(self) -> None:
+        """The terminal interrupts all ranks, so the launcher does not interrupt them again."""
+        controller, terminal = pty.openpty()
+        self.addCleanup(os.close, controller)
+        self.addCleanup(os.close, terminal)
+        launcher = self.start(0.2, "report", stdin=terminal, start_new_session=True,
+                              preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        pids = [int(launcher.stdout.readline()) for _ in range(2)]
+        self.addCleanup(self.kill, pids)
+        os.write(controller, b"\x03")
+        lines = launcher.stdout.readlines()
+        self.assertEqual(lines.count("interrupted\n"), 2, lines)
+        self.assertNotIn("passed on: %d\n" % signal.SIGINT, lines)
         self.check_ended(launcher, pids)
 
 

@@ -3,8 +3,9 @@
 
 Ranks meet by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. They inherit this process's output. If
 a rank dies and is not started again, the others get some seconds to end with the library's error;
-then they are ended by signals. This process passes SIGINT and SIGTERM on to the ranks, and then
-gives them the same seconds before it ends them. At a second signal it ends them at once.
+then they are ended by signals. This process passes SIGINT and SIGTERM on to the ranks, except a SIGINT
+of the terminal, which the ranks have received as well. Then it gives them the same seconds before
+it ends them. At a second signal it ends them at once.
 """
 
 import os
@@ -24,6 +25,16 @@ def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
+
+
+def _is_in_foreground() -> bool:
+    """Whether a terminal sends its SIGINT to this process and to the ranks, which are in the same
+    process group."""
+    try:
+        with open("/dev/tty") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:  # no terminal
+        return False
 
 
 class _Ranks:
@@ -80,7 +91,9 @@ def launch(command: List[str], count: int, restarts: int = 0) -> int:
     def stop(number: int, _frame: Any) -> None:
         for n in SIGNALS:
             signal.signal(n, kill)
-        ranks.signal(number)
+        # A second SIGINT would interrupt a rank that saves its state after the first.
+        if number != signal.SIGINT or not _is_in_foreground():
+            ranks.signal(number)
         raise SystemExit(128 + number)
 
     before = {n: signal.signal(n, stop) for n in SIGNALS}
