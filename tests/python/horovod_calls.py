@@ -21,6 +21,8 @@ from torch import nn
 import tutti.horovod.torch as hvd
 from tutti._lib import lib
 from tutti.horovod.common import settings
+from tutti.horovod.torch.elastic.state import (StateHandler, get_handler_registry,
+                                               set_handler_registry)
 
 
 def full(value: float, *shape: int) -> torch.Tensor:
@@ -504,6 +506,54 @@ class Streams(unittest.TestCase):
         thread.start()
         thread.join()
         hvd.synchronize(handle)
+
+
+class Kept:
+    """An object that no handler of the package is for."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+class KeptHandler(StateHandler):
+    """A handler as programs write it for Horovod."""
+
+    def __init__(self, value: Kept) -> None:
+        super().__init__(value)
+        self.saved = value.value
+
+    def save(self) -> None:
+        self.saved += 0  # __init__ has made it
+        self.saved = self.value.value
+
+    def restore(self) -> None:
+        self.value.value = self.saved
+
+    def sync(self) -> None:
+        self.value.value = hvd.broadcast_object(self.value.value)
+
+
+class Elastic(unittest.TestCase):
+    """States without a failure, and what a reset leaves behind. horovod_script.py has failures."""
+
+    def test_handlers(self) -> None:
+        """A handler, and a function that broadcasts, with the parameters that they have in
+        Horovod."""
+        before = get_handler_registry()
+        set_handler_registry(before + [(Kept, KeptHandler)])
+        self.addCleanup(set_handler_registry, before)
+        state = hvd.elastic.TorchState(kept=Kept(hvd.rank()))
+        state.commit()
+        state.kept.value = 17
+        state.restore()
+        self.assertEqual(state.kept.value, hvd.rank())
+        state.sync()
+        self.assertEqual(state.kept.value, 0)
+        other = hvd.elastic.ObjectState(lambda obj: hvd.broadcast_object(obj), hvd.rank,
+                                        value=hvd.rank())
+        other.commit()
+        other.sync()
+        self.assertEqual(other.value, 0)
 
 
 class Misuse(unittest.TestCase):

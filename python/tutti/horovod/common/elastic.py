@@ -20,7 +20,7 @@ from .exceptions import HOPELESS, HorovodInternalError, HostsUpdatedInterrupt
 class State:
     """What a training run needs to continue.
 
-    bcast_object  broadcasts an object
+    bcast_object  broadcasts an object of rank 0; it is called with one argument
     get_rank      returns this process's rank
     """
 
@@ -59,7 +59,7 @@ class State:
         while not self._updates.empty():
             self._updates.get()
             changed = True
-        if self._bcast_object(changed, name="elastic.updates"):
+        if self._bcast_object(changed):
             raise HostsUpdatedInterrupt()
 
     def save(self) -> None:
@@ -96,15 +96,10 @@ class ObjectState(State):
         """Go back to the values that were kept."""
         self._set_attributes()
 
-    def root(self) -> int:
-        """The rank whose state all ranks get. TorchState chooses another one."""
-        return 0
-
     def sync(self) -> None:
-        """Give all ranks the values of the rank root()."""
+        """Give all ranks the values of rank 0."""
         if self._saved_state:
-            self._saved_state = self._bcast_object(self._saved_state, self.root(),
-                                                   name="elastic.state")
+            self._saved_state = self._bcast_object(self._saved_state)
             self._set_attributes()
 
     def _set_attributes(self) -> None:

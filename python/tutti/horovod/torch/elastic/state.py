@@ -14,19 +14,19 @@ from .sampler import ElasticSampler
 
 
 class StateHandler:
-    """How one kind of object is saved, restored and sent. `value` has state_dict()."""
+    """How one kind of object is saved, restored and sent. Programs derive handlers of their own;
+    those that were written for Horovod have a sync() without a parameter."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        self.save()
 
     def save(self) -> None:
         """Keep a copy."""
-        self._saved = copy.deepcopy(self.value.state_dict())
+        raise NotImplementedError
 
     def restore(self) -> None:
         """Give the object the state of the copy again."""
-        self.value.load_state_dict(copy.deepcopy(self._saved))
+        raise NotImplementedError
 
     def sync(self, root_rank: int = 0) -> None:
         """Give all ranks the state of one."""
@@ -38,7 +38,21 @@ class StateHandler:
         self.save()
 
 
-class ModelStateHandler(StateHandler):
+class _DictHandler(StateHandler):
+    """For objects with state_dict()."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+
+class ModelStateHandler(_DictHandler):
     """A torch.nn.Module."""
 
     def sync(self, root_rank: int = 0) -> None:
@@ -46,7 +60,7 @@ class ModelStateHandler(StateHandler):
         self.save()
 
 
-class OptimizerStateHandler(StateHandler):
+class OptimizerStateHandler(_DictHandler):
     """A torch.optim.Optimizer, distributed or not."""
 
     def sync(self, root_rank: int = 0) -> None:
@@ -54,7 +68,7 @@ class OptimizerStateHandler(StateHandler):
         self.save()
 
 
-class SamplerStateHandler(StateHandler):
+class SamplerStateHandler(_DictHandler):
     """An ElasticSampler."""
 
     def sync(self, root_rank: int = 0) -> None:
@@ -128,7 +142,8 @@ class TorchState(ObjectState):
         """Give all ranks the state of the rank that has committed most."""
         root = self.root()
         for _, handler in sorted(self._handlers.items()):
-            handler.sync(root)
+            # A handler that was written for Horovod sends rank 0's state only.
+            handler.sync(root) if root else handler.sync()
         values = broadcast_object((self._saved_state, self._commits), root, name="elastic.state")
         self._saved_state, commits = values
         object.__setattr__(self, "_commits", commits)
