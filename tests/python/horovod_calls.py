@@ -2,6 +2,7 @@
 """Start and end, process sets, join, objects, optimizer states, SyncBatchNorm, and misuse."""
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import unittest
 import warnings
+import weakref
 from typing import Any, Iterator, List
 from unittest import mock
 
@@ -554,6 +556,25 @@ class Elastic(unittest.TestCase):
         other.commit()
         other.sync()
         self.assertEqual(other.value, 0)
+
+    def test_reset(self) -> None:
+        """The results of calls that were made before a failure do not stay in memory."""
+        results: List[Any] = []
+
+        def train(_: object) -> None:
+            if results:
+                return
+            result = full(1)
+            results.append(weakref.ref(result))
+            handle = hvd.allreduce_async_(result, name="before the failure")
+            while not hvd.poll(handle):
+                pass
+            hvd.barrier()
+            raise hvd.HorovodInternalError("on purpose")
+
+        hvd.elastic.run(train)(hvd.elastic.TorchState())
+        gc.collect()
+        self.assertIsNone(results[0]())
 
 
 class Misuse(unittest.TestCase):

@@ -225,5 +225,10 @@ def discard_all() -> None:
             _pending[handle] = Settled(None, error)
 
 
+def forget() -> None:
+    """After shutdown(): forget the results that nobody has waited for."""
+    _pending.clear()
+
+
 __all__ = ["HorovodInternalError", "Pending", "Requests", "Settled", "add", "bind", "poll",
            "synchronize"]

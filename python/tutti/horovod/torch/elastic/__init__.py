@@ -4,6 +4,7 @@
 from typing import Any, Callable
 
 from ...common.elastic import ObjectState, State, run_fn
+from .. import handles
 from ..mpi_ops import init, shutdown
 from .sampler import ElasticSampler
 from .state import TorchState
@@ -11,6 +12,7 @@ from .state import TorchState
 
 def _reset() -> None:
     shutdown()
+    handles.forget()  # the function begins again, and would not wait for the calls that it made
     init()
 
 
