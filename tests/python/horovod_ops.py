@@ -85,6 +85,7 @@ class Allreduce(unittest.TestCase):
         self.same(result, 3 * total() // hvd.size(), torch.int64, (7,))
         self.same(hvd.allreduce(t, prescale_factor=0.0), 0, torch.float32, (7,))
         self.same(hvd.allreduce(t, postscale_factor=0.0), 0, torch.float32, (7,))
+        self.same(hvd.allreduce(t, prescale_factor=1e-46), 0, torch.float32, (7,))  # 0 in 32 bits
 
     def test_factor_bits(self) -> None:
         """A float32 is multiplied as in torch: by the factor rounded to 32 bits."""

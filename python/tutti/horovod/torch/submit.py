@@ -43,16 +43,21 @@ def bind() -> None:
 _options: Dict[Tuple[float, float, bool], Tuple[Any, int]] = {}
 
 
+def _rounded(factor: float, dtype: torch.dtype) -> float:
+    """A factor as the library gets it. Types up to 32 bits are multiplied by a factor of 32 bits, as
+    torch would."""
+    return factor if dtype == torch.float64 else c_float(factor).value
+
+
 def options_of(prescale: float, postscale: float, dtype: torch.dtype) -> Optional[int]:
-    """The address of options with these factors. Types up to 32 bits are multiplied by a factor of
-    32 bits, as torch would."""
+    """The address of options with these factors."""
     if prescale == 1.0 and postscale == 1.0:
         return None
     key = (prescale, postscale, dtype == torch.float64)
     known = _options.get(key)
     if known is None:
-        factors = [f if key[2] else c_float(f).value for f in (prescale, postscale)]
-        options = _lib.AsyncOptions(prescale=factors[0], postscale=factors[1])
+        options = _lib.AsyncOptions(prescale=_rounded(prescale, dtype),
+                                    postscale=_rounded(postscale, dtype))
         # A factor may change in each step. Only the oldest entry is dropped, because a submission
         # may still use the address of a newer one.
         if len(_options) > 1000:
@@ -65,7 +70,8 @@ def by_hand(tensor: torch.Tensor, prescale: float, postscale: float) -> bool:
     """Whether the factors are applied here: the library scales floating point tensors only, and
     reads 0 as "none"."""
     return (prescale != 1.0 or postscale != 1.0) and (
-        not tensor.dtype.is_floating_point or prescale == 0 or postscale == 0)
+        not tensor.dtype.is_floating_point or _rounded(prescale, tensor.dtype) == 0
+        or _rounded(postscale, tensor.dtype) == 0)
 
 
 def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
