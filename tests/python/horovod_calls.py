@@ -421,6 +421,14 @@ class BatchNorm(unittest.TestCase):
             p.grad = hvd.allreduce(p.grad, op=hvd.Sum, name="norm." + name)
             self.assertTrue(torch.allclose(p.grad, dict(whole.named_parameters())[name].grad))
 
+    def test_in_place(self) -> None:
+        """An operation in place may follow."""
+        for affine in (False, True):
+            x = torch.arange(4.0).reshape(4, 1).requires_grad_()
+            nn.Sequential(hvd.SyncBatchNorm(1, affine=affine), nn.ReLU(inplace=True))(x).sum(
+                ).backward()
+            self.assertEqual(x.grad.shape, x.shape)
+
     def test_input(self) -> None:
         """A vector is no batch."""
         self.assertRaises(ValueError, hvd.SyncBatchNorm(3), full(1, 3))

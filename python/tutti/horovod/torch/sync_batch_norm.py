@@ -53,7 +53,8 @@ class _Normalize(torch.autograd.Function):
         result = normal if weight is None else normal * weight.view(_over(x))
         result = result if bias is None else result + bias.view(_over(x))
         ctx.mark_non_differentiable(mean, variance, total)
-        return result.to(x.dtype), mean, variance, total
+        # The result is never the saved tensor: an operation in place may follow.
+        return result.to(x.dtype, copy=result is normal), mean, variance, total
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor, *_: Any) -> Any:
