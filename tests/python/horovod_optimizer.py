@@ -173,6 +173,20 @@ class Equal(unittest.TestCase):
         scheduler.step()
         self.assertAlmostEqual(wrapped.param_groups[0]["lr"], 0.025)
 
+    def test_step_hooks(self) -> None:
+        """Each step calls a hook once, before and after load_state_dict."""
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+        calls = []
+        optimizer.register_step_post_hook(lambda *_: calls.append("after"))
+        optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.ones(2, 5).double()).sum().backward()
+            optimizer.step()
+            optimizer.load_state_dict(optimizer.state_dict())
+        self.assertEqual(calls, ["before", "after"] * 2)
+
     def test_scheduler_before(self) -> None:
         """A scheduler that was made for the given optimizer does not hide the step."""
         model = make_model()

@@ -397,6 +397,11 @@ class _Distributed:
         raise TypeError("a DistributedOptimizer cannot be pickled or copied: use its state_dict()")
 
 
+# torch wraps the step of a class that has no such mark, to call the step hooks. Those of
+# _Distributed are called in the optimizer's own step.
+_Distributed.step.hooked = True  # type: ignore[attr-defined]
+
+
 def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Any = None,
                          compression: Any = Compression.none, backward_passes_per_step: int = 1,
                          op: int = Average, gradient_predivide_factor: float = 1.0,
