@@ -169,17 +169,31 @@ class Job(unittest.TestCase):
         """Without MPI, horovodrun's processes cannot meet. They must not become jobs of one rank
         each."""
         if hvd.rank() == 0:
-            env = horovod_jobs.environment(HOROVOD_SIZE="2", HOROVOD_RANK="0")
-            for name in list(env):
-                if name.startswith(("OMPI_COMM_", "PMIX_", "MASTER_")) or name in (
-                        "RANK", "WORLD_SIZE", horovod_jobs.IS_RANK):
-                    del env[name]
-            run = subprocess.run([sys.executable, "-c",
-                                  "import tutti.horovod.torch as hvd; hvd.init()"],
-                                 env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                 text=True, timeout=horovod_jobs.SECONDS)
+            run = self.run_alone("import tutti.horovod.torch as hvd; hvd.init()",
+                                 HOROVOD_SIZE="2", HOROVOD_RANK="0")
             self.assertNotEqual(run.returncode, 0)
             self.assertIn("horovodrun has started 2 processes", run.stdout)
+
+    def test_two_front_ends(self) -> None:
+        """init() of one front end is enough, whether the other is imported before it or after
+        it."""
+        if hvd.rank() == 0:
+            begin = "from tutti.horovod.common import job"
+            torch_imports = "import torch, tutti.horovod.torch as hvd"
+            for order in ([torch_imports, "job.init()"], ["job.init()", torch_imports]):
+                run = self.run_alone("; ".join(
+                    [begin] + order + ["assert hvd.allreduce(torch.ones(2))[0] == 1"]))
+                self.assertEqual((run.returncode, run.stdout), (0, ""))
+
+    def run_alone(self, program: str, **more: str) -> Any:
+        """Run a program as a job of one process."""
+        env = horovod_jobs.environment(**more)
+        for name in list(env):
+            if name.startswith(("OMPI_COMM_", "PMIX_", "MASTER_")) or name in (
+                    "RANK", "WORLD_SIZE", horovod_jobs.IS_RANK):
+                del env[name]
+        return subprocess.run([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=horovod_jobs.SECONDS)
 
 
 class ProcessSets(unittest.TestCase):

@@ -34,8 +34,9 @@ class Job:
         self.rank = self.size = self.local_rank = self.local_size = -1
         self.cross_rank = self.cross_size = -1
         self.homogeneous = False
-        # Called before the library ends and after it: front ends stop their threads and free
-        # their requests.
+        # Called before the library starts, before it ends and after it: front ends look the library's
+        # functions up, stop their threads and free their requests.
+        self.before_start: List[Callable[[], None]] = []
         self.before_end: List[Callable[[], None]] = []
         self.after_end: List[Callable[[], None]] = []
 
@@ -55,6 +56,8 @@ class Job:
             process_sets.add_initial(process_set, index)
 
     def _start(self, comm: Any) -> None:
+        for function in self.before_start:
+            function()
         settings.translate()
         ranks, mpi_comm = _read_comm(comm)
         world = lib.tutti_world()

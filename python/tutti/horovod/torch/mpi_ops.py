@@ -16,10 +16,9 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 import torch
 
 from ..._lib import lib
-from ..common import job as _job_module
 from ..common.exceptions import HorovodInternalError, failed
 from ..common.job import (ccl_built, cross_rank, cross_size, cuda_built, ddl_built, gloo_built,
-                          gloo_enabled, is_homogeneous, is_initialized, job, local_rank,
+                          gloo_enabled, init, is_homogeneous, is_initialized, job, local_rank,
                           local_size, mpi_built, mpi_enabled, mpi_threads_supported, nccl_built,
                           rank, rocm_built, shutdown, size, start_timeline, stop_timeline)
 from ..common.names import ALLGATHER, ALLREDUCE, ALLTOALL, REDUCESCATTER, encode_name, group_names
@@ -39,13 +38,9 @@ _UNCHECKED = ({"check_invariants": False}
               if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {})
 
 
-def init(comm: Any = None, process_sets: Any = None) -> None:
-    """See tutti.horovod.common.job.init."""
+job.before_start.append(submit.bind)
+if job.initialized:  # by another front end
     submit.bind()
-    job.init(comm, process_sets)
-
-
-init.__doc__ = _job_module.init.__doc__
 job.before_end += [handles.settle_done, sized.starter.stop]
 job.after_end += [handles.discard_all, submit.forget_repeated]
 
