@@ -62,7 +62,7 @@ SCRIPT = """
         main()
 """
 
-# Rank 1 fails once, in its fifth batch, in one of three ways. All ranks then repeat the batches
+# Rank 1 fails once, in its fifth batch, in one of several ways. All ranks then repeat the batches
 # that were not committed: two batches are always committed together.
 ELASTIC = """
     import os, sys
@@ -70,6 +70,13 @@ ELASTIC = """
     import tutti.horovod.torch as hvd
 
     how, marker = sys.argv[1:]
+    if how == "die twice" and os.path.exists(marker) and not os.path.exists(marker + "2"):
+        def die(_):
+            open(marker + "2", "w").close()
+            os._exit(3)
+
+        from tutti.horovod.common.job import Job
+        Job._look_around = die  # when the ranks are connected, but before init() has returned
     hvd.init()
     torch.manual_seed(7)
     model = torch.nn.Linear(1, 1, bias=False)
@@ -85,7 +92,7 @@ ELASTIC = """
         open(marker, "w").close()
         if how == "raise":
             raise hvd.HorovodInternalError("on purpose")
-        if how == "die":
+        if how.startswith("die"):
             os._exit(3)
         if how == "wrong":
             hvd.allreduce(torch.ones(2, 2), name="wrong")
@@ -214,6 +221,11 @@ class Scripts(unittest.TestCase):
         lines = self.elastic("die", "--restarts", "1")
         self.assertTrue(lines[0].endswith("resets [4]"), lines[0])
         self.assertTrue(lines[1].endswith("resets []"), lines[1])
+
+    def test_death_in_init(self) -> None:
+        """The rank that is started again dies in init(), while the others are in init() as well."""
+        lines = self.elastic("die twice", "--restarts", "2")
+        self.assertTrue(lines[0].endswith("resets [4]"), lines[0])
 
     def test_wrong_program(self) -> None:
         """A mismatch would occur again after a restore, so the error ends the script."""

@@ -14,6 +14,7 @@ import functools
 import queue
 from typing import Any, Callable, Dict, List
 
+from ..._lib import PEER_LOST
 from .exceptions import HOPELESS, HorovodInternalError, HostsUpdatedInterrupt
 
 
@@ -125,6 +126,17 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 skip_sync = False
             except HostsUpdatedInterrupt as interrupt:
                 skip_sync = interrupt.skip_sync
-            reset()
+            _connect_again(reset)
             state.on_reset()
     return wrapper
+
+
+def _connect_again(reset: Callable[[], None]) -> None:
+    """Call `reset`, again if a rank dies in the meantime: its process is started again as well."""
+    while True:
+        try:
+            reset()
+            return
+        except HorovodInternalError as error:
+            if error.status != PEER_LOST:
+                raise
