@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs each example by torchrun with 2 ranks, over tutti and over gloo. The losses must be
-equal."""
+equal. Then runs restart_script.py, in which a rank fails before it has made its group."""
 
 import os
 import re
@@ -12,22 +12,29 @@ from typing import List
 import torch_ranks
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "python")
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "restart_script.py")
 EXAMPLES = ["ddp", "fsdp", "zero", "powersgd", "tensor_parallel", "pipeline", "elastic"]
+
+
+def run(restarts: int, script: str, *arguments: str, **environment: str) -> str:
+    """Run a script by torchrun with 2 ranks. Returns its output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
+         "--max-restarts", str(restarts), script, *arguments],
+        env=dict(os.environ, **environment), timeout=300, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def losses(name: str, backend: str) -> List[float]:
     """The losses that an example prints, one for each epoch."""
-    more = ["--max-restarts", "1"] if name == "elastic" else []
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-             "--standalone"] + more + [os.path.join(FOLDER, name + ".py"), backend],
-            env=dict(os.environ, CHECKPOINT=os.path.join(folder, "elastic.pt")), timeout=300,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+        text = run(int(name == "elastic"), os.path.join(FOLDER, name + ".py"), backend,
+                   CHECKPOINT=os.path.join(folder, "elastic.pt"))
     if name == "elastic":
-        assert "goes on with epoch 1" in done.stdout, done.stdout
-    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", done.stdout)]
+        assert "goes on with epoch 1" in text, text
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", text)]
 
 
 def losses_of_gloo(name: str) -> List[float]:
@@ -49,7 +56,12 @@ def main() -> int:
     if torch_ranks.MISSING:
         print("skipped: %s" % torch_ranks.MISSING)
         return 77
-    for name in sys.argv[1:] or EXAMPLES:
+    for name in sys.argv[1:] or EXAMPLES + ["restart"]:
+        if name == "restart":
+            for failing, backend in ((0, "cpp"), (0, "python"), (1, "cpp"), (1, "python")):
+                run(1, SCRIPT, str(failing), TORCH_TUTTI=backend)
+                print("restart, %s: rank %d has failed" % (backend, failing), flush=True)
+            continue
         mine = losses(name, "tutti")
         assert len(mine) == 3 and mine[2] < 0.5 * mine[0], mine
         if name != "powersgd":  # gloo fails with several buckets

@@ -259,6 +259,10 @@ def test_connect(rank: int, size: int) -> None:
     words(lambda: dist.init_process_group("tutti", store=store, rank=rank, world_size=size,
                                           timeout=timedelta(seconds=2)), "tutti")
     assert time.monotonic() - began < 20
+    if rank == 0:  # its process has the store
+        store.wait(["ended/%d" % other for other in range(2, size)])
+    else:
+        store.set("ended/%d" % rank, "x")
 
 
 if __name__ == "__main__":

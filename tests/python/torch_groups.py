@@ -5,6 +5,7 @@ group after another."""
 import os
 import threading
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -79,6 +80,23 @@ def test_again(rank: int, size: int) -> None:
         threads.append(len(os.listdir("/proc/self/task")))
     assert max(files[2:]) <= files[1] + 4, files
     assert max(threads[2:]) <= threads[1] + 4, threads
+
+
+def test_grown(rank: int, size: int) -> None:
+    """After a group without the last rank, a group with the same store and name, but all ranks."""
+    store = torch_ranks.store()
+    if rank < size - 1:
+        dist.init_process_group("tutti", store=store, rank=rank, world_size=size - 1)
+        dist.barrier()
+        dist.destroy_process_group()
+        store.set("ended/%d" % rank, "x")
+    store.wait(["ended/%d" % other for other in range(size - 1)])
+    dist.init_process_group("tutti", store=store, rank=rank, world_size=size,
+                            timeout=timedelta(seconds=30))
+    t = torch.ones(1)
+    dist.all_reduce(t)
+    assert t.item() == size
+    dist.destroy_process_group()
 
 
 def test_with_gloo(rank: int, size: int) -> None:
@@ -166,5 +184,5 @@ if __name__ == "__main__":
         version = tuple(int(n) for n in torch.__version__.split(".")[:2])
         test_split.backends = ("cpp",) if version >= (2, 10) else ()  # type: ignore[attr-defined]
         test_split.sizes = (2, 4)  # type: ignore[attr-defined]
-    test_late_members.sizes = (3, 4)  # type: ignore[attr-defined]
+    test_grown.sizes = test_late_members.sizes = (3, 4)  # type: ignore[attr-defined]
     torch_ranks.main(sizes=(2, 3, 4))

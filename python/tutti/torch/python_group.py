@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _lib
-from . import origin, python_messages
+from . import origin, python_meeting, python_messages
 from .python_exchanges import Exchanges
 from .python_work import (Calls, PythonWork, Tensors, bytes_of, element_of, error_of, is_number,
                           milliseconds)
@@ -51,14 +51,6 @@ def _factor_of(op: Any, t: torch.Tensor) -> float:
     return factor
 
 
-def _store_of(store: Any, prefix: str) -> _lib.Store:
-    """torch's store as the library's."""
-    def get(key: str, timeout_ms: int) -> bytes:
-        store.wait([key], timedelta(milliseconds=max(timeout_ms, 1)))
-        return bytes(store.get(key))
-    return _lib.make_store(prefix, store.set, get)
-
-
 _FREES_WORKS = tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 11)
 _KEPT = 256  # far more than a caller has in flight
 
@@ -83,22 +75,9 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         self._ended: Deque[PythonWork] = deque(maxlen=_KEPT)
         self._batch: Optional[Calls] = None
         self._batch_outputs: Tensors = []
-        self._prefix = "%s#%d" % (name or "world", store.add("tutti/generation/%d" % rank, 1))
-        self.comm: Optional[int] = self._connect()
+        self.comm: Optional[int]
+        self.comm, self._prefix = python_meeting.meet(self, store, name or "world")
         self._messages = python_messages.Messages(self)
-
-    def _connect(self) -> int:
-        store = _store_of(self._store, self._prefix)
-        options = _lib.Options(store=pointer(store), rank=self._rank, nranks=self._size,
-                               timeout_ms=self.timeout_ms)
-        place = c_void_p()
-        status = _lib.lib.tutti_comm_connect(byref(options), byref(place))
-        if status:
-            error = error_of(status, self.label)
-            if store.error is not None:
-                error.args = ("%s. The store's error: %s" % (error, store.error),)
-            raise error from store.error
-        return place.value or 0
 
     # ---- what torch asks of a group ----
 

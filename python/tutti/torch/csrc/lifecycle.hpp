@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <thread>
+
 #include <pybind11/pybind11.h>
 
 #include "sparse.hpp"
@@ -18,11 +20,25 @@ namespace tutti_torch {
 
 /* ---- connecting ---- */
 
-/* torch's store as a tutti_store_t. If the store throws, the functions of the table return 1, and
-   `error` keeps the text until the next call of one of them. */
+/*
+ * torch's store as a tutti_store_t. If the store throws, the functions of the table return 1, and
+ * `error` keeps the text until the next call of one of them.
+ *
+ * Groups with the same keys may follow each other: torch repeats its prefixes after
+ * destroy_process_group, and torchrun keeps its store when it restarts the ranks. So rank 0 counts
+ * its groups in the store, and writes this number, the generation, in front of its place. The other
+ * ranks do not count: a rank that has failed before it made its group would count differently.
+ */
 struct StoreAdapter {
+    using Clock = std::chrono::steady_clock;
+    static constexpr auto kPoll = milliseconds(20); /* Chosen: a store may be a server. */
+
     StorePtr store;
     std::string prefix, error;
+    std::string joined_key; /* in the store; other ranks: the last `generation` */
+    int64_t generation = 0; /* of rank 0's group; other ranks: of the place that was read last */
+    int64_t joined = 0;     /* other ranks: a place that is not newer belongs to an earlier group */
+    Clock::time_point end = Clock::time_point::max(); /* of all waits for a place */
     tutti_store_t table = {};
 
     StoreAdapter(StorePtr from, std::string name) : store(std::move(from)), prefix(std::move(name))
@@ -53,8 +69,36 @@ struct StoreAdapter {
     {
         auto *self = static_cast<StoreAdapter *>(context);
         auto *first = static_cast<const uint8_t *>(value);
-        return self->guarded(
-            [&] { self->store->set(key, std::vector<uint8_t>(first, first + bytes)); });
+        return self->guarded([&] {
+            std::string number = std::to_string(self->generation) + " ";
+            std::vector<uint8_t> data(number.begin(), number.end());
+            data.insert(data.end(), first, first + bytes);
+            self->store->set(key, data);
+        });
+    }
+
+    /* Wait for a place that is newer than `joined`. */
+    std::vector<uint8_t> read_place(const std::string &key, int timeout_ms)
+    {
+        auto until = std::min(Clock::now() + milliseconds(timeout_ms), end);
+        auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now());
+
+        store->wait({ key }, std::max(left, milliseconds(1)));
+        for (;;) {
+            std::vector<uint8_t> data = store->get(key);
+            auto space = std::find(data.begin(), data.end(), ' ');
+            TORCH_CHECK(space != data.end(), key, " was written by another version");
+            int64_t number = std::stoll(std::string(data.begin(), space));
+            if (number > joined) {
+                /* Later, rank 0 and its store may have ended. */
+                if (number > generation)
+                    store->add(joined_key, number - generation);
+                generation = number;
+                return { space + 1, data.end() };
+            }
+            TORCH_CHECK(Clock::now() < until, key, " is of an earlier group");
+            std::this_thread::sleep_for(kPoll);
+        }
     }
 
     static int get(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
@@ -62,8 +106,7 @@ struct StoreAdapter {
     {
         auto *self = static_cast<StoreAdapter *>(context);
         return self->guarded([&] {
-            self->store->wait({ key }, milliseconds(std::max(timeout_ms, 1)));
-            std::vector<uint8_t> data = self->store->get(key);
+            std::vector<uint8_t> data = self->read_place(key, timeout_ms);
             TORCH_CHECK(data.size() <= room, "the value of ", key, " is too long");
             std::copy(data.begin(), data.end(), static_cast<uint8_t *>(value));
             *ret_bytes = data.size();
@@ -71,18 +114,8 @@ struct StoreAdapter {
     }
 };
 
-/*
- * A name that no earlier group has used in this store: torch repeats its prefixes after
- * destroy_process_group. Each rank keeps, in the store, a count of the groups that it has made, so
- * the n-th groups of all ranks meet.
- */
-inline std::string unique_prefix(c10d::Store &store, int rank, const std::string &name)
-{
-    int64_t generation = store.add(c10::str("tutti/generation/", rank), 1);
-    return c10::str(name.empty() ? "world" : name, "#", generation);
-}
-
-inline void connect(Group &group, StoreAdapter &adapter)
+/* Connect once. ret_error is the exception of a failure. */
+inline tutti_status_t connect(Group &group, StoreAdapter &adapter, std::exception_ptr &ret_error)
 {
     tutti_options_t options = TUTTI_OPTIONS_INIT;
     tutti_status_t status;
@@ -106,7 +139,36 @@ inline void connect(Group &group, StoreAdapter &adapter)
         std::string text = text_of(status, group.label);
         if (!adapter.error.empty())
             text += ". The store's error: " + adapter.error;
-        std::rethrow_exception(error_of(status, text));
+        ret_error = error_of(status, text);
+    }
+    return status;
+}
+
+/*
+ * A rank other than 0. The place in the store may be that of an earlier rank 0, which has ended or
+ * has given up. So after TUTTI_ERR_TRANSPORT or TUTTI_ERR_TIMEOUT, wait for a newer place. If there
+ * is none within the group's timeout, the first error is thrown.
+ */
+inline void join(Group &group, StoreAdapter &adapter)
+{
+    std::exception_ptr error, first;
+    tutti_status_t status;
+
+    if (group.timeout_ms > 0)
+        adapter.end = StoreAdapter::Clock::now() + milliseconds(group.timeout_ms);
+    adapter.joined_key = c10::str("tutti/joined/", group.rank);
+    adapter.generation = adapter.store->add(adapter.joined_key, 0);
+    for (;;) {
+        adapter.joined = adapter.generation;
+        status = connect(group, adapter, error);
+        if (status == TUTTI_OK)
+            return;
+        if (adapter.generation == adapter.joined)
+            std::rethrow_exception(first ? first : error);
+        if ((status != TUTTI_ERR_TRANSPORT && status != TUTTI_ERR_TIMEOUT) ||
+            StoreAdapter::Clock::now() >= adapter.end)
+            std::rethrow_exception(error);
+        first = first ? first : error;
     }
 }
 
@@ -118,9 +180,16 @@ inline TuttiBackend::TuttiBackend(const StorePtr &store, int rank, int size, mil
     group_->size = size;
     group_->label = name.empty() ? "tutti" : "tutti: group " + name;
     group_->timeout_ms = static_cast<int>(std::min<int64_t>(timeout.count(), INT32_MAX));
-    StoreAdapter adapter(store, unique_prefix(*store, rank, name));
-    connect(*group_, adapter);
-    prefix_ = adapter.prefix;
+    StoreAdapter adapter(store, name.empty() ? "world" : name);
+    if (rank == 0) {
+        std::exception_ptr error;
+        adapter.generation = store->add("tutti/generation", 1);
+        if (connect(*group_, adapter, error) != TUTTI_OK)
+            std::rethrow_exception(error);
+    } else {
+        join(*group_, adapter);
+    }
+    prefix_ = c10::str(adapter.prefix, "#", adapter.generation);
     messages_ = std::make_shared<Messages>(group_);
 }
 
