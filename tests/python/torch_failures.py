@@ -3,6 +3,7 @@
 
 import gc
 import os
+import resource
 import signal
 import time
 from datetime import timedelta
@@ -263,6 +264,22 @@ def test_connect(rank: int, size: int) -> None:
         store.wait(["ended/%d" % other for other in range(2, size)])
     else:
         store.set("ended/%d" % rank, "x")
+
+
+def test_no_thread(rank: int, size: int) -> None:
+    """The system starts no further thread: futures complete nevertheless."""
+    init()
+    dist.barrier()
+    if os.geteuid() == 0:  # the limit does not apply to root
+        os.setresuid(60000, 60000, 60000)
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    works = [dist.all_reduce(torch.full((3,), float(i)), async_op=True) for i in range(4)]
+    for i, future in enumerate([work.get_future() for work in works]):
+        assert future.wait()[0].tolist() == [i * size] * 3
+    dist.destroy_process_group()
+
+
+test_no_thread.backends = ("cpp",)  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -180,6 +180,7 @@ inline TuttiBackend::TuttiBackend(const StorePtr &store, int rank, int size, mil
     group_->size = size;
     group_->label = name.empty() ? "tutti" : "tutti: group " + name;
     group_->timeout_ms = static_cast<int>(std::min<int64_t>(timeout.count(), INT32_MAX));
+    Pool::get().begin();
     StoreAdapter adapter(store, name.empty() ? "world" : name);
     if (rank == 0) {
         std::exception_ptr error;

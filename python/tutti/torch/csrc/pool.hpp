@@ -4,7 +4,9 @@
  *
  * The callback of a future may be Python code, and may wait for further collectives (PowerSGD's
  * hook does). So it can run neither on the library's thread nor behind a blocked callback: a task
- * that finds no idle thread gets a new one. Idle threads end after a while, except one.
+ * that finds no idle thread gets a new one. If none can be started, the task waits for one of the
+ * threads. So the first thread is started with the first group, where a failure is an error. Idle
+ * threads end after a while, except one.
  *
  * The pool is never destroyed: its threads may still hold tasks while the process exits.
  */
@@ -18,6 +20,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace tutti_torch {
@@ -35,15 +38,28 @@ public:
         return *pool;
     }
 
+    /* Start the first thread. Throws std::system_error if that is not possible. */
+    void begin()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+
+        if (!has_threads_)
+            start_thread();
+        has_threads_ = true;
+    }
+
+    /* Does not throw if no thread can be started: the library's callbacks call this function. */
     void run(std::function<void()> task)
     {
         std::lock_guard<std::mutex> lock(mutex_);
 
         tasks_.push_back(std::move(task));
-        if (idle_ >= tasks_.size())
-            ready_.notify_one();
-        else
-            start_thread();
+        try {
+            if (idle_ < tasks_.size())
+                start_thread();
+        } catch (const std::system_error &) {
+        }
+        ready_.notify_one();
     }
 
 private:
@@ -55,7 +71,12 @@ private:
 
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        std::thread([this] { work(); }).detach();
+        try {
+            std::thread([this] { work(); }).detach();
+        } catch (...) {
+            pthread_sigmask(SIG_SETMASK, &before, nullptr);
+            throw;
+        }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
 
@@ -87,6 +108,7 @@ private:
     std::condition_variable ready_;
     std::deque<std::function<void()>> tasks_;
     size_t idle_ = 0; /* threads that wait for a task */
+    bool has_threads_ = false;
 };
 
 } // namespace tutti_torch
