@@ -161,6 +161,21 @@ def test_mismatch(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
+def test_new_timeout(rank: int, size: int) -> None:
+    """set_timeout replaces the timeout of init_process_group, here for a call that one rank does
+    not make."""
+    init(seconds=600)
+    dist.barrier()
+    if rank == 0:
+        dist.set_timeout(timedelta(seconds=2))
+        words(lambda: dist.all_reduce(torch.ones(1)))
+    else:
+        words(lambda: dist.recv(torch.zeros(1), 0))
+
+
+test_new_timeout.seconds = 60  # type: ignore[attr-defined]
+
+
 def test_wait_timeout(rank: int, size: int) -> None:
     """A wait with its own timeout fails in time, and the call continues."""
     init()

@@ -3,6 +3,7 @@
 
 import threading
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -119,7 +120,23 @@ def test_early(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
-test_early.sizes = (2,)  # type: ignore[attr-defined]
+def test_early_new_timeout(rank: int, size: int) -> None:
+    """The same with a timeout of set_timeout."""
+    init()
+    dist.set_timeout(timedelta(seconds=5))
+    t = torch.zeros(4)
+    work = dist.irecv(t, 1) if rank == 0 else None
+    time.sleep(6)
+    if rank == 1:
+        dist.send(torch.ones(4), 0)
+    if work is not None:
+        work.wait()
+        assert t.tolist() == [1] * 4
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+test_early.sizes = test_early_new_timeout.sizes = (2,)  # type: ignore[attr-defined]
 
 
 def test_self(rank: int, size: int) -> None:

@@ -20,8 +20,8 @@ import torch.distributed as dist
 from .. import _lib
 from . import origin, python_meeting, python_messages
 from .python_exchanges import Exchanges
-from .python_work import (Calls, PythonWork, Tensors, bytes_of, element_of, error_of, is_number,
-                          milliseconds)
+from .python_work import (MESSAGES, Calls, PythonWork, Tensors, bytes_of, element_of, error_of,
+                          is_number, milliseconds)
 
 _OPERATIONS = {"SUM": _lib.SUM, "AVG": _lib.AVG, "PRODUCT": _lib.PROD, "MIN": _lib.MIN,
                "MAX": _lib.MAX, "BAND": _lib.BAND, "BOR": _lib.BOR, "BXOR": _lib.BXOR,
@@ -66,6 +66,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         self._name = self._desc = name
         self.label = "tutti: group %s" % name if name else "tutti"
         self.timeout_ms = milliseconds(timeout)
+        self.has_new_timeout = False  # timeout_ms is not the library's any more
         self._lock = threading.Lock()
         self._sequence = self._monitored = 0
         # torch before 2.11 does not keep the Work of a C++ caller. A wait for a freed Work would
@@ -142,6 +143,11 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
     def _set_sequence_number_for_group(self) -> None:
         pass
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        """The timeout of later calls."""
+        self.timeout_ms = milliseconds(timeout)
+        self.has_new_timeout = True
+
     def shutdown(self) -> None:
         """Free the communicator. Waits for this rank's calls and for the other ranks, but only for
         some seconds."""
@@ -214,8 +220,8 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         if self.comm is None:
             raise dist.DistBackendError("%s: the group was shut down" % self.label)
         limit = milliseconds(timeout)
-        collectives = [c for c in calls.calls if c.kind not in python_messages.KINDS]
-        messages = [c for c in calls.calls if c.kind in python_messages.KINDS]
+        collectives = [c for c in calls.calls if c.kind not in MESSAGES]
+        messages = [c for c in calls.calls if c.kind in MESSAGES]
         if collectives:
             calls.name = origin.next_name()
             if not calls.name:
@@ -231,7 +237,10 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         for call in calls.calls:
             if not call.options:
                 call.options = pointer(_lib.AsyncOptions())
-            if limit > 0 and limit != self.timeout_ms:
+        if limit <= 0 and self.has_new_timeout:
+            limit = self.timeout_ms
+        for call in collectives:  # a message has a deadline only while a thread waits for it
+            if limit > 0 and (limit != self.timeout_ms or self.has_new_timeout):
                 call.options.contents.timeout_ms = limit
         requests: List[Optional[int]] = []
         for part in [collectives] + [[m] for m in messages]:

@@ -12,7 +12,6 @@ import torch
 from .. import _lib
 from .python_work import Calls, PromiseWork, copy_into, element_of, error_of, wait_for
 
-KINDS = (_lib.CALL_KINDS["send"], _lib.CALL_KINDS["recv"])
 HOUR_MS = 3600000
 
 Taker = Tuple[PromiseWork, torch.Tensor]

@@ -17,6 +17,8 @@ from . import origin
 
 Tensors = List[torch.Tensor]
 
+MESSAGES = (_lib.CALL_KINDS["send"], _lib.CALL_KINDS["recv"])
+
 # The other buffer of a call: its address, its bytes, and the offsets of a call in place. If a
 # tensor overlaps the other buffer, the library accepts it only at one of these offsets.
 Other = Tuple[Optional[int], int, Tuple[int, ...]]
@@ -103,6 +105,10 @@ class Calls:
         self.refused: Optional[BaseException] = None  # the error of a call that was not submitted
         self._keep: List[Any] = []
         self._after: List[Callable[[], None]] = []
+
+    def has_collective(self) -> bool:
+        """False: there are only messages."""
+        return any(call.kind not in MESSAGES for call in self.calls)
 
     def add(self, kind: str, dtype: int, **fields: Any) -> _lib.Call:
         """Append a call."""
@@ -229,6 +235,7 @@ class PythonWork(dist.Work):
         self._group = weakref.ref(group)
         self._label = group.label
         self._calls = calls
+        self._has_collective = calls.has_collective()
         self._requests = requests
         self._outputs = outputs
         self._taking = threading.RLock()  # held by the thread that waits for the requests
@@ -244,7 +251,9 @@ class PythonWork(dist.Work):
 
     def wait(self, timeout: Any = None) -> bool:  # type: ignore[override]
         """Wait, and raise the error with which the call has ended."""
-        limit = milliseconds(timeout)
+        limit, group = milliseconds(timeout), self._group()
+        if limit < 0 and not self._has_collective and group is not None and group.has_new_timeout:
+            limit = group.timeout_ms  # a message has no deadline of its own
         was_done, self._asked = self._done, True
         if was_done:
             self._release()

@@ -145,7 +145,6 @@ private:
     std::shared_ptr<Messages> messages_;
     std::atomic<uint64_t> sequence_{ 0 }; /* of the collectives */
     std::atomic<uint64_t> monitored_{ 0 };
-    std::atomic<bool> has_new_timeout_{ false };
 
     std::mutex coalescing_; /* protects the next two */
     std::optional<Calls> batch_;
@@ -159,7 +158,7 @@ private:
 inline int TuttiBackend::timeout_of(milliseconds timeout) const
 {
     int64_t ms = timeout.count() > 0 ? timeout.count() : group_->timeout_ms.load();
-    if (ms == group_->timeout_ms && !has_new_timeout_)
+    if (ms == group_->timeout_ms && !group_->has_new_timeout)
         return 0;
     return static_cast<int>(std::min<int64_t>(ms, INT32_MAX));
 }
@@ -248,9 +247,11 @@ inline WorkPtr TuttiBackend::start(c10d::OpType type, const char *title, Calls &
     /* A collective has a deadline of its own: if the program holds only the future, no thread waits
        in the library. A message has a deadline only while a thread waits for it: a program may post
        a receive long before the message is sent. */
-    int timeout_ms = timeout_of(timeout);
-    if (timeout_ms == 0 && work->calls().has_collective())
-        timeout_ms = group_->timeout_ms;
+    int timeout_ms = 0;
+    if (work->calls().has_collective()) {
+        timeout_ms = timeout_of(timeout);
+        timeout_ms = timeout_ms > 0 ? timeout_ms : group_->timeout_ms.load();
+    }
     work->submit(next_name(work->calls()), timeout_ms);
     return work;
 }

@@ -250,7 +250,7 @@ inline c10d::ErrorType TuttiBackend::getError()
 inline void TuttiBackend::setTimeout(milliseconds timeout)
 {
     group_->timeout_ms = static_cast<int>(std::min<int64_t>(timeout.count(), INT32_MAX));
-    has_new_timeout_ = true;
+    group_->has_new_timeout = true;
 }
 
 inline c10::intrusive_ptr<c10d::Backend::Options> TuttiBackend::getBackendOptions()

@@ -30,7 +30,7 @@ public:
     TuttiWork(std::shared_ptr<Group> group, c10d::OpType type, const char *title, Calls &&calls,
               Tensors outputs)
         : BaseWork(group->rank, type, title, std::move(outputs)), group_(std::move(group)),
-          calls_(std::move(calls))
+          calls_(std::move(calls)), has_collective_(calls_.has_collective())
     {
     }
 
@@ -75,9 +75,11 @@ public:
     bool wait(milliseconds timeout) override
     {
         int limit_ms = limit_of(timeout);
+        if (limit_ms < 0 && !has_collective_ && group_->has_new_timeout)
+            limit_ms = group_->timeout_ms; /* a message has no deadline of its own */
         if (!(calls_.is_cuda() ? pool_has_completed(limit_ms) : complete(limit_ms)))
             std::rethrow_exception(error_of(
-                TUTTI_ERR_TIMEOUT, c10::str(group_->label, ": not done after ", timeout.count(),
+                TUTTI_ERR_TIMEOUT, c10::str(group_->label, ": not done after ", limit_ms,
                                             " ms (Timed out); the call continues")));
         if (exception_)
             std::rethrow_exception(exception_);
@@ -178,6 +180,7 @@ private:
     std::shared_ptr<Group> group_;
     std::string name_;
     Calls calls_;
+    const bool has_collective_; /* false: only messages */
     std::vector<tutti_request_t *> requests_;
     std::atomic<size_t> left_{ 0 }; /* requests whose callback has not run */
     std::function<void(std::exception_ptr)> then_;
