@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Messages: with tags, from any source, in batches, to the rank itself."""
 
+import os
 import threading
 import time
 from datetime import timedelta
@@ -120,6 +121,28 @@ def test_early(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
+def test_early_future(rank: int, size: int) -> None:
+    """The same if the future of the receive was requested. A wait has the group's timeout."""
+    init(seconds=5)
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        t = torch.zeros(4)
+        work = dist.irecv(t, 1)
+        future = work.get_future()
+        if os.environ["TORCH_TUTTI"] == "python":
+            words(work.wait, "Timed out")
+        else:
+            time.sleep(6)
+        store.set("waited", "x")
+        assert future.wait()[0].tolist() == [1] * 4
+        work.wait()
+    else:
+        store.wait(["waited"])
+        dist.send(torch.ones(4), 0)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def test_early_new_timeout(rank: int, size: int) -> None:
     """The same with a timeout of set_timeout."""
     init()
@@ -136,7 +159,8 @@ def test_early_new_timeout(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
-test_early.sizes = test_early_new_timeout.sizes = (2,)  # type: ignore[attr-defined]
+for early in (test_early, test_early_future, test_early_new_timeout):
+    early.sizes = (2,)  # type: ignore[attr-defined]
 
 
 def test_self(rank: int, size: int) -> None:

@@ -10,9 +10,7 @@ from typing import Any, Deque, Dict, List, Optional, Tuple
 import torch
 
 from .. import _lib
-from .python_work import Calls, PromiseWork, copy_into, element_of, error_of, wait_for
-
-HOUR_MS = 3600000
+from .python_work import HOUR_MS, Calls, PromiseWork, copy_into, element_of, error_of, wait_for
 
 Taker = Tuple[PromiseWork, torch.Tensor]
 

@@ -18,6 +18,7 @@ from . import origin
 Tensors = List[torch.Tensor]
 
 MESSAGES = (_lib.CALL_KINDS["send"], _lib.CALL_KINDS["recv"])
+HOUR_MS = 3600000
 
 # The other buffer of a call: its address, its bytes, and the offsets of a call in place. If a
 # tensor overlaps the other buffer, the library accepts it only at one of these offsets.
@@ -252,8 +253,11 @@ class PythonWork(dist.Work):
     def wait(self, timeout: Any = None) -> bool:  # type: ignore[override]
         """Wait, and raise the error with which the call has ended."""
         limit, group = milliseconds(timeout), self._group()
-        if limit < 0 and not self._has_collective and group is not None and group.has_new_timeout:
-            limit = group.timeout_ms  # a message has no deadline of its own
+        # A message has no deadline of its own. If the future's thread waits in the library, this
+        # wait needs a limit.
+        if limit < 0 and not self._has_collective and group is not None and (
+                self._given is not None or group.has_new_timeout):
+            limit = group.timeout_ms
         was_done, self._asked = self._done, True
         if was_done:
             self._release()
@@ -308,8 +312,14 @@ class PythonWork(dist.Work):
             self._release()
             self._settle()
         else:
-            threading.Thread(target=self._take, args=(-1,), daemon=True).start()
+            threading.Thread(target=self._take_later, daemon=True).start()
         return self._given
+
+    def _take_later(self) -> None:
+        """Take the requests of a future. Without a limit the library's deadline would begin. So for
+        messages this wait has a limit: the peer may send at any time."""
+        while not self._take(-1 if self._has_collective else HOUR_MS):
+            pass
 
     # ---- the end ----
 

@@ -75,8 +75,10 @@ public:
     bool wait(milliseconds timeout) override
     {
         int limit_ms = limit_of(timeout);
-        if (limit_ms < 0 && !has_collective_ && group_->has_new_timeout)
-            limit_ms = group_->timeout_ms; /* a message has no deadline of its own */
+        /* A message has no deadline of its own. If a thread of the pool waits in the library, this
+           wait needs a limit. */
+        if (limit_ms < 0 && !has_collective_ && (calls_.is_cuda() || group_->has_new_timeout))
+            limit_ms = group_->timeout_ms;
         if (!(calls_.is_cuda() ? pool_has_completed(limit_ms) : complete(limit_ms)))
             std::rethrow_exception(error_of(
                 TUTTI_ERR_TIMEOUT, c10::str(group_->label, ": not done after ", limit_ms,
@@ -118,6 +120,8 @@ public:
 
 private:
     friend struct Group;
+
+    static constexpr int kHourMs = 3600000;
 
     static void on_request(void *arg, tutti_status_t)
     {
@@ -295,7 +299,9 @@ inline void TuttiWork::complete_in_pool()
         c10::impl::VirtualGuardImpl guard(self->calls_.device()->type());
         self->stream_ = guard.getStreamFromGlobalPool(*self->calls_.device());
         c10::StreamGuard in_stream(*self->stream_);
-        self->complete(-1);
+        /* Without a limit the library's deadline would begin, long before the peer sends. */
+        while (!self->complete(self->has_collective_ ? -1 : kHourMs))
+            continue;
         self->count_pending(-1);
     });
 }
