@@ -251,6 +251,20 @@ def test_closed(rank: int, size: int) -> None:
         words(lambda: group.allreduce([torch.ones(1)], dist.AllreduceOptions()), "shut down")
 
 
+def test_closed_any_source(rank: int, size: int) -> None:
+    """Two receives from any source end with the group."""
+    init()
+    dist.barrier()
+    works = [dist.irecv(torch.zeros(1)) for _ in range(2)]
+    dist.destroy_process_group()
+    for work in works:
+        try:
+            work.wait()
+        except dist.DistBackendError:
+            continue
+        raise AssertionError("no error was raised")
+
+
 def test_dropped(rank: int, size: int) -> None:
     """Receives from any source end with the group, even if no reference to the group is left."""
     init()

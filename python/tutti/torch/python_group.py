@@ -68,6 +68,10 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         self.timeout_ms = milliseconds(timeout)
         self.has_new_timeout = False  # timeout_ms is not the library's any more
         self._lock = threading.Lock()
+        # Held during calls of the library on `comm`, and while shutdown() sets `comm` to None:
+        # while the communicator is freed, no other thread may be in a call on it. Re-entrant: a
+        # signal handler may call abort().
+        self._using_comm = threading.RLock()
         self._sequence = self._monitored = 0
         # torch before 2.11 does not keep the Work of a C++ caller. A wait for a freed Work would
         # never end, so _works keeps each Work until it has ended. With torch before 2.11, _ended
@@ -151,7 +155,8 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
     def shutdown(self) -> None:
         """Free the communicator. Waits for this rank's calls and for the other ranks, but only for
         some seconds."""
-        comm, self.comm = self.comm, None
+        with self._using_comm:
+            comm, self.comm = self.comm, None
         if comm is not None:
             self._drain()
             goodbye = self._say_goodbye(comm)
@@ -183,8 +188,9 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
 
     def abort(self) -> None:
         """End the communicator on all ranks."""
-        if self.comm is not None:
-            _lib.lib.tutti_abort(self.comm, b"the program has aborted the process group")
+        with self._using_comm:
+            if self.comm is not None:
+                _lib.lib.tutti_abort(self.comm, b"the program has aborted the process group")
 
     def __del__(self) -> None:
         try:
@@ -217,8 +223,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
     def submit(self, calls: Calls, timeout: Any = None) -> Any:
         """Submit collectives as one submission group, and each message alone; see csrc/group.hpp.
         Returns the requests."""
-        if self.comm is None:
-            raise dist.DistBackendError("%s: the group was shut down" % self.label)
+        self._check_open()
         limit = milliseconds(timeout)
         collectives = [c for c in calls.calls if c.kind not in MESSAGES]
         messages = [c for c in calls.calls if c.kind in MESSAGES]
@@ -256,14 +261,22 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
                 break
         return requests
 
+    def _check_open(self) -> None:
+        if self.comm is None:
+            raise dist.DistBackendError("%s: the group was shut down" % self.label)
+
     def _submit_list(self, calls: Calls, part: Sequence[_lib.Call]) -> List[Optional[int]]:
         array = (_lib.Call * len(part))(*part)
         places = (c_void_p * len(part))()
+        stream = None
         if calls.device is not None and calls.device.type == "cuda":
             stream = torch.cuda.current_stream(calls.device).cuda_stream
-            status = _lib.lib.tutti_cuda_submit(array, len(part), self.comm, stream, places)
-        else:
-            status = _lib.lib.tutti_submit(array, len(part), self.comm, places)
+        with self._using_comm:
+            self._check_open()
+            if stream is not None:
+                status = _lib.lib.tutti_cuda_submit(array, len(part), self.comm, stream, places)
+            else:
+                status = _lib.lib.tutti_submit(array, len(part), self.comm, places)
         if status:
             raise error_of(status, self.label)
         return list(places)

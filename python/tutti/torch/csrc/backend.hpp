@@ -107,6 +107,7 @@ public:
     /* torch passes the index of the tensors' device. A negative index means host memory. */
     bool supportsTensorAlloc(c10::DeviceIndex device)
     {
+        std::shared_lock<std::shared_mutex> lock(group_->using_comm);
         return device < 0 && group_->comm != nullptr && lib.mem_free_local != nullptr;
     }
     at::Tensor allocateTensor(long size, at::TensorOptions options);
@@ -177,8 +178,7 @@ inline CallName TuttiBackend::next_name(const Calls &calls)
 
 inline void TuttiBackend::check_open() const
 {
-    TORCH_CHECK_WITH(DistBackendError, group_->comm != nullptr, group_->label,
-                     ": the group was shut down");
+    (void)group_->use();
 }
 
 inline void TuttiBackend::check_root(int64_t root, const char *what) const
@@ -194,9 +194,11 @@ inline WorkPtr TuttiBackend::run(c10d::OpType type, Calls &&calls, Tensors outpu
     std::vector<tutti_request_t *> requests(calls.size(), nullptr);
     size_t started = 0;
     std::optional<c10::Stream> stream;
+    auto used = group_->use();
 
     tutti_status_t status = submit_calls(*group_, calls, name, timeout_ms, nullptr, nullptr,
                                          requests.data(), started);
+    used.unlock();
     std::string text = status != TUTTI_OK ? text_of(status, group_->label) : "";
     if (calls.is_cuda())
         stream = current_stream(*calls.device());

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -21,6 +22,9 @@ namespace tutti_torch {
 class TuttiWork;
 
 struct Group {
+    /* Held shared during calls on `comm`, and exclusively while close() sets `comm` to NULL: while
+       the communicator is freed, no other thread may be in a call on it. */
+    std::shared_mutex using_comm;
     tutti_comm_t *comm = nullptr;
     bool is_world = false;   /* from tutti_init: an old library */
     bool is_ordered = false; /* the library matches calls without a name by order */
@@ -30,10 +34,19 @@ struct Group {
     std::atomic<bool> has_new_timeout{ false }; /* timeout_ms is not the library's any more */
     tutti_request_t *goodbye = nullptr; /* the barrier of say_goodbye(), if it has not ended */
 
-    std::mutex mutex; /* protects all below */
+    std::mutex mutex; /* protects the next three */
     std::condition_variable ended;
     size_t pending = 0; /* number of Works for which peers may need this rank */
     std::vector<c10::intrusive_ptr<TuttiWork>> finished; /* see work.hpp */
+
+    /* The right to make calls on `comm`. Throws if the group was shut down. */
+    std::shared_lock<std::shared_mutex> use()
+    {
+        std::shared_lock<std::shared_mutex> lock(using_comm);
+
+        TORCH_CHECK_WITH(DistBackendError, comm != nullptr, label, ": the group was shut down");
+        return lock;
+    }
 
     void drain();
     void say_goodbye();
@@ -90,7 +103,7 @@ struct CallName {
  * Submit the calls: collectives as one submission group, each message alone, because the ranks of a
  * coalesced block do not all have the same messages. A single collective has no name: the library
  * matches it by order, and starts it without agreement. Coalesced collectives have names, because
- * only calls with names are fused.
+ * only calls with names are fused. The caller holds group.use().
  *
  * callback     of each request, or NULL
  * ret_request  [calls.size()] in the order of the calls, NULL for those that were not submitted

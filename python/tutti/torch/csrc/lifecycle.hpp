@@ -227,6 +227,8 @@ inline TuttiBackend::~TuttiBackend()
 
 inline void TuttiBackend::abort()
 {
+    std::shared_lock<std::shared_mutex> lock(group_->using_comm);
+
     if (group_->comm != nullptr)
         (void)lib.abort(group_->comm, "the program has aborted the process group");
 }
@@ -234,6 +236,7 @@ inline void TuttiBackend::abort()
 #if TUTTI_TORCH_AT_LEAST(2, 8)
 inline c10d::ErrorType TuttiBackend::getError()
 {
+    std::shared_lock<std::shared_mutex> lock(group_->using_comm);
     tutti_status_t state = TUTTI_OK;
 
     if (group_->comm != nullptr)
@@ -381,7 +384,7 @@ inline at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions opti
     void *memory = nullptr;
 
     TORCH_CHECK_VALUE(size >= 0, "tutti: allocate_tensor: size is ", size);
-    check_open();
+    auto used = group_->use();
     if (!options.device().is_cpu() || lib.mem_free_local == nullptr ||
         lib.mem_alloc_local(group_->comm, bytes, &memory) != TUTTI_OK || memory == nullptr)
         return at::empty({ size }, options);

@@ -78,7 +78,7 @@ public:
         /* A message has no deadline of its own. If a thread of the pool waits in the library, this
            wait needs a limit. */
         if (limit_ms < 0 && !has_collective_ && (calls_.is_cuda() || group_->has_new_timeout))
-            limit_ms = group_->timeout_ms;
+            limit_ms = limit_of(milliseconds(group_->timeout_ms));
         if (!(calls_.is_cuda() ? pool_has_completed(limit_ms) : complete(limit_ms)))
             std::rethrow_exception(error_of(
                 TUTTI_ERR_TIMEOUT, c10::str(group_->label, ": not done after ", limit_ms,
@@ -309,6 +309,7 @@ inline void TuttiWork::complete_in_pool()
 inline void TuttiWork::submit(const CallName &name, int timeout_ms)
 {
     size_t count = calls_.size(), started = 0;
+    auto used = group_->use();
 
     sequence_ = name.sequence;
     name_ = name.text.empty() && count > 0 ? calls_.entries()[0].name : name.text;
@@ -389,9 +390,12 @@ inline void Group::say_goodbye()
 
 inline void Group::close()
 {
-    tutti_comm_t *closing = comm;
-
-    comm = nullptr;
+    tutti_comm_t *closing;
+    {
+        std::unique_lock<std::shared_mutex> lock(using_comm);
+        closing = comm;
+        comm = nullptr;
+    }
     if (closing == nullptr)
         return;
     if (is_world)
