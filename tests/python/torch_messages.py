@@ -105,6 +105,24 @@ def test_any_source(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
+def test_any_source_inference(rank: int, size: int) -> None:
+    """A receive from any source into an inference tensor. Another thread delivers the message."""
+    init()
+    store = dist.distributed_c10d._get_default_store()
+    with torch.inference_mode():
+        if rank == 0:
+            t = torch.zeros(2)
+            work = dist.irecv(t)
+            store.set("posted", "x")
+            work.wait()
+            assert t.tolist() == [1, 1]
+        elif rank == 1:
+            store.wait(["posted"])
+            dist.send(torch.ones(2), 0)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def test_early(rank: int, size: int) -> None:
     """A receive is posted long before the message is sent. The group's timeout does not apply to
     this."""

@@ -55,8 +55,9 @@ def is_plain(t: torch.Tensor) -> bool:
 
 
 def copy_into(to: torch.Tensor, source: torch.Tensor) -> None:
-    """Copy without autograd; the tensor may be a parameter."""
-    with torch.no_grad():
+    """Copy without autograd; the tensor may be a parameter, or an inference tensor of another
+    thread."""
+    with torch.inference_mode(to.is_inference()), torch.no_grad():
         to.copy_(source)
 
 
