@@ -332,6 +332,8 @@ def test_allocated(rank: int, size: int) -> None:
             t[:] = rank + 1
             dist.all_reduce(t)
             same(t, torch.full((n,), sum(range(1, size + 1)), dtype=torch.int32), "allocated")
+    words(lambda: backend.allocate_tensor(2**62 + 256, dtype=torch.float32,
+                                          device=torch.device("cpu")), "too many")
     kept = backend.allocate_tensor(1000, dtype=torch.float64, device=torch.device("cpu"))
     dist.destroy_process_group()
     kept += 1

@@ -380,10 +380,12 @@ inline WorkPtr TuttiBackend::endCoalescing()
  */
 inline at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options)
 {
-    size_t bytes = static_cast<size_t>(size) * options.dtype().itemsize();
     void *memory = nullptr;
+    size_t bytes;
 
     TORCH_CHECK_VALUE(size >= 0, "tutti: allocate_tensor: size is ", size);
+    TORCH_CHECK_VALUE(!__builtin_mul_overflow(size, options.dtype().itemsize(), &bytes),
+                      "tutti: allocate_tensor: ", size, " elements are too many");
     auto used = group_->use();
     if (!options.device().is_cpu() || lib.mem_free_local == nullptr ||
         lib.mem_alloc_local(group_->comm, bytes, &memory) != TUTTI_OK || memory == nullptr)
