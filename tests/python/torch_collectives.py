@@ -470,6 +470,37 @@ def test_two_futures(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
+def test_device_future(rank: int, size: int) -> None:
+    """A collective in a callback of a device tensor's future is not part of the order of the
+    program's calls. Host tensors are used, as if they were device tensors; torch's own class of
+    futures would need the device."""
+    from tutti.torch import build
+    plain = torch.futures.Future.__init__
+    build.load().TuttiWork.device = lambda work: "cuda:0"
+    torch.futures.Future.__init__ = lambda future, devices=None: plain(future)
+    init()
+    store = dist.distributed_c10d._get_default_store()
+    a, b, c = (torch.full((3,), float(value * (rank + 1))) for value in (1, 10, 100))
+    if rank == 0:
+        store.wait(["called"])  # after rank 1's call with c
+    work = dist.all_reduce(a, async_op=True)
+    after = work.get_future().then(
+        lambda _: dist.all_reduce(b, async_op=True).get_future().wait())
+    if rank == 0:
+        after.wait()  # before this rank's call with c
+    last = dist.all_reduce(c, async_op=True)
+    if rank == 1:
+        store.set("called", "x")
+    for pending in (work, last, after):
+        pending.wait()
+    assert (a[0], b[0], c[0]) == (3, 30, 300), (a, b, c)
+    dist.destroy_process_group()
+
+
+test_device_future.backends = ("cpp",)  # type: ignore[attr-defined]
+test_device_future.sizes = (2,)  # type: ignore[attr-defined]
+
+
 def test_future_at_once(rank: int, size: int) -> None:
     """get_future does not wait, even if another thread waits for the same Work."""
     init()

@@ -132,6 +132,30 @@ def test_futures(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
+def test_callback(rank: int, size: int) -> None:
+    """A collective in a future's callback is not part of the order of the program's calls: rank 0
+    makes it before the last call, the other ranks make it after this call."""
+    device = begin(rank)
+    store = dist.distributed_c10d._get_default_store()
+    total = size * (size + 1) // 2
+    a, b, c = (torch.full((COUNT,), float(value * (rank + 1)), device=device)
+               for value in (1, 10, 100))
+    if rank == 0:
+        store.wait(["called/%d" % other for other in range(1, size)])
+    work = dist.all_reduce(a, async_op=True)
+    after = work.get_future().then(
+        lambda _: dist.all_reduce(b, async_op=True).get_future().wait())
+    if rank == 0:
+        after.wait()
+    last = dist.all_reduce(c, async_op=True)
+    if rank > 0:
+        store.set("called/%d" % rank, "x")
+    for pending, t, value in ((work, a, 1), (last, c, 100), (after, b, 10)):
+        pending.wait()
+        all_are(t, value * total)
+    dist.destroy_process_group()
+
+
 def test_streams(rank: int, size: int) -> None:
     """Calls in two streams, each behind separate late work."""
     device = begin(rank)

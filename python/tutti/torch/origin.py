@@ -12,7 +12,7 @@ future, the origin of the thread is this name with the number of the callback.
 import hashlib
 import threading
 import weakref
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -73,11 +73,12 @@ def set_error(future: torch.futures.Future, error: BaseException) -> None:
 
 
 class Future(torch.futures.Future):
-    """The future of a call, or of a callback: see then()."""
+    """The future of a call, or of a callback: see then(). `devices`: of the tensors, as for
+    torch.futures.Future."""
 
-    def __init__(self, name: str, swap: Swap) -> None:
-        super().__init__()
-        self._name, self._swap, self._callbacks = name, swap, 0
+    def __init__(self, name: str, swap: Swap, devices: Optional[List[Any]] = None) -> None:
+        super().__init__(devices=devices)
+        self._name, self._swap, self._devices, self._callbacks = name, swap, devices, 0
 
     def _within(self, callback: Callable[[Any], Any]) -> Tuple[str, Callable[[Any], Any]]:
         """The name of the next callback, and the callback in its origin."""
@@ -95,22 +96,25 @@ class Future(torch.futures.Future):
     def then(self, callback: Callable[[Any], Any]) -> "Future":  # type: ignore[override]
         """As that of torch.futures.Future."""
         name, run = self._within(callback)
-        return follow(super().then(run), name, self._swap)
+        return follow(super().then(run), name, self._swap, self._devices)
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:  # type: ignore[override]
         """As that of torch.futures.Future."""
         super().add_done_callback(self._within(callback)[1])
 
 
-def follow(future: Any, name: str, swap: Swap) -> Future:
+def follow(future: Any, name: str, swap: Swap, devices: Optional[List[Any]] = None) -> Future:
     """A Future that ends with the result or the error of `future`."""
-    mine = Future(name, swap)
+    mine = Future(name, swap, devices)
 
     def end(ended: Any) -> None:
         try:
             value = ended.value()
         except Exception as error:
-            set_error(mine, error)
+            if devices:
+                mine.set_exception(error)
+            else:
+                set_error(mine, error)
         else:
             mine.set_result(value)
     future.add_done_callback(end)
@@ -118,9 +122,9 @@ def follow(future: Any, name: str, swap: Swap) -> Future:
 
 
 def install(module: Any) -> None:
-    """Let get_future() of the C++ backend's Work return a Future. For device tensors get_future()
-    returns torch's own future, which is complete at once, so its callbacks run in the program's
-    order.
+    """Let get_future() of the C++ backend's Work return a Future. This also applies to device
+    tensors: their future is not complete before all ranks have made the call, so its callbacks run
+    at different times.
 
     All calls of get_future() of a Work return the same future: callbacks of two futures of one call
     would have the same names."""
@@ -131,8 +135,7 @@ def install(module: Any) -> None:
         found = given.get(work)
         if found is not None:
             return found
-        future = plain(work)
-        if work.is_on_device():
-            return future
-        return given.setdefault(work, follow(future, work.call_name(), module.swap_origin))
+        devices = [torch.device(work.device())] if work.device() else None
+        return given.setdefault(work, follow(plain(work), work.call_name(), module.swap_origin,
+                                             devices))
     module.TuttiWork.get_future = get_future

@@ -267,9 +267,13 @@ class PythonWork(dist.Work):
                                         % (self._label, limit))
         if self._error is not None:
             raise self._error
-        if self._calls.device is not None and self._calls.device.type == "cuda" and self._future:
+        if self._is_on_device() and self._future:
             self._future.wait()
         return True
+
+    def _is_on_device(self) -> bool:
+        device = self._calls.device
+        return device is not None and device.type == "cuda"
 
     def is_completed(self) -> bool:
         """Whether the call has ended. Never waits."""
@@ -303,11 +307,10 @@ class PythonWork(dist.Work):
         with self._state:
             if self._given is not None:
                 return self._given
-            device = self._calls.device
-            cuda = device is not None and device.type == "cuda"
-            future = torch.futures.Future(devices=[device] if cuda else None)
-            self._given = future if cuda else origin.follow(
-                future, "%s %s" % (self._label, self._calls.name), origin.swap)
+            devices = [self._calls.device] if self._is_on_device() else None
+            future = torch.futures.Future(devices=devices)
+            self._given = origin.follow(future, "%s %s" % (self._label, self._calls.name),
+                                        origin.swap, devices)
             self._future, done = future, self._done
         if done:
             self._release()
@@ -327,7 +330,7 @@ class PythonWork(dist.Work):
     def _settle(self) -> None:
         if self._error is None:
             self._future.set_result(self._outputs)
-        elif self._given is self._future:  # a future of a device
+        elif self._is_on_device():
             self._future.set_exception(self._error)
         else:
             origin.set_error(self._future, self._error)

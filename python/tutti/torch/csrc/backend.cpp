@@ -33,7 +33,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.doc() = "The c10d backend of Tutti in C++.";
     py::class_<tutti_torch::TuttiWork, c10d::Work, c10::intrusive_ptr<tutti_torch::TuttiWork>>(
         m, "TuttiWork", "An asynchronous call.")
-        .def("is_on_device", [](tutti_torch::TuttiWork &w) { return w.calls().is_cuda(); })
+        .def("device",
+             [](tutti_torch::TuttiWork &w) {
+                 return w.calls().is_cuda() ? w.calls().device()->str() : std::string();
+             },
+             "The device of the tensors; \"\": none.")
         .def("call_name", &tutti_torch::TuttiWork::call_name);
     m.def(
         "swap_origin",
