@@ -3,6 +3,7 @@
 shapes and types."""
 
 import random
+from types import SimpleNamespace
 from typing import Any, List
 
 import torch
@@ -499,6 +500,40 @@ def test_device_future(rank: int, size: int) -> None:
 
 test_device_future.backends = ("cpp",)  # type: ignore[attr-defined]
 test_device_future.sizes = (2,)  # type: ignore[attr-defined]
+
+
+class Group(SimpleNamespace):
+    """Unlike its base class, it allows weak references."""
+
+
+def test_other_stream(rank: int, size: int) -> None:
+    """The requests of device tensors were taken in one stream. A wait in another stream also orders
+    that stream, and so does a request for the future. Streams and tensors are imitated."""
+    from tutti.torch import origin, python_work
+    streams = {"present": "first"}
+    orders = []
+    python_work.wait_for = lambda request, limit, device: 0
+    torch.cuda.current_stream = lambda device: SimpleNamespace(
+        record_event=lambda at=streams["present"]: "behind the calls in " + at,
+        wait_event=lambda event, at=streams["present"]: orders.append((at, event)))
+    plain = torch.futures.Future.__init__
+    torch.futures.Future.__init__ = lambda future, devices=None: plain(future)
+    calls = python_work.Calls("all_reduce")
+    calls.device = torch.device("cuda", 0)
+    group = Group(label="tutti", has_new_timeout=False, forget=lambda work, is_asked: None,
+                  release=lambda work: None)
+    work = python_work.PythonWork(group, calls, [1], [])
+    assert work.is_completed()
+    streams["present"] = "second"
+    work.wait()
+    streams["present"] = "third"
+    assert isinstance(work.get_future(), origin.Future)
+    assert orders == [("second", "behind the calls in first"),
+                      ("third", "behind the calls in first")], orders
+
+
+test_other_stream.backends = ("python",)  # type: ignore[attr-defined]
+test_other_stream.sizes = (1,)  # type: ignore[attr-defined]
 
 
 def test_future_at_once(rank: int, size: int) -> None:

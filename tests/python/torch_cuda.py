@@ -172,6 +172,23 @@ def test_streams(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
+def test_other_stream(rank: int, size: int) -> None:
+    """A call in one stream is completed by a later call in another stream. A wait orders the first
+    stream nevertheless."""
+    device = begin(rank)
+    first, second = (torch.cuda.Stream(device) for _ in range(2))
+    with torch.cuda.stream(first):
+        t = late(device, rank + 1)
+        work = dist.all_reduce(t, async_op=True)
+    with torch.cuda.stream(second):
+        for _ in range(3):
+            dist.all_reduce(torch.ones(1, device=device), async_op=True).wait()
+    with torch.cuda.stream(first):
+        work.wait()
+        all_are(t, size * (size + 1) // 2)
+    dist.destroy_process_group()
+
+
 def messages(rank: int, size: int, device: torch.device) -> None:
     """A ring of messages, one after the other and as a batch."""
     right, left = (rank + 1) % size, (rank - 1) % size

@@ -242,6 +242,7 @@ class PythonWork(dist.Work):
         self._outputs = outputs
         self._taking = threading.RLock()  # held by the thread that waits for the requests
         self._error: Optional[BaseException] = calls.refused
+        self._event: Any = None  # device tensors: the point in the taker's stream behind the calls
         self._asked = False  # wait() or get_future() was called
         # Protects the fields below. No thread waits while it holds this lock.
         self._state = threading.RLock()
@@ -267,8 +268,7 @@ class PythonWork(dist.Work):
                                         % (self._label, limit))
         if self._error is not None:
             raise self._error
-        if self._is_on_device() and self._future:
-            self._future.wait()
+        self._order()
         return True
 
     def _is_on_device(self) -> bool:
@@ -314,6 +314,7 @@ class PythonWork(dist.Work):
             self._future, done = future, self._done
         if done:
             self._release()
+            self._order()
             self._settle()
         else:
             threading.Thread(target=self._take_later, daemon=True).start()
@@ -326,6 +327,11 @@ class PythonWork(dist.Work):
             pass
 
     # ---- the end ----
+
+    def _order(self) -> None:
+        """Order this thread's stream behind the calls. Another stream may have taken them."""
+        if self._event is not None:
+            torch.cuda.current_stream(self._calls.device).wait_event(self._event)
 
     def _settle(self) -> None:
         if self._error is None:
@@ -347,6 +353,8 @@ class PythonWork(dist.Work):
             if self._error is None:
                 try:
                     self._calls.finish()
+                    if self._is_on_device():
+                        self._event = torch.cuda.current_stream(self._calls.device).record_event()
                 except Exception as error:  # a result cannot be copied to the caller's tensor
                     self._error = error
             self._calls.clear()
