@@ -42,7 +42,7 @@ _FIELDS: Dict[str, Tuple[str, ...]] = {
 class Prepared:
     """A call, ready for the library."""
 
-    __slots__ = ("kind", "args", "result", "keep", "op", "failures", "receive")
+    __slots__ = ("kind", "args", "result", "keep", "op", "failures", "receive", "error")
 
     def __init__(self, kind: str, args: Tuple[Any, ...], result: Any, keep: Tuple[Any, ...],
                  op: Any = None) -> None:
@@ -57,6 +57,7 @@ class Prepared:
         # library's elements. It makes the buffer for the data, sets `result`, and returns the
         # buffer's address.
         self.receive: Optional[Callable[["np.ndarray[Any, Any]"], int]] = None
+        self.error: Optional[Exception] = None  # set by `receive`: the call ends with it
 
     def begin(self) -> None:
         """Before the call begins: errors that the operation has had so far are not this call's."""
@@ -234,7 +235,13 @@ def _receive_later(made: Prepared, call: str, source: Buffer, row: Shape, displs
 
     def receive(elements: "np.ndarray[Any, Any]") -> int:
         each = count_of(row) * source.kind.unit
-        rows = int(elements.sum()) // each if each else 0
+        odd = np.flatnonzero(elements % each) if each else ()
+        if len(odd):
+            # The call must go on, because the other ranks wait for this rank's buffer.
+            text = "%s: rank %d sends %d elements, which are no whole rows of shape %s" % (
+                call, odd[0], elements[odd[0]] // source.kind.unit, row)
+            made.error = _lib.error_of(_lib.MISMATCH, text)
+        rows = -(-int(elements.sum()) // each) if each else 0  # rounded up
         target = new_like(call, source, (rows,) + row)
         made.result = target.owner
         made.keep += (target.owner,)

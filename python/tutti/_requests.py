@@ -157,7 +157,7 @@ class Request:
     def _end(self, error: Optional[BaseException]) -> None:
         """The library has freed the request."""
         self._handle = None
-        self._error = error
+        self._error = error or self._made.error
         self._made.keep = ()
         self._raise_of_op()
 

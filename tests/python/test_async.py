@@ -6,16 +6,16 @@ import gc
 import sys
 import threading
 import unittest
-import unittest.mock
 import warnings
 import weakref
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import ranks
 import tutti
-from tutti import _lib, _requests
+from tutti import _calls, _lib, _requests
 
 
 class Held(np.ndarray):
@@ -93,6 +93,36 @@ class Asynchronous(unittest.TestCase):
         self.assertEqual(got.wait().tolist(), wanted)
         with self.assertRaisesRegex(ValueError, "counts"):
             tutti.alltoallv_async("t", x, counts, out=np.empty(9, int))
+
+    def test_odd_rows(self) -> None:
+        """The ranks pass rows of different sizes. The library writes nothing beyond the result."""
+        if self.size == 1:
+            return
+        guards = []
+        real = _calls.new_like
+
+        def guarded(call, source, shape):
+            count = int(np.prod(shape))
+            whole = real(call, source, (count + 8,))
+            whole.owner.fill(-1)
+            guards.append(whole.owner[count:])
+            return whole._replace(shape=shape, size=count,
+                                  owner=whole.owner[:count].reshape(shape))
+
+        x = np.ones((1, 3 + self.rank))
+        with mock.patch.object(_calls, "new_like", guarded):
+            for request in (tutti.allgatherv_async("v", x),
+                            tutti.alltoallv_async("w", x.repeat(self.size, 0),
+                                                  [1] * self.size)):
+                with self.assertRaisesRegex(tutti.MismatchError, r"rank \d sends \d elements, which "
+                                            r"are no whole rows of shape \(\d,\)"):
+                    request.wait()
+                with self.assertRaises(tutti.MismatchError):
+                    request.wait()
+        self.assertTrue(guards)
+        for guard in guards:
+            self.assertEqual(guard.tolist(), [-1.0] * 8)
+        self.assertEqual(tutti.allgatherv_async("v", np.ones((1, 3))).wait().shape, (self.size, 3))
 
     def test_request(self) -> None:
         x = np.full(3, float(self.rank))
@@ -376,7 +406,7 @@ class Asynchronous(unittest.TestCase):
             op._combine(x.ctypes.data, x.ctypes.data, x.ctypes.data, 1, _lib.FLOAT64, None)
             return _lib.OK
 
-        with unittest.mock.patch.object(_lib.lib, "tutti_cuda_run", cuda_run):
+        with mock.patch.object(_lib.lib, "tutti_cuda_run", cuda_run):
             with self.assertRaises(KeyError):
                 tutti.cuda_run(tutti.Call("allreduce", None, x, op), 1)
         op.free()
@@ -415,7 +445,7 @@ class Asynchronous(unittest.TestCase):
     def test_stream_error(self) -> None:
         """After an error of the CUDA stream the request continues."""
         request = tutti.allreduce_async("s", np.full(3, float(self.rank)))
-        with unittest.mock.patch.object(_lib.lib, "tutti_cuda_wait", lambda *_: _lib.SYSTEM):
+        with mock.patch.object(_lib.lib, "tutti_cuda_wait", lambda *_: _lib.SYSTEM):
             with self.assertRaises(tutti.SystemCallError):
                 request.wait(stream=1)
         self.assertIn("started", repr(request))
