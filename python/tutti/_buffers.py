@@ -162,6 +162,16 @@ def writing(call: str, array: Any, name: str = "out") -> Buffer:
     return _describe((call, name), array, True)
 
 
+def check_in_place(call: str, array: Any) -> None:
+    """Check that `array`, the input of a persistent call, is used in place: a copy would not have
+    the array's later data."""
+    owner = reading(call, array).owner
+    if isinstance(owner, np.ndarray) and owner is not array and owner.flags.owndata:
+        raise ValueError("%s: array, of type %s, would be copied, and each start would send the "
+                         "copy; it must be a contiguous array"
+                         % (call, type(array).__name__))
+
+
 def new_like(call: str, source: Buffer, shape: Shape) -> Buffer:
     """A new numpy array for a result, of the element type of `source`."""
     if source.device:

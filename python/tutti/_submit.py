@@ -5,6 +5,7 @@ the order of CUDA streams."""
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import _calls, _lib
+from ._buffers import check_in_place
 from ._calls import Prepared
 from ._lib import byref, check, lib
 from ._requests import Request, free_dropped, stream_pointer
@@ -40,6 +41,14 @@ class Call:
         made = getattr(_calls, self.kind)(comm, *args, **kwargs)
         pointer = None if self._options is None else _lib.pointer(self._options)
         return made, made.structure(name=_encoded(self.name), options=pointer)
+
+    def check_in_place(self) -> None:
+        """For the package's own use: check that no array is copied. An array that the call writes
+        to is never copied."""
+        args, kwargs = self._arguments
+        array = args[0] if args else kwargs.get("array")
+        if array is not None:
+            check_in_place(self.kind, array)
 
 
 _WIRES: Dict[Optional[str], int] = {
@@ -193,7 +202,8 @@ class PersistentRequest(Request):
 def persistent(call: Call, comm: Optional[Communicator] = None) -> PersistentRequest:
     """Prepare a call that will be made many times. Nothing is started yet.
 
-    call  its arrays are used by each start()
+    call  its arrays are used by each start(), in place: ValueError for an input that has to be
+          copied, such as a list, or an array that is not contiguous
     comm  the communicator; None: the world
 
         step = tutti.persistent(tutti.Call("allreduce", "grad", grad, out=grad))
@@ -206,6 +216,7 @@ def persistent(call: Call, comm: Optional[Communicator] = None) -> PersistentReq
     made, structure = call.prepare(comm)
     if made.receive is not None:
         raise ValueError("persistent: the call needs the counts to receive")
+    call.check_in_place()
     place = _lib.out_pointer()
     check(lib.tutti_persistent_create(byref(structure), comm.handle, byref(place)))
     return PersistentRequest(made, place.value, comm, call.name)  # type: ignore[arg-type]
