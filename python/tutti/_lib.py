@@ -472,3 +472,8 @@ def array_of(kind: Any, values: Any) -> Any:
 def out_pointer() -> c_void_p:
     """A place for a pointer that the library returns: pass byref(place), then read .value."""
     return c_void_p()
+
+
+def pointer_in(places: Any, index: int) -> c_void_p:
+    """Entry `index` of a C array of pointers, as a place that shares the array's memory."""
+    return c_void_p.from_buffer(places, index * ctypes.sizeof(c_void_p))

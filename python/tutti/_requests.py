@@ -52,19 +52,25 @@ class Request:
     request that is dropped without a wait gives a ResourceWarning.
     """
 
-    _handle: Optional[int] = None  # the library's request; None: freed
     _keeps_handle = False  # whether a wait leaves the library's request
 
-    def __init__(self, made: Prepared, handle: int, comm: Communicator,
+    def __init__(self, made: Prepared, place: _lib.c_void_p, comm: Communicator,
                  name: Optional[str]) -> None:
-        """For the package's own use."""
+        """For the package's own use, before the call that starts the request. The library writes
+        the handle to `place`. So the request keeps its arrays even if a signal handler raises an
+        exception when that call returns."""
+        self._place = place
         self._made = made
         self._size = comm.size
         self._made_lock, self._fork = threading.Lock(), _forks
         self._error: Optional[BaseException] = None
         self.name = name
         """The name of the call."""
-        self._handle = handle
+
+    @property
+    def _handle(self) -> Optional[int]:
+        """The library's request; None: not started, or freed."""
+        return self._place.value
 
     @property
     def _lock(self) -> Any:
@@ -156,7 +162,7 @@ class Request:
 
     def _end(self, error: Optional[BaseException]) -> None:
         """The library has freed the request."""
-        self._handle = None
+        self._place.value = None
         self._error = error or self._made.error
         self._made.keep = ()
         self._raise_of_op()

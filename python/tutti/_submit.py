@@ -87,10 +87,11 @@ def start(name: Optional[str], made: Prepared, comm: Communicator,
     """Start the asynchronous form of a call."""
     free_dropped()
     place = _lib.out_pointer()
+    request = Request(made, place, comm, name)
     function = getattr(lib, "tutti_%s_async" % made.kind)
     check(function(_encoded(name), *made.args, comm.handle,
                    None if given is None else byref(given), byref(place)))
-    return Request(made, place.value, comm, name)  # type: ignore[arg-type]
+    return request
 
 
 def submit(calls: Sequence[Call], comm: Optional[Communicator] = None,
@@ -109,13 +110,14 @@ def submit(calls: Sequence[Call], comm: Optional[Communicator] = None,
     pairs = [call.prepare(comm) for call in calls]
     structures = _lib.array_of(_lib.Call, [structure for _, structure in pairs])
     places = _lib.array_of(_lib.c_void_p, [None] * len(pairs))
+    requests = [Request(made, _lib.pointer_in(places, i), comm, call.name)
+                for i, (call, (made, _)) in enumerate(zip(calls, pairs))]
     if stream is None:
         check(lib.tutti_submit(structures, len(pairs), comm.handle, places))
     else:
         check(lib.tutti_cuda_submit(structures, len(pairs), comm.handle, stream_pointer(stream),
                                     places))
-    return [Request(made, place, comm, call.name)
-            for call, (made, _), place in zip(calls, pairs, places)]
+    return requests
 
 
 def cuda_run(call: Call, stream: Any, comm: Optional[Communicator] = None) -> Any:
@@ -157,8 +159,13 @@ class PersistentRequest(Request):
         with self._lock:
             if not self._active:
                 self._made.begin()
-            check(lib.tutti_start(self._handle))
-            self._active, self._error = True, None
+            # Set before the call: a signal handler may raise an exception when the call returns.
+            before, self._active = self._active, True
+            status = lib.tutti_start(self._handle)
+            if status:
+                self._active = before
+            check(status)
+            self._error = None
         return self
 
     def test(self) -> bool:
@@ -180,7 +187,7 @@ class PersistentRequest(Request):
         with self._lock:
             if self._handle is not None:
                 check(lib.tutti_request_free(self._handle))
-                self._handle = None
+                self._place.value = None
 
     def __enter__(self) -> "PersistentRequest":
         return self
@@ -218,8 +225,9 @@ def persistent(call: Call, comm: Optional[Communicator] = None) -> PersistentReq
         raise ValueError("persistent: the call needs the counts to receive")
     call.check_in_place()
     place = _lib.out_pointer()
+    request = PersistentRequest(made, place, comm, call.name)
     check(lib.tutti_persistent_create(byref(structure), comm.handle, byref(place)))
-    return PersistentRequest(made, place.value, comm, call.name)  # type: ignore[arg-type]
+    return request
 
 
 def join(comm: Optional[Communicator] = None) -> int:

@@ -2,7 +2,11 @@
 """Asynchronous calls: requests and what keeps their arrays, several calls at once, persistent
 requests, joins."""
 
+import contextlib
+import ctypes
+import functools
 import gc
+import signal
 import sys
 import threading
 import unittest
@@ -20,6 +24,33 @@ from tutti import _calls, _lib, _requests
 
 class Held(np.ndarray):
     """An array that a weak reference can watch."""
+
+
+class Stopped(Exception):
+    """Raised by the signal handler of interrupted()."""
+
+
+@contextlib.contextmanager
+def interrupted(name: str):
+    """A signal arrives during each call of the library's function `name`, which must return OK. The
+    handler raises Stopped. Python runs it when the call has returned."""
+    raise_signal = ctypes.CDLL(None)["raise"]
+    raise_signal.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.py_object, ctypes.py_object]
+    real = getattr(_lib.lib, name)
+    function = ctypes.CDLL(_lib.lib.path)[name]
+    function.restype, function.argtypes = real.restype, real.argtypes
+    # ctypes calls it with (result, function, arguments), and returns its 0. No Python code runs.
+    function.errcheck = functools.partial(raise_signal, signal.SIGALRM)
+
+    def handler(_number, _frame):
+        raise Stopped
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with mock.patch.dict(_lib.lib.__dict__, {name: function}):
+            yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 class Asynchronous(unittest.TestCase):
@@ -229,6 +260,44 @@ class Asynchronous(unittest.TestCase):
             sys.unraisablehook = before
         while _requests._dropped:
             _requests.free_dropped()
+
+    def test_signal_in_a_start(self) -> None:
+        """The program has no request, and the library uses the arrays. They live until the call is
+        complete."""
+        if self.size == 1:
+            return
+        starts = {
+            "tutti_allreduce_async": lambda x: tutti.allreduce_async("started", x),
+            "tutti_submit": lambda x: tutti.submit([tutti.Call("allreduce", "started", x),
+                                                    tutti.Call("barrier", "with it")])}
+        for name, start in starts.items():
+            x = np.ones(1000).view(Held)
+            watch = weakref.ref(x)
+            if self.rank == 0:
+                with warnings.catch_warnings(), interrupted(name):
+                    warnings.simplefilter("ignore")
+                    with self.assertRaises(Stopped):
+                        start(x)
+                del x
+                gc.collect()
+                self.assertIsNotNone(watch(), name)
+                tutti.barrier()
+            else:
+                tutti.barrier()
+                started = start(x)
+                tutti.wait_all(started if isinstance(started, list) else [started])
+            while _requests._dropped:
+                _requests.free_dropped()
+            if self.rank == 0:
+                self.assertIsNone(watch())
+
+    def test_signal_in_a_persistent_start(self) -> None:
+        x = np.ones(3)
+        with tutti.persistent(tutti.Call("allreduce", "p", x, out=x)) as step:
+            with interrupted("tutti_start"), self.assertRaises(Stopped):
+                step.start()
+            self.assertIs(step.wait(), x)
+            self.assertEqual(x.tolist(), [self.size] * 3)
 
     def test_submit_is_all_or_nothing(self) -> None:
         x = np.ones(3)
