@@ -258,15 +258,15 @@ def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> in
     if not requests:
         raise ValueError("wait_any: there are no requests")
     end = None if timeout is None else time.monotonic() + timeout
-    wait_ms = milliseconds(timeout)
+    milliseconds(timeout)  # ValueError if it is negative
     while True:
         for index, request in enumerate(requests):
             if request.test():
                 return index
         if any(request.needs_buffer() for request in requests):
             wait_ms = 2  # then test again whether the counts are known
-        elif end is not None:
-            wait_ms = milliseconds(max(0.0, end - time.monotonic()))
+        else:
+            wait_ms = milliseconds(None if end is None else max(0.0, end - time.monotonic()))
         done = _wait_any(requests, wait_ms)
         if done is not None:
             return done

@@ -113,13 +113,17 @@ def leaves() -> None:
         print(error)
 
 
-def late() -> None:
-    """The deadline applies to tutti.init() as well, so the ranks call it at the same time."""
+def init_together() -> tutti.Communicator:
+    """TUTTI_TIMEOUT applies to tutti.init() as well, so the ranks call it at the same time."""
     folder = os.environ[FOLDER]
     open(os.path.join(folder, os.environ["RANK"]), "w").close()
     while len(os.listdir(folder)) < 2:
         time.sleep(0.01)
-    world = tutti.init()
+    return tutti.init()
+
+
+def late() -> None:
+    world = init_together()
     if world.rank == 1:
         while world.error is None:
             time.sleep(0.01)
@@ -128,6 +132,23 @@ def late() -> None:
     try:
         tutti.allreduce_async("gradient", np.ones(3)).wait()
     except TimeoutError as error:  # Python's own
+        print("%s: %s" % (type(error).__name__, error))
+
+
+def gives_no_buffer() -> None:
+    """All ranks know the counts of a call, but rank 1 never passes its buffer."""
+    world = init_together()
+    request = tutti.allgatherv_async("v", np.ones(2))
+    if world.rank == 1:
+        counts, end = np.empty(2, np.uintp), time.monotonic() + 60
+        _lib.check(_lib.lib.tutti_request_recvcounts(request._handle, -1, counts.ctypes.data))
+        while world.error is None and time.monotonic() < end:
+            time.sleep(0.01)
+        os._exit(0)
+    try:
+        tutti.wait_any([request])
+        request.wait()
+    except tutti.TuttiError as error:
         print("%s: %s" % (type(error).__name__, error))
 
 
@@ -369,6 +390,11 @@ class Errors(unittest.TestCase):
         self.assertIn("TimeoutError: ", first)
         self.assertIn("gradient", first)
         self.assertIn("Error", second)
+
+    def test_gives_no_buffer(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            first, _ = self.succeeds(gives_no_buffer, TUTTI_TIMEOUT="5", **{FOLDER: folder})
+        self.assertIn("TimeoutError: ", first)
 
     def test_own_deadline(self) -> None:
         first, _ = self.succeeds(own_deadline)
