@@ -232,6 +232,7 @@ def _receive_later(made: Prepared, call: str, source: Buffer, row: Shape, displs
     if source.device:
         raise ValueError("%s: array is in device memory, so out and the counts to receive must be "
                          "given" % call)
+    new_like(call, source, (0,) + row)  # ValueError now, not during the call
 
     def receive(elements: "np.ndarray[Any, Any]") -> int:
         each = count_of(row) * source.kind.unit

@@ -205,20 +205,30 @@ _dropped: List[Tuple[int, Prepared, int, bool]] = []
 def free_dropped(_comm: Any = None) -> None:
     """Free the dropped requests that are done, and their arrays."""
     for _ in range(len(_dropped)):
+        taken: List[Tuple[int, Prepared, int, bool]] = []
         try:
-            handle, made, size, keeps_handle = _dropped.pop(0)
+            # No Python code, and so no signal handler, runs between pop and extend.
+            taken.extend(map(_dropped.pop, (0,)))
+            if _free_if_done(*taken[0]):
+                taken.clear()
         except IndexError:  # another thread does the same
             return
-        if made.receive is not None:
-            _give_buffer(handle, made, size, 0)
-        done = _lib.c_int(0)
-        lib.tutti_test(handle, byref(done))
-        if done.value:
-            lib.tutti_wait(handle, 0)
-            if keeps_handle:
-                lib.tutti_request_free(handle)
-        else:
-            _dropped.append((handle, made, size, keeps_handle))
+        except (MemoryError, ValueError):  # of the result's array; the next call tries again
+            pass
+        finally:
+            _dropped.extend(taken)
+
+
+def _free_if_done(handle: int, made: Prepared, size: int, keeps_handle: bool) -> bool:
+    if made.receive is not None:
+        _give_buffer(handle, made, size, 0)
+    done = _lib.c_int(0)
+    lib.tutti_test(handle, byref(done))
+    if done.value:
+        lib.tutti_wait(handle, 0)
+        if keeps_handle:
+            lib.tutti_request_free(handle)
+    return bool(done.value)
 
 
 _world.on_end.append(free_dropped)

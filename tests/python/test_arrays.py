@@ -4,6 +4,7 @@ The library is not called, so device memory needs no device."""
 
 import ctypes
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -252,6 +253,13 @@ class Arrays(unittest.TestCase):
         self.assertEqual(_calls.allreduce(OneWorld, torch.zeros(2, 3).t()).result.shape, (3, 2))
         x = torch.zeros(3, dtype=torch.bool)
         self.assertEqual(_calls.allreduce(OneWorld, x).args[3], _lib.BOOL)
+
+    def test_no_type_for_a_result(self) -> None:
+        """A call without counts makes its result later, but its start reports that it cannot."""
+        x = Capsule(np.zeros(104, "u1").ctypes.data, 4, 16, (48,), device=1)
+        with mock.patch.object(_buffers, "numpy_type", side_effect=ImportError):
+            self.refused(ValueError, "numpy has no type bfloat16", _calls.allgatherv, x)
+            self.refused(ValueError, "numpy has no type bfloat16", _calls.alltoallv, x, [12] * 4)
 
     def test_counts(self) -> None:
         self.assertEqual(_buffers.count_of(()), 1)

@@ -299,6 +299,35 @@ class Asynchronous(unittest.TestCase):
             self.assertIs(step.wait(), x)
             self.assertEqual(x.tolist(), [self.size] * 3)
 
+    def test_dropped_without_memory(self) -> None:
+        """There is no memory for the result of a dropped request. Other calls do not fail, and the
+        request keeps its arrays."""
+        while _requests._dropped:
+            _requests.free_dropped()
+        x = np.ones(1000).view(Held)
+        watch = weakref.ref(x)
+        request = tutti.allgatherv_async("dropped", x)
+        del x
+        counts = np.empty(self.size, np.uintp)
+        _lib.check(_lib.lib.tutti_request_recvcounts(request._handle, -1, counts.ctypes.data))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            del request
+        gc.collect()
+
+        def no_memory(*_arguments):
+            raise MemoryError
+
+        with mock.patch.object(_calls, "new_like", no_memory):
+            for _ in range(2):
+                tutti.barrier_async("next").wait()
+                self.assertEqual(len(_requests._dropped), 1)
+                self.assertIsNotNone(watch())
+        while _requests._dropped:
+            _requests.free_dropped()
+        gc.collect()
+        self.assertIsNone(watch())
+
     def test_submit_is_all_or_nothing(self) -> None:
         x = np.ones(3)
         with self.assertRaisesRegex(ValueError, "allreduce: op"):
