@@ -10,6 +10,7 @@ import os
 import threading
 import time
 import warnings
+from itertools import chain, starmap
 from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -64,6 +65,8 @@ class Request:
         self._size = comm.size
         self._made_lock, self._fork = threading.Lock(), _forks
         self._error: Optional[BaseException] = None
+        # The status and the text of a wait, until _finish() has processed them.
+        self._answer: List[Any] = []
         self.name = name
         """The name of the call."""
 
@@ -127,6 +130,8 @@ class Request:
         return self._handle is not None and self._made.receive is not None
 
     def _is_done(self) -> bool:
+        if self._has_ended():
+            return True
         if self._made.receive is not None:
             _give_buffer(self._handle, self._made, self._size, 0)
         done = _lib.c_int(0)
@@ -136,23 +141,36 @@ class Request:
         return bool(done.value)
 
     def _wait(self, wait_ms: int, end: Optional[float], stream: Any) -> None:
-        if self._made.receive is not None:
-            status = _give_buffer(self._handle, self._made, self._size, wait_ms)
-            if status == _lib.TIMEOUT and wait_ms >= 0:
-                check(status)
-            wait_ms = wait_ms if end is None else milliseconds(max(0, end - time.monotonic()))
-        if stream is None:
-            status = lib.tutti_wait(self._handle, wait_ms)
-        else:
-            status = lib.tutti_cuda_wait(self._handle, wait_ms, stream_pointer(stream))
-        if status == _lib.OK:
-            self._end(None)
-            return
-        error = _lib.error_of(status)
-        if self._was_freed():
+        if not self._has_ended():
+            if self._made.receive is not None:
+                status = _give_buffer(self._handle, self._made, self._size, wait_ms)
+                if status == _lib.TIMEOUT and wait_ms >= 0:
+                    check(status)
+                wait_ms = wait_ms if end is None else milliseconds(max(0, end - time.monotonic()))
+            if stream is None:
+                _call(self._answer, lib.tutti_wait, self._handle, wait_ms)
+            else:
+                _call(self._answer, lib.tutti_cuda_wait, self._handle, wait_ms,
+                      stream_pointer(stream))
+        self._finish()
+
+    def _finish(self) -> None:
+        """Process the answer of a wait: end the request, or raise the wait's error."""
+        status, text = self._answer
+        error = _lib.error_of(status, text.decode("utf-8", "replace")) if status else None
+        if self._has_ended():
             self._end(error)
-        else:
+        elif error is not None:
             raise error
+
+    def _has_ended(self) -> bool:
+        """Whether a wait has ended the request, but _end() has not been called. This is so after a
+        wait in which a signal handler has raised an exception."""
+        if self._answer:
+            if self._answer[0] == _lib.OK or self._was_freed():
+                return True
+            self._answer.clear()
+        return False
 
     def _was_freed(self) -> bool:
         """Whether a wait that returned an error has freed the request. If not, the request
@@ -162,10 +180,11 @@ class Request:
 
     def _end(self, error: Optional[BaseException]) -> None:
         """The library has freed the request."""
-        self._place.value = None
         self._error = error or self._made.error
         self._made.keep = ()
         self._raise_of_op()
+        self._place.value = None
+        self._answer.clear()
 
     def _raise_of_op(self) -> None:
         if self._error is None:
@@ -192,11 +211,20 @@ def _give_buffer(handle: Optional[int], made: Prepared, size: int, wait_ms: int)
     counts = np.empty(size, np.uintp)
     status = lib.tutti_request_recvcounts(handle, wait_ms, counts.__array_interface__["data"][0])
     if status == _lib.OK and made.receive is not None:
+        again = made.result is not None  # a signal has interrupted this function
         given = lib.tutti_request_receive(handle, made.receive(counts), None)
-        if given in (_lib.OK, _lib.INVALID_ARGUMENT):
+        if given == _lib.INVALID_ARGUMENT and not again:
             check(given)
+        if given in (_lib.OK, _lib.INVALID_ARGUMENT):
             made.receive = None
     return int(status)
+
+
+def _call(answer: List[Any], function: Any, *args: Any) -> None:
+    """Call a function of the library that may end a request. Its status and the text of its error
+    go to `answer`. No Python code runs here after the function's return, and so no signal handler,
+    whose exception could lose the status."""
+    answer.extend(chain(starmap(function, (args,)), starmap(lib.tutti_last_error, ((),))))
 
 
 _dropped: List[Tuple[int, Prepared, int, bool]] = []
@@ -223,12 +251,14 @@ def _free_if_done(handle: int, made: Prepared, size: int, keeps_handle: bool) ->
     if made.receive is not None:
         _give_buffer(handle, made, size, 0)
     done = _lib.c_int(0)
-    lib.tutti_test(handle, byref(done))
+    status = lib.tutti_test(handle, byref(done))
     if done.value:
         lib.tutti_wait(handle, 0)
-        if keeps_handle:
-            lib.tutti_request_free(handle)
-    return bool(done.value)
+    elif status != _lib.INVALID_ARGUMENT:  # which means that a wait has ended it
+        return False
+    if keeps_handle:
+        lib.tutti_request_free(handle)
+    return True
 
 
 _world.on_end.append(free_dropped)
@@ -293,17 +323,22 @@ def _wait_any(requests: Sequence[Request], wait_ms: int) -> Optional[int]:
         request._lock.acquire()
     try:
         for request in unique:
-            if request._handle is None:  # another thread has waited for it
+            if request._handle is None or request._has_ended():  # by a wait in another thread
                 return list(requests).index(request)
         places = _lib.array_of(_lib.c_void_p, [request._handle for request in unique])
         index = _lib.c_size_t(len(unique))
-        status = lib.tutti_wait_any(places, len(unique), wait_ms, byref(index))
+        answer: List[Any] = []
+        try:
+            _call(answer, lib.tutti_wait_any, places, len(unique), wait_ms, byref(index))
+        finally:  # also if a signal handler raises an exception
+            if index.value < len(unique):
+                unique[index.value]._answer = answer
         if index.value == len(unique):
-            if status == _lib.TIMEOUT and wait_ms >= 0:
+            if answer[0] == _lib.TIMEOUT and wait_ms >= 0:
                 return None
-            check(status)
+            check(answer[0])
         ended = unique[index.value]
-        ended._end(_lib.error_of(status) if status else None)
+        ended._finish()
         return list(requests).index(ended)
     finally:
         for request in locked:

@@ -157,8 +157,9 @@ class PersistentRequest(Request):
     def start(self) -> "PersistentRequest":
         """Begin the call. The arrays are those of persistent(), with the data of this moment."""
         with self._lock:
-            if not self._active:
+            if not self._active or self._has_ended():
                 self._made.begin()
+            self._answer.clear()
             # Set before the call: a signal handler may raise an exception when the call returns.
             before, self._active = self._active, True
             status = lib.tutti_start(self._handle)
@@ -179,8 +180,10 @@ class PersistentRequest(Request):
             raise _lib.InvalidArgumentError("request %r has not been started" % self.name)
 
     def _end(self, error: Optional[BaseException]) -> None:
-        self._active, self._error = False, error
+        self._error = error
         self._raise_of_op()
+        self._active = False
+        self._answer.clear()
 
     def free(self) -> None:
         """Free the request. Wait for the request before this call. A second call does nothing."""

@@ -299,6 +299,72 @@ class Asynchronous(unittest.TestCase):
             self.assertIs(step.wait(), x)
             self.assertEqual(x.tolist(), [self.size] * 3)
 
+    def test_signal_in_a_wait(self) -> None:
+        """The result is there at the next wait."""
+        x = np.full(2, float(self.rank))
+        waits = {
+            "tutti_wait": lambda request: request.wait(),
+            "tutti_wait_any": lambda request: tutti.wait_any([request])}
+        for name, wait in waits.items():
+            with self.subTest(name):
+                request = tutti.allreduce_async("w", x)
+                untested = mock.patch.object(_requests.Request, "test", lambda _: False)
+                with interrupted(name), untested, self.assertRaises(Stopped):
+                    wait(request)
+                self.assertTrue(request.test())
+                self.assertEqual(tutti.wait_any([request]), 0)
+                self.assertEqual(request.wait(10).tolist(), [self.sum] * 2)
+                self.assertEqual(request.wait().tolist(), [self.sum] * 2)
+        with tutti.persistent(tutti.Call("allreduce", "p", x)) as step:
+            for _ in range(2):
+                step.start()
+                with interrupted("tutti_wait"), self.assertRaises(Stopped):
+                    step.wait()
+                self.assertEqual(step.wait().tolist(), [self.sum] * 2)
+
+    def test_signal_before_a_start(self) -> None:
+        """A turn does not raise the exception of an operation in the turn before, whose wait was
+        interrupted."""
+        if self.size == 1:
+            return
+
+        def function(left: Any, right: Any) -> Any:
+            if 99 in left or 99 in right:
+                raise KeyError("99")
+            return left + right
+
+        op, x = tutti.create_op(function), np.full(3, 99.0)
+        with tutti.persistent(tutti.Call("allreduce", "p", x, op)) as step:
+            step.start()
+            with interrupted("tutti_wait"), self.assertRaises(Stopped):
+                step.wait()
+            x.fill(1)
+            self.assertEqual(step.start().wait().tolist(), [float(self.size)] * 3)
+        op.free()
+
+    def test_signal_before_a_drop(self) -> None:
+        """A wait has ended the request, so the arrays are freed at once."""
+        x = np.ones(1000).view(Held)
+        watch = weakref.ref(x)
+        request = tutti.allreduce_async("w", x)
+        with interrupted("tutti_wait"), self.assertRaises(Stopped):
+            request.wait()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            del request, x
+        gc.collect()
+        _requests.free_dropped()
+        self.assertEqual(_requests._dropped, [])
+        self.assertIsNone(watch())
+
+    def test_signal_after_the_counts(self) -> None:
+        """The library has the receive buffer, but the package does not know it."""
+        request = tutti.allgatherv_async("v", np.full(2, float(self.rank)))
+        with interrupted("tutti_request_receive"), self.assertRaises(Stopped):
+            request.wait()
+        wanted = np.arange(self.size, dtype=float).repeat(2).tolist()
+        self.assertEqual(request.wait().tolist(), wanted)
+
     def test_dropped_without_memory(self) -> None:
         """There is no memory for the result of a dropped request. Other calls do not fail, and the
         request keeps its arrays."""
