@@ -293,7 +293,8 @@ def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> in
     result at once, or raises its error.
 
     timeout  seconds; TimeoutError after it. None: until the library's own deadline; without a limit
-             while the counts of an alltoallv or allgatherv are not known yet
+             while the counts of an alltoallv or allgatherv are not known yet, or while another
+             thread waits for one of the requests
     """
     if not requests:
         raise ValueError("wait_any: there are no requests")
@@ -316,30 +317,37 @@ def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> in
 
 
 def _wait_any(requests: Sequence[Request], wait_ms: int) -> Optional[int]:
-    """The index of a request that is done, or None after the timeout."""
+    """The index of a request that is done, or None after the timeout. While another thread waits
+    for some of the requests, the timeout is at most 2 ms."""
     unique = list({id(request): request for request in requests}.values())
-    locked = sorted(unique, key=id)  # in one order in all threads
-    for request in locked:
-        request._lock.acquire()
+    held: List[Request] = []
     try:
         for request in unique:
+            if request._lock.acquire(blocking=False):
+                held.append(request)
+        for request in held:
             if request._handle is None or request._has_ended():  # by a wait in another thread
                 return list(requests).index(request)
-        places = _lib.array_of(_lib.c_void_p, [request._handle for request in unique])
-        index = _lib.c_size_t(len(unique))
+        if len(held) < len(unique):
+            wait_ms = 2 if wait_ms < 0 else min(wait_ms, 2)
+        if not held:
+            time.sleep(wait_ms / 1000)
+            return None
+        places = _lib.array_of(_lib.c_void_p, [request._handle for request in held])
+        index = _lib.c_size_t(len(held))
         answer: List[Any] = []
         try:
-            _call(answer, lib.tutti_wait_any, places, len(unique), wait_ms, byref(index))
+            _call(answer, lib.tutti_wait_any, places, len(held), wait_ms, byref(index))
         finally:  # also if a signal handler raises an exception
-            if index.value < len(unique):
-                unique[index.value]._answer = answer
-        if index.value == len(unique):
+            if index.value < len(held):
+                held[index.value]._answer = answer
+        if index.value == len(held):
             if answer[0] == _lib.TIMEOUT and wait_ms >= 0:
                 return None
             check(answer[0])
-        ended = unique[index.value]
+        ended = held[index.value]
         ended._finish()
         return list(requests).index(ended)
     finally:
-        for request in locked:
+        for request in held:
             request._lock.release()

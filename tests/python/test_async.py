@@ -9,6 +9,7 @@ import gc
 import signal
 import sys
 import threading
+import time
 import unittest
 import warnings
 import weakref
@@ -451,6 +452,42 @@ class Asynchronous(unittest.TestCase):
         self.assertEqual(tutti.wait_any([requests[0], requests[0]]), 0)
         with self.assertRaises(ValueError):
             tutti.wait_any([])
+
+    def test_any_beside_a_wait(self) -> None:
+        """Another thread waits for a request that is not done. wait_any() has its timeout, and
+        returns another request that is done."""
+        if self.size == 1:
+            return
+        if self.rank == 0:
+            first = tutti.allreduce_async("first", np.ones(2))
+            second = tutti.allreduce_async("second", np.ones(2))
+            seen = []
+
+            def wait() -> None:
+                try:
+                    seen.append(first.wait(60)[1])
+                except tutti.TuttiError as error:
+                    seen.append(error)
+
+            thread = threading.Thread(target=wait)
+            thread.start()
+            while not first._lock.locked():
+                time.sleep(0.001)
+            with self.assertRaises(tutti.TimeoutError):
+                tutti.wait_any([first], 0.01)
+            with self.assertRaises(tutti.TimeoutError):
+                tutti.wait_any([first, second], 0.01)
+            tutti.barrier()
+            self.assertEqual(tutti.wait_any([first, second]), 1)
+            tutti.barrier()
+            thread.join()
+            self.assertEqual(seen, [self.size])
+        else:
+            tutti.barrier()
+            second = tutti.allreduce_async("second", np.ones(2))
+            tutti.barrier()
+            tutti.allreduce_async("first", np.ones(2)).wait()
+        self.assertEqual(second.wait()[0], self.size)
 
     def test_persistent(self) -> None:
         x = np.zeros(4)
