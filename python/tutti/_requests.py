@@ -53,6 +53,7 @@ class Request:
     request that is dropped without a wait gives a ResourceWarning.
     """
 
+    _active = True  # False: a persistent request that was not started, or whose turn has ended
     _keeps_handle = False  # whether a wait leaves the library's request
 
     def __init__(self, made: Prepared, place: _lib.c_void_p, comm: Communicator,
@@ -326,7 +327,8 @@ def _wait_any(requests: Sequence[Request], wait_ms: int) -> Optional[int]:
             if request._lock.acquire(blocking=False):
                 held.append(request)
         for request in held:
-            if request._handle is None or request._has_ended():  # by a wait in another thread
+            # A wait in another thread may have ended it since the test.
+            if request._handle is None or not request._active or request._has_ended():
                 return list(requests).index(request)
         if len(held) < len(unique):
             wait_ms = 2 if wait_ms < 0 else min(wait_ms, 2)

@@ -511,6 +511,24 @@ class Asynchronous(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "counts"):
             tutti.persistent(tutti.Call("allgatherv", "q", x))
 
+    def test_persistent_ended_elsewhere(self) -> None:
+        """Another thread ends the requests after wait_any() has tested them."""
+        real = _requests._wait_any
+
+        def late(requests, wait_ms):
+            for request in requests:
+                request.wait()
+            return real(requests, wait_ms)
+
+        x = np.ones(2)
+        with tutti.persistent(tutti.Call("allreduce", "p", x)) as step:
+            for others in ([], [tutti.allreduce_async("q", x)]):
+                step.start()
+                with mock.patch.object(_requests, "_wait_any", late), \
+                        mock.patch.object(_requests.Request, "test", lambda _: False):
+                    self.assertEqual(tutti.wait_any([step] + others), 0)
+                tutti.wait_all(others)
+
     def test_persistent_copies(self) -> None:
         """A copy of an input would have the data of the request's creation."""
         x, y = np.zeros((4, 2)), np.zeros(4)
