@@ -232,18 +232,21 @@ def _receive_later(made: Prepared, call: str, source: Buffer, row: Shape, displs
     if source.device:
         raise ValueError("%s: array is in device memory, so out and the counts to receive must be "
                          "given" % call)
+    each = count_of(row) * source.kind.unit
+    if not each:
+        raise ValueError("%s: rows of shape %s have no elements, so their number is unknown: the "
+                         "counts to receive must be given" % (call, row))
     new_like(call, source, (0,) + row)  # ValueError now, not during the call
 
     def receive(elements: "np.ndarray[Any, Any]") -> int:
         if made.result is None:  # otherwise a signal has interrupted the use of this address
-            each = count_of(row) * source.kind.unit
-            odd = np.flatnonzero(elements % each) if each else ()
+            odd = np.flatnonzero(elements % each)
             if len(odd):
                 # The call must go on, because the other ranks wait for this rank's buffer.
                 text = "%s: rank %d sends %d elements, which are no whole rows of shape %s" % (
                     call, odd[0], elements[odd[0]] // source.kind.unit, row)
                 made.error = _lib.error_of(_lib.MISMATCH, text)
-            rows = -(-int(elements.sum()) // each) if each else 0  # rounded up
+            rows = -(-int(elements.sum()) // each)  # rounded up
             made.result = new_like(call, source, (rows,) + row).owner
         return int(made.result.__array_interface__["data"][0])
 

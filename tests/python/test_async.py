@@ -125,6 +125,15 @@ class Asynchronous(unittest.TestCase):
         self.assertEqual(got.wait().tolist(), wanted)
         with self.assertRaisesRegex(ValueError, "counts"):
             tutti.alltoallv_async("t", x, counts, out=np.empty(9, int))
+        for shape in ((self.size, 0), (self.size, 2, 0)):
+            x = np.empty(shape)
+            with self.assertRaisesRegex(ValueError, "rows of shape .* have no elements"):
+                tutti.allgatherv_async("e", x)
+            with self.assertRaisesRegex(ValueError, "rows of shape .* have no elements"):
+                tutti.alltoallv_async("e", x, [1] * self.size)
+            counts = [self.size] * self.size
+            self.assertEqual(tutti.allgatherv_async("e", x, counts).wait().shape,
+                             (self.size ** 2,) + shape[1:])
 
     def test_odd_rows(self) -> None:
         """The ranks pass rows of different sizes. The library writes nothing beyond the result."""
