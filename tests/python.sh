@@ -81,6 +81,8 @@ install_torch() {
     # own tests need expecttest.
     from_pypi "packages for torch" typing-extensions filelock sympy networkx jinja2 fsspec ninja \
         setuptools expecttest
+    [ -z "${TUTTI_HOROVOD_TESTS:-}" ] ||
+        from_pypi "packages for Horovod's tests" pytest mock parameterized cloudpickle packaging
 }
 
 # make_environment NAME: makes a virtual environment, and sets $python to its interpreter.
@@ -107,6 +109,7 @@ make_torch_environment() {
     esac
     from_pypi numpy "$numpy" || skip "no numpy: $(tail -n 1 "$work/pip.log")"
     from_pypi ml_dtypes ml_dtypes || :
+    from_pypi mypy mypy || :
     [ "$torch" = none ] || install_torch || :
 }
 

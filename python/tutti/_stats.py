@@ -46,7 +46,8 @@ def stats(comm: Optional[Communicator] = None) -> Dict[str, Any]:
     read = _lib.Stats()
     check(lib.tutti_comm_get_stats(comm.handle, byref(read)))
     result: Dict[str, Any] = {}
-    for name, kind in _lib.Stats._fields_:
+    for field in _lib.Stats._fields_:
+        name, kind = field[0], field[1]
         value = getattr(read, name)
         if kind is _lib.StatsHistogram:
             result[name] = _histogram(value)
