@@ -212,6 +212,7 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
     }
     shape = *cache->shape;
     shape.device_scope = cache->device_scope;
+    shape.on_device = cache->on_device;
     status = tutti__algorithm_choose(want, &shape, cache->override, cache->association, &key.choice,
                                      &why);
     if (status != TUTTI_OK)

@@ -128,13 +128,14 @@ static const char not_fixed[] =
 static const char not_ordered[] = "it does not keep the order of ranks, which the operation needs";
 
 /* May the model choose this sub? If the number of hosts is a power of two, halving_doubling sends
-   as few bytes as direct_scatter, and no rank receives from all others at once. */
+   as few bytes as direct_scatter, and no rank receives from all others at once. On device memory
+   direct_scatter needs SCRATCH in host memory, so its messages cannot be direct (exec/direct.c). */
 static int is_candidate(const tutti__algorithm_t *algorithm, const char *sub,
                         const tutti__shape_t *shape, tutti__association_t association)
 {
     int is_power = (shape->nhosts & (shape->nhosts - 1)) == 0;
 
-    if (is_power && strcmp(sub, "direct_scatter") == 0)
+    if ((is_power || shape->on_device) && strcmp(sub, "direct_scatter") == 0)
         return 0;
     return association == TUTTI__ANY_ASSOCIATION ||
            tutti__algorithm_find(algorithm->collective, sub)->fixed_association;

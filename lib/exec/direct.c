@@ -13,8 +13,9 @@
  * released or a message is sent, no queued work touches that memory any more. Work that reads a
  * message is queued after the message has arrived.
  *
- * If the device cannot compute the sum, STAGE and messages are in host memory. The choice depends
- * only on values that are equal on all ranks: the call, the schedule and settings.
+ * If the device cannot compute the sum, or the schedule has SCRATCH, STAGE and messages are in host
+ * memory. The choice depends only on values that are equal on all ranks: the call, the schedule and
+ * settings.
  *
  * Channels take the lane's slots from the first slot on; streams that pack messages take them from
  * the last slot downwards.
@@ -47,7 +48,7 @@ tutti_status_t tutti__run_choose_direct(const tutti__run_t *run, const tutti__sc
 
     *ret_credits = 0;
     if (device->direct_bytes / sched->max_nblk < TUTTI__LEAST_CHUNK || sched->stage_trips == 0 ||
-        sched->is_read || !is_summed(call->dtype, call->op))
+        sched->scratch_blocks > 0 || sched->is_read || !is_summed(call->dtype, call->op))
         return TUTTI_OK;
     for (uint32_t i = 0; i < sched->nchans; i++)
         receivers += sched->chans[i].is_recv;
