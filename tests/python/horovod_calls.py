@@ -439,8 +439,8 @@ class BatchNorm(unittest.TestCase):
         """An operation in place may follow."""
         for affine in (False, True):
             x = torch.arange(4.0).reshape(4, 1).requires_grad_()
-            nn.Sequential(hvd.SyncBatchNorm(1, affine=affine), nn.ReLU(inplace=True))(x).sum(
-                ).backward()
+            model = nn.Sequential(hvd.SyncBatchNorm(1, affine=affine), nn.ReLU(inplace=True))
+            model(x).sum().backward()
             self.assertEqual(x.grad.shape, x.shape)
 
     def test_input(self) -> None:
@@ -547,8 +547,7 @@ class KeptHandler(StateHandler):
         self.saved = value.value
 
     def save(self) -> None:
-        self.saved += 0  # __init__ has made it
-        self.saved = self.value.value
+        self.saved += self.value.value - self.saved  # needs what __init__ has made
 
     def restore(self) -> None:
         self.value.value = self.saved

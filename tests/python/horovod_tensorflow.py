@@ -300,7 +300,10 @@ class Gradients(unittest.TestCase):
                                   tf.constant([self.size, 2]))
         self.assertEqual(hvd.allreduce(slices, op=hvd.Sum).indices.numpy().tolist(),
                          list(range(self.size)))
-        grouped = (lambda: hvd.grouped_allreduce([slices, full(1), slices], op=hvd.Sum))
+
+        def grouped() -> Any:
+            return hvd.grouped_allreduce([slices, full(1), slices], op=hvd.Sum)
+
         for first, one, last in (grouped(), tf.function(grouped)()):
             for result in (first, last):
                 self.assertIsInstance(result, tf.IndexedSlices)

@@ -3,9 +3,9 @@
 
 Ranks meet by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. They inherit this process's output. If
 a rank dies and is not started again, the others get some seconds to end with the library's error;
-then they are ended by signals. This process passes SIGINT and SIGTERM on to the ranks, except a SIGINT
-of the terminal, which the ranks have received as well. Then it gives them the same seconds before
-it ends them. At a second signal it ends them at once.
+then they are ended by signals. This process passes SIGINT and SIGTERM on to the ranks, except a
+SIGINT of the terminal, which the ranks have received as well. Then it gives them the same seconds
+before it ends them. At a second signal it ends them at once.
 """
 
 import os

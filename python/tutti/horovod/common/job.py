@@ -34,8 +34,8 @@ class Job:
         self.rank = self.size = self.local_rank = self.local_size = -1
         self.cross_rank = self.cross_size = -1
         self.homogeneous = False
-        # Called before the library starts, before it ends and after it: front ends look the library's
-        # functions up, stop their threads and free their requests.
+        # Called before the library starts, before it ends and after it: front ends look the
+        # library's functions up, stop their threads and free their requests.
         self.before_start: List[Callable[[], None]] = []
         self.before_end: List[Callable[[], None]] = []
         self.after_end: List[Callable[[], None]] = []

@@ -89,8 +89,8 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dens
 
     optimizer                     of Keras 3, with the backend TensorFlow
     name                          the beginning of the names of the calls; equal on all ranks
-    backward_passes_per_step      calls over which gradients accumulate before they are reduced. Each
-                                  of these calls counts in optimizer.iterations
+    backward_passes_per_step      calls over which gradients accumulate before they are reduced;
+                                  each of these calls counts in optimizer.iterations
     average_aggregated_gradients  reduce the average of these calls' gradients instead of their sum
     others                        as in DistributedGradientTape
 

@@ -44,8 +44,8 @@ _options: Dict[Tuple[float, float, bool], Tuple[Any, int]] = {}
 
 
 def _rounded(factor: float, dtype: torch.dtype) -> float:
-    """A factor as the library gets it. Types up to 32 bits are multiplied by a factor of 32 bits, as
-    torch would."""
+    """A factor as the library gets it. Types up to 32 bits are multiplied by a factor of 32 bits,
+    as torch would."""
     return factor if dtype == torch.float64 else c_float(factor).value
 
 

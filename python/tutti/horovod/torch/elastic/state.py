@@ -143,7 +143,10 @@ class TorchState(ObjectState):
         root = self.root()
         for _, handler in sorted(self._handlers.items()):
             # A handler that was written for Horovod sends rank 0's state only.
-            handler.sync(root) if root else handler.sync()
+            if root == 0:
+                handler.sync()
+            else:
+                handler.sync(root)
         values = broadcast_object((self._saved_state, self._commits), root, name="elastic.state")
         self._saved_state, commits = values
         object.__setattr__(self, "_commits", commits)
