@@ -59,7 +59,7 @@
  *     After TUTTI_ERR_MISMATCH the communicator stays usable: all ranks have found the mismatch
  *     before any data moved. With TUTTI_COMPARE=0, direct calls between hosts and messages between
  *     two ranks may already have moved data when the mismatch is found; then the mismatch ends the
- *     communicator.
+ *     communicator. So does a send or receive that meets a collective call (tutti/collectives.h).
  *
  * Lifetimes
  *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split,
