@@ -153,8 +153,8 @@ void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, c
    plan is in flight on this rank. */
 void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes, uint64_t hash,
                         const tutti__metadata_t *metadata, uint64_t place, int may_begin);
-/* As tutti__agree_learn, for tensor `planned` of the plan that runs, if its call is that of the
-   plan. */
+/* As tutti__agree_learn. planned: index of the tensor in the plan that runs. The caller has checked
+   that the call is that of the plan. */
 void tutti__agree_learn_planned(tutti__agree_t *agree, uint32_t planned, uint64_t place,
                                 int may_begin);
 /* A thread of this rank has begun to wait for a tensor. */

@@ -72,9 +72,9 @@ typedef struct {
     uint32_t last;           /* 1 + index of the last tensor of this step; 0: none yet */
     uint32_t need;           /* equal steps that make a plan */
     uint32_t begun;          /* the step in which the last plan began */
-    uint32_t *planned;       /* [nplanned] for each tensor of the plan that runs: its index here */
-    uint32_t nplanned;       /* 0: there is no plan, or the indices are not known */
-    int has_waited;          /* a thread has begun to wait since the last submission */
+    uint32_t *planned; /* [nplanned] for each tensor of the plan that runs: its index in `known` */
+    uint32_t nplanned; /* 0: there is no plan, or the indices are not known */
+    int has_waited;    /* a thread has begun to wait since the last submission */
 } tutti__learn_t;
 
 /* plan.c */
@@ -107,7 +107,8 @@ void tutti__learn_next_step(tutti__learn_t *learn);
 /* Rank 0's program submits the tensor of an entry. */
 void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
                        const tutti__metadata_t *metadata, uint64_t place);
-/* As tutti__learn_note; the call is that of the tensor's previous submission. */
+/* As tutti__learn_note. The caller has checked that the call is equal to the tensor's previous
+   call. */
 void tutti__learn_repeat(tutti__learn_t *learn, tutti__known_t *known, uint64_t place);
 /* A plan of n tensors begins; laid [n] are its tensors. */
 void tutti__learn_begin(tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n);

@@ -385,9 +385,9 @@ static void end_queued(tutti__comm_t *comm)
     tutti__device_leave(&comm->device, before);
 }
 
-/* If another thread is still inside a direct call, wait until the call has read the end of the
-   communicator and has returned. Programs join such threads first, but Python does not join its
-   daemon threads before the process exits. */
+/* If another thread is still inside a direct call, wait, at most END_DIRECT_MS, until the call has
+   found that the communicator has ended, and has returned. Programs join such threads first, but
+   Python does not join its daemon threads before the process exits. */
 static void end_direct(tutti__comm_t *comm)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);

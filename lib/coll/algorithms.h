@@ -173,8 +173,7 @@ void tutti__coll_collect(tutti__collect_t *c, uint32_t rank);
 
 /*
  * Temporary memory in SCRATCH for the allreduces below. Level k begins at block blk + k * stride.
- * stride is the schedule's number of blocks, so the blocks of all levels have the lengths of those
- * of OUT.
+ * stride is the schedule's number of blocks. So block i of each level is as long as block i of OUT.
  */
 typedef struct {
     uint32_t blk, stride;
@@ -183,8 +182,8 @@ typedef struct {
 /*
  * Append an allreduce over `party` (n >= 2) to stream `stream`. This is the current stream, in a
  * chunk loop. All members use the same stream. The allreduce reads src and writes dst; the result
- * is finished. src and dst are each the first of `blocks` blocks, and each level has `blocks`
- * blocks; see tutti__coll_between_t.
+ * is finished. src and dst are each the first of `blocks` blocks, and each level uses
+ * `blocks` blocks from its first one on; see tutti__coll_between_t.
  */
 typedef void tutti__coll_put_t(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, tutti__levels_t levels, unsigned stream);

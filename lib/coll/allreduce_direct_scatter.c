@@ -12,12 +12,13 @@
  *
  * Each rank sends 2 (n-1)/n of the buffer, the minimum, in two steps. The price is that n - 1
  * messages are under way to each rank at once. A rank begins with its right neighbour, so the
- * ranks do not all send to the same rank.
+ * ranks do not all send to the same rank first.
  *
- * Every element is summed by the tree of recursive doubling, so both algorithms give the same bits,
- * also if n is no power of two. SCRATCH has one partial result for each level of the tree.
+ * Every element is summed by the tree of recursive doubling. So direct_scatter and recursive
+ * doubling give the same bits, also if n is no power of two. SCRATCH has one partial result for
+ * each level of the tree.
  *
- * Cost: 2 (p-1) alpha, which overlap in each step, + 2 (p-1)/p n beta + (p-1)/p n gamma.
+ * Cost: 2 alpha (the p-1 messages of a step overlap) + 2 (p-1)/p n beta + (p-1)/p n gamma.
  */
 #include "coll/algorithms.h"
 
@@ -47,8 +48,9 @@ static tutti__at_t level(const sum_t *s, uint32_t depth)
     return tutti__at(TUTTI__SCRATCH, s->levels.blk + depth * s->levels.stride + s->party->me);
 }
 
-/* Add a member's operand to the sum at `at`. Returns the place of the result: a level, or if
-   is_last dst. If the member is this rank, the sum is at a level. */
+/* Add a member's operand to the sum at `at`. is_last: the result is also written to dst. Returns a
+   place of the result. If the member is this rank, `at` must be a level, and its contents are
+   replaced. */
 static tutti__at_t add_member(const sum_t *s, tutti__at_t at, uint32_t member, uint32_t depth,
                               int is_last)
 {
@@ -81,9 +83,10 @@ static tutti__at_t put_number(const sum_t *s, uint32_t number, uint32_t depth)
     return at;
 }
 
-/* The sum of n numbers, a power of two, in the levels from `depth` on. Returns its place. Pairs
-   have the lowest numbers. So if a half is a single member, the right half is one, and its operand
-   is added to the left half without a level of its own. */
+/* Append the sum of the operands of n numbers; n is a power of two. It uses the levels from `depth`
+   on. is_last: the sum is also written to dst. Returns a place of the sum. Pairs have the lowest
+   numbers, so if one of two numbers is a single member, the right one is. Its operand is added to
+   the left sum, and needs no level. */
 static tutti__at_t put_sum(const sum_t *s, uint32_t number, uint32_t n, uint32_t depth, int is_last)
 {
     uint32_t middle = number + n / 2, member = tutti__pairs_first(s->pairs, middle);

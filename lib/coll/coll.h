@@ -61,7 +61,8 @@ typedef struct {
     tutti__scope_t device_scope; /* the widest scope of node operations on device memory */
     tutti__cost_link_t link;     /* only for the choice of algorithms */
     const tutti__files_t *files; /* users' schedules; algorithms do not use them. NULL: none */
-    int on_device;               /* of the calls that a schedule is chosen for; set by cache.c */
+    int on_device;               /* 1: the calls have device memory. Only for the choice of
+                                    algorithms; set by cache.c */
 } tutti__shape_t;
 
 /* The values besides the shape that determine a schedule. Fields that a call does not need are

@@ -152,9 +152,9 @@ static void halving_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t s
           slices * power);
 }
 
-/* Also direct_scatter, as if its messages waited for one another: n - 1 ranks send large messages
-   to one rank at once, and the model knows nothing of queues. If both can serve, the ring is
-   taken. */
+/* direct_scatter has the same cost, as if each message waited for the previous one: n - 1 ranks
+   send to one rank at once, and the model has no term for queues. If both can serve, ring is
+   chosen, which is earlier in the list. */
 static void ring(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
 {
     steps(m, 2 * (n - 1), 0, slices * n, 1);

@@ -26,9 +26,9 @@ static uint64_t place_of(const tutti__request_t *request)
 }
 
 /*
- * Shall rank 0 learn from this submission? Rank 0 does not learn again from a request that a
- * stopped plan gave back: the same plan would begin again at once. If some rank submitted nothing,
- * this plan would stop and begin without end.
+ * Mark the submission as learned, and report waits. 1: rank 0 learns from the submission. It does
+ * not learn again from a request that a stopped plan gave back: the same plan would begin again at
+ * once. If some rank submitted nothing, this plan would stop and begin without end.
  */
 static int begin_learning(tutti__agreement_t *a, tutti__request_t *request)
 {
@@ -50,13 +50,14 @@ static void learn(tutti__agreement_t *a, tutti__request_t *request,
                            place_of(request), a->lanes->planned == 0);
 }
 
-/* Submit a request that the plan knows. 0: the plan does not go on, so use the general way. */
+/* Submit a request that the plan knows. 0: the plan has stopped; submit the request as one that the
+   plan does not know. */
 static int submit_known(tutti__agreement_t *a, tutti__request_t *request)
 {
     if (begin_learning(a, request))
         tutti__agree_learn_planned(a->agree, request->planned - 1, place_of(request),
                                    a->lanes->planned == 0);
-    /* What rank 0 has learned may have stopped the plan. */
+    /* Learning may have stopped the plan. */
     if (!tutti__planned_knows(&a->plan, request))
         return 0;
     tutti__planned_take_known(&a->plan, request);

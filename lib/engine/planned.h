@@ -51,8 +51,8 @@ void tutti__planned_free(tutti__plan_requests_t *p);
 /* Pass a submitted request. 1: it belongs to the plan, and waits here or has started. */
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
                         const tutti__metadata_t *metadata);
-/* May the request enter the plan without a look at its call? The request has entered the plan
-   before. */
+/* 1: this request has already entered this plan with the same call, so its metadata need not be
+   compared. */
 static inline int tutti__planned_knows(const tutti__plan_requests_t *p,
                                        const tutti__request_t *request)
 {

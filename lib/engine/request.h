@@ -18,7 +18,8 @@ enum {
 typedef struct tutti__spares tutti__spares_t;
 
 struct tutti__request {
-    /* A new request takes over these fields if its memory had a request of the same name before. */
+    /* If the memory of a new request had a request of the same name before, the new request takes
+       over these fields; `call`, `bytes` and `entered` only if the call is the same. */
     uint64_t hash;      /* hash of the name */
     tutti__call_t call; /* its arrays are in `arrays`. The data are complete when the work that
                            its CUDA stream had at submission is complete */
@@ -27,8 +28,9 @@ struct tutti__request {
     uint32_t planned;   /* 1 + index in the plan `plan_number`; 0: in none at its submission */
     uint32_t plan_number;
     uint32_t entered;   /* the plan that it has entered with its present call; 0: none */
-    uint32_t record;    /* its number in the flight recorder; 0: it has none */
-    uint32_t name_room; /* bytes of `name` */
+    uint32_t record;    /* its number in the flight recorder, and before its submission that of the
+                           previous request of this name; 0: none */
+    uint32_t name_room; /* bytes of `name`; always kept */
     uint8_t name_bytes;
     uint8_t nameless; /* see nameless.h; its name is made when it is submitted */
 

@@ -41,15 +41,15 @@ static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t size)
     return TUTTI_OK;
 }
 
-/* The key of a request in the spares. A program often uses the same buffers in each step, so calls
-   without a name have their buffer as the key. */
+/* The key of a request in the spares. Calls without a name use the address of recvbuf. It only
+   spreads them over the places, and usually finds the memory of the previous step. */
 static uint64_t key_of(const tutti__call_t *call, int nameless, uint64_t hash)
 {
     return nameless ? tutti__hash_mix(0, (uintptr_t)call->recvbuf) : hash;
 }
 
-/* Memory for a request. bytes: length of its name with the final 0. Only hash, name_bytes and
-   name_room are set. */
+/* Memory for a request. bytes: length of its name with the final 0. In new memory only hash,
+   name_bytes and name_room are set. Reused memory has the fields of its previous request. */
 static tutti__request_t *allocate(size_t bytes, tutti__spares_t *spares, uint64_t key)
 {
     tutti__request_t *r = spares != NULL ? tutti__spares_swap(spares, key, NULL) : NULL;
@@ -85,7 +85,8 @@ static int set_name(tutti__request_t *r, const char *name, size_t bytes, uint64_
     return 0;
 }
 
-/* Is `call` the request's previous call, perhaps with other buffers? Neither has arrays. */
+/* Is `call` the request's previous call, perhaps with other buffers? The caller has checked
+   that `call` has no arrays. */
 static int is_repeated(const tutti__call_t *before, const tutti__call_t *call)
 {
     return before->kind == call->kind && before->dtype == call->dtype && before->op == call->op &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Unused requests, whose memory new requests reuse. A request of a name that was submitted before
-   gets the same memory again, so its name, its call and its place in the plan need not be set
-   again. Any thread. */
+/* Unused requests, whose memory new requests reuse. A new request usually gets the memory of the
+   previous request of its name. Its name, its call and its place in the plan are then set already.
+   If two keys share a place, the place has the request that was freed last. Any thread. */
 #ifndef TUTTI__ENGINE_SPARES_H
 #define TUTTI__ENGINE_SPARES_H
 
@@ -13,7 +13,8 @@ struct tutti__spares {
     _Atomic(tutti__request_t *) spare[TUTTI__SPARE_REQUESTS];
 };
 
-/* Put a request into the place of a key, or NULL; returns what was there. */
+/* Exchange the request at the place of a key. request: the new one, or NULL to empty the place.
+   Returns the old one, or NULL. */
 static inline tutti__request_t *tutti__spares_swap(tutti__spares_t *spares, uint64_t key,
                                                    tutti__request_t *request)
 {

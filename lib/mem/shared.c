@@ -65,7 +65,7 @@ struct tutti__arena {
     size_t page_bytes;
     int huge; /* ranges may have huge pages */
     atomic_uint users;
-    tutti__arena_t *next; /* that is never freed */
+    tutti__arena_t *next; /* in the list of arenas that are never freed */
 
     tutti__mutex_t lock;
     tutti__ranges_t *ranges; /* under lock */
@@ -186,7 +186,7 @@ void tutti__arena_keep(tutti__arena_t *arena)
 
 void tutti__arena_leave(tutti__arena_t *arena)
 {
-    static _Atomic(tutti__arena_t *) first; /* a list for leak checkers */
+    static _Atomic(tutti__arena_t *) first; /* leak checkers find the arenas in this list */
 
     tutti__arena_keep(arena);
     arena->next = atomic_load(&first);

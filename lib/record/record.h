@@ -246,7 +246,7 @@ typedef struct {
     const char *name;
     uint64_t hash, since_ns, count, bytes;
     uint32_t op;
-    uint32_t before; /* the number that the name had last time; 0: not known */
+    uint32_t before; /* the number that the previous submission of the name got; 0: not known */
     uint8_t kind, dtype;
 } tutti__submitted_t;
 
