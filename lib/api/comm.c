@@ -393,6 +393,8 @@ static void end_direct(tutti__comm_t *comm)
     tutti__comm_state_t *state = tutti__comm_state(comm);
     uint64_t limit = tutti__now_ns() + TUTTI__END_DIRECT_MS * 1000000u;
 
+    if (atomic_load(&state->busy) || atomic_load(&state->in_stream))
+        tutti__watch_close_calls(comm->watch);
     while ((atomic_load(&state->busy) || atomic_load(&state->in_stream)) && tutti__now_ns() < limit)
         usleep(TUTTI__DRAIN_NAP_US);
 }

@@ -151,6 +151,15 @@ tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, co
     return tutti__watch_alive(watch);
 }
 
+void tutti__watch_close_calls(tutti__watch_t *watch)
+{
+    tutti__watcher_t *w = tutti__watcher(watch);
+
+    w->told = 1; /* tell no neighbour; set_end publishes this */
+    if (set_end(w, -1, TUTTI_ERR_SHUTDOWN, tutti__watch_closed_text(watch)))
+        tutti__machine_ring_always(w->machine, w->machine->me);
+}
+
 int tutti__watch_tell(tutti__watch_t *watch)
 {
     tutti__watcher_t *w = tutti__watcher(watch);

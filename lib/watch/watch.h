@@ -74,6 +74,9 @@ tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_
    and a rank has left, a text that names the rank that has left replaces `text`. Returns the reason
    that is kept, and sets the thread's last error. */
 tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, const char *text);
+/* This rank closes the communicator, and has said goodbye: end the calls that other threads of this
+   process are still inside. Other ranks do not notice. */
+void tutti__watch_close_calls(tutti__watch_t *watch);
 
 /* Work on a device has failed: end the communicator. An error of NCCL (TRANSPORT) mostly means that
    another rank has aborted NCCL because a rank has died. A report of this death is the better

@@ -232,6 +232,7 @@ def ends_in_call() -> None:
     world = tutti.init()
     tutti.barrier()
     if world.rank == 1:
+        time.sleep(3)  # so the thread's call does not end because this rank leaves
         try:
             tutti.allreduce_async("only rank 1", np.ones(3)).wait()
         except tutti.ShutdownError as error:
