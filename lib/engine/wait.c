@@ -212,8 +212,8 @@ static tutti_status_t poll(tutti__wait_t *wait)
         w->holds = 1;
         wait->looks = 0;
         tutti__stalls_check(&tutti__owned(e)->stalls);
-        if (TUTTI__UNLIKELY(!e->has_thread))
-            tutti__overdue_check(&tutti__owned(e)->agreed, &e->pending);
+        /* Between two short waits the token may never be free when the engine's thread tries. */
+        tutti__overdue_check(&tutti__owned(e)->agreed, &e->pending);
         tutti__engine_sleeping(e, 0);
     }
     if (w->holds) {

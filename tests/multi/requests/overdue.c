@@ -82,6 +82,28 @@ static void waited(rank_t *self)
     }
 }
 
+/* To a wait with a timeout, TIMEOUT only means that the request is not done yet. */
+static void polled(rank_t *self)
+{
+    tutti_async_options_t options = within(SHORT_MS);
+    tutti_comm_t *comm = group(self);
+    uint64_t begin = tutti__now_ns();
+    tutti_status_t status = TUTTI_ERR_TIMEOUT;
+    tutti_request_t *request;
+    int x = 1;
+
+    if (self->rank > 0) {
+        CHECK_OK(tutti_allreduce_async("late", &x, &x, 1, TUTTI_INT32, TUTTI_SUM, comm, &options,
+                                       &request));
+        while (status == TUTTI_ERR_TIMEOUT && tutti__now_ns() - begin < IN_TIME_NS)
+            status = tutti_wait(request, 20);
+        CHECK_INT(status, TUTTI_ERR_SHUTDOWN);
+        CHECK_WORDS("the communicator ended at a deadline: ");
+        CHECK_WORDS("for tensor 'late', whose own deadline has passed");
+    }
+    free_group(self, comm);
+}
+
 /* In a communicator of one rank the library has no thread. Its request waits for a call of its own
    program, which only calls tutti_test. */
 static void alone(rank_t *self)
@@ -196,7 +218,7 @@ static void set_short(tutti__conf_t *conf, int rank)
 
 int main(void)
 {
-    static const rank_fn_t cases[] = { waited, told, in_time, alone };
+    static const rank_fn_t cases[] = { waited, polled, told, in_time, alone };
     static const char *const hosts[] = { NULL, "aab" };
     int failures = 0;
 
