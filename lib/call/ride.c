@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "call/call_inside.h"
 #include "coll/cost.h"
+#include "coll/override.h"
 #include "reduce/reduce.h"
 
 #include <stdlib.h>
@@ -93,18 +94,18 @@ static int keeps_bits(const tutti__ride_t *ride, const tutti__call_env_t *env,
 /*
  * The bytes of the call's data in a frame; NOT_AT_ALL: the call does not ride. Equal on all ranks
  * with equal calls. These calls do not ride: calls with factors, or with a wire format; operations
- * that do not commute, because a host's ranks need not be neighbours; any call if TUTTI_ALGORITHM
- * is set; calls whose bits would depend on riding.
+ * that do not commute, because a host's ranks need not be neighbours; collectives that
+ * TUTTI_ALGORITHM names; calls whose bits would depend on riding.
  */
 static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env,
                          const tutti__call_t *call)
 {
     tutti__collective_t collective = tutti__call_collective(call->kind);
-    size_t most = collective < TUTTI__COLLECTIVES ? ride->most[collective] : 0;
-    size_t bytes;
+    int has_limit = collective < TUTTI__COLLECTIVES;
+    size_t most = has_limit ? ride->most[collective] : 0, bytes;
 
     if (call->on_device || call->wire != 0 || call->count > most || call->prescale != 1 ||
-        call->postscale != 1 || env->cache->override[0] != '\0')
+        call->postscale != 1 || (has_limit && ride->is_forced[collective]))
         return NOT_AT_ALL;
     if (tutti__call_keeps_order(call) || !keeps_bits(ride, env, call))
         return NOT_AT_ALL;
@@ -180,24 +181,39 @@ static void unpack(const tutti__call_t *call, const char *data, size_t bytes, ui
 
 /* ---- the run ---- */
 
+static tutti_status_t set_limits(tutti__ride_t *ride, const tutti__cache_t *cache, size_t most)
+{
+    tutti__override_t forced;
+    tutti_status_t status = tutti__override_parse(cache->override, &forced);
+
+    for (int i = 0; i < TUTTI__COLLECTIVES && status == TUTTI_OK; i++) {
+        tutti__collective_t c = (tutti__collective_t)i;
+
+        ride->is_forced[c] = (uint8_t)tutti__override_names(&forced, c);
+        ride->most[c] = tutti__cost_ride_bytes(c, cache->shape, cache->association, most);
+    }
+    return status;
+}
+
 /* Allocate the frame so that its data begin at a cache line. */
 static tutti_status_t get_frame(tutti__ride_t *ride, const tutti__call_env_t *env,
                                 size_t slot_bytes)
 {
     size_t most = most_bytes(slot_bytes) + sizeof(tutti__frame_t);
     const tutti__cache_t *cache = env->cache;
+    tutti_status_t status;
 
     if (ride->memory != NULL)
         return TUTTI_OK;
+    status = set_limits(ride, cache, most_bytes(slot_bytes));
+    if (status != TUTTI_OK)
+        return status;
     ride->memory = aligned_alloc(TUTTI__LINE_BYTES,
                                  TUTTI__ROUND_UP(most, TUTTI__LINE_BYTES) + TUTTI__LINE_BYTES);
     if (ride->memory == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes for small calls", most);
     ride->frame = (tutti__frame_t *)(void *)(ride->memory + TUTTI__LINE_BYTES) - 1;
     ride->adds_once = adds_once(cache->shape);
-    for (int c = 0; c < TUTTI__COLLECTIVES; c++)
-        ride->most[c] = tutti__cost_ride_bytes((tutti__collective_t)c, cache->shape,
-                                               cache->association, most_bytes(slot_bytes));
     TUTTI__LOG(env->exec->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
                "direct calls between hosts are compared by allreduce:leaders, which also carries "
                "the data of small calls: of an allreduce, up to %zu bytes",

@@ -334,6 +334,15 @@ tutti_status_t tutti__override_parse(const char *text, tutti__override_t *ret_ov
     return status;
 }
 
+int tutti__override_names(const tutti__override_t *override, tutti__collective_t collective)
+{
+    uint32_t i = 0;
+
+    while (i < override->n && override->items[i].collective != collective)
+        i++;
+    return i < override->n;
+}
+
 const tutti__override_item_t *tutti__override_find(const tutti__override_t *override,
                                                    tutti__collective_t collective, size_t bytes)
 {

@@ -30,6 +30,9 @@ typedef struct {
  */
 tutti_status_t tutti__override_parse(const char *text, tutti__override_t *ret_override);
 
+/* Has the collective an item, for calls of any size? */
+int tutti__override_names(const tutti__override_t *override, tutti__collective_t collective);
+
 /* The item for a call; NULL: none. */
 const tutti__override_item_t *tutti__override_find(const tutti__override_t *override,
                                                    tutti__collective_t collective, size_t bytes);

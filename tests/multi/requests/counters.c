@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tutti_comm_get_stats: known calls, and the exact counters on every rank, with and without
- * measured times, on one host and on two, while another thread reads them.
+ * measured times, on one host and on two, while another thread reads them. Also which small calls
+ * ride between hosts.
  *
  * Fusion is off, so each tensor is a bucket. The names are new in each step, so no plan is learned.
  */
@@ -251,6 +252,38 @@ static void waits(rank_t *self)
     CHECK_INT(s.direct_ns.count, 0);
 }
 
+/* The operations of one kind of direct call that an algorithm has served. */
+static uint64_t served(const rank_t *self, tutti_call_kind_t kind, const char *algorithm)
+{
+    const tutti_stats_t stats = read_stats(self);
+    tutti_stats_part_t part = TUTTI_STATS_PART_INIT;
+    uint64_t operations = 0;
+
+    for (size_t i = 0; i < stats.nparts; i++) {
+        CHECK_OK(tutti_comm_get_stats_part(self->comm, i, &part));
+        if (part.call == kind && !part.is_async && strcmp(part.algorithm, algorithm) == 0)
+            operations += part.operations;
+    }
+    return operations;
+}
+
+/* Small calls ride, except those of collectives that TUTTI_ALGORITHM names. */
+static void forced(rank_t *self)
+{
+    int x[2] = { self->rank, 1 };
+
+    CHECK_OK(tutti_allreduce(x, x, 2, TUTTI_INT32, TUTTI_SUM, self->comm));
+    CHECK(x[0] == 6 && x[1] == 4);
+    x[0] = self->rank;
+    CHECK_OK(tutti_broadcast(x, 1, TUTTI_INT32, 3, self->comm));
+    CHECK_INT(x[0], 3);
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_INT(served(self, TUTTI_CALL_ALLREDUCE, "ride"), 1);
+    CHECK_INT(served(self, TUTTI_CALL_BARRIER, "ride"), 1);
+    CHECK_INT(served(self, TUTTI_CALL_BROADCAST, "ride"), 0);
+    CHECK_INT(served(self, TUTTI_CALL_BROADCAST, "binomial"), 1);
+}
+
 static void no_fusion(tutti__conf_t *conf, int rank)
 {
     (void)rank;
@@ -273,7 +306,14 @@ int main(void)
     int failures = 0;
 
     for (int threads = 1; threads >= !ranks_can_fork(); threads--) {
-        job_t job = { .threads = threads, .settings = no_fusion };
+        job_t job = { .size = 4,
+                      .hosts = "aabb",
+                      .threads = threads,
+                      .algorithm = "broadcast:binomial",
+                      .fn = forced };
+
+        RUN_JOB(failures, &job);
+        job.algorithm = NULL;
 
         for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
             job.size = places[i].size;
