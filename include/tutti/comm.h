@@ -52,9 +52,9 @@ TUTTI_API tutti_status_t tutti_unique_id_create(tutti_unique_id_t *ret_id);
  * the store can join the job.
  *
  * set  store `bytes` bytes, fewer than 1024, under `key` in one atomic step; returns 0 on success
- * get  wait at most timeout_ms until `key` exists; copy its value to `value`, which has room for
- *      `room` bytes, and set *ret_bytes; returns 0 on success, or a number that the error message
- *      shows
+ * get  wait at most timeout_ms until `key` exists; copy its value to `value`, which has
+ *      `capacity` bytes, and set *ret_bytes; returns 0 on success, or a number that the error
+ *      message shows
  */
 typedef struct {
     size_t size;        /* sizeof(tutti_store_t) */
@@ -64,7 +64,7 @@ typedef struct {
                            does not remove keys, so a prefix that was used before leads to an
                            address where no process listens any more */
     int (*set)(void *context, const char *key, const void *value, size_t bytes);
-    int (*get)(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
+    int (*get)(void *context, const char *key, void *value, size_t capacity, size_t *ret_bytes,
                int timeout_ms);
 } tutti_store_t;
 
@@ -264,7 +264,7 @@ TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
  * ret_state   TUTTI_OK: usable; otherwise it has ended, and every call on it returns this status
  * ret_text    [text_bytes] why it has ended, as tutti_last_error() would report it; "" if usable.
  *             A longer text is cut, and ends with a zero byte as well. NULL: not wanted
- * text_bytes  room in ret_text; 0: not wanted
+ * text_bytes  size of ret_text; 0: not wanted
  *
  * The state is what this rank has been told so far. A communicator that has ended does not become
  * usable again. The library's thread detects the loss of a rank within moments, even if no call is

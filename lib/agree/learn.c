@@ -107,14 +107,14 @@ tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size
         return &learn->known[i];
     if (learn->names.n == TUTTI__PLAN_NAMES_MOST)
         restart(learn);
-    if (learn->names.n == learn->room) {
-        uint32_t room = learn->room ? 2 * learn->room : 64;
-        tutti__known_t *known = realloc(learn->known, room * sizeof(*known));
+    if (learn->names.n == learn->capacity) {
+        uint32_t capacity = learn->capacity ? 2 * learn->capacity : 64;
+        tutti__known_t *known = realloc(learn->known, capacity * sizeof(*known));
 
         if (known == NULL)
             return NULL;
         learn->known = known;
-        learn->room = room;
+        learn->capacity = capacity;
     }
     i = tutti__tensor_names_add(&learn->names, name, bytes, hash);
     if (i < 0)

@@ -35,31 +35,31 @@ int64_t tutti__tensor_names_find(const tutti__tensor_names_t *names, const char 
 /* Room for one more name. 0: no memory. */
 static int grow_names(tutti__tensor_names_t *names)
 {
-    uint32_t room = names->room ? 2 * names->room : 64;
+    uint32_t capacity = names->capacity ? 2 * names->capacity : 64;
     tutti__tensor_name_t *name;
 
-    if (names->n < names->room)
+    if (names->n < names->capacity)
         return 1;
-    name = realloc(names->name, room * sizeof(*name));
+    name = realloc(names->name, capacity * sizeof(*name));
     if (name == NULL)
         return 0;
     names->name = name;
-    names->room = room;
+    names->capacity = capacity;
     return 1;
 }
 
 static int grow_text(tutti__tensor_names_t *names, size_t bytes)
 {
-    size_t room = TUTTI__MAX(2 * names->text_room, names->text_bytes + bytes + 4096);
+    size_t capacity = TUTTI__MAX(2 * names->text_capacity, names->text_bytes + bytes + 4096);
     char *text;
 
-    if (names->text_bytes + bytes <= names->text_room)
+    if (names->text_bytes + bytes <= names->text_capacity)
         return 1;
-    text = realloc(names->text, room);
+    text = realloc(names->text, capacity);
     if (text == NULL)
         return 0;
     names->text = text;
-    names->text_room = room;
+    names->text_capacity = capacity;
     return 1;
 }
 

@@ -14,12 +14,12 @@ typedef struct {
 
 /* All zero: an empty table. */
 typedef struct {
-    tutti__tensor_name_t *name; /* [room], n of them in use */
-    uint32_t n, room;
+    tutti__tensor_name_t *name; /* [capacity], n of them in use */
+    uint32_t n, capacity;
     uint32_t *slot; /* [nslots] 1 + index; 0: empty. Open addressing */
     uint32_t nslots;
     char *text;
-    size_t text_bytes, text_room;
+    size_t text_bytes, text_capacity;
 } tutti__tensor_names_t;
 
 /* The index of a name, or -1. hash: tutti__hash_name of it. */

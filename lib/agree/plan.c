@@ -77,15 +77,15 @@ static int keep(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *nam
 {
     tutti__plan_t *plan = &a->plan;
     uint64_t hash = tutti__hash_name(name, msg->name_bytes);
-    uint32_t room = plan->room ? 2 * plan->room : 64;
+    uint32_t capacity = plan->capacity ? 2 * plan->capacity : 64;
     tutti__planned_t *tensor = plan->tensor;
 
-    if (plan->names.n == plan->room) {
-        tensor = realloc(tensor, room * sizeof(*tensor));
+    if (plan->names.n == plan->capacity) {
+        tensor = realloc(tensor, capacity * sizeof(*tensor));
         if (tensor == NULL)
             return 0;
         plan->tensor = tensor;
-        plan->room = room;
+        plan->capacity = capacity;
     }
     tensor[plan->names.n] = (tutti__planned_t){ msg->metadata, msg->bucket, msg->is_adjacent };
     return tutti__tensor_names_add(&plan->names, name, msg->name_bytes, hash) >= 0;

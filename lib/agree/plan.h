@@ -41,7 +41,7 @@ typedef struct {
     uint32_t number; /* of the plan; the first has 1 */
     tutti__tensor_names_t names;
     tutti__planned_t *tensor;
-    uint32_t room;
+    uint32_t capacity;
     uint32_t nbuckets;
     int has_asked;         /* this rank has sent PLAN_STOP up; rank 0: it has stopped the plan */
     uint32_t awaited;      /* links to children whose subtrees have not stopped */
@@ -66,8 +66,8 @@ typedef struct {
 /* The state from which the coordinator learns plans. */
 typedef struct {
     tutti__tensor_names_t names;
-    tutti__known_t *known; /* [room] */
-    uint32_t room;
+    tutti__known_t *known; /* [capacity] */
+    uint32_t capacity;
     uint32_t step, position; /* now */
     uint32_t last;           /* 1 + index of the last tensor of this step; 0: none yet */
     uint32_t need;           /* equal steps that make a plan */

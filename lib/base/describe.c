@@ -10,7 +10,7 @@
 
 typedef struct {
     char *at;
-    size_t room;
+    size_t capacity;
 } text_t;
 
 static void put(text_t *text, const char *fmt, ...) TUTTI__PRINTF(2, 3);
@@ -21,11 +21,11 @@ static void put(text_t *text, const char *fmt, ...)
     int n;
 
     va_start(args, fmt);
-    n = vsnprintf(text->at, text->room, fmt, args);
+    n = vsnprintf(text->at, text->capacity, fmt, args);
     va_end(args);
-    n = n < 0 ? 0 : (int)TUTTI__MIN((size_t)n, text->room - 1);
+    n = n < 0 ? 0 : (int)TUTTI__MIN((size_t)n, text->capacity - 1);
     text->at += n;
-    text->room -= (size_t)n;
+    text->capacity -= (size_t)n;
 }
 
 static void put_type(text_t *text, const tutti__description_t *call)

@@ -65,12 +65,12 @@ static void write_all(const char *text, size_t bytes)
     }
 }
 
-static size_t prefix(char *line, size_t room, tutti__log_level_t level)
+static size_t prefix(char *line, size_t capacity, tutti__log_level_t level)
 {
     int rank = atomic_load_explicit(&log_rank, memory_order_relaxed);
     const char *name = tutti__log_level_name(level);
-    int n = rank < 0 ? snprintf(line, room, "tutti %s: ", name)
-                     : snprintf(line, room, "tutti[%d] %s: ", rank, name);
+    int n = rank < 0 ? snprintf(line, capacity, "tutti %s: ", name)
+                     : snprintf(line, capacity, "tutti[%d] %s: ", rank, name);
 
     return (size_t)n;
 }

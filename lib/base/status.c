@@ -59,9 +59,9 @@ tutti_status_t tutti__fail(tutti_status_t status, const char *fmt, ...)
 
 tutti_status_t tutti__fail_errno(const char *fmt, ...)
 {
-    char text[TUTTI__ERROR_BYTES] = "", room[128];
+    char text[TUTTI__ERROR_BYTES] = "", buffer[128];
     int error = errno;
-    const char *reason = strerror_r(error, room, sizeof(room)); /* GNU's version */
+    const char *reason = strerror_r(error, buffer, sizeof(buffer)); /* GNU's version */
     va_list args;
     size_t used;
     int n;
@@ -70,9 +70,9 @@ tutti_status_t tutti__fail_errno(const char *fmt, ...)
     n = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
 
-    /* A long text is cut to leave room for the reason. */
+    /* A long text is cut, so that the reason fits. */
     used = n < 0 ? 0 : (size_t)n;
-    used = TUTTI__MIN(used, sizeof(text) - sizeof(room) - 3);
+    used = TUTTI__MIN(used, sizeof(text) - sizeof(buffer) - 3);
     n = snprintf(text + used, sizeof(text) - used, ": %s", reason);
 
     switch (error) {

@@ -45,21 +45,21 @@ static void add_poll(tutti__gate_host_t *host, int fd, short events, uint32_t ab
     host->about[host->npolls++] = about;
 }
 
-static tutti_status_t make_room(tutti__gate_host_t *host, uint32_t room)
+static tutti_status_t reserve(tutti__gate_host_t *host, uint32_t capacity)
 {
     struct pollfd *polls;
     uint32_t *about;
 
-    if (room <= host->polls_room)
+    if (capacity <= host->polls_capacity)
         return TUTTI_OK;
-    room *= 2;
-    polls = realloc(host->polls, room * sizeof(*polls));
+    capacity *= 2;
+    polls = realloc(host->polls, capacity * sizeof(*polls));
     host->polls = polls != NULL ? polls : host->polls;
-    about = realloc(host->about, room * sizeof(*about));
+    about = realloc(host->about, capacity * sizeof(*about));
     host->about = about != NULL ? about : host->about;
     if (polls == NULL || about == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate for %u ranks", host->size);
-    host->polls_room = room;
+    host->polls_capacity = capacity;
     return TUTTI_OK;
 }
 
@@ -67,7 +67,7 @@ static tutti_status_t make_room(tutti__gate_host_t *host, uint32_t room)
 static tutti_status_t list_polls(tutti__gate_host_t *host)
 {
     tutti_status_t status =
-        make_room(host, FIRST + TUTTI__GATE_STRANGERS + host->nguests + host->size);
+        reserve(host, FIRST + TUTTI__GATE_STRANGERS + host->nguests + host->size);
 
     if (status != TUTTI_OK)
         return status;

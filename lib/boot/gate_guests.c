@@ -45,21 +45,21 @@ uint32_t tutti__gate_drop_strangers(tutti__gate_host_t *host)
 /* Add a guest to the list. The guest has shown the token, so the list needs no limit. */
 static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
-    if (host->nguests == host->room) {
-        uint32_t room = host->room == 0 ? 16 : 2 * host->room;
-        tutti__gate_guest_t *guests = realloc(host->guest, room * sizeof(*guests));
+    if (host->nguests == host->capacity) {
+        uint32_t capacity = host->capacity == 0 ? 16 : 2 * host->capacity;
+        tutti__gate_guest_t *guests = realloc(host->guest, capacity * sizeof(*guests));
 
         if (guests == NULL)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate with %u guests", room);
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate with %u guests", capacity);
         host->guest = guests;
-        host->room = room;
+        host->capacity = capacity;
     }
     host->guest[host->nguests++] = *guest;
     return TUTTI_OK;
 }
 
 /* The buffer for the guest's next message. */
-static char *find_room(tutti__gate_guest_t *guest, size_t *ret_bytes)
+static char *find_free(tutti__gate_guest_t *guest, size_t *ret_bytes)
 {
     switch (guest->stage) {
     case TUTTI__GATE_SENDS_HELLO:
@@ -78,7 +78,7 @@ static char *find_room(tutti__gate_guest_t *guest, size_t *ret_bytes)
 static int read_guest(tutti__gate_guest_t *guest)
 {
     size_t bytes;
-    char *at = find_room(guest, &bytes);
+    char *at = find_free(guest, &bytes);
     ssize_t n = recv(guest->fd, at + guest->have, bytes - guest->have, MSG_DONTWAIT);
 
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))

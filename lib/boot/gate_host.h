@@ -46,13 +46,13 @@ typedef struct {
     uint32_t next;       /* the next stranger's place */
     tutti__gate_guest_t stranger[TUTTI__GATE_STRANGERS];
     tutti__gate_guest_t *guest; /* [nguests] */
-    uint32_t nguests, room;
+    uint32_t nguests, capacity;
     /* For poll(): listening socket, stop, strangers, guests, ranks; `about` has their indices. The
        list has only open descriptors, apart from the first two: poll() refuses a list longer than
        the limit of descriptors. */
     struct pollfd *polls;
     uint32_t *about;
-    uint32_t npolls, polls_room, listed_strangers;
+    uint32_t npolls, polls_capacity, listed_strangers;
     uint64_t suspect_due; /* a guest has ended before it confirmed: if its rank does not knock again
                              before this time, the rank counts as dead; 0: no such guest */
     uint32_t suspect;     /* the rank of that guest */

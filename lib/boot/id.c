@@ -16,7 +16,7 @@
 #define SUM_AT 124u
 
 _Static_assert(sizeof(tutti_unique_id_t) == SUM_AT + 4, "an id's last bytes are its checksum");
-_Static_assert(sizeof(tutti__gate_token_t) == 32, "an id has room for a token");
+_Static_assert(sizeof(tutti__gate_token_t) == 32, "a token fits into an id");
 
 static const unsigned char magic[4] = { 'T', 'u', 'I', 'd' };
 

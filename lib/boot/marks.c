@@ -58,13 +58,13 @@ static int hash_job(int size, uint64_t *ret_hash)
 static socklen_t address_of(const tutti__marks_t *marks, uint32_t rank, const char *caller,
                             struct sockaddr_un *ret_addr)
 {
-    size_t room = sizeof(ret_addr->sun_path) - 1;
+    size_t capacity = sizeof(ret_addr->sun_path) - 1;
     int n;
 
     memset(ret_addr, 0, sizeof(*ret_addr));
     ret_addr->sun_family = AF_UNIX;
-    n = snprintf(ret_addr->sun_path + 1, room, "tutti-mpi-init-%u-%016llx-%u%s", (unsigned)getuid(),
-                 (unsigned long long)marks->job, rank, caller);
+    n = snprintf(ret_addr->sun_path + 1, capacity, "tutti-mpi-init-%u-%016llx-%u%s",
+                 (unsigned)getuid(), (unsigned long long)marks->job, rank, caller);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 

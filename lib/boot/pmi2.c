@@ -12,7 +12,7 @@ typedef int init_f(int *ret_spawned, int *ret_size, int *ret_rank, int *ret_app)
 typedef int finalize_f(void);
 typedef int put_f(const char *key, const char *value);
 typedef int fence_f(void);
-typedef int get_f(const char *job, int from, const char *key, char *ret_value, int room,
+typedef int get_f(const char *job, int from, const char *key, char *ret_value, int capacity,
                   int *ret_length);
 
 static struct {

@@ -27,7 +27,7 @@ typedef struct {
         unsigned char flag;
         uint32_t number;
         char *text;
-        uint64_t room[8];
+        uint64_t storage[8];
     } data;
 } tutti__pmix_value_t;
 

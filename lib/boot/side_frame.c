@@ -16,15 +16,15 @@ static _Alignas(8) char nothing[8];
    the link receives. */
 static tutti_status_t grow(tutti__frame_in_t *in)
 {
-    size_t room = TUTTI__MAX(2 * in->room, TUTTI__SIDE_SMALL_BYTES);
+    size_t capacity = TUTTI__MAX(2 * in->capacity, TUTTI__SIDE_SMALL_BYTES);
     char *body;
 
-    room = TUTTI__MIN(room, TUTTI__MAX((size_t)in->head.bytes, TUTTI__SIDE_SMALL_BYTES));
-    body = realloc(in->body, room);
+    capacity = TUTTI__MIN(capacity, TUTTI__MAX((size_t)in->head.bytes, TUTTI__SIDE_SMALL_BYTES));
+    body = realloc(in->body, capacity);
     if (body == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "message of %u bytes", in->head.bytes);
     in->body = body;
-    in->room = room;
+    in->capacity = capacity;
     return TUTTI_OK;
 }
 
@@ -34,10 +34,10 @@ static void begin(tutti__frame_in_t *in)
     in->whole = 0;
     if (in->body == nothing)
         in->body = NULL;
-    if (in->room > TUTTI__SIDE_SMALL_BYTES) {
+    if (in->capacity > TUTTI__SIDE_SMALL_BYTES) {
         free(in->body);
         in->body = NULL;
-        in->room = 0;
+        in->capacity = 0;
     }
 }
 
@@ -71,13 +71,13 @@ tutti_status_t tutti__frame_take(tutti__frame_in_t *in, const char **data, size_
 
         if (*bytes == 0)
             return TUTTI__AGAIN;
-        if (at == in->room) {
+        if (at == in->capacity) {
             tutti_status_t status = grow(in);
 
             if (status != TUTTI_OK)
                 return status;
         }
-        take(in, in->body + at, TUTTI__MIN(in->head.bytes, in->room) - at, data, bytes);
+        take(in, in->body + at, TUTTI__MIN(in->head.bytes, in->capacity) - at, data, bytes);
     }
     if (in->body == NULL)
         in->body = nothing;

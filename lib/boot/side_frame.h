@@ -25,10 +25,10 @@ typedef struct {
 /* All zeros is the initial state. */
 typedef struct {
     tutti__frame_head_t head;
-    size_t have; /* bytes of head and body received */
-    int whole;   /* the frame was given to the caller; the next byte begins another frame */
-    char *body;  /* aligned to 8 */
-    size_t room; /* bytes allocated for body */
+    size_t have;     /* bytes of head and body received */
+    int whole;       /* the frame was given to the caller; the next byte begins another frame */
+    char *body;      /* aligned to 8 */
+    size_t capacity; /* bytes allocated for body */
 } tutti__frame_in_t;
 
 /*

@@ -32,7 +32,7 @@ void tutti__side_drop(tutti__side_link_t *link)
 }
 
 /* While messages wait, let epoll report space in the socket. */
-static tutti_status_t want_room(tutti__side_t *side, const tutti__side_link_t *link, int wanted)
+static tutti_status_t want_writable(tutti__side_t *side, const tutti__side_link_t *link, int wanted)
 {
     struct epoll_event event = { .events = EPOLLIN | (wanted ? EPOLLOUT : 0),
                                  .data.u64 = (uint64_t)TUTTI__ABOUT_LINK << 32 |
@@ -94,7 +94,7 @@ void tutti__side_flush(tutti__side_t *side, tutti__side_link_t *link)
 {
     send_waiting(link);
     if (link->first == NULL)
-        want_room(side, link, 0);
+        want_writable(side, link, 0);
 }
 
 /* Keep the part of head and body that follows `sent` bytes. */
@@ -147,5 +147,5 @@ tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t index, uint32_t ki
             deafen(link);
         return status;
     }
-    return link->first->next == NULL ? want_room(&boot->side, link, 1) : TUTTI_OK;
+    return link->first->next == NULL ? want_writable(&boot->side, link, 1) : TUTTI_OK;
 }

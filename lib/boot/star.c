@@ -282,8 +282,8 @@ static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t byte
         int in_ask = *have < sizeof(ask_t);
         char *at =
             in_ask ? (char *)&star->asks[r] + *have : all + r * bytes + *have - sizeof(ask_t);
-        size_t room = in_ask ? sizeof(ask_t) - *have : sizeof(ask_t) + bytes - *have;
-        ssize_t n = recv(star->fds[r], at, room, MSG_DONTWAIT);
+        size_t capacity = in_ask ? sizeof(ask_t) - *have : sizeof(ask_t) + bytes - *have;
+        ssize_t n = recv(star->fds[r], at, capacity, MSG_DONTWAIT);
 
         if (n < 0 && errno == EINTR)
             continue;

@@ -64,7 +64,7 @@ void tutti__cached_keep(tutti__cached_t *cached, const tutti__operation_t *op,
     /* Not kept: user operations, which may be freed before the next call; calls whose results are
        copied from the library's memory; calls that are compared first. */
     if (cached->is_off || op->env->shape->nhosts > 1 || op->has_compared || call->prescale != 1 ||
-        call->postscale != 1 || call->op > TUTTI_MAXLOC || op->room.copies ||
+        call->postscale != 1 || call->op > TUTTI_MAXLOC || op->memory.copies ||
         op->run_sched == NULL ||
         !tutti__run_as_one(&op->run, op->run_sched, &cached->node, &cached->reducer))
         return;

@@ -35,15 +35,15 @@ typedef struct {
 /* Block maps of a call, and memory for them. Zero it first. It is reused from call to call, so it
    describes the call that was prepared last. */
 typedef struct {
-    size_t *table, *in_table; /* [room + 1] */
-    size_t room;
+    size_t *table, *in_table; /* [capacity + 1] */
+    size_t capacity;
     void *temp; /* memory for scaled operands or a result that recvbuf cannot hold */
     size_t temp_bytes;
     size_t result; /* elements of a reduction that this rank receives */
     int copies;    /* the result is made in temp */
-} tutti__call_room_t;
+} tutti__call_memory_t;
 
-void tutti__call_room_free(tutti__call_room_t *room);
+void tutti__call_memory_free(tutti__call_memory_t *memory);
 
 /*
  * Turn a call into a schedule request and executor arguments. For calls that match each other, all
@@ -56,7 +56,7 @@ void tutti__call_room_free(tutti__call_room_t *room);
  * The only error is NO_MEMORY.
  */
 tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                                   tutti__call_room_t *room, tutti__want_t *ret_want,
+                                   tutti__call_memory_t *memory, tutti__want_t *ret_want,
                                    tutti__exec_call_t *ret_exec, int *ret_in_place, int *ret_empty);
 
 /* Must the call's operands be reduced in the order of ranks? */
@@ -68,9 +68,9 @@ uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call
 
 /* Before and after the run: scaling, and the copy of a result that was made in `temp`. Most calls
    need neither. Prescaled data is written to recvbuf if it fits there. */
-void tutti__call_begin(const tutti__call_t *call, const tutti__call_room_t *room,
+void tutti__call_begin(const tutti__call_t *call, const tutti__call_memory_t *memory,
                        tutti__exec_call_t *exec);
-void tutti__call_end(const tutti__call_t *call, const tutti__call_room_t *room,
+void tutti__call_end(const tutti__call_t *call, const tutti__call_memory_t *memory,
                      const tutti__exec_call_t *exec);
 
 /* ---- kinds; call_kinds.c. See also base/kinds.h ---- */

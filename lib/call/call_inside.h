@@ -23,7 +23,7 @@ tutti_status_t tutti__own_start_frame(const tutti__call_env_t *env, tutti__run_t
                                       int *ret_common);
 
 /* own.c: make *words at least this large. NO_MEMORY. */
-tutti_status_t tutti__own_words(uint64_t **words, size_t *room, size_t nwords);
+tutti_status_t tutti__own_words(uint64_t **words, size_t *capacity, size_t nwords);
 
 /* own.c: choose a schedule. */
 tutti_status_t tutti__own_find(tutti__cache_t *cache, const tutti__want_t *want, int in_place,

@@ -19,37 +19,37 @@
 
 /* ---- memory ---- */
 
-void tutti__call_room_free(tutti__call_room_t *room)
+void tutti__call_memory_free(tutti__call_memory_t *memory)
 {
-    free(room->table);
-    free(room->in_table);
-    free(room->temp);
-    memset(room, 0, sizeof(*room));
+    free(memory->table);
+    free(memory->in_table);
+    free(memory->temp);
+    memset(memory, 0, sizeof(*memory));
 }
 
-static tutti_status_t need_tables(tutti__call_room_t *room, uint32_t size)
+static tutti_status_t need_tables(tutti__call_memory_t *memory, uint32_t size)
 {
-    if (room->room >= size)
+    if (memory->capacity >= size)
         return TUTTI_OK;
-    free(room->table);
-    free(room->in_table);
-    room->room = 0;
-    room->table = calloc((size_t)size + 1, sizeof(*room->table));
-    room->in_table = calloc((size_t)size + 1, sizeof(*room->in_table));
-    if (room->table == NULL || room->in_table == NULL)
+    free(memory->table);
+    free(memory->in_table);
+    memory->capacity = 0;
+    memory->table = calloc((size_t)size + 1, sizeof(*memory->table));
+    memory->in_table = calloc((size_t)size + 1, sizeof(*memory->in_table));
+    if (memory->table == NULL || memory->in_table == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "tables for %u ranks", size);
-    room->room = size;
+    memory->capacity = size;
     return TUTTI_OK;
 }
 
-static tutti_status_t need_temp(tutti__call_room_t *room, size_t bytes)
+static tutti_status_t need_temp(tutti__call_memory_t *memory, size_t bytes)
 {
-    if (room->temp_bytes >= bytes)
+    if (memory->temp_bytes >= bytes)
         return TUTTI_OK;
-    free(room->temp);
-    room->temp = malloc(bytes);
-    room->temp_bytes = room->temp == NULL ? 0 : bytes;
-    if (room->temp == NULL)
+    free(memory->temp);
+    memory->temp = malloc(bytes);
+    memory->temp_bytes = memory->temp == NULL ? 0 : bytes;
+    if (memory->temp == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes between sendbuf and recvbuf", bytes);
     return TUTTI_OK;
 }
@@ -88,7 +88,7 @@ static void *shifted(const void *ptr, size_t begin, size_t esize)
 /* A scaled IN is written to recvbuf if all of it fits there, otherwise to temp. An exscan must not
    touch rank 0's recvbuf. */
 static tutti_status_t scale_in(const tutti__call_t *call, uint32_t rank, size_t esize,
-                               tutti__call_room_t *room, tutti__exec_call_t *exec)
+                               tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {
     tutti_status_t status;
 
@@ -97,57 +97,57 @@ static tutti_status_t scale_in(const tutti__call_t *call, uint32_t rank, size_t 
         exec->in = call->recvbuf;
         return TUTTI_OK;
     }
-    status = need_temp(room, exec->count * esize);
-    exec->in = room->temp;
+    status = need_temp(memory, exec->count * esize);
+    exec->in = memory->temp;
     return status;
 }
 
 /* Set OUT, one block of IN's map. If the call is in place as in MPI, the result is made in temp: in
    recvbuf it would overwrite operands for other ranks. */
 static tutti_status_t scattered_out(const tutti__call_t *call, size_t begin, size_t esize,
-                                    tutti__call_room_t *room, tutti__exec_call_t *exec)
+                                    tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {
     void *out = call->recvbuf;
     tutti_status_t status = TUTTI_OK;
 
-    if (exec->in == out && begin > 0 && room->result > 0) {
-        status = need_temp(room, room->result * esize);
-        out = room->temp;
-        room->copies = 1;
+    if (exec->in == out && begin > 0 && memory->result > 0) {
+        status = need_temp(memory, memory->result * esize);
+        out = memory->temp;
+        memory->copies = 1;
     }
     exec->out = shifted(out, begin, esize);
     return status;
 }
 
 static tutti_status_t reduction(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                                tutti__call_room_t *room, tutti__exec_call_t *exec)
+                                tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {
     size_t esize = tutti_dtype_bytes(call->dtype), begin = 0;
     tutti_status_t status = TUTTI_OK;
 
     exec->out = call->recvbuf;
-    room->result = call->count;
+    memory->result = call->count;
     if (call->kind == TUTTI_CALL_REDUCE && rank != call->root) {
         exec->out = NULL;
-        room->result = 0;
+        memory->result = 0;
     } else if (call->kind == TUTTI_CALL_EXSCAN && rank == 0) {
-        room->result = 0;
+        memory->result = 0;
     } else if (call->kind == TUTTI_CALL_REDUCE_SCATTER) {
         exec->count = call->count * size;
         begin = call->count * rank;
     } else if (call->kind == TUTTI_CALL_REDUCE_SCATTERV) {
-        status = need_tables(room, size);
+        status = need_tables(memory, size);
         if (status != TUTTI_OK)
             return status;
-        exec->count = sum_up(room->table, call->recvcounts, size);
-        exec->table = room->table;
-        room->result = call->recvcounts[rank];
-        begin = room->table[rank];
+        exec->count = sum_up(memory->table, call->recvcounts, size);
+        exec->table = memory->table;
+        memory->result = call->recvcounts[rank];
+        begin = memory->table[rank];
     }
     if (call->prescale != 1)
-        status = scale_in(call, rank, esize, room, exec);
+        status = scale_in(call, rank, esize, memory, exec);
     if (status == TUTTI_OK && tutti__call_collective(call->kind) == TUTTI__REDUCE_SCATTER)
-        status = scattered_out(call, begin, esize, room, exec);
+        status = scattered_out(call, begin, esize, memory, exec);
     return status;
 }
 
@@ -174,109 +174,110 @@ static void equal_parts(const tutti__call_t *call, uint32_t rank, uint32_t size,
 }
 
 static void allgatherv(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                       tutti__call_room_t *room, tutti__exec_call_t *exec)
+                       tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {
-    exec->count = sum_up(room->table, call->recvcounts, size);
-    exec->table = room->table;
+    exec->count = sum_up(memory->table, call->recvcounts, size);
+    exec->table = memory->table;
     exec->begins = call->recvdispls;
-    exec->in = shifted(call->sendbuf, begin_of(room->table, call->recvdispls, rank),
+    exec->in = shifted(call->sendbuf, begin_of(memory->table, call->recvdispls, rank),
                        tutti_dtype_bytes(call->dtype));
     exec->out = call->recvbuf;
 }
 
 /* On root both maps are equal, so that root's own block has the same place in both. */
 static void gatherv(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                    tutti__call_room_t *room, tutti__exec_call_t *exec)
+                    tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {
     if (rank == call->root) {
-        exec->count = exec->in_count = sum_up(room->table, call->recvcounts, size);
-        exec->table = exec->in_table = room->table;
+        exec->count = exec->in_count = sum_up(memory->table, call->recvcounts, size);
+        exec->table = exec->in_table = memory->table;
         exec->begins = exec->in_begins = call->recvdispls;
-        exec->in = shifted(call->sendbuf, begin_of(room->table, call->recvdispls, rank),
+        exec->in = shifted(call->sendbuf, begin_of(memory->table, call->recvdispls, rank),
                            tutti_dtype_bytes(call->dtype));
         exec->out = call->recvbuf;
         return;
     }
-    only(room->table, rank, 0, size);
-    only(room->in_table, rank, call->count, size);
-    exec->table = room->table;
-    exec->in_table = room->in_table;
+    only(memory->table, rank, 0, size);
+    only(memory->in_table, rank, call->count, size);
+    exec->table = memory->table;
+    exec->in_table = memory->in_table;
     exec->out = NULL;
     exec->count = 0;
     exec->in_count = call->count;
 }
 
 static void scatterv(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                     tutti__call_room_t *room, tutti__exec_call_t *exec)
+                     tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {
     exec->out = call->recvbuf;
     if (rank == call->root) {
-        exec->count = exec->in_count = sum_up(room->in_table, call->sendcounts, size);
-        exec->table = exec->in_table = room->in_table;
+        exec->count = exec->in_count = sum_up(memory->in_table, call->sendcounts, size);
+        exec->table = exec->in_table = memory->in_table;
         exec->begins = exec->in_begins = call->senddispls;
-        exec->out = shifted(call->recvbuf, begin_of(room->in_table, call->senddispls, rank),
+        exec->out = shifted(call->recvbuf, begin_of(memory->in_table, call->senddispls, rank),
                             tutti_dtype_bytes(call->dtype));
         return;
     }
-    only(room->table, rank, call->count, size);
-    only(room->in_table, rank, 0, size);
-    exec->table = room->table;
-    exec->in_table = room->in_table;
+    only(memory->table, rank, call->count, size);
+    only(memory->in_table, rank, 0, size);
+    exec->table = memory->table;
+    exec->in_table = memory->in_table;
     exec->in = NULL;
     exec->count = call->count;
     exec->in_count = 0;
 }
 
-static void alltoallv(const tutti__call_t *call, uint32_t size, tutti__call_room_t *room,
+static void alltoallv(const tutti__call_t *call, uint32_t size, tutti__call_memory_t *memory,
                       tutti__exec_call_t *exec)
 {
-    exec->count = sum_up(room->table, call->recvcounts, size);
-    exec->in_count = sum_up(room->in_table, call->sendcounts, size);
-    exec->table = room->table;
-    exec->in_table = room->in_table;
+    exec->count = sum_up(memory->table, call->recvcounts, size);
+    exec->in_count = sum_up(memory->in_table, call->sendcounts, size);
+    exec->table = memory->table;
+    exec->in_table = memory->in_table;
     exec->begins = call->recvdispls;
     exec->in_begins = call->senddispls;
     exec->out = call->recvbuf;
 }
 
 /* One block in each direction. */
-static void message(const tutti__call_t *call, tutti__call_room_t *room, tutti__exec_call_t *exec)
+static void message(const tutti__call_t *call, tutti__call_memory_t *memory,
+                    tutti__exec_call_t *exec)
 {
     exec->in_count = call->kind != TUTTI_CALL_RECV ? call->count : 0;
     exec->count = call->kind == TUTTI_CALL_RECV   ? call->count
                   : call->kind == TUTTI_CALL_SEND ? 0
                                                   : call->recvcount;
-    only(room->table, 0, exec->count, 1);
-    only(room->in_table, 0, exec->in_count, 1);
-    exec->table = room->table;
-    exec->in_table = room->in_table;
+    only(memory->table, 0, exec->count, 1);
+    only(memory->in_table, 0, exec->in_count, 1);
+    exec->table = memory->table;
+    exec->in_table = memory->in_table;
     exec->out = call->recvbuf;
     exec->root = 0;
 }
 
 /* Blocks of different lengths, and messages. */
 static tutti_status_t mapped(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                             tutti__call_room_t *room, tutti__exec_call_t *exec)
+                             tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {
-    tutti_status_t status = need_tables(room, size);
+    tutti_status_t status = need_tables(memory, size);
 
     if (status != TUTTI_OK)
         return status;
     switch (call->kind) {
     case TUTTI_CALL_ALLGATHERV:
-        allgatherv(call, rank, size, room, exec);
+        allgatherv(call, rank, size, memory, exec);
         break;
     case TUTTI_CALL_GATHERV:
-        gatherv(call, rank, size, room, exec);
+        gatherv(call, rank, size, memory, exec);
         break;
     case TUTTI_CALL_SCATTERV:
-        scatterv(call, rank, size, room, exec);
+        scatterv(call, rank, size, memory, exec);
         break;
     case TUTTI_CALL_ALLTOALLV:
-        alltoallv(call, size, room, exec);
+        alltoallv(call, size, memory, exec);
         break;
     default:
-        message(call, room, exec);
+        message(call, memory, exec);
         break;
     }
     return TUTTI_OK;
@@ -285,7 +286,7 @@ static tutti_status_t mapped(const tutti__call_t *call, uint32_t rank, uint32_t 
 /* ---- the whole ---- */
 
 static tutti_status_t place(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                            tutti__call_room_t *room, tutti__exec_call_t *exec)
+                            tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {
     switch (call->kind) {
     case TUTTI_CALL_BROADCAST:
@@ -304,8 +305,8 @@ static tutti_status_t place(const tutti__call_t *call, uint32_t rank, uint32_t s
         equal_parts(call, rank, size, exec);
         return TUTTI_OK;
     default:
-        return tutti__call_reduces(call->kind) ? reduction(call, rank, size, room, exec)
-                                               : mapped(call, rank, size, room, exec);
+        return tutti__call_reduces(call->kind) ? reduction(call, rank, size, memory, exec)
+                                               : mapped(call, rank, size, memory, exec);
     }
 }
 
@@ -356,17 +357,17 @@ static inline void set_plain(const tutti__call_t *call, const tutti__call_kind_t
 }
 
 tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uint32_t size,
-                                   tutti__call_room_t *room, tutti__want_t *ret_want,
+                                   tutti__call_memory_t *memory, tutti__want_t *ret_want,
                                    tutti__exec_call_t *ret_exec, int *ret_in_place, int *ret_empty)
 {
     const tutti__call_kind_t *kind = &tutti__call_kinds[call->kind];
     tutti_status_t status = TUTTI_OK;
 
     set_plain(call, kind, ret_exec);
-    room->copies = 0;
-    room->result = call->count;
+    memory->copies = 0;
+    memory->result = call->count;
     if (TUTTI__UNLIKELY(call->kind != TUTTI_CALL_ALLREDUCE || call->prescale != 1))
-        status = place(call, rank, size, room, ret_exec);
+        status = place(call, rank, size, memory, ret_exec);
     if (TUTTI__UNLIKELY(status != TUTTI_OK))
         return status;
     ret_want->collective = kind->collective;
@@ -379,26 +380,26 @@ tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uin
     return TUTTI_OK;
 }
 
-void tutti__call_begin(const tutti__call_t *call, const tutti__call_room_t *room,
+void tutti__call_begin(const tutti__call_t *call, const tutti__call_memory_t *memory,
                        tutti__exec_call_t *exec)
 {
-    (void)room;
+    (void)memory;
     /* A reduction's IN is not shifted, and is writable here: recvbuf or temp. */
     if (TUTTI__UNLIKELY(call->prescale != 1) && tutti__call_reduces(call->kind))
         tutti__reduce_scale((void *)(uintptr_t)exec->in, call->sendbuf, exec->count, call->dtype,
                             call->prescale);
 }
 
-void tutti__call_end(const tutti__call_t *call, const tutti__call_room_t *room,
+void tutti__call_end(const tutti__call_t *call, const tutti__call_memory_t *memory,
                      const tutti__exec_call_t *exec)
 {
-    const void *result = room->copies ? room->temp : call->recvbuf;
+    const void *result = memory->copies ? memory->temp : call->recvbuf;
 
     (void)exec;
-    if (TUTTI__LIKELY(!room->copies && call->postscale == 1) || !tutti__call_reduces(call->kind))
+    if (TUTTI__LIKELY(!memory->copies && call->postscale == 1) || !tutti__call_reduces(call->kind))
         return;
     if (call->postscale != 1)
-        tutti__reduce_scale(call->recvbuf, result, room->result, call->dtype, call->postscale);
+        tutti__reduce_scale(call->recvbuf, result, memory->result, call->dtype, call->postscale);
     else
-        memcpy(call->recvbuf, result, room->result * tutti_dtype_bytes(call->dtype));
+        memcpy(call->recvbuf, result, memory->result * tutti_dtype_bytes(call->dtype));
 }

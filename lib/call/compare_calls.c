@@ -20,7 +20,7 @@ enum {
     HASH = HEAD /* the hash of recvcounts, or 0 */
 };
 
-static_assert(HEAD == TUTTI__EXCHANGE_HEAD, "the exchange has room for a head");
+static_assert(HEAD == TUTTI__EXCHANGE_HEAD, "a head fits into the exchange");
 
 /* A bit of WHAT for a call of the library's own; above the bits of the kinds. */
 #define OWN 0x80u
@@ -173,7 +173,7 @@ static tutti_status_t start_gather(tutti__compare_t *cmp, const tutti__call_env_
     *ret_common = 0;
     cmp->stage = stage;
     nwords = words_of(cmp, env);
-    status = tutti__own_words(&cmp->words, &cmp->room, size * nwords);
+    status = tutti__own_words(&cmp->words, &cmp->capacity, size * nwords);
     if (status != TUTTI_OK)
         return status;
     mine = cmp->words + rank * nwords;

@@ -44,7 +44,7 @@ typedef struct {
     const tutti__call_t *call; /* NULL: a call of the library's own */
     uint64_t head[TUTTI__COMPARE_HEAD];
     uint64_t *words;
-    size_t room;
+    size_t capacity;
     tutti__ride_t ride;
     int is_done; /* the comparison has also moved the data: the call is done */
     tutti__exchange_t pairs;

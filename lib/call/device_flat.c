@@ -34,11 +34,11 @@ static tutti_status_t build(const tutti__device_setup_t *setup, tutti__collectiv
 
 static tutti_status_t prepare(const tutti__device_setup_t *setup, tutti__meet_facts_t *mine)
 {
-    tutti__sched_t **gate = setup->device->gate;
-    tutti_status_t status = build(setup, TUTTI__ROOT_REDUCE, 0, &gate[TUTTI__GATE_COME]);
+    tutti__sched_t **step = setup->device->sequencer;
+    tutti_status_t status = build(setup, TUTTI__ROOT_REDUCE, 0, &step[TUTTI__SEQUENCER_COME]);
 
     if (status == TUTTI_OK)
-        status = build(setup, TUTTI__BROADCAST, 1, &gate[TUTTI__GATE_TURN]);
+        status = build(setup, TUTTI__BROADCAST, 1, &step[TUTTI__SEQUENCER_NUMBER]);
     if (status == TUTTI_OK)
         status = tutti__meet_prepare(setup, setup->topo->rank == 0, mine);
     return status == TUTTI_OK ? (tutti_status_t)mine->status : status;
@@ -55,6 +55,7 @@ static tutti_status_t begin(const tutti__device_setup_t *setup, const tutti__mee
     with.id = &facts[0].id;
     with.stage_bytes = (size_t)LEAST_STAGE * setup->topo->size;
     with.serves = tutti__nccl_node_serves_what(setup->device->node);
+    setup->device->sequencer_ops = &tutti__nccl_sequencer_ops;
     return tutti__nccl_node_open(&with, &setup->device->all_node);
 }
 
@@ -108,6 +109,6 @@ void tutti__device_close_flat(tutti__exec_device_t *device)
 {
     if (device->all_node != NULL)
         device->all_node->ops->close(device->all_node);
-    for (int i = 0; i < TUTTI__GATE_STEPS; i++)
-        tutti__sched_free(device->gate[i]);
+    for (int i = 0; i < TUTTI__SEQUENCER_STEPS; i++)
+        tutti__sched_free(device->sequencer[i]);
 }

@@ -12,7 +12,6 @@
 #include "base/constants.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "node/nccl/nccl.h"
 
 /* Allocate memory from NCCL; if NCCL provides none, plain device memory. */
 static tutti_status_t alloc_fuse(const tutti__exec_device_t *device, tutti__device_lane_t *lane,
@@ -60,7 +59,7 @@ static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t 
         ops->event_drop(lane->done);
     if (lane->ready != NULL)
         ops->event_drop(lane->ready);
-    if (tutti__nccl_is_stuck(device->device))
+    if (tutti__device_is_stuck(device))
         return;
     if (lane->down != NULL)
         ops->stream_drop(lane->down);
@@ -96,9 +95,8 @@ static tutti_status_t register_own(const tutti__exec_device_t *device)
     for (uint32_t i = 1; i < TUTTI__DEVICE_LANES && status == TUTTI_OK; i++) {
         const tutti__device_lane_t *lane = &device->lane[i];
 
-        status = lane->is_nccls
-                     ? tutti__nccl_node_register(device->node, lane->fuse, device->fuse_bytes)
-                     : tutti__fail(TUTTI_ERR_UNSUPPORTED, "NCCL gave no memory");
+        status = lane->is_nccls ? tutti__device_register(device, lane->fuse)
+                                : tutti__fail(TUTTI_ERR_UNSUPPORTED, "NCCL gave no memory");
     }
     return status;
 }
@@ -120,7 +118,7 @@ static tutti_status_t register_all(const tutti__device_setup_t *setup)
         return status;
     has_all = tutti__device_first(setup, 1) == setup->topo->size;
     if (!has_all)
-        tutti__nccl_node_unregister(device->node);
+        tutti__device_unregister(device);
     if (setup->topo->rank == 0)
         TUTTI__LOG(TUTTI__LOG_DEBUG, "fused buckets are packed into %s",
                    has_all ? "memory that NCCL knows" : "plain memory of the device");

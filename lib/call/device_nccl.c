@@ -133,3 +133,18 @@ tutti_status_t tutti__device_open_nccl(const tutti__device_setup_t *setup)
     free(facts);
     return status;
 }
+
+tutti_status_t tutti__device_register(const tutti__exec_device_t *device, void *fuse)
+{
+    return tutti__nccl_node_register(device->node, fuse, device->fuse_bytes);
+}
+
+void tutti__device_unregister(const tutti__exec_device_t *device)
+{
+    tutti__nccl_node_unregister(device->node);
+}
+
+int tutti__device_is_stuck(const tutti__exec_device_t *device)
+{
+    return tutti__nccl_is_stuck(device->device);
+}

@@ -116,17 +116,17 @@ static tutti_status_t restore_own(tutti__operation_t *op)
 
 static tutti_status_t need_pieces(tutti__operation_t *op)
 {
-    size_t room = TUTTI__MAX(op->with->npieces, 1);
+    size_t capacity = TUTTI__MAX(op->with->npieces, 1);
     tutti__piece_t *pieces;
 
     op->npieces = 0;
-    if (op->pieces_room >= room)
+    if (op->pieces_capacity >= capacity)
         return TUTTI_OK;
-    pieces = realloc(op->pieces, room * sizeof(*pieces));
+    pieces = realloc(op->pieces, capacity * sizeof(*pieces));
     if (pieces == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu pieces of a bucket", room);
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu pieces of a bucket", capacity);
     op->pieces = pieces;
-    op->pieces_room = room;
+    op->pieces_capacity = capacity;
     return TUTTI_OK;
 }
 
@@ -199,8 +199,8 @@ static tutti_status_t unpack(tutti__operation_t *op, int is_queued)
     op->npieces = 0;
     if (op->with->packing != NULL)
         op->with->packing->unpack(op->with->owner, op);
-    else if (op->unpacks && op->room.result > 0)
-        tutti__operation_copy(op, op->asked->recvbuf, op->asked->recvbuf, op->room.result);
+    else if (op->unpacks && op->memory.result > 0)
+        tutti__operation_copy(op, op->asked->recvbuf, op->asked->recvbuf, op->memory.result);
     op->is_queued = op->npieces > 0 || is_queued;
     status = queue_pieces(op, scale_of(op, 1));
     if (status != TUTTI_OK)
@@ -434,9 +434,9 @@ static tutti_status_t launch(tutti__operation_t *op)
 static tutti_status_t pass_sequencer(tutti__operation_t *op)
 {
     const tutti__exec_env_t *exec = op->env->exec;
-    int is_turn = op->at == TUTTI__AT_TURN;
-    unsigned step = is_turn ? TUTTI__GATE_TURN : TUTTI__GATE_COME;
-    tutti_status_t status = tutti__own_allows(op->env, exec->device->gate[step]);
+    int is_number = op->at == TUTTI__AT_NUMBER;
+    unsigned step = is_number ? TUTTI__SEQUENCER_NUMBER : TUTTI__SEQUENCER_COME;
+    tutti_status_t status = tutti__own_allows(op->env, exec->device->sequencer[step]);
     uint32_t signature = op->with->tag != 0
                              ? op->with->signature
                              : tutti__call_signature(op->call, &op->exec, exec->size);
@@ -450,8 +450,8 @@ static tutti_status_t pass_sequencer(tutti__operation_t *op)
     if (status != TUTTI_OK)
         return status;
     op->run.sched = NULL;
-    op->at = TUTTI__AT_TURN;
-    if (!is_turn)
+    op->at = TUTTI__AT_NUMBER;
+    if (!is_number)
         return TUTTI_OK;
     tutti__sequencer_pass(&op->sequencer, exec, op->lane);
     return start_run(op);
@@ -476,8 +476,8 @@ static tutti_status_t step_run(tutti__operation_t *op)
         return begin_staged(op, ready);
     }
     if (status != TUTTI_OK) {
-        /* Scope ALL: no error is common, because a turn without its launch blocks all later
-           launches. */
+        /* Scope ALL: no error is common, because a sequence number without its launch blocks all
+           later launches. */
         op->is_common = !op->env->is_agreed && op->sched->scope == TUTTI__SCOPE_HOST &&
                         status == TUTTI_ERR_MISMATCH && tutti__own_is_common(&op->run, status);
         return status;
@@ -566,7 +566,7 @@ tutti_status_t tutti__device_route_step(tutti__operation_t *op)
     case TUTTI__AT_LAUNCH:
         return launch(op);
     case TUTTI__AT_COME:
-    case TUTTI__AT_TURN:
+    case TUTTI__AT_NUMBER:
         return pass_sequencer(op);
     case TUTTI__AT_DEVICE_RUN:
         return step_run(op);

@@ -9,7 +9,8 @@
  *      requested, of all ranks (device_flat.c)
  *   3. make streams, events and memory of all lanes, and register the memory of fused buckets with
  *      NCCL: on all ranks, or on none (device_lanes.c)
- *   4. allocate memory for messages between hosts, if their transports take it (device_direct.c)
+ *   4. allocate memory for messages between hosts, if their transports take it:
+ *      device_gpu_direct.c
  *
  * Without NCCL there still is a device; its calls run in host memory.
  */
@@ -18,7 +19,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "boot/module.h"
-#include "node/nccl/nccl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,7 +165,7 @@ static tutti_status_t open_found(const tutti__device_setup_t *setup)
 
     if (status == TUTTI_OK)
         status = device->ops->use(device->device);
-    if (status == TUTTI_OK && tutti__nccl_is_stuck(device->device))
+    if (status == TUTTI_OK && tutti__device_is_stuck(device))
         status = tutti__fail(TUTTI_ERR_SYSTEM,
                              "device %d is not free: an abort of NCCL there has not returned",
                              device->device);
@@ -177,7 +177,7 @@ static tutti_status_t open_found(const tutti__device_setup_t *setup)
     if (status == TUTTI_OK)
         status = tutti__device_open_lanes(setup);
     if (status == TUTTI_OK)
-        status = tutti__device_open_direct(setup);
+        status = tutti__device_open_gpu_direct(setup);
     tutti__device_leave(device, before);
     return status;
 }
@@ -212,7 +212,7 @@ void tutti__device_close(const tutti__device_setup_t *setup)
     tutti__device_close_flat(device);
     if (device->node != NULL)
         device->node->ops->close(device->node);
-    tutti__device_close_direct(setup);
+    tutti__device_close_gpu_direct(setup);
     tutti__device_close_lanes(setup);
     tutti__device_leave(device, before);
     memset(device, 0, sizeof(*device));

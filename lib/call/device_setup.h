@@ -55,6 +55,12 @@ uint32_t tutti__device_first(const tutti__device_setup_t *setup, int fails);
 
 /* device_nccl.c: open NCCL among each host's ranks. Without NCCL, device->node stays NULL. */
 tutti_status_t tutti__device_open_nccl(const tutti__device_setup_t *setup);
+/* Register a lane's memory for packed buckets with NCCL; undo all registrations. */
+tutti_status_t tutti__device_register(const tutti__exec_device_t *device, void *fuse);
+void tutti__device_unregister(const tutti__exec_device_t *device);
+/* Is there an abort of NCCL on the device that has not returned in time? Until it returns, each
+   call that waits for the device would wait for ever. */
+int tutti__device_is_stuck(const tutti__exec_device_t *device);
 
 /* device_flat.c: if TUTTI_ALGORITHM names nccl-flat, open NCCL among all ranks of several hosts. A
    failure is then an error. Does nothing for a group. */
@@ -65,8 +71,8 @@ void tutti__device_close_flat(tutti__exec_device_t *device);
 tutti_status_t tutti__device_open_lanes(const tutti__device_setup_t *setup);
 void tutti__device_close_lanes(const tutti__device_setup_t *setup);
 
-/* device_direct.c: decide whether messages between hosts use device memory, and prepare it. */
-tutti_status_t tutti__device_open_direct(const tutti__device_setup_t *setup);
-void tutti__device_close_direct(const tutti__device_setup_t *setup);
+/* device_gpu_direct.c: decide whether messages between hosts use device memory, and prepare it. */
+tutti_status_t tutti__device_open_gpu_direct(const tutti__device_setup_t *setup);
+void tutti__device_close_gpu_direct(const tutti__device_setup_t *setup);
 
 #endif

@@ -89,7 +89,7 @@ tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env
     *ret_common = 0;
     x->nhead = head != NULL ? TUTTI__EXCHANGE_HEAD : 0;
     step = x->nhead + 1;
-    status = tutti__own_words(&x->words, &x->room, size * (1 + 2 * step + VERDICT));
+    status = tutti__own_words(&x->words, &x->capacity, size * (1 + 2 * step + VERDICT));
     if (status != TUTTI_OK)
         return status;
     x->is_verdict = 0;

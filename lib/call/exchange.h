@@ -24,7 +24,7 @@
 /* Zero it first. It is reused from call to call. */
 typedef struct {
     uint64_t *words;
-    size_t room;
+    size_t capacity;
     uint32_t nhead; /* 0, or TUTTI__EXCHANGE_HEAD */
     int is_verdict; /* 1: the second run is in progress; -1: no run has begun */
     int knows;      /* this rank has its receive counts */

@@ -10,7 +10,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/call_sides.h \
     %reldir%/compare_calls.c \
     %reldir%/compare_calls.h \
-    %reldir%/device_direct.c \
+    %reldir%/device_gpu_direct.c \
     %reldir%/device_flat.c \
     %reldir%/device_lanes.c \
     %reldir%/device_meet.c \

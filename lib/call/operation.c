@@ -60,7 +60,7 @@ void tutti__operation_fini(tutti__operation_t *op)
         return;
     }
     tutti__run_fini(&op->run);
-    tutti__call_room_free(&op->room);
+    tutti__call_memory_free(&op->memory);
     tutti__compare_free(&op->compare);
     tutti__exchange_free(&op->exchange);
     tutti__staged_free(&op->staged);
@@ -142,8 +142,8 @@ tutti_status_t tutti__operation_start_own(tutti__operation_t *op, tutti__collect
 tutti_status_t tutti__operation_prepare(tutti__operation_t *op, const tutti__call_t *call,
                                         int *ret_empty)
 {
-    return tutti__call_prepare(call, op->env->exec->rank, op->env->exec->size, &op->room, &op->want,
-                               &op->exec, &op->in_place, ret_empty);
+    return tutti__call_prepare(call, op->env->exec->rank, op->env->exec->size, &op->memory,
+                               &op->want, &op->exec, &op->in_place, ret_empty);
 }
 
 tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t *sched)
@@ -224,7 +224,7 @@ static inline tutti_status_t pack(tutti__operation_t *op)
         return TUTTI_OK;
     if (TUTTI__UNLIKELY(op->with->packing != NULL && !op->is_staged))
         return op->with->packing->pack(op->with->owner, op);
-    tutti__call_begin(op->call, &op->room, &op->exec);
+    tutti__call_begin(op->call, &op->memory, &op->exec);
     return TUTTI_OK;
 }
 
@@ -303,7 +303,7 @@ static inline tutti_status_t end_run(tutti__operation_t *op)
     if (TUTTI__UNLIKELY(op->with->packing != NULL && !op->is_staged))
         op->with->packing->unpack(op->with->owner, op);
     else if (op->call != NULL)
-        tutti__call_end(op->call, &op->room, &op->exec);
+        tutti__call_end(op->call, &op->memory, &op->exec);
     return end_call(op);
 }
 

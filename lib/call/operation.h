@@ -5,7 +5,7 @@
  *
  *      host     COMPARE -> CHOOSE -> RUN                            (MEET: a call without elements)
  *      message  PAIRS
- *      device   COMPARE -> DEVICE -> INPUT -> KEEP -> LAUNCH -> (COME -> TURN) -> DEVICE_RUN
+ *      device   COMPARE -> DEVICE -> INPUT -> KEEP -> LAUNCH -> (COME -> NUMBER) -> DEVICE_RUN
  *                            |                           NCCL does not serve it |     |
  *                            v                                                  v     v
  *                        STAGED_IN -> CHOOSE -> RUN -> STAGED_OUT      MOVE -> RESTORE -> RESULT
@@ -34,7 +34,7 @@ typedef enum {
     TUTTI__AT_KEEP,
     TUTTI__AT_LAUNCH,
     TUTTI__AT_COME,
-    TUTTI__AT_TURN,
+    TUTTI__AT_NUMBER,
     TUTTI__AT_DEVICE_RUN,
     TUTTI__AT_MOVE,
     TUTTI__AT_RESTORE,
@@ -102,7 +102,7 @@ struct tutti__operation {
     int in_place;
     /* The schedule of this call's run in host memory; NULL: no such run has begun. */
     const tutti__sched_t *run_sched;
-    tutti__call_room_t room;
+    tutti__call_memory_t memory;
     tutti__compare_t compare;
     tutti__exchange_t exchange;
     tutti__pairs_t *pairs; /* lane 0 only */
@@ -122,7 +122,7 @@ struct tutti__operation {
     tutti__sequencer_t sequencer;
     tutti__staged_t staged;
     tutti__piece_t *pieces;
-    size_t npieces, pieces_room;
+    size_t npieces, pieces_capacity;
 };
 
 void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env, uint32_t lane,

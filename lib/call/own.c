@@ -7,17 +7,17 @@
 
 #include <stdlib.h>
 
-tutti_status_t tutti__own_words(uint64_t **words, size_t *room, size_t nwords)
+tutti_status_t tutti__own_words(uint64_t **words, size_t *capacity, size_t nwords)
 {
     uint64_t *larger;
 
-    if (*room >= nwords)
+    if (*capacity >= nwords)
         return TUTTI_OK;
     larger = realloc(*words, nwords * sizeof(**words));
     if (larger == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes for counts", nwords * sizeof(**words));
     *words = larger;
-    *room = nwords;
+    *capacity = nwords;
     return TUTTI_OK;
 }
 

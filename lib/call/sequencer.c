@@ -9,24 +9,24 @@ tutti_status_t tutti__sequencer_start(tutti__sequencer_t *sequencer, unsigned st
                                       uint32_t signature)
 {
     tutti__node_t *node = env->device->all_node;
-    int is_turn = step == TUTTI__GATE_TURN;
+    int is_number = step == TUTTI__SEQUENCER_NUMBER;
     tutti__exec_call_t exec;
 
     sequencer->mine = 1;
-    if (is_turn && env->rank == 0) {
+    if (is_number && env->rank == 0) {
         assert(sequencer->all == env->size);
-        sequencer->turn = node->device_ops->next_turn(node);
+        sequencer->number = env->device->sequencer_ops->next(node);
     }
     exec = (tutti__exec_call_t){
-        .in = is_turn ? &sequencer->turn : &sequencer->mine,
-        .out = is_turn ? &sequencer->turn : &sequencer->all,
+        .in = is_number ? &sequencer->number : &sequencer->mine,
+        .out = is_number ? &sequencer->number : &sequencer->all,
         .count = 1,
         .dtype = TUTTI_UINT64,
         .op = TUTTI_SUM,
         .tag = tag,
-        .signature = signature ^ (is_turn ? 0x55555555u : 0xaaaaaaaau),
+        .signature = signature ^ (is_number ? 0x55555555u : 0xaaaaaaaau),
     };
-    return tutti__run_start(run, env->device->gate[step], &exec);
+    return tutti__run_start(run, env->device->sequencer[step], &exec);
 }
 
 void tutti__sequencer_pass(const tutti__sequencer_t *sequencer, const tutti__exec_env_t *env,
@@ -35,5 +35,5 @@ void tutti__sequencer_pass(const tutti__sequencer_t *sequencer, const tutti__exe
     tutti__node_t *node = env->device->all_node;
 
     assert(node != NULL && lane < TUTTI__DEVICE_LANES);
-    node->device_ops->turn(node, lane, sequencer->turn);
+    env->device->sequencer_ops->set(node, lane, sequencer->number);
 }

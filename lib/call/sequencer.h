@@ -4,10 +4,11 @@
  * ranks have reached the call, and all ranks launch such runs in one order. node/nccl/nccl.h proves
  * that this is sufficient.
  *
- *      COME   all ranks report to rank 0 that they have reached the call: a reduce of 8 bytes
- *      TURN   rank 0 gives the call its number, and sends it to all ranks: a broadcast of 8 bytes
+ *      COME     all ranks report to rank 0 that they have reached the call: a reduce of 8 bytes
+ *      NUMBER   rank 0 gives the call its sequence number, and sends it to all ranks: a broadcast
+ *               of 8 bytes
  *
- * Both are ordinary schedules in host memory, device->gate, in the lane of the call. They are
+ * Both are ordinary schedules in host memory, device->sequencer, in the lane of the call. They are
  * trees, whatever TUTTI_ALGORITHM selects for other calls. After both, the run may start.
  */
 #ifndef TUTTI__CALL_SEQUENCER_H
@@ -18,14 +19,14 @@
 /* The state of one lane. */
 typedef struct {
     uint64_t mine, all; /* COME: mine is 1; `all` is the sum over all ranks, at rank 0 */
-    uint64_t turn;      /* the call's number; valid after TURN */
+    uint64_t number;    /* the call's sequence number; valid after NUMBER */
 } tutti__sequencer_t;
 
-/* Begin a step, TUTTI__GATE_COME or _TURN, in `run`. tag, signature: the call's. */
+/* Begin a step, TUTTI__SEQUENCER_COME or _NUMBER, in `run`. tag, signature: the call's. */
 tutti_status_t tutti__sequencer_start(tutti__sequencer_t *sequencer, unsigned step,
                                       const tutti__exec_env_t *env, tutti__run_t *run, uint8_t tag,
                                       uint32_t signature);
-/* Both steps are done: the lane's next launch has this turn. */
+/* Both steps are done: the lane's next launch has this sequence number. */
 void tutti__sequencer_pass(const tutti__sequencer_t *sequencer, const tutti__exec_env_t *env,
                            uint32_t lane);
 

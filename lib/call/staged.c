@@ -117,7 +117,7 @@ static tutti_status_t turn_to(const tutti__exec_device_t *device, uint32_t lane_
     const tutti__device_lane_t *lane = &device->lane[lane_index];
 
     staged->is_up = is_up;
-    staged->turn = 0;
+    staged->next = 0;
     staged->left.bytes = 0;
     memset(staged->half, 0, sizeof(staged->half));
     return ready == NULL ? TUTTI_OK : device->ops->wait(is_up ? lane->up : lane->down, ready);
@@ -194,15 +194,15 @@ static tutti__staged_part_t take(tutti__staged_t *staged, size_t most)
     return piece;
 }
 
-/* For the half whose turn it is: end its piece, and begin a new piece. */
+/* For the next half: end its piece, and begin a new piece. */
 static tutti_status_t move(const tutti__exec_device_t *device, uint32_t lane_index,
                            tutti__staged_t *staged)
 {
     const tutti__device_lane_t *lane = &device->lane[lane_index];
-    tutti__staged_part_t *half = &staged->half[staged->turn];
-    tutti__devent_t *copied = lane->copied[staged->turn];
+    tutti__staged_part_t *half = &staged->half[staged->next];
+    tutti__devent_t *copied = lane->copied[staged->next];
     size_t most = device->stage_bytes / 2;
-    char *stage = lane->stage + staged->turn * most;
+    char *stage = lane->stage + staged->next * most;
     tutti_status_t status;
 
     if (half->bytes > 0) {
@@ -214,7 +214,7 @@ static tutti_status_t move(const tutti__exec_device_t *device, uint32_t lane_ind
         staged->moves++;
     }
     *half = take(staged, most);
-    staged->turn = !staged->turn;
+    staged->next = !staged->next;
     if (half->bytes == 0)
         return TUTTI_OK;
     if (staged->is_up)

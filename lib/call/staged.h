@@ -44,7 +44,7 @@ typedef struct {
     int is_up;
     tutti__staged_part_t left;    /* the rest of the range */
     tutti__staged_part_t half[2]; /* the piece in each half of STAGE */
-    uint32_t turn;                /* the next half */
+    uint32_t next;                /* the next half */
     uint32_t moves;               /* complete pieces */
 } tutti__staged_t;
 

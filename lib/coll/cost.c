@@ -401,7 +401,7 @@ int tutti__cost_of(const tutti__algorithm_t *algorithm, const char *sub,
 
 uint64_t tutti__cost_ps(const tutti__cost_t *cost, size_t bytes)
 {
-    uint64_t n = TUTTI__MIN((uint64_t)bytes, MOST_BYTES), room = LONGEST_PS - cost->ns * 1000;
+    uint64_t n = TUTTI__MIN((uint64_t)bytes, MOST_BYTES), rest = LONGEST_PS - cost->ns * 1000;
 
-    return n > 0 && cost->ps > room / n ? LONGEST_PS : cost->ns * 1000 + cost->ps * n;
+    return n > 0 && cost->ps > rest / n ? LONGEST_PS : cost->ns * 1000 + cost->ps * n;
 }

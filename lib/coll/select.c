@@ -129,7 +129,8 @@ static const char not_ordered[] = "it does not keep the order of ranks, which th
 
 /* May the model choose this sub? If the number of hosts is a power of two, halving_doubling sends
    as few bytes as direct_scatter, and no rank receives from all others at once. On device memory
-   direct_scatter needs SCRATCH in host memory, so its messages cannot be direct (exec/direct.c). */
+   direct_scatter needs SCRATCH in host memory, so its messages cannot be GPU-direct
+   (exec/gpu_direct.c). */
 static int is_candidate(const tutti__algorithm_t *algorithm, const char *sub,
                         const tutti__shape_t *shape, tutti__association_t association)
 {

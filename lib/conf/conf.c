@@ -358,7 +358,7 @@ const char *tutti__conf_nccl_host(void)
 }
 
 /* The allowed values: "bytes, 1K to 64M" */
-static void describe(const row_t *row, char *text, size_t room)
+static void describe(const row_t *row, char *text, size_t capacity)
 {
     static const char units[] = { 'K', 'M', 'G' };
     uint64_t least = row->least, most = row->most;
@@ -370,24 +370,25 @@ static void describe(const row_t *row, char *text, size_t room)
             least_unit[0] = units[u];
         for (size_t u = 0; u < 3 && most > 0 && most % 1024 == 0; u++, most /= 1024)
             most_unit[0] = units[u];
-        snprintf(text, room, "bytes, %" PRIu64 "%s to %" PRIu64 "%s%s%s", least, least_unit, most,
-                 most_unit, row->choices != NULL ? "; " : "",
+        snprintf(text, capacity, "bytes, %" PRIu64 "%s to %" PRIu64 "%s%s%s", least, least_unit,
+                 most, most_unit, row->choices != NULL ? "; " : "",
                  row->choices != NULL ? row->choices : "");
         break;
     case CONF_SECONDS:
-        snprintf(text, room, "seconds, %s to %" PRIu64, least == 0 ? "0" : "0.001", most / 1000);
+        snprintf(text, capacity, "seconds, %s to %" PRIu64, least == 0 ? "0" : "0.001",
+                 most / 1000);
         break;
     case CONF_COUNT:
     case CONF_NUMBER:
-        snprintf(text, room, "a number, %" PRIu64 " to %" PRIu64, least, most);
+        snprintf(text, capacity, "a number, %" PRIu64 " to %" PRIu64, least, most);
         break;
     case CONF_CHOICE:
     case CONF_WORD:
-        snprintf(text, room, "%s", row->choices);
+        snprintf(text, capacity, "%s", row->choices);
         break;
     case CONF_TEXT:
     case CONF_SECRET:
-        snprintf(text, room, "text, up to %" PRIu64 " bytes", most - 1);
+        snprintf(text, capacity, "text, up to %" PRIu64 " bytes", most - 1);
         break;
     }
 }
@@ -411,13 +412,13 @@ int tutti__conf_is_tunable(const char *name)
 }
 
 int tutti__conf_put(tutti__conf_t *conf, const char *name, const char *text, char *ret_allowed,
-                    size_t room)
+                    size_t capacity)
 {
     const row_t *row = find_tunable(name);
 
     if (put(conf, row, text))
         return 1;
-    describe(row, ret_allowed, room);
+    describe(row, ret_allowed, capacity);
     return 0;
 }
 

@@ -123,7 +123,7 @@ typedef struct {
  */
 void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *shown),
                       void (*unknown)(void *arg, const char *name, const char *guess), void *arg,
-                      tutti__conf_t *ret_conf, char *ret_tuned, size_t room);
+                      tutti__conf_t *ret_conf, char *ret_tuned, size_t capacity);
 
 /* All defaults, no environment: for tests and their helpers. */
 void tutti__conf_defaults(tutti__conf_t *ret_conf);

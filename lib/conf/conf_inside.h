@@ -50,7 +50,7 @@ int tutti__conf_launcher_rank(void);
 int tutti__conf_is_tunable(const char *name);
 /* Set a tunable setting. 0: the text is invalid, and ret_allowed describes the allowed values. */
 int tutti__conf_put(tutti__conf_t *conf, const char *name, const char *text, char *ret_allowed,
-                    size_t room);
+                    size_t capacity);
 
 /* Is TUTTI_BOOT local:NAME? If so, all ranks are on this host. */
 int tutti__conf_is_local(const tutti__conf_t *conf);

@@ -37,9 +37,9 @@
 /* Steps of a job that run at the same time get different ports. */
 #define SLURM_STEP_PORTS 101u
 
-static void put(char *to, size_t room, const char *text)
+static void put(char *to, size_t capacity, const char *text)
 {
-    snprintf(to, room, "%s", text != NULL ? text : "");
+    snprintf(to, capacity, "%s", text != NULL ? text : "");
 }
 
 static void miss(tutti__conf_job_t *job, const char *what)

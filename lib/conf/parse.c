@@ -138,7 +138,7 @@ static int is_of_host(char c)
 }
 
 /* Brackets contain numbers and ranges of numbers; the first number is used. */
-int tutti__parse_first_host(const char *list, char *ret_host, size_t room)
+int tutti__parse_first_host(const char *list, char *ret_host, size_t capacity)
 {
     int inside = 0, is_first = 0;
     char host[256];
@@ -159,7 +159,7 @@ int tutti__parse_first_host(const char *list, char *ret_host, size_t room)
             is_first = 0;
         }
     }
-    if (inside || used == 0 || used >= room)
+    if (inside || used == 0 || used >= capacity)
         return 0;
     memcpy(ret_host, host, used);
     ret_host[used] = '\0';

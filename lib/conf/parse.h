@@ -30,7 +30,7 @@ int tutti__parse_choice(const char *text, const char *choices, uint64_t *ret_ind
 
 /* The first host of Slurm's list of nodes: "rack1n03" of "rack1n[03-06,9],rack2n1". Host names have
    letters, digits, '.', '-' and '_'. */
-int tutti__parse_first_host(const char *list, char *ret_host, size_t room);
+int tutti__parse_first_host(const char *list, char *ret_host, size_t capacity);
 
 /* Levenshtein distance: the number of letters to change, insert or delete. If a text has more than
    63 letters: the length of the longer text. */

@@ -37,7 +37,7 @@ static void read_all(tutti__conf_t *ret_conf, tutti__conf_note_t *ret_note)
 
 void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *shown),
                       void (*unknown)(void *arg, const char *name, const char *guess), void *arg,
-                      tutti__conf_t *ret_conf, char *ret_tuned, size_t room)
+                      tutti__conf_t *ret_conf, char *ret_tuned, size_t capacity)
 {
     tutti__conf_note_t note;
     tutti__conf_row_t row;
@@ -64,5 +64,5 @@ void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *show
     }
     while (tutti__conf_next_unknown(&at, name, &guess))
         unknown(arg, name, guess);
-    snprintf(ret_tuned, room, "%s", note.text);
+    snprintf(ret_tuned, capacity, "%s", note.text);
 }

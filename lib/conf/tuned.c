@@ -26,19 +26,19 @@ typedef struct {
     const char *at, *end;
     unsigned line;
     char *why;
-    size_t room;
+    size_t capacity;
 } reader_t;
 
 static int complain(const reader_t *in, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static int complain(const reader_t *in, const char *fmt, ...)
 {
-    int used = snprintf(in->why, in->room, "line %u: ", in->line > 0 ? in->line : 1);
+    int used = snprintf(in->why, in->capacity, "line %u: ", in->line > 0 ? in->line : 1);
     va_list args;
 
     va_start(args, fmt);
-    if (used >= 0 && (size_t)used < in->room)
-        vsnprintf(in->why + used, in->room - (size_t)used, fmt, args);
+    if (used >= 0 && (size_t)used < in->capacity)
+        vsnprintf(in->why + used, in->capacity - (size_t)used, fmt, args);
     va_end(args);
     return 0;
 }
@@ -114,9 +114,9 @@ static int add(const reader_t *in, const tutti__tuned_entry_t *entry, tutti__tun
 }
 
 int tutti__tuned_parse(const char *text, size_t bytes, tutti__tuned_t *ret_tuned, char *ret_why,
-                       size_t room)
+                       size_t capacity)
 {
-    reader_t in = { .at = text, .end = text + bytes, .why = ret_why, .room = room };
+    reader_t in = { .at = text, .end = text + bytes, .why = ret_why, .capacity = capacity };
     tutti__tuned_entry_t entry;
     int version = 0;
 
@@ -140,9 +140,9 @@ enum {
     NOT_READ = -2
 };
 
-/* Read up to `room` bytes. Returns the number of bytes. After an error: returns NOT_OPENED or
+/* Read up to `capacity` bytes. Returns the number of bytes. After an error: returns NOT_OPENED or
    NOT_READ, and sets errno. */
-static ssize_t read_file(const char *path, char *ret_text, size_t room)
+static ssize_t read_file(const char *path, char *ret_text, size_t capacity)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), saved_errno;
     size_t used = 0;
@@ -151,9 +151,9 @@ static ssize_t read_file(const char *path, char *ret_text, size_t room)
     if (fd < 0)
         return NOT_OPENED;
     do {
-        n = read(fd, ret_text + used, room - used);
+        n = read(fd, ret_text + used, capacity - used);
         used += n > 0 ? (size_t)n : 0;
-    } while ((n > 0 && used < room) || (n < 0 && errno == EINTR));
+    } while ((n > 0 && used < capacity) || (n < 0 && errno == EINTR));
     saved_errno = errno;
     close(fd);
     errno = saved_errno;
@@ -161,29 +161,29 @@ static ssize_t read_file(const char *path, char *ret_text, size_t room)
 }
 
 int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_closed, char *ret_why,
-                      size_t room)
+                      size_t capacity)
 {
     char text[TUTTI__TUNED_BYTES + 1]; /* one byte more, to detect a longer file */
     ssize_t bytes = read_file(path, text, sizeof(text));
 
     *ret_closed = bytes == NOT_OPENED ? errno : 0;
     if (bytes < 0) {
-        snprintf(ret_why, room, "%s", strerror(errno));
+        snprintf(ret_why, capacity, "%s", strerror(errno));
         return 0;
     }
-    return tutti__tuned_parse(text, (size_t)bytes, ret_tuned, ret_why, room);
+    return tutti__tuned_parse(text, (size_t)bytes, ret_tuned, ret_why, capacity);
 }
 
 /* ---- this machine ---- */
 
 /* The beginning of a small file of /proc or /sys as text; "" if it cannot be read. */
-static void read_fact(const char *root, const char *path, char *ret_text, size_t room)
+static void read_fact(const char *root, const char *path, char *ret_text, size_t capacity)
 {
     char full[TUTTI__TUNED_PATH];
     ssize_t n;
 
     snprintf(full, sizeof(full), "%s%s", root, path);
-    n = read_file(full, ret_text, room - 1);
+    n = read_file(full, ret_text, capacity - 1);
     ret_text[n < 0 ? 0 : n] = '\0';
 }
 
@@ -206,7 +206,7 @@ static void append(char name[TUTTI__TUNED_NAME], const char *fmt, ...)
 }
 
 /* Find the first processor's value of a field, as in "model name : AMD EPYC"; "": no such field. */
-static void find_field(const char *cpuinfo, const char *field, char *ret_value, size_t room)
+static void find_field(const char *cpuinfo, const char *field, char *ret_value, size_t capacity)
 {
     size_t length = strlen(field);
 
@@ -221,7 +221,7 @@ static void find_field(const char *cpuinfo, const char *field, char *ret_value, 
         if (*colon != ':')
             continue;
         colon += 1 + strspn(colon + 1, " \t");
-        snprintf(ret_value, room, "%.*s", (int)strcspn(colon, "\n"), colon);
+        snprintf(ret_value, capacity, "%.*s", (int)strcspn(colon, "\n"), colon);
         return;
     }
 }
@@ -266,12 +266,13 @@ static unsigned long count_list(const char *list)
 }
 
 /* Read the line of a file that describes a cache of the first processor. */
-static void read_cache(const char *root, int index, const char *what, char *ret_text, size_t room)
+static void read_cache(const char *root, int index, const char *what, char *ret_text,
+                       size_t capacity)
 {
     char path[96];
 
     snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, what);
-    read_fact(root, path, ret_text, room);
+    read_fact(root, path, ret_text, capacity);
     ret_text[strcspn(ret_text, "\n")] = '\0';
 }
 

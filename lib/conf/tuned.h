@@ -26,8 +26,8 @@
 #define TUTTI__TUNED_MOST 32
 #define TUTTI__TUNED_WORD 32    /* longest name or value, with its '\0' */
 #define TUTTI__TUNED_BYTES 8192 /* longest file */
-#define TUTTI__TUNED_NAME 192   /* room for a file's name */
-#define TUTTI__TUNED_PATH 4096  /* room for a path, or for an error text */
+#define TUTTI__TUNED_NAME 192   /* bytes of a file's name */
+#define TUTTI__TUNED_PATH 4096  /* bytes of a path, or of an error text */
 
 typedef struct {
     char name[TUTTI__TUNED_WORD], value[TUTTI__TUNED_WORD];
@@ -42,10 +42,10 @@ typedef struct {
 /* Returns 1. After an error: returns 0, and ret_why has the error: "line 3: ...". A repeated name
    is an error. Pure. */
 int tutti__tuned_parse(const char *text, size_t bytes, tutti__tuned_t *ret_tuned, char *ret_why,
-                       size_t room);
+                       size_t capacity);
 /* Read and parse a file. *ret_closed: errno if the file cannot be opened, otherwise 0. */
 int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_closed, char *ret_why,
-                      size_t room);
+                      size_t capacity);
 
 /*
  * The file's name for `ranks` ranks on a machine: processor, number of processors, caches. These

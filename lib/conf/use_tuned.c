@@ -62,7 +62,7 @@ static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__
 }
 
 /* Apply all settings of the file. 0: a setting is invalid; ret_why has the reason. */
-static int put_all(const tutti__tuned_t *tuned, tutti__conf_t *conf, char *ret_why, size_t room)
+static int put_all(const tutti__tuned_t *tuned, tutti__conf_t *conf, char *ret_why, size_t capacity)
 {
     char allowed[128];
 
@@ -70,12 +70,12 @@ static int put_all(const tutti__tuned_t *tuned, tutti__conf_t *conf, char *ret_w
         const tutti__tuned_entry_t *entry = &tuned->entry[i];
 
         if (!tutti__conf_is_tunable(entry->name)) {
-            snprintf(ret_why, room, "line %u: %s is not a tunable setting", entry->line,
+            snprintf(ret_why, capacity, "line %u: %s is not a tunable setting", entry->line,
                      entry->name);
             return 0;
         }
         if (!tutti__conf_put(conf, entry->name, entry->value, allowed, sizeof(allowed))) {
-            snprintf(ret_why, room, "line %u: %s %s makes no sense; allowed: %s", entry->line,
+            snprintf(ret_why, capacity, "line %u: %s %s makes no sense; allowed: %s", entry->line,
                      entry->name, entry->value, allowed);
             return 0;
         }

@@ -135,7 +135,7 @@ int tutti__agreed_step(tutti__agreement_t *a)
     if (a->parent >= 0)
         return 0;
     tutti__agree_late(a->agree);
-    while (tutti__lanes_have_room(a->lanes) && tutti__agree_bucket(a->agree))
+    while (tutti__lanes_have_space(a->lanes) && tutti__agree_bucket(a->agree))
         moved = 1;
     return moved;
 }

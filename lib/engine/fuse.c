@@ -36,21 +36,21 @@ static int is_parted(tutti_call_kind_t kind)
 /* Provide a lane's memory of at least `bytes` bytes. */
 static tutti_status_t grow(tutti__lane_t *lane, size_t bytes)
 {
-    size_t room = TUTTI__FUSE_FIRST_BYTES;
+    size_t capacity = TUTTI__FUSE_FIRST_BYTES;
     void *ptr;
     tutti_status_t status;
 
     if (lane->fuse_bytes >= bytes)
         return TUTTI_OK;
-    while (room < bytes)
-        room *= 2;
-    status = tutti__arena_alloc(lane->arena, room, &ptr);
+    while (capacity < bytes)
+        capacity *= 2;
+    status = tutti__arena_alloc(lane->arena, capacity, &ptr);
     if (status != TUTTI_OK)
         return status;
     /* No peer reads the old memory: a zero-copy operation ends only after all peers' accesses. */
     tutti__arena_free(lane->arena, lane->fuse);
     lane->fuse = ptr;
-    lane->fuse_bytes = room;
+    lane->fuse_bytes = capacity;
     return TUTTI_OK;
 }
 

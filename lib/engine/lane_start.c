@@ -15,12 +15,12 @@ static tutti_status_t gather_ready(tutti__lane_t *lane, tutti__call_with_t *with
 {
     tutti__devent_t **larger;
 
-    if (lane->ready_room < lane->first->nrequests) {
+    if (lane->ready_capacity < lane->first->nrequests) {
         larger = realloc(lane->ready, lane->first->nrequests * sizeof(*larger));
         if (larger == NULL)
             return tutti__fail(TUTTI_ERR_NO_MEMORY, "events of a bucket");
         lane->ready = larger;
-        lane->ready_room = lane->first->nrequests;
+        lane->ready_capacity = lane->first->nrequests;
     }
     with->nready = 0;
     for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next)

@@ -23,8 +23,8 @@ typedef struct {
     tutti__call_t call; /* the call that serves the first bucket */
     tutti__call_with_t with;
     uint64_t begun_ns;       /* when the operation began, if times are measured */
-    tutti__devent_t **ready; /* [ready_room] */
-    size_t ready_room;
+    tutti__devent_t **ready; /* [ready_capacity] */
+    size_t ready_capacity;
     tutti__arena_t *arena; /* the arena that holds `fuse` */
     char *fuse;            /* memory for fused buckets */
     size_t fuse_bytes;
@@ -95,7 +95,7 @@ static inline int tutti__lanes_use_device(const tutti__lanes_t *lanes)
 
 /* May another agreed bucket begin? If there is enough work in lanes and on the device, new tensors
    wait, and are collected into larger buckets. */
-static inline int tutti__lanes_have_room(const tutti__lanes_t *lanes)
+static inline int tutti__lanes_have_space(const tutti__lanes_t *lanes)
 {
     return lanes->in_flight < TUTTI__BUCKET_LANES &&
            lanes->completions.count < TUTTI__MOST_COMPLETIONS;

@@ -173,7 +173,7 @@ void tutti__planned_taken(tutti__plan_requests_t *p)
 
 /* ---- the plan ---- */
 
-static int make_room(tutti__plan_requests_t *p)
+static int reserve(tutti__plan_requests_t *p)
 {
     free(p->request);
     free(p->bucket);
@@ -231,7 +231,7 @@ void tutti__planned_begin(tutti__plan_requests_t *p)
     tutti__request_t *held = p->held_first, *next;
 
     tutti__agree_get_plan(p->agree, &p->plan);
-    if (!make_room(p)) {
+    if (!reserve(p)) {
         tutti__watch_end(p->env->watch, TUTTI_ERR_NO_MEMORY, "no memory for a plan");
         return;
     }

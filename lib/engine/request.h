@@ -27,10 +27,10 @@ struct tutti__request {
                            of the call's cost */
     uint32_t planned;   /* 1 + index in the plan `plan_number`; 0: in none at its submission */
     uint32_t plan_number;
-    uint32_t entered;   /* the plan that it has entered with its present call; 0: none */
-    uint32_t record;    /* its number in the flight recorder, and before its submission that of the
+    uint32_t entered; /* the plan that it has entered with its present call; 0: none */
+    uint32_t record;  /* its number in the flight recorder, and before its submission that of the
                            previous request of this name; 0: none */
-    uint32_t name_room; /* bytes of `name`; always kept */
+    uint32_t name_capacity; /* bytes of `name`; always kept */
     uint8_t name_bytes;
     uint8_t nameless; /* see nameless.h; its name is made when it is submitted */
 

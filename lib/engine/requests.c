@@ -49,21 +49,21 @@ static uint64_t key_of(const tutti__call_t *call, int nameless, uint64_t hash)
 }
 
 /* Memory for a request. bytes: length of its name with the final 0. In new memory only hash,
-   name_bytes and name_room are set. Reused memory has the fields of its previous request. */
+   name_bytes and name_capacity are set. Reused memory has the fields of its previous request. */
 static tutti__request_t *allocate(size_t bytes, tutti__spares_t *spares, uint64_t key)
 {
     tutti__request_t *r = spares != NULL ? tutti__spares_swap(spares, key, NULL) : NULL;
-    size_t room = TUTTI__MAX(bytes, TUTTI__SHORT_NAME);
+    size_t capacity = TUTTI__MAX(bytes, TUTTI__SHORT_NAME);
 
-    if (TUTTI__LIKELY(r != NULL && r->name_room >= bytes))
+    if (TUTTI__LIKELY(r != NULL && r->name_capacity >= bytes))
         return r;
     free(r);
-    r = malloc(offsetof(tutti__request_t, name) + room);
+    r = malloc(offsetof(tutti__request_t, name) + capacity);
     if (r == NULL)
         return NULL;
     r->hash = 0;
     r->name_bytes = 0;
-    r->name_room = (uint32_t)room;
+    r->name_capacity = (uint32_t)capacity;
     return r;
 }
 

@@ -28,15 +28,15 @@ static tutti_status_t open_end(tutti__run_t *run, const tutti__sched_chan_t *key
     tutti__chan_key_t name = { .lane = run->lane, .peer = key->peer, .stream = key->stream };
     tutti_status_t status;
 
-    if (run->direct)
-        tutti__run_direct_key(run, key, &name);
+    if (run->gpu_direct)
+        tutti__run_gpu_direct_key(run, key, &name);
     status = key->is_recv ? x->ops->open_recv(x, &name, &ret_end->chan)
                           : x->ops->open_send(x, &name, &ret_end->chan);
     if (status != TUTTI_OK)
         return status;
     ret_end->ops = x->ops;
     ret_end->key = *key;
-    ret_end->key.stream = (uint8_t)name.stream; /* so a direct end never equals another end */
+    ret_end->key.stream = (uint8_t)name.stream; /* so a GPU-direct end never equals another end */
     ret_end->least_placed = key->is_recv && x->ops->expect_at != NULL ? x->least_placed : 0;
     ret_end->is_placing = 0;
     ret_end->sent_bytes = 0;
@@ -48,18 +48,18 @@ tutti_status_t tutti__run_open_ends(tutti__run_t *run, const tutti__sched_t *sch
 {
     tutti_status_t status = TUTTI_OK;
 
-    if (sched->nchans == 0 || (!run->direct && has_ends(run, sched)))
+    if (sched->nchans == 0 || (!run->gpu_direct && has_ends(run, sched)))
         return TUTTI_OK;
     run->nends = 0;
     run->slots_used = 0;
     run->expects = 0;
-    if (run->ends_room < sched->nchans) {
+    if (run->ends_capacity < sched->nchans) {
         tutti__end_t *ends = realloc(run->ends, sched->nchans * sizeof(*ends));
 
         if (ends == NULL)
             return tutti__fail(TUTTI_ERR_NO_MEMORY, "%u channels", sched->nchans);
         run->ends = ends;
-        run->ends_room = sched->nchans;
+        run->ends_capacity = sched->nchans;
     }
     for (uint32_t i = 0; status == TUTTI_OK && i < sched->nchans; i++)
         status = open_end(run, &sched->chans[i], &run->ends[i]);

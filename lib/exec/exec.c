@@ -3,14 +3,14 @@
  * The executor: operations and streams. See exec.h, and sched.h for the meaning of the operations.
  * The other files of this room:
  *
- *      start.c, ends.c       the steps before the first operation
- *      place.c               receives without a slot
- *      sends.c               SENDs that are not complete
- *      framed.c              messages with the identity of the call
- *      wire.c                messages in a wire format
- *      on_device.c, direct.c operations on device memory
- *      use_device.c          the thread's device; the device's end after an error
- *      progress.c            reports
+ *      start.c, ends.c             the steps before the first operation
+ *      place.c                     receives without a slot
+ *      sends.c                     SENDs that are not complete
+ *      framed.c                    messages with the identity of the call
+ *      wire.c                      messages in a wire format
+ *      on_device.c, gpu_direct.c   operations on device memory
+ *      use_device.c                the thread's device; the device's end after an error
+ *      progress.c                  reports
  *
  * The start of a run has looked up the place of each block, in bytes, and this rank's end of each
  * channel. So an operation is a table look-up, a clamp, and the work of the transport or the
@@ -350,7 +350,7 @@ static tutti_status_t do_detour(tutti__run_t *run, tutti__stream_t *st, const tu
     if (run->frame != NULL)
         return tutti__run_framed(run, st, op, hint);
     return run->wire != 0 ? tutti__run_wired(run, st, op, hint)
-                          : tutti__run_direct(run, st, op, hint);
+                          : tutti__run_gpu_direct(run, st, op, hint);
 }
 
 static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,

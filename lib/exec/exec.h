@@ -148,16 +148,16 @@ typedef struct {
     const tutti__sched_t *sched; /* NULL: no run */
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;
-    int meeting;                        /* the host's ranks meet; no operation has begun */
-    int detours;                        /* messages are direct, or framed, or in a wire format */
-    tutti__frame_t *frame;              /* the frame of the call; NULL: messages are not framed */
-    tutti_dtype_t wire;                 /* the call's; 0: none */
-    uint32_t moves;                     /* changes with each progress; wraps */
+    int meeting;           /* the host's ranks meet; no operation has begun */
+    int detours;           /* messages are GPU-direct, or framed, or in a wire format */
+    tutti__frame_t *frame; /* the frame of the call; NULL: messages are not framed */
+    tutti_dtype_t wire;    /* the call's; 0: none */
+    uint32_t moves;        /* changes with each progress; wraps */
     const tutti__exec_device_t *device; /* NULL: the call is on host memory */
     /* The next three fields are for a device only. */
     tutti__devent_t *ready; /* the call's event; NULL: none, or passed to the node */
     int untouched;          /* the first node operation is not done, so only stream 0 runs */
-    uint32_t direct;        /* 0: STAGE and messages are in host memory. Otherwise they are in
+    uint32_t gpu_direct;    /* 0: STAGE and messages are in host memory. Otherwise they are in
                                device memory, and each receiving channel has this many slots */
     tutti__reducer_t reducer;
     tutti__node_call_t node_call; /* the current node operation; see prepare_node in start.c */
@@ -165,7 +165,7 @@ typedef struct {
 
     /* The channels of the last schedule with channels. */
     tutti__end_t *ends;
-    uint32_t nends, ends_room;
+    uint32_t nends, ends_capacity;
     uint32_t slots_used;         /* slots of the lane that these ends use */
     int expects;                 /* an end needs the number of messages */
     uint32_t sending;            /* list of ends whose SEND is not complete, or NO_SEND */
@@ -179,7 +179,7 @@ typedef struct {
     size_t trips;
     tutti__place_t place[TUTTI__BUFS];
     tutti__block_t *blocks;
-    size_t blocks_room;
+    size_t blocks_capacity;
     char *scratch;
     size_t scratch_bytes;
     char *packed; /* with a wire format: one message for each end, of slot_bytes */

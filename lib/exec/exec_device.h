@@ -8,8 +8,8 @@
  * (sched->on_device), the executor runs node operations by NCCL, and copies between device memory
  * and STAGE. Otherwise the whole call runs in host memory, see call/staged.h.
  *
- * STAGE is pinned host memory. If messages between hosts are direct (exec/direct.c), STAGE and the
- * slots of messages are device memory.
+ * STAGE is pinned host memory. If messages between hosts are GPU-direct (exec/gpu_direct.c), STAGE
+ * and the slots of messages are device memory.
  */
 #ifndef TUTTI__EXEC_EXEC_DEVICE_H
 #define TUTTI__EXEC_EXEC_DEVICE_H
@@ -29,16 +29,17 @@ typedef struct {
     char *stage;                                   /* [stage_bytes] pinned host memory */
     char *fuse;                                    /* [fuse_bytes] device memory; lane 0: NULL */
     int is_nccls; /* 1: `fuse` is from nccl_alloc, and may be registered with `node` */
-    /* Only if direct_bytes is not 0: */
-    char *direct; /* device memory: [stage_bytes] STAGE, [direct_slots x direct_bytes] slots */
+    /* Only if gpu_direct_bytes is not 0: */
+    char *gpu_direct;          /* device memory: [stage_bytes] STAGE, and the slots,
+                         [gpu_direct_slots x gpu_direct_bytes] */
     tutti__dstream_t *between; /* for the device's work on messages */
 } tutti__device_lane_t;
 
 /* Schedules that precede a run of scope ALL. */
 enum {
-    TUTTI__GATE_COME,
-    TUTTI__GATE_TURN,
-    TUTTI__GATE_STEPS
+    TUTTI__SEQUENCER_COME,
+    TUTTI__SEQUENCER_NUMBER,
+    TUTTI__SEQUENCER_STEPS
 };
 
 typedef struct {
@@ -47,16 +48,17 @@ typedef struct {
     tutti__node_t *node; /* node of the host's ranks, on device memory; NULL: no NCCL, so no
                             schedule runs on the device */
     /* Node of all ranks of several hosts, for schedules of scope ALL; may be NULL. The schedules of
-       `gate` run in host memory before each of its calls: call/sequencer.h. */
+       `sequencer` run in host memory before each of its calls: call/sequencer.h. */
     tutti__node_t *all_node;
-    tutti__sched_t *gate[TUTTI__GATE_STEPS];
+    const tutti__sequencer_ops_t *sequencer_ops; /* of all_node */
+    tutti__sched_t *sequencer[TUTTI__SEQUENCER_STEPS];
     size_t chunk_bytes; /* limit of a block's chunk in loops, at least 64. The length of a chunk is
                            a power of two within this limit */
     size_t stage_bytes, fuse_bytes; /* equal on all ranks, as is chunk_bytes */
-    /* Longest message from and to device memory, a power of two; 0: there are none. direct_slots: a
-       lane's slots for such messages. Both are equal on all ranks. */
-    size_t direct_bytes;
-    uint32_t direct_slots;
+    /* Longest message from and to device memory, a power of two; 0: there are none.
+       gpu_direct_slots: a lane's slots for such messages. Both are equal on all ranks. */
+    size_t gpu_direct_bytes;
+    uint32_t gpu_direct_slots;
     tutti__device_lane_t lane[TUTTI__DEVICE_LANES];
 } tutti__exec_device_t;
 

@@ -40,7 +40,7 @@ static inline size_t tutti__divide_up(size_t n, size_t by)
 
 /* ---- ends.c: channels ---- */
 
-/* Open this schedule's ends, unless the last run has opened the same ends. The ends of direct
+/* Open this schedule's ends, unless the last run has opened the same ends. The ends of GPU-direct
    messages are opened in every run, because each run assigns their slots anew. */
 tutti_status_t tutti__run_open_ends(tutti__run_t *run, const tutti__sched_t *sched);
 /* Give each receiving end the number of this run's messages. Call it after the ranks have met. */
@@ -137,17 +137,17 @@ tutti_status_t tutti__run_copy(tutti__run_t *run, tutti__stream_t *st, const tut
 /* Wait for queued copies: at most TUTTI__QUIESCE_NS. */
 void tutti__run_end_copies(const tutti__run_t *run);
 
-/* ---- direct.c: messages from and to device memory ---- */
+/* ---- gpu_direct.c: messages from and to device memory ---- */
 
-/* The value of run->direct for a call on device memory. Either all ranks get 0, or all get numbers
-   above 0, which may differ. */
-tutti_status_t tutti__run_choose_direct(const tutti__run_t *run, const tutti__sched_t *sched,
-                                        const tutti__exec_call_t *call, uint32_t *ret_credits);
+/* The value of run->gpu_direct for a call on device memory. Either all ranks get 0, or all get
+   numbers above 0, which may differ. */
+tutti_status_t tutti__run_choose_gpu_direct(const tutti__run_t *run, const tutti__sched_t *sched,
+                                            const tutti__exec_call_t *call, uint32_t *ret_credits);
 /* Fill in the key of a channel's end; a receiving end gets slots. */
-void tutti__run_direct_key(tutti__run_t *run, const tutti__sched_chan_t *chan,
-                           tutti__chan_key_t *key);
-/* Execute a message operation, COPY or REDUCE of a direct run. */
-tutti_status_t tutti__run_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                                 tutti__hint_t *hint);
+void tutti__run_gpu_direct_key(tutti__run_t *run, const tutti__sched_chan_t *chan,
+                               tutti__chan_key_t *key);
+/* Execute a message operation, COPY or REDUCE of a GPU-direct run. */
+tutti_status_t tutti__run_gpu_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                     tutti__hint_t *hint);
 
 #endif

@@ -3,7 +3,7 @@
 libtutti_all_la_SOURCES += \
     %reldir%/use_device.c \
     %reldir%/exec_device.h \
-    %reldir%/direct.c \
+    %reldir%/gpu_direct.c \
     %reldir%/ends.c \
     %reldir%/exec.c \
     %reldir%/exec.h \

@@ -67,8 +67,8 @@ void tutti__run_start_device(tutti__run_t *run, const tutti__exec_call_t *call)
     run->untouched = 0;
     run->node_call.queued = call->queued && has_nodes_only(sched);
     run->node_call.then = call->then;
-    run->place[TUTTI__STAGE].base =
-        run->direct ? run->device->lane[run->lane].direct : run->device->lane[run->lane].stage;
+    run->place[TUTTI__STAGE].base = run->gpu_direct ? run->device->lane[run->lane].gpu_direct
+                                                    : run->device->lane[run->lane].stage;
     for (uint32_t s = 0; s < sched->nstreams; s++) {
         size_t pieces = 1;
 
@@ -102,7 +102,7 @@ void tutti__run_end_copies(const tutti__run_t *run)
         const tutti__stream_t *st = &run->stream[s];
 
         if (!st->started || st->pc >= st->end ||
-            (run->sched->ops[st->pc].kind != TUTTI__COPY && !run->direct))
+            (run->sched->ops[st->pc].kind != TUTTI__COPY && !run->gpu_direct))
             continue;
         while (ops->query(run->device->lane[run->lane].copied[s]) == TUTTI__AGAIN &&
                tutti__now_ns() < deadline)

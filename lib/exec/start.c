@@ -99,13 +99,13 @@ static tutti_status_t get_blocks(tutti__run_t *run, const tutti__sched_t *sched)
     size_t need = (size_t)sched->nblocks * 3 + sched->scratch_blocks;
     tutti__block_t *blocks;
 
-    if (run->blocks_room >= need)
+    if (run->blocks_capacity >= need)
         return TUTTI_OK;
     blocks = realloc(run->blocks, need * sizeof(*blocks));
     if (blocks == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "table of %zu blocks", need);
     run->blocks = blocks;
-    run->blocks_room = need;
+    run->blocks_capacity = need;
     return TUTTI_OK;
 }
 
@@ -132,7 +132,7 @@ size_t tutti__run_slot_bytes(tutti__run_t *run)
 static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
                               const tutti__exec_call_t *call, size_t esize)
 {
-    size_t slot_bytes = run->direct ? run->device->direct_bytes : run->slot_bytes;
+    size_t slot_bytes = run->gpu_direct ? run->device->gpu_direct_bytes : run->slot_bytes;
     size_t largest, message = slot_bytes / (sched->max_nblk * esize) * esize;
     size_t chunk = message;
     int is_pair = sched->sizes == TUTTI__BY_PAIR;
@@ -312,19 +312,19 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     run->signature = call->signature;
     run->root = call->root;
     run->device = NULL;
-    run->direct = 0;
+    run->gpu_direct = 0;
     run->frame = call->frame;
     run->wire = call->wire;
     if (TUTTI__UNLIKELY(call->on_device)) {
         run->device = run->env->device;
         run->untouched = 1;
         run->layout.count = 0; /* host calls and device calls need different layouts */
-        status = tutti__run_choose_direct(run, sched, call, &run->direct);
+        status = tutti__run_choose_gpu_direct(run, sched, call, &run->gpu_direct);
         if (status != TUTTI_OK)
             return status;
     }
     assert(run->wire == 0 || (run->device == NULL && call->dtype == TUTTI_FLOAT32));
-    run->detours = run->direct != 0 || run->frame != NULL || run->wire != 0;
+    run->detours = run->gpu_direct != 0 || run->frame != NULL || run->wire != 0;
     status = find_layout(run, sched, call);
     if (status == TUTTI_OK)
         status = get_memory(run, sched);

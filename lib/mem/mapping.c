@@ -74,9 +74,9 @@ static mapping_t **find(const char *base)
    addresses for one more huge page are reserved, and the excess is unmapped. */
 static void *map_aligned(int fd, size_t span)
 {
-    size_t room = span + TUTTI__HUGE_BYTES, before;
-    char *base,
-        *taken = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t reserved = span + TUTTI__HUGE_BYTES, before;
+    char *base, *taken = mmap(NULL, reserved, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (taken == MAP_FAILED)
         return MAP_FAILED;
@@ -86,7 +86,7 @@ static void *map_aligned(int fd, size_t span)
     if (base == MAP_FAILED) {
         int error = errno;
 
-        munmap(taken, room);
+        munmap(taken, reserved);
         errno = error;
         return MAP_FAILED;
     }

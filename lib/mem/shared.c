@@ -386,7 +386,7 @@ tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **re
     }
     if (!taken)
         return tutti__fail(TUTTI_ERR_NO_MEMORY,
-                           "no room for %zu bytes of shared memory among %zu bytes of addresses",
+                           "no space for %zu bytes of shared memory among %zu bytes of addresses",
                            bytes, arena->span);
 
     status = reserve(arena, offset, rounded);

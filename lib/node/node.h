@@ -71,10 +71,6 @@ typedef struct {
 typedef struct {
     /* The lane's next operation that moves data begins after the event's last record. */
     void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
-    /* For a node of all hosts' ranks. next_turn: on rank 0, the next call's turn. turn: the
-       lane's next launch has this turn. */
-    uint64_t (*next_turn)(tutti__node_t *node);
-    void (*turn)(tutti__node_t *node, uint32_t lane, uint64_t turn);
     int (*serves)(const tutti__node_t *node, int reduces, tutti_dtype_t dtype, tutti_op_t op,
                   uint32_t divisor);
     tutti_status_t (*settle)(tutti__node_t *node);
@@ -84,6 +80,16 @@ typedef struct {
     int (*begin_abort)(tutti__node_t *node);
     void (*end_abort)(tutti__node_t *node);
 } tutti__node_device_ops_t;
+
+/* Further functions of the node of all hosts' ranks, for the launch sequencer:
+   call/sequencer.h. */
+typedef struct {
+    /* On rank 0: returns the sequence number, 1, 2, ..., of a call that all ranks have reached. Any
+       thread. */
+    uint64_t (*next)(tutti__node_t *node);
+    /* The lane's next launch has this sequence number. Call between operations. */
+    void (*set)(tutti__node_t *node, uint32_t lane, uint64_t sequence);
+} tutti__sequencer_ops_t;
 
 struct tutti__node {
     const tutti__node_ops_t *ops;

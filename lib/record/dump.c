@@ -367,7 +367,7 @@ static const tutti__record_t *find_first(void)
 }
 
 /* Make the text PATH.RANK. 0: it is too long. */
-static int make_path(const char *path, uint32_t rank, char *text, size_t room)
+static int make_path(const char *path, uint32_t rank, char *text, size_t capacity)
 {
     size_t at = strnlen(path, TUTTI__CONF_PATH);
     char digits[12];
@@ -377,7 +377,7 @@ static int make_path(const char *path, uint32_t rank, char *text, size_t room)
         digits[n++] = (char)('0' + rank % 10);
         rank /= 10;
     } while (rank > 0);
-    if (at == TUTTI__CONF_PATH || at + n + 2 > room)
+    if (at == TUTTI__CONF_PATH || at + n + 2 > capacity)
         return 0;
     memcpy(text, path, at);
     text[at++] = '.';

@@ -24,7 +24,7 @@ void tutti__fold_pairs(tutti_op_function_t function, void *context, void *dst,
                        const void *const *srcs, size_t nsrcs, size_t count, tutti_dtype_t dtype,
                        size_t esize)
 {
-    char room[TUTTI__REDUCE_PAIRS_BYTES] TUTTI__ALIGNED(TUTTI__LINE_BYTES);
+    char aside[TUTTI__REDUCE_PAIRS_BYTES] TUTTI__ALIGNED(TUTTI__LINE_BYTES);
     size_t n;
     int apart = overwrites(dst, srcs, nsrcs);
 
@@ -36,7 +36,7 @@ void tutti__fold_pairs(tutti_op_function_t function, void *context, void *dst,
     }
     for (size_t begin = 0; begin < count; begin += n) {
         size_t skip = begin * esize;
-        char *to = (char *)dst + skip, *acc = apart ? room : to;
+        char *to = (char *)dst + skip, *acc = apart ? aside : to;
         const char *left = (const char *)srcs[0] + skip;
 
         n = count - begin;

@@ -37,18 +37,18 @@
     TUTTI__ALWAYS_INLINE void type##_store(type##_elem_t *to, type##_acc_t acc);                   \
     TUTTI__ALWAYS_INLINE type##_acc_t type##_load_some(const type##_elem_t *from, size_t count)    \
     {                                                                                              \
-        type##_elem_t room[n];                                                                     \
+        type##_elem_t padded[n];                                                                   \
                                                                                                    \
-        memset(room, 0, sizeof(room));                                                             \
-        memcpy(room, from, count * sizeof(*room));                                                 \
-        return type##_load(room);                                                                  \
+        memset(padded, 0, sizeof(padded));                                                         \
+        memcpy(padded, from, count * sizeof(*padded));                                             \
+        return type##_load(padded);                                                                \
     }                                                                                              \
     TUTTI__ALWAYS_INLINE void type##_store_some(type##_elem_t *to, type##_acc_t acc, size_t count) \
     {                                                                                              \
-        type##_elem_t room[n];                                                                     \
+        type##_elem_t padded[n];                                                                   \
                                                                                                    \
-        type##_store(room, acc);                                                                   \
-        memcpy(to, room, count * sizeof(*room));                                                   \
+        type##_store(padded, acc);                                                                 \
+        memcpy(to, padded, count * sizeof(*padded));                                               \
     }
 
 /*

@@ -5,9 +5,9 @@ libtutti_all_la_SOURCES += \
     %reldir%/fold_pairs.c \
     %reldir%/fold_pairs.h \
     %reldir%/kernels.h \
+    %reldir%/nontemporal.c \
+    %reldir%/nontemporal.h \
     %reldir%/reduce.h \
-    %reldir%/stream.c \
-    %reldir%/stream.h \
     %reldir%/user.c
 EXTRA_DIST += \
     %reldir%/kernels_f16c.inc \

@@ -24,7 +24,7 @@
 
 typedef struct {
     tutti__op_t *ops;
-    uint32_t nops, room;
+    uint32_t nops, capacity;
     uint32_t loop;       /* index of the open LOOP, or NO_LOOP */
     uint8_t loop_shift;  /* largest shift in this loop */
     uint32_t loop_marks; /* marks in this loop */
@@ -61,15 +61,15 @@ static int is_spoilt(const tutti__build_t *b)
     return b == NULL || b->status != TUTTI_OK;
 }
 
-/* Make room for one more operation. */
+/* Make space for one more operation. */
 static int grow(tutti__build_t *b, line_t *line)
 {
-    uint32_t more = line->room == 0 ? 16 : 2 * line->room;
+    uint32_t more = line->capacity == 0 ? 16 : 2 * line->capacity;
     tutti__op_t *ops;
 
-    if (line->nops < line->room)
+    if (line->nops < line->capacity)
         return 1;
-    if (line->room > INT32_MAX / 2) { /* an index must fit END_LOOP's arg */
+    if (line->capacity > INT32_MAX / 2) { /* an index must fit END_LOOP's arg */
         spoil(b, TUTTI_ERR_UNSUPPORTED, "too many operations");
         return 0;
     }
@@ -79,7 +79,7 @@ static int grow(tutti__build_t *b, line_t *line)
         return 0;
     }
     line->ops = ops;
-    line->room = more;
+    line->capacity = more;
     return 1;
 }
 
@@ -141,7 +141,7 @@ static uint16_t find_chan(tutti__build_t *b, uint32_t peer, unsigned stream, int
     }
     status = tutti__chan_table_find(&b->table, b->sched, name, &index);
     if (status != TUTTI_OK)
-        spoil(b, status, "no room for more than %u channel ends", b->sched->nchans);
+        spoil(b, status, "no space for more than %u channel ends", b->sched->nchans);
     return index;
 }
 

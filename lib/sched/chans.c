@@ -33,7 +33,7 @@ static uint32_t *slot_of(const tutti__chan_table_t *table, const tutti__sched_ch
 static int grow_slots(tutti__chan_table_t *table, const tutti__sched_t *sched)
 {
     tutti__chan_table_t more = { NULL, table->nslots > 0 ? 2 * table->nslots : FIRST_SLOTS,
-                                 table->room };
+                                 table->capacity };
 
     more.slots = calloc(more.nslots, sizeof(*more.slots));
     if (more.slots == NULL)
@@ -47,13 +47,13 @@ static int grow_slots(tutti__chan_table_t *table, const tutti__sched_t *sched)
 
 static int grow_chans(tutti__chan_table_t *table, tutti__sched_t *sched)
 {
-    uint32_t more = table->room > 0 ? 2 * table->room : FIRST_SLOTS / 2;
+    uint32_t more = table->capacity > 0 ? 2 * table->capacity : FIRST_SLOTS / 2;
     tutti__sched_chan_t *chans = realloc(sched->chans, more * sizeof(*chans));
 
     if (chans == NULL)
         return 0;
     sched->chans = chans;
-    table->room = more;
+    table->capacity = more;
     return 1;
 }
 
@@ -68,7 +68,7 @@ tutti_status_t tutti__chan_table_find(tutti__chan_table_t *table, tutti__sched_t
     if (*slot == 0) {
         if (sched->nchans > UINT16_MAX)
             return TUTTI_ERR_UNSUPPORTED;
-        if (sched->nchans == table->room && !grow_chans(table, sched))
+        if (sched->nchans == table->capacity && !grow_chans(table, sched))
             return TUTTI_ERR_NO_MEMORY;
         sched->chans[sched->nchans++] = name;
         *slot = sched->nchans;

@@ -11,9 +11,9 @@
 /* A hash table with open addressing: the ends of a schedule under construction, by name. A table of
    zeros is empty. */
 typedef struct {
-    uint32_t *slots; /* 1 + index into sched->chans; 0: free */
-    uint32_t nslots; /* a power of two */
-    uint32_t room;   /* allocated entries of sched->chans */
+    uint32_t *slots;   /* 1 + index into sched->chans; 0: free */
+    uint32_t nslots;   /* a power of two */
+    uint32_t capacity; /* allocated entries of sched->chans */
 } tutti__chan_table_t;
 
 /*

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Allocate zeroed memory, at least a byte. On failure set the run's status. */
-static void *room(tutti__check_run_t *run, size_t n, size_t bytes)
+static void *allocate(tutti__check_run_t *run, size_t n, size_t bytes)
 {
     void *p = calloc(n + (n == 0), bytes);
 
@@ -144,8 +144,8 @@ static int make_streams(tutti__check_run_t *run)
     uint32_t n = check->size * TUTTI__SCHED_STREAMS;
     size_t nmarks = 0;
 
-    run->streams = room(run, n, sizeof(*run->streams));
-    run->ready = room(run, n, sizeof(*run->ready));
+    run->streams = allocate(run, n, sizeof(*run->streams));
+    run->ready = allocate(run, n, sizeof(*run->ready));
     if (run->status != TUTTI_OK)
         return 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -160,7 +160,7 @@ static int make_streams(tutti__check_run_t *run)
             stream->all_marks = count_marks(stream->sched, stream->stream, check->trips);
         nmarks += stream->all_marks;
     }
-    run->marks = room(run, nmarks, sizeof(*run->marks));
+    run->marks = allocate(run, nmarks, sizeof(*run->marks));
     if (run->status != TUTTI_OK)
         return 0;
     nmarks = 0;
@@ -217,12 +217,12 @@ static int make_cells(tutti__check_run_t *run)
     if (has_stage)
         run->scratch_at += run->stage_trips > 0 ? (size_t)run->nblocks * run->stage_trips : buffer;
     run->rank_cells = run->scratch_at + run->scratch_blocks;
-    run->cells = room(run, run->rank_cells * check->size, sizeof(*run->cells));
-    run->places = room(run, check->size, sizeof(*run->places));
+    run->cells = allocate(run, run->rank_cells * check->size, sizeof(*run->cells));
+    run->places = allocate(run, check->size, sizeof(*run->places));
     if (has_streams)
-        run->accesses = room(run, run->rank_cells * check->size, sizeof(*run->accesses));
+        run->accesses = allocate(run, run->rank_cells * check->size, sizeof(*run->accesses));
     if (check->credits == 0)
-        run->sending = room(run, run->rank_cells * check->size, sizeof(*run->sending));
+        run->sending = allocate(run, run->rank_cells * check->size, sizeof(*run->sending));
     if (run->status != TUTTI_OK)
         return 0;
     for (uint32_t r = 0; r < check->size; r++)
@@ -286,9 +286,9 @@ static int tie_receiver(tutti__check_run_t *run, uint32_t r, uint32_t list, cons
 static int tie_ends(tutti__check_run_t *run, uint32_t nsends)
 {
     uint32_t size = run->check->size, nstreams = size * TUTTI__SCHED_STREAMS;
-    uint32_t *of = room(run, size, sizeof(*of));
-    uint32_t *next = room(run, nsends, sizeof(*next));
-    uint32_t *chan_from = room(run, nstreams, sizeof(*chan_from));
+    uint32_t *of = allocate(run, size, sizeof(*of));
+    uint32_t *next = allocate(run, nsends, sizeof(*next));
+    uint32_t *chan_from = allocate(run, nstreams, sizeof(*chan_from));
     int ok = run->status == TUTTI_OK;
 
     if (ok) {
@@ -357,10 +357,10 @@ static int make_slots(tutti__check_run_t *run)
         run->chans[i].first_value = values;
         values += (size_t)run->chans[i].nblk * run->slots;
     }
-    run->messages = room(run, messages, sizeof(*run->messages));
-    run->values = room(run, values, sizeof(*run->values));
-    run->received = room(run, run->max_nblk, sizeof(*run->received));
-    run->message_knows = room(run, messages * run->words, sizeof(*run->message_knows));
+    run->messages = allocate(run, messages, sizeof(*run->messages));
+    run->values = allocate(run, values, sizeof(*run->values));
+    run->received = allocate(run, run->max_nblk, sizeof(*run->received));
+    run->message_knows = allocate(run, messages * run->words, sizeof(*run->message_knows));
     return run->status == TUTTI_OK;
 }
 
@@ -369,15 +369,15 @@ static int make_chans(tutti__check_run_t *run)
     const tutti__check_t *check = run->check;
     uint32_t nends = 0, nsends = 0;
 
-    run->chan_first = room(run, check->size, sizeof(*run->chan_first));
+    run->chan_first = allocate(run, check->size, sizeof(*run->chan_first));
     for (uint32_t r = 0; r < check->size && run->chan_first != NULL; r++) {
         run->chan_first[r] = nends;
         nends += check->scheds[r]->nchans;
         for (uint32_t i = 0; i < check->scheds[r]->nchans; i++)
             nsends += !check->scheds[r]->chans[i].is_recv;
     }
-    run->chans = room(run, nsends, sizeof(*run->chans));
-    run->chan_of = room(run, nends, sizeof(*run->chan_of));
+    run->chans = allocate(run, nsends, sizeof(*run->chans));
+    run->chan_of = allocate(run, nends, sizeof(*run->chan_of));
     if (run->status != TUTTI_OK)
         return 0;
     for (uint32_t i = 0; i < nends; i++)
@@ -396,8 +396,8 @@ static int make_one_host(tutti__check_run_t *run)
 {
     uint32_t size = run->check->size;
 
-    run->hosts = room(run, 1, sizeof(*run->hosts));
-    run->members = room(run, size, sizeof(*run->members));
+    run->hosts = allocate(run, 1, sizeof(*run->hosts));
+    run->members = allocate(run, size, sizeof(*run->members));
     if (run->status != TUTTI_OK)
         return 0;
     run->hosts[0].nranks = size;
@@ -415,8 +415,8 @@ static int make_hosts(tutti__check_run_t *run)
         return make_one_host(run);
     if (check->host_of == NULL)
         return 1;
-    run->hosts = room(run, check->nhosts, sizeof(*run->hosts));
-    run->members = room(run, check->size, sizeof(*run->members));
+    run->hosts = allocate(run, check->nhosts, sizeof(*run->hosts));
+    run->members = allocate(run, check->size, sizeof(*run->members));
     if (run->status != TUTTI_OK)
         return 0;
     for (uint32_t r = 0; r < check->size; r++) {
@@ -448,7 +448,7 @@ static int make_knowledge(tutti__check_run_t *run)
     if (run->check->expect != TUTTI__EXPECT_BARRIER)
         return 1;
     run->words = (run->check->size + 63) / 64;
-    run->knows = room(run, (nstreams + 1) * run->words, sizeof(*run->knows));
+    run->knows = allocate(run, (nstreams + 1) * run->words, sizeof(*run->knows));
     if (run->knows == NULL)
         return 0;
     for (size_t i = 0; i < nstreams; i++) {

@@ -28,7 +28,7 @@ typedef struct {
     uint32_t loop_line[TUTTI__SCHED_STREAMS]; /* of its open loop; 0: none */
     /* The lines of its operations, in the order of the text. */
     tutti__text_origin_t *origins;
-    uint32_t norigins, origins_room;
+    uint32_t norigins, origins_capacity;
 } tutti__text_t;
 
 /* Read the line of one operation of a schedule. Returns 1; or 0, and in->words keeps the error. */

@@ -234,8 +234,8 @@ static int node(tutti__text_t *in, tutti__op_kind_t kind)
 
 static int note_origin(tutti__text_t *in)
 {
-    if (in->norigins == in->origins_room) {
-        uint32_t more = 2 * in->origins_room + 16;
+    if (in->norigins == in->origins_capacity) {
+        uint32_t more = 2 * in->origins_capacity + 16;
         tutti__text_origin_t *origins = realloc(in->origins, more * sizeof(*origins));
 
         if (origins == NULL) {
@@ -243,7 +243,7 @@ static int note_origin(tutti__text_t *in)
             return 0;
         }
         in->origins = origins;
-        in->origins_room = more;
+        in->origins_capacity = more;
     }
     in->origins[in->norigins++] = (tutti__text_origin_t){ in->stream, in->words.line };
     return 1;

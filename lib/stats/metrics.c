@@ -19,22 +19,22 @@
 
 /* ---- a text that grows ---- */
 
-static int make_room(tutti__stats_text_t *text, size_t bytes)
+static int reserve(tutti__stats_text_t *text, size_t bytes)
 {
-    size_t room = TUTTI__MAX(text->room, 4096);
+    size_t capacity = TUTTI__MAX(text->capacity, 4096);
     char *larger;
 
-    if (text->bytes + bytes < text->room)
+    if (text->bytes + bytes < text->capacity)
         return 1;
-    while (room <= text->bytes + bytes)
-        room *= 2;
-    larger = realloc(text->at, room);
+    while (capacity <= text->bytes + bytes)
+        capacity *= 2;
+    larger = realloc(text->at, capacity);
     if (larger == NULL) {
         text->failed = 1;
         return 0;
     }
     text->at = larger;
-    text->room = room;
+    text->capacity = capacity;
     return 1;
 }
 
@@ -46,7 +46,7 @@ void tutti__stats_append(tutti__stats_text_t *text, const char *fmt, ...)
     va_start(args, fmt);
     n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    if (n < 0 || text->failed || !make_room(text, (size_t)n))
+    if (n < 0 || text->failed || !reserve(text, (size_t)n))
         return;
     va_start(args, fmt);
     vsnprintf(text->at + text->bytes, (size_t)n + 1, fmt, args);
@@ -70,11 +70,11 @@ typedef struct {
     char labels[200]; /* labels of all its samples: comm="world",id="1",rank="0" */
 } source_t;
 
-static void escape(const char *from, char *to, size_t room)
+static void escape(const char *from, char *to, size_t capacity)
 {
     size_t n = 0;
 
-    for (; *from != '\0' && n + 3 < room; from++) {
+    for (; *from != '\0' && n + 3 < capacity; from++) {
         if (*from == '\\' || *from == '"' || *from == '\n')
             to[n++] = '\\';
         to[n++] = *from == '\n' ? 'n' : *from;

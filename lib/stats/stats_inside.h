@@ -21,7 +21,7 @@ void tutti__phase_read(tutti__stats_phases_t *phases, tutti_stats_t *ret_stats);
 /* A text that grows. If there is no memory, it stays as it is, and `failed` is set. */
 typedef struct {
     char *at; /* ends with 0; NULL: empty */
-    size_t bytes, room;
+    size_t bytes, capacity;
     int failed;
 } tutti__stats_text_t;
 

@@ -25,10 +25,10 @@
 /* No kernel supports more processors. */
 #define MOST_CPUS (1 << 16)
 
-static void read_boot_id(char *text, size_t room)
+static void read_boot_id(char *text, size_t capacity)
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, room - 1);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, capacity - 1);
 
     if (fd >= 0)
         close(fd);
@@ -36,13 +36,13 @@ static void read_boot_id(char *text, size_t room)
     text[strcspn(text, "\n")] = '\0';
 }
 
-static void name_machine(char *text, size_t room)
+static void name_machine(char *text, size_t capacity)
 {
     char boot_id[40], hostname[65] = "";
 
     read_boot_id(boot_id, sizeof(boot_id));
     gethostname(hostname, sizeof(hostname) - 1);
-    snprintf(text, room, "%s/%s", hostname, boot_id);
+    snprintf(text, capacity, "%s/%s", hostname, boot_id);
 }
 
 /* The calling thread's mask. The kernel refuses sets that are smaller than its own. */
@@ -71,13 +71,13 @@ static tutti_status_t read_mask(hwloc_bitmap_t mask)
 
 /* Write the mask as a list. If the list is too long, write a number; if this is too long, write the
    range from the lowest to the highest processor. */
-static void write_mask(hwloc_const_bitmap_t mask, char *text, size_t room)
+static void write_mask(hwloc_const_bitmap_t mask, char *text, size_t capacity)
 {
-    if (hwloc_bitmap_list_snprintf(text, room, mask) < (int)room)
+    if (hwloc_bitmap_list_snprintf(text, capacity, mask) < (int)capacity)
         return;
-    if (hwloc_bitmap_taskset_snprintf(text, room, mask) < (int)room)
+    if (hwloc_bitmap_taskset_snprintf(text, capacity, mask) < (int)capacity)
         return;
-    snprintf(text, room, "%d-%d", hwloc_bitmap_first(mask), hwloc_bitmap_last(mask));
+    snprintf(text, capacity, "%d-%d", hwloc_bitmap_first(mask), hwloc_bitmap_last(mask));
 }
 
 tutti_status_t tutti__topo_detect(const char *host_id, tutti__topo_facts_t *ret_facts)

@@ -115,26 +115,26 @@ static void copy_to_ring(tutti__pipe_t *pipe, uint32_t at, const void *data, siz
     memcpy(pipe->bytes, (const char *)data + first, bytes - first);
 }
 
-static int has_room(const tutti__link_t *link, size_t bytes)
+static int has_space(const tutti__link_t *link, size_t bytes)
 {
     return TUTTI__PIPE_BYTES - (link->head - tutti__load_acquire(&link->out->tail)) >= bytes;
 }
 
 static int add_backlog(tutti__link_t *link, const void *data, size_t bytes)
 {
-    if (link->backlog_sent > 0 && link->backlog_room - link->backlog_bytes < bytes) {
+    if (link->backlog_sent > 0 && link->backlog_capacity - link->backlog_bytes < bytes) {
         link->backlog_bytes -= link->backlog_sent;
         memmove(link->backlog, link->backlog + link->backlog_sent, link->backlog_bytes);
         link->backlog_sent = 0;
     }
-    if (link->backlog_room - link->backlog_bytes < bytes) {
-        size_t room = 2 * (link->backlog_room + bytes);
-        char *larger = realloc(link->backlog, room);
+    if (link->backlog_capacity - link->backlog_bytes < bytes) {
+        size_t capacity = 2 * (link->backlog_capacity + bytes);
+        char *larger = realloc(link->backlog, capacity);
 
         if (larger == NULL)
             return 0;
         link->backlog = larger;
-        link->backlog_room = room;
+        link->backlog_capacity = capacity;
     }
     memcpy(link->backlog + link->backlog_bytes, data, bytes);
     link->backlog_bytes += bytes;
@@ -151,7 +151,7 @@ static void send_backlog(tutti__link_t *link)
         memcpy(&frame, link->backlog + link->backlog_sent, sizeof(frame));
         bytes = sizeof(frame) + TUTTI__ROUND_UP(frame.bytes, 8);
         assert(link->backlog_sent + bytes <= link->backlog_bytes);
-        if (!has_room(link, bytes))
+        if (!has_space(link, bytes))
             return;
         copy_to_ring(link->out, link->head, link->backlog + link->backlog_sent, bytes);
         link->head += (uint32_t)bytes;
@@ -198,7 +198,7 @@ void tutti__links_send(tutti__watch_t *watch, uint32_t index, uint32_t kind, con
     memset(message + bytes - 8, 0, 8);
     memcpy(message, &frame, sizeof(frame));
     memcpy(message + sizeof(frame), body, body_bytes);
-    if (link->backlog_bytes == 0 && has_room(link, bytes)) {
+    if (link->backlog_bytes == 0 && has_space(link, bytes)) {
         copy_to_ring(link->out, link->head, message, bytes);
         link->head += (uint32_t)bytes;
         return;

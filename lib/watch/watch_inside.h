@@ -49,7 +49,7 @@ typedef struct {
     int lost;
     int bye;       /* the peer has sent a goodbye */
     char *backlog; /* whole frames for which the ring has no space */
-    size_t backlog_bytes, backlog_room, backlog_sent;
+    size_t backlog_bytes, backlog_capacity, backlog_sent;
 } tutti__link_t;
 
 typedef struct {

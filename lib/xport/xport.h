@@ -16,10 +16,10 @@
  *   expect_at() replaces expect() for one message, and passes its place. The message is received
  *   there, and view() returns this place. The transport may write there until release().
  *
- * Direct ends carry messages from and to device memory, over transports that accept it. Their keys
- * have slot_bytes, and streams from TUTTI__XPORT_DIRECT on. The caller provides the receiver's
- * slots, because no transport can allocate such memory. Ends stay open until close. While an end
- * expects no message, it may be opened again with other slots.
+ * GPU-direct ends carry messages from and to device memory, over transports that accept it. Their
+ * keys have slot_bytes, and streams from TUTTI__XPORT_GPU_DIRECT on. The caller provides the
+ * receiver's slots, because no transport can allocate such memory. Ends stay open until close.
+ * While an end expects no message, it may be opened again with other slots.
  *
  * Messages over UCX are longer: each message costs system calls and polls of both ranks, and UCX
  * overlaps the copies of a long message. All ranks must cut a call into the same pieces, so the
@@ -43,15 +43,15 @@ typedef struct tutti__chan tutti__chan_t;
 typedef struct {
     uint32_t lane;
     uint32_t peer;   /* rank at the other end */
-    uint32_t stream; /* the producer's stream; direct ends: plus TUTTI__XPORT_DIRECT */
-    /* For direct ends only. All 0: the transport's own slots. */
+    uint32_t stream; /* the producer's stream; GPU-direct ends: plus TUTTI__XPORT_GPU_DIRECT */
+    /* For GPU-direct ends only. All 0: the transport's own slots. */
     uint32_t credits;  /* number of the receiver's slots */
     size_t slot_bytes; /* longest message; a multiple of 64 */
     char *slots;       /* the receiver's: [credits x slot_bytes]. The caller frees them after close,
                           or never, if `keeps` has returned 1 */
 } tutti__chan_key_t;
 
-#define TUTTI__XPORT_DIRECT 4     /* the largest number of streams of a schedule */
+#define TUTTI__XPORT_GPU_DIRECT 4 /* the largest number of streams of a schedule */
 #define TUTTI__ANY_BYTES SIZE_MAX /* for view: a message of any length */
 
 typedef struct {
@@ -100,11 +100,11 @@ typedef struct {
        touched any more. */
     void (*cancel)(tutti__xport_t *xport, uint32_t lane);
 
-    /* 1: direct ends accept memory of this kind of device ("cuda"). NULL: they accept none. */
+    /* 1: GPU-direct ends accept memory of this kind of device ("cuda"). NULL: they accept none. */
     int (*takes_device)(tutti__xport_t *xport, const char *device);
     /* Abandon the messages still in flight. 1: the transport may still read sent messages, or write
-       messages of direct ends, so their memory must never be freed. NULL: never 1. Called before
-       close, when no thread uses the transport any more. */
+       messages of GPU-direct ends, so their memory must never be freed. NULL: never 1. Called
+       before close, when no thread uses the transport any more. */
     int (*keeps)(tutti__xport_t *xport);
 } tutti__xport_ops_t;
 

@@ -32,7 +32,7 @@ static void take_piece(tutti__frame_in_t *in, const char *piece, size_t bytes, s
 {
     for (;;) {
         outcome->status = tutti__frame_take(in, &piece, &bytes);
-        demand(in->room <= 2 * so_far + 65536);
+        demand(in->capacity <= 2 * so_far + 65536);
         if (outcome->status != TUTTI_OK)
             return;
         demand(in->head.bytes <= TUTTI__FRAME_BYTES);

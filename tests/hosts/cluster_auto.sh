@@ -70,7 +70,7 @@ agreed mpi
 said 1 "transport auto: mpi, because a message over ucx did not pass"
 
 # An imitated MPI that accepts device memory. A sanitizer's library must be loaded before it.
-shim=$PWD/tests/multi/mpi/.libs/mpi_direct_shim.so
+shim=$PWD/tests/multi/mpi/.libs/mpi_gpu_direct_shim.so
 if test -e "$shim" && [ "${SANITIZER:-no}" = no ]; then
     export TUTTI_TEST_PRETEND=$work/nccl
     on 1,1 env LD_PRELOAD="$shim" TUTTI_DEVICE=pretend $program data

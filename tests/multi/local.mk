@@ -222,19 +222,19 @@ tsan_tests += %reldir%/device/device_handover
 %C%_device_device_handover_LDADD = $(PRETEND_LIBS)
 
 # Messages from and to device memory, over an MPI that accepts it through a preloaded library.
-test_programs += %reldir%/mpi/mpi_direct
-EXTRA_%C%_mpi_mpi_direct_DEPENDENCIES = tutti/pretend.la
-tests_multi_mpi_mpi_direct_LDADD = $(API_LIBS) -ldl
-script_tests += %reldir%/mpi/mpi_direct.sh %reldir%/mpi/mpi_direct_ends.sh
-EXTRA_DIST += %reldir%/mpi/mpi_direct_common.sh
+test_programs += %reldir%/mpi/mpi_gpu_direct
+EXTRA_%C%_mpi_mpi_gpu_direct_DEPENDENCIES = tutti/pretend.la
+tests_multi_mpi_mpi_gpu_direct_LDADD = $(API_LIBS) -ldl
+script_tests += %reldir%/mpi/mpi_gpu_direct.sh %reldir%/mpi/mpi_gpu_direct_ends.sh
+EXTRA_DIST += %reldir%/mpi/mpi_gpu_direct_common.sh
 if HAVE_OPENMPI
-check_LTLIBRARIES += tests/multi/mpi/mpi_direct_shim.la
-tests_multi_mpi_mpi_direct_shim_la_SOURCES = %reldir%/mpi/mpi_direct_shim.c
-tests_multi_mpi_mpi_direct_shim_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
-tests_multi_mpi_mpi_direct_shim_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
-tests_multi_mpi_mpi_direct_shim_la_LIBADD = $(OPENMPI_LIBS) -lpthread -ldl
+check_LTLIBRARIES += tests/multi/mpi/mpi_gpu_direct_shim.la
+tests_multi_mpi_mpi_gpu_direct_shim_la_SOURCES = %reldir%/mpi/mpi_gpu_direct_shim.c
+tests_multi_mpi_mpi_gpu_direct_shim_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
+tests_multi_mpi_mpi_gpu_direct_shim_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
+tests_multi_mpi_mpi_gpu_direct_shim_la_LIBADD = $(OPENMPI_LIBS) -lpthread -ldl
 endif
-EXTRA_DIST += %reldir%/mpi/mpi_direct_shim.c
+EXTRA_DIST += %reldir%/mpi/mpi_gpu_direct_shim.c
 # State of devices after errors, ends and forks.
 rank_tests += %reldir%/device/device_reuse
 tsan_tests += %reldir%/device/device_reuse

@@ -8,7 +8,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/nccl.h \
     %reldir%/open.c \
     %reldir%/overdue.c \
-    %reldir%/turns.c
+    %reldir%/launch_order.c
 
 # Part of the CUDA module.
 cuda_module_sources += \

@@ -44,19 +44,20 @@ static tutti_status_t meet(tutti__nccl_node_t *self, uint32_t lane_index, tutti_
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
                            "NCCL does not serve %s of %s; use host memory for this call",
                            tutti__op_name(call->op), tutti__dtype_name(call->dtype));
-    lane->phase = NCCL_TURN;
+    lane->phase = NCCL_ORDER;
     return TUTTI_OK;
 }
 
 /* ---- one thread at a time: inside the gate ---- */
 
-static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index, tutti__hint_t *hint)
+static tutti_status_t begin_launch(tutti__nccl_node_t *self, uint32_t lane_index,
+                                   tutti__hint_t *hint)
 {
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
     tutti_status_t status = TUTTI_OK;
 
     static_assert(TUTTI__NCCL_RING > TUTTI__DEVICE_LANES, "see nccl.h");
-    if (!tutti__nccl_has_turn(self, lane_index, hint))
+    if (!tutti__nccl_is_next(self, lane_index, hint))
         return TUTTI__AGAIN;
     self->launching = 1;
     tutti__nccl_cut_begin(self, lane->call, &self->cut);
@@ -119,8 +120,8 @@ static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
         status = self->ops->wait(lane->call->then, lane->done);
     if (status != TUTTI_OK)
         return status;
-    /* Release pairs with the acquire in turns.c: a thread that reads this number launches after
-       this operation. */
+    /* Release pairs with the acquire in launch_order.c: a thread that reads this number launches
+       after this operation. */
     tutti__store64_release(&self->number, tutti__load64_acquire(&self->number) + 1);
     self->launching = 0;
     lane->phase = NCCL_FLIGHT;
@@ -144,8 +145,8 @@ static tutti_status_t work(tutti__nccl_node_t *self, uint32_t lane_index, tutti_
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
     tutti_status_t status = self->ops->use(self->device);
 
-    if (status == TUTTI_OK && lane->phase == NCCL_TURN)
-        status = take_turn(self, lane_index, hint);
+    if (status == TUTTI_OK && lane->phase == NCCL_ORDER)
+        status = begin_launch(self, lane_index, hint);
     if (status == TUTTI_OK && lane->phase == NCCL_LAUNCH)
         status = launch(self, lane);
     if (status == TUTTI_OK && lane->phase == NCCL_FLIGHT && !lane->call->queued)
@@ -181,7 +182,7 @@ static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__hint
     lane->phase = NCCL_IDLE;
     if (moves) {
         lane->ready = NULL;
-        lane->turn = 0;
+        lane->sequence = 0;
     }
     return status;
 }
@@ -196,8 +197,6 @@ const tutti__node_ops_t tutti__nccl_ops = {
 
 const tutti__node_device_ops_t tutti__nccl_device_ops = {
     .ready = tutti__nccl_node_ready,
-    .next_turn = tutti__nccl_node_next_turn,
-    .turn = tutti__nccl_node_turn,
     .serves = tutti__nccl_node_serves,
     .settle = tutti__nccl_node_settle,
     .queued = tutti__nccl_node_queued,

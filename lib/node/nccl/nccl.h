@@ -6,14 +6,14 @@
  *
  *   MEET    the ranks compare the call over `host`, the node of the same ranks in shared memory.
  *           NCCL must not be called before this: if the calls differ, its behaviour is undefined
- *   TURN    the lane waits until it is next in the order below
+ *   ORDER   the lane waits until it is next in the order below
  *   LAUNCH  the calls are queued on the node's one stream, after the caller's event. NCCL may
  *           accept them with a delay, so this may last several steps
  *   FLIGHT  the event behind the calls is not complete
  *
  * The order. All lanes share one NCCL communicator and one stream. So all ranks must call NCCL
  * in the same order, but each rank steps its lanes in any order. The leader, local rank 0,
- * decides: the first of its lanes that reaches TURN gets the next number. Before the leader
+ * decides: the first of its lanes that reaches ORDER gets the next number. Before the leader
  * calls NCCL, it writes (number, lane) into a ring in shared memory. The other ranks launch in
  * the order of numbers.
  *
@@ -32,7 +32,7 @@
  *   pending entry per lane, and the ring has space for TUTTI__DEVICE_LANES entries.
  *
  *   If the ranks' calls differ, or NCCL does not serve the operation, all ranks detect this before
- *   TURN, and the operation gets no number.
+ *   ORDER, and the operation gets no number.
  *
  * Several communicators. Several threads may use a world and its groups at the same time, and NCCL
  * needs one order of launches per device. So each number has a ticket. All communicators of a host
@@ -46,31 +46,31 @@
  * Flat. One further node, the flat node, may join all ranks of several hosts. Its `host`, leader,
  * ring and tickets are those of each host's own ranks. Only NCCL's communicator has all ranks. So
  * flat launches wait for other hosts, which count their own tickets. Therefore each flat call has a
- * turn: rank 0 counts the calls that all ranks have reached, 1, 2, ..., and all ranks receive the
- * count before they start the operation (call/sequencer.h). A leader gives number k, with its
- * ticket, only to the call with turn k.
+ * sequence number: rank 0 counts the calls that all ranks have reached, 1, 2, ..., and all ranks
+ * receive the count before they start the operation (call/sequencer.h). A leader gives number k,
+ * with its ticket, only to the call with sequence number k.
  *
  *   This cannot deadlock. Launch A precedes B if on some host both have tickets and A's is
- *   smaller, or only A has a ticket; or if both are flat and A's turn is smaller. This order has no
- *   cycle. Inside a host, tickets increase. A cycle over several hosts would pass through flat
- *   launches. From each flat launch to the next one it would stay inside a host, where numbers
- *   follow the turns. So turns would increase all around the cycle, which is impossible. Hence
- *   among all launches that have a ticket or a turn and are not complete everywhere, there is a
- *   launch that no other precedes. If this launch is not flat, it waits for nothing, as above. If
- *   it is flat, smaller turns are complete, and all ranks have reached the call. Each rank keeps
- *   stepping its lane, receives the turn, starts the operation and ends the meeting of its host.
- *   Leaders that have given the call no number yet give it a number now, all ranks launch the call,
- *   and NCCL completes it.
+ *   smaller, or only A has a ticket; or if both are flat and A's sequence number is smaller. This
+ *   order has no cycle. Inside a host, tickets increase. A cycle over several hosts would pass
+ *   through flat launches. From each flat launch to the next one it would stay inside a host, where
+ *   numbers follow the sequence numbers. So sequence numbers would increase all around the cycle,
+ *   which is impossible. Hence among all launches that have a ticket or a sequence number and are
+ *   not complete everywhere, there is a launch that no other precedes. If this launch is not flat,
+ *   it waits for nothing, as above. If it is flat, the calls with smaller sequence numbers are
+ *   complete, and all ranks have reached the call. Each rank keeps stepping its lane, receives the
+ *   sequence number, starts the operation and ends the meeting of its host. Leaders that have given
+ *   the call no number yet give it a number now, all ranks launch the call, and NCCL completes it.
  *
  *   Suppose that a leader took a ticket before all ranks have reached the call. Later work of its
  *   host would follow a launch that waits for some rank, and that rank might wait for this later
- *   work. If each host counted its own turns, NCCL would combine different calls.
+ *   work. If each host counted on its own, NCCL would combine different calls.
  *
- *   If a rank cannot launch a call that has a turn, the communicator ends. The ring needs no more
- *   space, because all of the host's ranks have started the operations in the ring.
+ *   If a rank cannot launch a call that has a sequence number, the communicator ends. The ring
+ *   needs no more space, because all of the host's ranks have started the operations in the ring.
  *
- *   Below MPI_THREAD_MULTIPLE a rank advances an asynchronous call to its turn only while it waits
- *   for a request. Until then the later launches of other ranks wait behind this call.
+ *   Below MPI_THREAD_MULTIPLE a rank advances an asynchronous call to its launch only while it
+ *   waits for a request. Until then the later launches of other ranks wait behind this call.
  *
  * Rejected: an NCCL communicator per lane. Several communicators would also need one order of
  * launches per device, and each takes some 100 MB of device memory.
@@ -102,7 +102,7 @@
 
 /* In the leader's shared memory; only leaders write to it. Zeroed before any rank opens. */
 typedef struct {
-    tutti__word64_t entry[TUTTI__NCCL_RING]; /* number k >= 1 is at k % RING; see turns.c */
+    tutti__word64_t entry[TUTTI__NCCL_RING]; /* number k >= 1 is at k % RING; see launch_order.c */
     /* The next two fields are for all communicators that take their tickets here. */
     tutti__word64_t last; /* the last ticket given; under lock */
     tutti__word_t lock;   /* 1: taken. No thread waits for it */
@@ -166,11 +166,9 @@ void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t 
    abort: has the work left in the stream completed? */
 tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 
-/* On rank 0's flat node: returns the turn, 1, 2, ..., for a call that all ranks have reached. Any
-   thread. */
-uint64_t tutti__nccl_node_next_turn(tutti__node_t *node);
-/* A flat node: the lane's next launch has this turn. Call between operations. */
-void tutti__nccl_node_turn(tutti__node_t *node, uint32_t lane, uint64_t turn);
+/* The functions of a flat node for the launch sequencer. */
+extern const tutti__sequencer_ops_t tutti__nccl_sequencer_ops;
+
 /* Check queued operations, for which no call waits. TUTTI_ERR_TIMEOUT: the device has been
    executing an operation for longer than limit_ns. This time counts from the first check that finds
    the operation executing. No text is set. Other errors are the device's or NCCL's, and end the
@@ -218,7 +216,7 @@ int tutti__nccl_is_stuck(int device);
 typedef enum {
     NCCL_IDLE,
     NCCL_MEET,
-    NCCL_TURN,
+    NCCL_ORDER,
     NCCL_LAUNCH,
     NCCL_FLIGHT
 } tutti__nccl_phase_t;
@@ -228,7 +226,7 @@ typedef struct {
     const tutti__node_call_t *call;
     tutti__node_call_t meet;
     tutti__devent_t *ready; /* the caller's event, or NULL */
-    uint64_t turn;          /* turn of the next launch; 0: no turn is needed */
+    uint64_t sequence;      /* sequence number of the next launch; 0: none is needed */
     tutti__devent_t *done;  /* recorded behind the calls */
 } tutti__nccl_lane_t;
 
@@ -266,10 +264,10 @@ struct tutti__nccl_node {
     uint32_t most_calls;                          /* at least 2 and 2 * nlocal */
     tutti__nccl_lane_t lane[TUTTI__DEVICE_LANES]; /* for the lane's thread only, except `done` */
 
-    tutti__nccl_node_t *next_node; /* turns.c */
+    tutti__nccl_node_t *next_node; /* launch_order.c */
     tutti__word64_t number;        /* number of the current or next launch; written inside the
                                       gate */
-    tutti__word64_t turns;         /* flat, rank 0: the number of turns given */
+    tutti__word64_t sequence;      /* flat, rank 0: the last sequence number given */
 
     tutti__word_t gate; /* enter.c; protects all following fields */
     tutti__nccl_t *nccl;
@@ -281,8 +279,8 @@ struct tutti__nccl_node {
     int launching;         /* a lane is in LAUNCH */
     tutti__nccl_cut_t cut; /* progress in that lane's call */
     uint32_t ncalls, npieces;
-    tutti__nccl_overdue_t *overdue;      /* [overdue_room] a ring; overdue.c */
-    uint32_t overdue_room;               /* a power of 2 */
+    tutti__nccl_overdue_t *overdue;      /* [overdue_capacity] a ring; overdue.c */
+    uint32_t overdue_capacity;           /* a power of 2 */
     uint32_t overdue_first, overdue_end; /* both only increase */
     int overdue_open;                    /* entry overdue_end is for the current launch */
     tutti_status_t status;               /* the first failure, with its text */
@@ -295,13 +293,13 @@ void tutti__nccl_close(tutti__node_t *node);
 
 #define TUTTI__NCCL_INSIDE 1 /* value of gate: a thread is inside. Larger: the node is dead */
 
-/* turns.c. Add a connected node to the process's list. */
-void tutti__nccl_turns_join(tutti__nccl_node_t *self);
+/* launch_order.c. Add a connected node to the process's list. */
+void tutti__nccl_order_join(tutti__nccl_node_t *self);
 /* Remove the node from the list, if it is there. */
-void tutti__nccl_turns_leave(tutti__nccl_node_t *self);
+void tutti__nccl_order_leave(tutti__nccl_node_t *self);
 /* May this lane launch now? Called inside the gate. On the leader this call gives the next number
    to the lane. *hint gets the rank that this lane waits for, if known. */
-int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__hint_t *hint);
+int tutti__nccl_is_next(tutti__nccl_node_t *self, uint32_t lane, tutti__hint_t *hint);
 
 /* overdue.c. Call begin before the calls of an operation are queued, and end when all of them are
    queued. */

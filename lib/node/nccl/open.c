@@ -27,7 +27,7 @@ void tutti__nccl_close(tutti__node_t *node)
 
     if (self == NULL)
         return;
-    tutti__nccl_turns_leave(self);
+    tutti__nccl_order_leave(self);
     /* If the device cannot be used, everything else is still freed. */
     (void)self->ops->use(self->device);
     tutti__nccl_end(self);
@@ -97,7 +97,7 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
         status = self->ops->nccl_open(with->id, with->me, with->nlocal, 0, &self->nccl);
     if (status != TUTTI_OK)
         goto close;
-    tutti__nccl_turns_join(self);
+    tutti__nccl_order_join(self);
     *ret_node = &self->node;
     return TUTTI_OK;
 
@@ -143,17 +143,20 @@ void tutti__nccl_node_unregister(tutti__node_t *node)
         self->ops->nccl_deregister(self->nccl, self->reg[--self->nregs]);
 }
 
-uint64_t tutti__nccl_node_next_turn(tutti__node_t *node)
+static uint64_t next_sequence(tutti__node_t *node)
 {
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
 
-    return atomic_fetch_add_explicit(&self->turns, 1, memory_order_relaxed) + 1;
+    return atomic_fetch_add_explicit(&self->sequence, 1, memory_order_relaxed) + 1;
 }
 
-void tutti__nccl_node_turn(tutti__node_t *node, uint32_t lane, uint64_t turn)
+static void set_sequence(tutti__node_t *node, uint32_t lane, uint64_t sequence)
 {
-    ((tutti__nccl_node_t *)node)->lane[lane].turn = turn;
+    ((tutti__nccl_node_t *)node)->lane[lane].sequence = sequence;
 }
+
+const tutti__sequencer_ops_t tutti__nccl_sequencer_ops = { .next = next_sequence,
+                                                           .set = set_sequence };
 
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node)
 {

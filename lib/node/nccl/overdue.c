@@ -32,24 +32,24 @@ struct tutti__nccl_overdue {
 
 static tutti__nccl_overdue_t *at(const tutti__nccl_node_t *self, uint32_t index)
 {
-    return &self->overdue[index & (self->overdue_room - 1)];
+    return &self->overdue[index & (self->overdue_capacity - 1)];
 }
 
 /* Make a larger ring, or the first one. After a failure, close frees the events made so far. */
-static tutti_status_t make_room(tutti__nccl_node_t *self, uint32_t room)
+static tutti_status_t reserve(tutti__nccl_node_t *self, uint32_t capacity)
 {
     tutti__nccl_overdue_t *before = self->overdue;
-    tutti__nccl_overdue_t *ring = calloc(room, sizeof(*ring));
+    tutti__nccl_overdue_t *ring = calloc(capacity, sizeof(*ring));
     tutti_status_t status = TUTTI_OK;
 
     if (ring == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/nccl");
     for (uint32_t i = self->overdue_first; i != self->overdue_end; i++)
-        ring[i & (room - 1)] = *at(self, i);
+        ring[i & (capacity - 1)] = *at(self, i);
     self->overdue = ring;
-    self->overdue_room = room;
+    self->overdue_capacity = capacity;
     free(before);
-    for (uint32_t i = 0; i < room && status == TUTTI_OK; i++) {
+    for (uint32_t i = 0; i < capacity && status == TUTTI_OK; i++) {
         if (ring[i].begun != NULL)
             continue;
         status = self->ops->event_make(&ring[i].begun);
@@ -61,12 +61,12 @@ static tutti_status_t make_room(tutti__nccl_node_t *self, uint32_t room)
 
 tutti_status_t tutti__nccl_overdue_open(tutti__nccl_node_t *self)
 {
-    return make_room(self, TUTTI__NCCL_OVERDUE);
+    return reserve(self, TUTTI__NCCL_OVERDUE);
 }
 
 void tutti__nccl_overdue_close(tutti__nccl_node_t *self)
 {
-    for (uint32_t i = 0; i < self->overdue_room; i++) {
+    for (uint32_t i = 0; i < self->overdue_capacity; i++) {
         if (self->overdue[i].begun != NULL)
             self->ops->event_drop(self->overdue[i].begun);
         if (self->overdue[i].ended != NULL)
@@ -74,7 +74,7 @@ void tutti__nccl_overdue_close(tutti__nccl_node_t *self)
     }
     free(self->overdue);
     self->overdue = NULL;
-    self->overdue_room = 0;
+    self->overdue_capacity = 0;
 }
 
 /* ---- inside the gate ---- */
@@ -99,10 +99,10 @@ tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__
     self->overdue_open = 0;
     if (!call->queued)
         return TUTTI_OK;
-    if (self->overdue_end - self->overdue_first == self->overdue_room)
+    if (self->overdue_end - self->overdue_first == self->overdue_capacity)
         status = forget_ended(self);
-    if (status == TUTTI__AGAIN && self->overdue_end - self->overdue_first == self->overdue_room)
-        status = make_room(self, 2 * self->overdue_room);
+    if (status == TUTTI__AGAIN && self->overdue_end - self->overdue_first == self->overdue_capacity)
+        status = reserve(self, 2 * self->overdue_capacity);
     if (status != TUTTI_OK && status != TUTTI__AGAIN)
         return status;
     self->overdue_open = 1;

@@ -123,7 +123,7 @@ void tutti__shm_measure(tutti__shm_lane_t *lane)
 /* Compute the number of chunks. */
 void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
-    size_t room, line = TUTTI__LINE_BYTES / lane->esize;
+    size_t capacity, line = TUTTI__LINE_BYTES / lane->esize;
 
     lane->nblocks = lane->call->nblk * lane->call->nparts;
     if (own_shares(lane)) {
@@ -132,11 +132,11 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
         cut_shares(lane, alone ? 1 : shm->nlocal);
     }
     /* A block takes whole cache lines in a slot, so that two ranks never write to the same line. */
-    room = shm->bulk_bytes / lane->esize / lane->nblocks;
-    assert(room > 0);
-    if (room > line)
-        room -= room % line;
-    lane->piece = TUTTI__MIN(lane->largest, room);
+    capacity = shm->bulk_bytes / lane->esize / lane->nblocks;
+    assert(capacity > 0);
+    if (capacity > line)
+        capacity -= capacity % line;
+    lane->piece = TUTTI__MIN(lane->largest, capacity);
     lane->nchunks =
         lane->piece == 0 ? 0 : (uint32_t)((lane->largest + lane->piece - 1) / lane->piece);
 }

@@ -179,7 +179,7 @@ void tutti__shm_hold_blocks(tutti__node_t *node, uint32_t nblocks)
     size_t bytes = TUTTI__ROUND_UP((size_t)nblocks * TUTTI__LINE_BYTES, 4096);
 
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
-        assert(shm->lane[i].bulk_room == NULL);
+        assert(shm->lane[i].bulk_memory == NULL);
     shm->bulk_bytes = TUTTI__MAX(shm->bulk_bytes, bytes);
 }
 

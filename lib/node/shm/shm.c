@@ -97,14 +97,14 @@ static int place_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 
     if (shm->nlocal == 1)
         return 1;
-    if (lane->bulk_room == NULL) {
+    if (lane->bulk_memory == NULL) {
         if (tutti__arena_alloc(shm->machine->arena, 2 * tutti__shm_slot_bytes(shm), &ptr) !=
             TUTTI_OK)
             return 0;
-        lane->bulk_room = ptr;
+        lane->bulk_memory = ptr;
     }
-    lane->bulk = lane->bulk_room +
-                 (buffer + TUTTI__SHM_PAGE / 2 - (uintptr_t)lane->bulk_room) % TUTTI__SHM_PAGE;
+    lane->bulk = lane->bulk_memory +
+                 (buffer + TUTTI__SHM_PAGE / 2 - (uintptr_t)lane->bulk_memory) % TUTTI__SHM_PAGE;
     return 1;
 }
 

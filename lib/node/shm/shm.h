@@ -166,13 +166,13 @@ typedef struct {
     uint64_t head;           /* head of its announcement, without seq */
     uint64_t count_word;     /* count of its announcement */
     uint32_t base;           /* chunks of all earlier operations */
-    char *bulk_room;         /* memory of this rank's bulk slots; NULL: not allocated yet */
+    char *bulk_memory;       /* memory of this rank's bulk slots; NULL: not allocated yet */
 
     /* The current operation. */
     const tutti__node_call_t *call;
     tutti__shm_phase_t phase;
     size_t esize;
-    char *bulk;              /* this rank's bulk slots, within bulk_room */
+    char *bulk;              /* this rank's bulk slots, within bulk_memory */
     tutti__large_t large;    /* this rank's description of the operation, unless one-shot */
     tutti__shm_part_t first; /* block 0; usually the only one */
     size_t count;            /* elements in all blocks */

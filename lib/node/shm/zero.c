@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 #include "base/constants.h"
 #include "base/time.h"
-#include "reduce/stream.h"
+#include "reduce/nontemporal.h"
 
 #include <sched.h>
 #include <string.h>
@@ -116,11 +116,11 @@ static void streamed(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t p
         fetch(shm, srcs, n * lane->esize, part.count * lane->esize);
         tutti__reduce(lane->call->reducer, block, srcs, shm->nlocal, n, lane->call->divisor);
         for (uint32_t r = 0; r < shm->nlocal; r++)
-            tutti__stream_copy(dst_in_arena(shm, lane, r, part), block, n * lane->esize);
+            tutti__nontemporal_copy(dst_in_arena(shm, lane, r, part), block, n * lane->esize);
         part.src += n;
         part.dst += n;
     }
-    tutti__stream_end();
+    tutti__nontemporal_end();
 }
 
 /* Reduce a block to one destination, and copy it to the other destinations while it is in the

@@ -17,9 +17,9 @@
  * writes a message of 4 KiB or more past the end of a shorter receive (seen over shared memory
  * and over TCP).
  *
- * A direct end (xport.h) works in the same way on device memory, which MPI accepts and no code here
- * reads. Such an MPI may use the device at the same time as NCCL: see the hazard in
- * call/device_direct.c.
+ * A GPU-direct end (xport.h) works in the same way on device memory, which MPI accepts and no code
+ * here reads. Such an MPI may use the device at the same time as NCCL: see the hazard in
+ * call/device_gpu_direct.c.
  *
  * One thread at a time uses an end. The lock is needed for MPI's calls, and because the application
  * may finalize MPI at any time.
@@ -32,7 +32,7 @@ tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan
                                     int receives, tutti__chan_t **ret_chan)
 {
     tutti__chan_t *chan = calloc(1, sizeof(*chan));
-    int is_direct = key->slot_bytes > 0;
+    int is_gpu_direct = key->slot_bytes > 0;
     size_t bytes = TUTTI__ROUND_UP(xport->slot_bytes, (size_t)TUTTI__LINE_BYTES) * xport->credits;
 
     if (chan == NULL)
@@ -41,13 +41,13 @@ tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan
     chan->key = *key;
     chan->receives = receives;
     chan->sending = MPI_REQUEST_NULL;
-    chan->slot_bytes = is_direct ? key->slot_bytes : xport->slot_bytes;
-    if (receives && !is_direct) {
+    chan->slot_bytes = is_gpu_direct ? key->slot_bytes : xport->slot_bytes;
+    if (receives && !is_gpu_direct) {
         chan->slots = aligned_alloc(TUTTI__LINE_BYTES, bytes);
         chan->posted_request = malloc(xport->credits * sizeof(MPI_Request));
         if (chan->slots == NULL || chan->posted_request == NULL)
             goto no_memory;
-        chan->credits = chan->room = xport->credits;
+        chan->credits = chan->capacity = xport->credits;
     }
     *ret_chan = chan;
     return TUTTI_OK;
@@ -79,12 +79,12 @@ tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t
         return tutti__mpi_fail(TUTTI_ERR_INTERNAL,
                                "mpi: %u slots of %zu bytes for peer %u, not %zu", key->credits,
                                key->slot_bytes, key->peer, chan->slot_bytes);
-    if (chan->room < key->credits) {
+    if (chan->capacity < key->credits) {
         requests = realloc(chan->posted_request, key->credits * sizeof(*requests));
         if (requests == NULL)
             return tutti__mpi_fail(TUTTI_ERR_NO_MEMORY, "mpi: no memory for a channel");
         chan->posted_request = requests;
-        chan->room = key->credits;
+        chan->capacity = key->credits;
     }
     chan->slots = (unsigned char *)key->slots;
     chan->credits = key->credits;

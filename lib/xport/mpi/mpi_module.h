@@ -45,9 +45,9 @@ struct tutti__chan {
 
     /* Receiver: `posted` slots from `head` on have a posted receive, or a message that was not
        released yet, in order. */
-    unsigned char *slots;        /* [credits x slot_bytes]; of direct ends: the caller's */
-    MPI_Request *posted_request; /* [room] */
-    uint32_t credits, room;
+    unsigned char *slots;        /* [credits x slot_bytes]; of GPU-direct ends: the caller's */
+    MPI_Request *posted_request; /* [capacity] */
+    uint32_t credits, capacity;
     uint32_t head, posted;
     size_t expected; /* messages of this call that are not posted yet */
     int arrived;     /* the head slot's message has arrived */
@@ -64,7 +64,7 @@ struct tutti__mpi_xport {
     uint32_t *world;  /* [size] ranks in the meeting */
     uint32_t *number; /* [size] each rank's number for this transport, for messages to the rank */
     tutti__chan_t *chans[TUTTI__LANES];
-    int keeps; /* sends, or receives of direct ends, were abandoned */
+    int keeps; /* sends, or receives of GPU-direct ends, were abandoned */
 };
 
 /* mpi_module.c: the process's MPI */
@@ -112,7 +112,7 @@ void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport);
 tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan_key_t *key,
                                     int receives, tutti__chan_t **ret_chan);
 void tutti__mpi_chan_free(tutti__chan_t *chan);
-/* Open a receiver's direct end again, with the slots in `key`. */
+/* Open a receiver's GPU-direct end again, with the slots in `key`. */
 tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key);
 tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
                                     uint32_t signature, int *ret_pending, tutti__hint_t *hint);

@@ -16,7 +16,7 @@
  *
  * After its last message a rank may stop polling for a long time. So a message that UCX reports as
  * complete must need no further poll of this rank. Over TCP, UCX copies short messages, and reports
- * them as complete even if the socket has no room. So only the shortest messages are copied
+ * them as complete even if the socket's buffer is full. So only the shortest messages are copied
  * (ucx_module.c). Tried: flush the endpoint. Over TCP a flush waits for a poll of the peer: it
  * never ended in 5 of 5 runs.
  *
@@ -58,16 +58,16 @@ static ucs_status_t make_slots(tutti__chan_t *chan)
 
 static ucs_status_t make_requests(tutti__chan_t *chan)
 {
-    size_t room = tutti__ucx_request_room(chan->xport);
+    size_t capacity = tutti__ucx_request_bytes(chan->xport);
     uint32_t n = chan->receives ? chan->xport->credits : 1;
 
-    chan->requests = aligned_alloc(TUTTI__LINE_BYTES, n * room);
+    chan->requests = aligned_alloc(TUTTI__LINE_BYTES, n * capacity);
     if (chan->requests == NULL)
         return UCS_ERR_NO_MEMORY;
-    memset(chan->requests, 0, n * room);
+    memset(chan->requests, 0, n * capacity);
     chan->request_memory = chan->requests;
     for (uint32_t i = 0; i < n && chan->receives; i++)
-        chan->slot[i].memory = (char *)chan->requests + i * room;
+        chan->slot[i].memory = (char *)chan->requests + i * capacity;
     return UCS_OK;
 }
 
@@ -276,10 +276,10 @@ static ucs_status_t post_one(tutti__chan_t *chan, void *place, size_t bytes)
     ucs_status_ptr_t request;
 
     slot->at = place != NULL ? place : chan->bytes + xport->stride * index;
-    slot->room = place != NULL ? bytes : xport->slot_bytes;
+    slot->capacity = place != NULL ? bytes : xport->slot_bytes;
     tutti__store_relaxed(&slot->done, 0);
-    request =
-        ucp_tag_recv_nbx(xport->worker, slot->at, slot->room, chan->tag, ALL_BUT_SIGNATURE, &param);
+    request = ucp_tag_recv_nbx(xport->worker, slot->at, slot->capacity, chan->tag,
+                               ALL_BUT_SIGNATURE, &param);
     if (UCS_PTR_IS_ERR(request))
         return UCS_PTR_STATUS(request);
     if (!tutti__load_relaxed(&slot->done))
@@ -347,13 +347,13 @@ static tutti_status_t wrong(tutti__chan_t *chan, const tutti__ucx_slot_t *slot, 
         return tutti__ucx_fail(TUTTI_ERR_MISMATCH,
                                "ucx: peer %u sent more than %zu bytes: the ranks called different "
                                "collectives or counts",
-                               chan->key.peer, slot->room);
+                               chan->key.peer, slot->capacity);
     if (bytes != TUTTI__ANY_BYTES && (slot->bytes != bytes || is_long))
         return tutti__ucx_fail(TUTTI_ERR_MISMATCH,
                                "ucx: peer %u sent %s%zu bytes where this rank expects %zu: the "
                                "ranks called different collectives or counts",
                                chan->key.peer, is_long ? "more than " : "",
-                               is_long ? slot->room : slot->bytes, bytes);
+                               is_long ? slot->capacity : slot->bytes, bytes);
     return tutti__ucx_fail(TUTTI_ERR_MISMATCH,
                            "ucx: peer %u has another collective, type, operation or count",
                            chan->key.peer);

@@ -34,7 +34,7 @@ typedef struct {
 /* One posted receive. */
 typedef struct {
     void *at;           /* the slot's own memory, or the message's place */
-    size_t room;        /* bytes there */
+    size_t capacity;    /* bytes there */
     void *memory;       /* of UCX's request; see tutti__ucx_request */
     void *request;      /* of UCX, under the lock; NULL: complete */
     tutti__word_t done; /* stored by the completion, with release: the fields below are valid */
@@ -112,7 +112,7 @@ void tutti__ucx_restore_signals(const sigset_t *before);
  *
  *      memory | UCX's own, request_bytes | <-- the pointer that stands for the request
  */
-static inline size_t tutti__ucx_request_room(const tutti__ucx_xport_t *xport)
+static inline size_t tutti__ucx_request_bytes(const tutti__ucx_xport_t *xport)
 {
     return TUTTI__ROUND_UP(xport->request_bytes, (size_t)TUTTI__LINE_BYTES);
 }

@@ -290,12 +290,12 @@ static void close_eps(tutti__ucx_xport_t *xport)
    ever, so UCX may use the request until the worker is destroyed. */
 static void *keep_request(tutti__ucx_xport_t *xport)
 {
-    size_t room = TUTTI__LINE_BYTES + tutti__ucx_request_room(xport);
-    void **memory = aligned_alloc(TUTTI__LINE_BYTES, room);
+    size_t capacity = TUTTI__LINE_BYTES + tutti__ucx_request_bytes(xport);
+    void **memory = aligned_alloc(TUTTI__LINE_BYTES, capacity);
 
     if (memory == NULL)
         return NULL;
-    memset(memory, 0, room);
+    memset(memory, 0, capacity);
     *memory = xport->kept;
     xport->kept = memory;
     return tutti__ucx_request(xport, (char *)memory + TUTTI__LINE_BYTES);

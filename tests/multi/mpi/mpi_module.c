@@ -379,7 +379,7 @@ static void pass_on(tutti__xport_t *xport, tutti__chan_t *out, tutti__chan_t *in
     CHECK_OK(status);
 }
 
-/* Direct ends: messages are longer than the transport's, and the slots are the test's own,
+/* GPU-direct ends: messages are longer than the transport's, and the slots are the test's own,
    different in each run. */
 static void case_lent(void)
 {
@@ -393,8 +393,8 @@ static void case_lent(void)
     CHECK(xport->ops->takes_device(xport, "nonsense") == 0);
     CHECK(xport->ops->takes_device(xport, "cuda") <= 1);
     for (int run = 0; run < 3; run++) {
-        tutti__chan_key_t to = KEY(1, (me + 1) % meet.size, TUTTI__XPORT_DIRECT);
-        tutti__chan_key_t from = KEY(1, (me + meet.size - 1) % meet.size, TUTTI__XPORT_DIRECT);
+        tutti__chan_key_t to = KEY(1, (me + 1) % meet.size, TUTTI__XPORT_GPU_DIRECT);
+        tutti__chan_key_t from = KEY(1, (me + meet.size - 1) % meet.size, TUTTI__XPORT_GPU_DIRECT);
 
         to.slot_bytes = from.slot_bytes = 8192;
         from.credits = 3 - (uint32_t)run % 2;

@@ -66,11 +66,12 @@ static void make_lane(const devteam_t *team, tutti__device_lane_t *lane)
     for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
         assert_int_equal(ops()->event_make(&lane->copied[s]), TUTTI_OK);
     lane->stage = pinned_memory(team->options.stage_bytes);
-    if (team->options.direct_bytes == 0)
+    if (team->options.gpu_direct_bytes == 0)
         return;
     assert_int_equal(ops()->stream_make(0, &lane->between), TUTTI_OK);
-    lane->direct = device_memory(team->options.stage_bytes +
-                                 team->options.direct_slots * team->options.direct_bytes);
+    lane->gpu_direct =
+        device_memory(team->options.stage_bytes +
+                      team->options.gpu_direct_slots * team->options.gpu_direct_bytes);
 }
 
 static void open_device(devteam_t *team, uint32_t r)
@@ -83,8 +84,8 @@ static void open_device(devteam_t *team, uint32_t r)
                                               .node = open_nccl(team, r),
                                               .chunk_bytes = options->chunk_bytes,
                                               .stage_bytes = options->stage_bytes,
-                                              .direct_bytes = options->direct_bytes,
-                                              .direct_slots = options->direct_slots };
+                                              .gpu_direct_bytes = options->gpu_direct_bytes,
+                                              .gpu_direct_slots = options->gpu_direct_slots };
     make_lane(team, &team->device[r].lane[LANE]);
     team->in[r] = device_memory(options->buffer_bytes);
     team->out[r] = device_memory(options->buffer_bytes);
@@ -103,9 +104,9 @@ static void open_host(devteam_t *team, uint32_t r)
         team->lag[r] = lag_open(team->xport[r], r, LAG_CREDITS);
     for (uint32_t peer = 0; peer < team->world.n; peer++)
         team->table[r][peer] = options->is_lagging ? team->lag[r] : team->xport[r];
-    if (options->direct_bytes > 0)
+    if (options->gpu_direct_bytes > 0)
         team->far[r] = far_open(team->table[r][r], r);
-    for (uint32_t peer = 0; peer < team->world.n && options->direct_bytes > 0; peer++)
+    for (uint32_t peer = 0; peer < team->world.n && options->gpu_direct_bytes > 0; peer++)
         if (team->shape->shape.host_of[peer] != team->shape->shape.host_of[r])
             team->table[r][peer] = team->far[r];
     team->table[r][r] = NULL;
@@ -153,8 +154,8 @@ static void close_device(devteam_t *team, uint32_t r)
     ops()->event_drop(team->ready[r]);
     if (lane->between != NULL)
         ops()->stream_drop(lane->between);
-    if (lane->direct != NULL)
-        ops()->free(lane->direct);
+    if (lane->gpu_direct != NULL)
+        ops()->free(lane->gpu_direct);
     ops()->host_free(lane->stage);
     ops()->host_free(team->pinned[r]);
     ops()->free(team->in[r]);

@@ -24,10 +24,10 @@ typedef struct {
     size_t buffer_bytes; /* of each rank's IN, and of its OUT */
     int is_lagging;      /* put lag.h's transport before the shared-memory one; only with turns */
     unsigned nap_us;     /* between steps without progress; 0: yield */
-    /* Messages between hosts are direct. They have at most direct_bytes, and a channel has
-       direct_slots. direct_bytes 0: messages are not direct. */
-    size_t direct_bytes;
-    uint32_t direct_slots;
+    /* Messages between hosts are GPU-direct. They have at most gpu_direct_bytes, and a channel has
+       gpu_direct_slots. gpu_direct_bytes 0: messages are not GPU-direct. */
+    size_t gpu_direct_bytes;
+    uint32_t gpu_direct_slots;
 } devteam_options_t;
 
 typedef struct {

@@ -31,7 +31,7 @@ typedef struct queue {
 
 struct tutti__chan {
     far_t *far;
-    tutti__chan_t *next, *below; /* below: NULL if this end is direct */
+    tutti__chan_t *next, *below; /* below: NULL if this end is GPU-direct */
     tutti__chan_key_t key;
     int is_recv;
     queue_t *queue;
@@ -129,7 +129,7 @@ static tutti_status_t open_end(tutti__xport_t *xport, const tutti__chan_key_t *k
     chan->key = *key;
     chan->head = 0;
     *ret_chan = chan;
-    must((key->slot_bytes > 0) == (key->stream >= TUTTI__XPORT_DIRECT), "the stream is wrong");
+    must((key->slot_bytes > 0) == (key->stream >= TUTTI__XPORT_GPU_DIRECT), "the stream is wrong");
     if (key->slot_bytes == 0)
         return is_recv ? below->open_recv(far->below, key, &chan->below)
                        : below->open_send(far->below, key, &chan->below);

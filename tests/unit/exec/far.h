@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A transport for tests that accepts device memory: direct ends of ranks in one process. It is as
- * strict as a transport may be: it reads sent data as late as possible, fills all posted slots as
- * early as possible, and fills a released slot with garbage. Device memory is accessed by
+ * A transport for tests that accepts device memory: GPU-direct ends of ranks in one process. It is
+ * as strict as a transport may be: it reads sent data as late as possible, fills all posted slots
+ * as early as possible, and fills a released slot with garbage. Device memory is accessed by
  * pretend_read and pretend_write, which end the test if other memory is passed. For ends that are
- * not direct, this transport uses the transport `below`, which far_open takes. Ranks may be
+ * not GPU-direct, this transport uses the transport `below`, which far_open takes. Ranks may be
  * threads; an error ends the process.
  */
 #ifndef TESTS_UNIT_EXEC_FAR_H

@@ -9,10 +9,10 @@ unit_tests += \
     %reldir%/test_wire
 early_unit_tests += \
     %reldir%/test_device \
-    %reldir%/test_direct \
+    %reldir%/test_gpu_direct \
     %reldir%/test_exec
 
-tsan_tests += %reldir%/test_device %reldir%/test_direct
+tsan_tests += %reldir%/test_device %reldir%/test_gpu_direct
 
 # Ranks in one thread, and their input.
 team = %reldir%/data.c %reldir%/data.h %reldir%/lag.c %reldir%/lag.h %reldir%/team.c \
@@ -26,8 +26,8 @@ devteam = %reldir%/devteam.c %reldir%/devteam.h %reldir%/far.c %reldir%/far.h %r
     %reldir%/lag.h $(world) $(shapes)
 %C%_test_device_SOURCES = %reldir%/test_device.c $(devteam)
 %C%_test_device_LDADD = $(PRETEND_LIBS)
-%C%_test_direct_SOURCES = %reldir%/test_direct.c $(devteam)
-%C%_test_direct_LDADD = $(PRETEND_LIBS)
+%C%_test_gpu_direct_SOURCES = %reldir%/test_gpu_direct.c $(devteam)
+%C%_test_gpu_direct_LDADD = $(PRETEND_LIBS)
 # A measurement, not a test.
 check_PROGRAMS += %reldir%/device_share
 %C%_device_share_SOURCES = %reldir%/device_share.c $(devteam)

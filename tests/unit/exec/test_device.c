@@ -126,7 +126,7 @@ static void sizes(devteam_t *team, const set_t *set, void (*run)(devteam_t *team
     make(team, set, 3001, TUTTI_FLOAT32, TUTTI_AVG, run);
     if ((team->world.n & (team->world.n - 1)) == 0)
         look(team, set, 3001, TUTTI_FLOAT32, TUTTI_AVG);
-    if (team->options.direct_bytes > 0 && team->shape->shape.nhosts > 1)
+    if (team->options.gpu_direct_bytes > 0 && team->shape->shape.nhosts > 1)
         assert_int_equal(far_messages() > 0, set->scheds[0]->scratch_blocks == 0);
     make(team, set, 3001, TUTTI_FLOAT64, TUTTI_MAX, run);
     look(team, set, 3001, TUTTI_FLOAT64, TUTTI_MAX);
@@ -157,7 +157,7 @@ static void shape_all(shape_t *shape, const devteam_options_t *options,
     }
     for (uint32_t r = 0; options->is_lagging && r < team.world.n; r++)
         assert_int_equal(lag_missing(team.lag[r]), 0);
-    for (uint32_t r = 0; options->direct_bytes > 0 && r < team.world.n; r++)
+    for (uint32_t r = 0; options->gpu_direct_bytes > 0 && r < team.world.n; r++)
         assert_int_equal(far_missing(team.far[r]), 0);
     devteam_close(&team);
 }

@@ -124,8 +124,8 @@ static void check_slot(const pair_t *p, uint32_t r)
 
     assert_int_equal(apart % LINE, 0);
     assert_int_equal(apart % PAGE, PAGE / 2);
-    assert_true(lane->bulk >= lane->bulk_room);
-    assert_true(lane->bulk - lane->bulk_room < PAGE && room >= 2 * (4096 + PAGE));
+    assert_true(lane->bulk >= lane->bulk_memory);
+    assert_true(lane->bulk - lane->bulk_memory < PAGE && room >= 2 * (4096 + PAGE));
 }
 
 /* Each rank makes as much progress as possible, one after another, for ROUNDS operations. */

@@ -3,8 +3,8 @@
 unit_tests += \
     %reldir%/test_isa \
     %reldir%/test_narrow \
+    %reldir%/test_nontemporal \
     %reldir%/test_offsets \
-    %reldir%/test_stream \
     %reldir%/test_user
 early_unit_tests += \
     %reldir%/test_large \

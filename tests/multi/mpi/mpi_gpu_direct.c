@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory between hosts, over a real MPI; started by mpi_direct.sh, which pretends hosts.
+ * Device memory between hosts, over a real MPI; started by mpi_gpu_direct.sh, which pretends hosts.
  *
- *      mpi_direct works direct|staged     sums are correct; messages came from device memory, or
- *                                         none did
- *                 ... N                   how often all lanes are busy at once; default: twice
- *      mpi_direct dies                    rank 1 dies during a call: the others get an error, and
- *                                         memory that MPI may still write is not freed
- *      mpi_direct left                    the same, if the thread that gets the error may not call
- *                                         MPI: the messages are left to the end
+ *      mpi_gpu_direct works direct|staged     sums are correct; messages came from device memory,
+ *                                             or none did
+ *                     ... N                   how often all lanes are busy at once; default: twice
+ *      mpi_gpu_direct dies                    rank 1 dies during a call: the others get an error,
+ *                                             and memory that MPI may still write is not freed
+ *      mpi_gpu_direct left                    the same, if the thread that gets the error may not
+ *                                             call MPI: the messages are left to the end
  */
 #include <tutti/tutti.h>
 
@@ -177,7 +177,7 @@ static void crowd(void)
 /* Messages of device memory, of all ranks; 0 without the shim. */
 static unsigned all_messages(void)
 {
-    direct_counts_fn_t *shim = (direct_counts_fn_t *)dlsym(RTLD_DEFAULT, "mpi_direct_counts");
+    direct_counts_fn_t *shim = (direct_counts_fn_t *)dlsym(RTLD_DEFAULT, "mpi_gpu_direct_counts");
     uint32_t total;
     unsigned sent = 0, received = 0;
 
@@ -189,7 +189,7 @@ static unsigned all_messages(void)
 }
 
 /* A group has its own transport, slots and STAGE. */
-static void work_in_part(int is_direct)
+static void work_in_part(int is_gpu_direct)
 {
     unsigned before = all_messages();
     int world_rank = rank;
@@ -198,7 +198,7 @@ static void work_in_part(int is_direct)
     rank = tutti_rank(comm);
     one(MOST, TUTTI_SUM, 0);
     several(3000, 0);
-    MUST((all_messages() > before) == is_direct);
+    MUST((all_messages() > before) == is_gpu_direct);
     MUST(tutti_comm_free(comm) == TUTTI_OK);
     comm = tutti_world();
     rank = world_rank;
@@ -207,12 +207,12 @@ static void work_in_part(int is_direct)
 /* How often MPI has waited for NCCL's work on this rank. */
 static unsigned waits(void)
 {
-    waits_fn_t *shim = (waits_fn_t *)dlsym(RTLD_DEFAULT, "mpi_direct_waits");
+    waits_fn_t *shim = (waits_fn_t *)dlsym(RTLD_DEFAULT, "mpi_gpu_direct_waits");
 
     return shim != NULL ? shim() : 0;
 }
 
-static int work(int is_direct, int crowds)
+static int work(int is_gpu_direct, int crowds)
 {
     static const size_t some[] = { 1, 2, 63, 1000, 4097, MOST };
     unsigned messages;
@@ -229,15 +229,15 @@ static int work(int is_direct, int crowds)
             one(some[i], TUTTI_AVG, 0);
     }
     messages = all_messages();
-    MUST((messages > 0) == is_direct);
+    MUST((messages > 0) == is_gpu_direct);
     for (int i = 0; i < 10; i++)
         several(i % 2 ? 100 : i % 4 ? 4000 : 3000, i % 4 == 2);
     for (int i = 0; i < crowds; i++)
         crowd();
-    MUST((all_messages() > messages) == is_direct);
+    MUST((all_messages() > messages) == is_gpu_direct);
     MUST(tutti_barrier(comm) == TUTTI_OK);
     forbid_alloc(0);
-    work_in_part(is_direct);
+    work_in_part(is_gpu_direct);
     MUST(counts(device, PRETEND_FORBIDDEN) == 0);
     MUST(counts(device, PRETEND_SYNCS_IN_NCCL) == 0);
     MUST(counts(device, PRETEND_BLOCKING_COPIES) == 0);
@@ -249,7 +249,7 @@ static int work(int is_direct, int crowds)
 static int die(void)
 {
     write_abandoned_fn_t *late =
-        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "mpi_direct_write_abandoned");
+        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "mpi_gpu_direct_write_abandoned");
     tutti_status_t status = TUTTI_OK;
 
     one(MOST, TUTTI_SUM, 0);
@@ -312,7 +312,7 @@ static void await_polled(int of)
 static int be_left(void)
 {
     write_abandoned_fn_t *late =
-        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "mpi_direct_write_abandoned");
+        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "mpi_gpu_direct_write_abandoned");
     tutti_request_t *request;
     int done = 0;
 

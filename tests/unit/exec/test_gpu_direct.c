@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages: the allreduces of test_device.c over a transport that accepts device memory,
+ * GPU-direct messages: the allreduces of test_device.c over a transport that accepts device memory,
  * with the same results and bits; host calls between them; and a cancelled call.
  */
 #define main main_of_test_device
@@ -8,16 +8,16 @@ int main_of_test_device(void);
 #include "test_device.c"
 #undef main
 
-/* Messages between hosts are direct; a chunk takes several. */
+/* Messages between hosts are GPU-direct; a chunk takes several. */
 static const devteam_options_t direct = { .slot_bytes = 512,
                                           .chunk_bytes = 2048,
                                           .stage_bytes = 16384,
                                           .credits = 2,
                                           .buffer_bytes = 65536,
-                                          .direct_bytes = 256,
-                                          .direct_slots = 10 };
+                                          .gpu_direct_bytes = 256,
+                                          .gpu_direct_slots = 10 };
 
-static void test_direct(void **state)
+static void test_gpu_direct(void **state)
 {
     devteam_options_t long_messages = direct;
 
@@ -25,7 +25,7 @@ static void test_direct(void **state)
     shape_all(shape_of(0), &direct, devteam_turns);
     shape_all(shape_of(2), &direct, devteam_threads);
     shape_all(shape_of(5), &direct, devteam_turns);
-    long_messages.direct_bytes = 2048;
+    long_messages.gpu_direct_bytes = 2048;
     shape_all(shape_of(4), &long_messages, devteam_turns);
 }
 
@@ -48,7 +48,7 @@ static void fill_bits(devteam_t *team, tutti_dtype_t dtype)
 }
 
 /* The same bits as through the host, for all types that a device can sum. */
-static void test_direct_bits(void **state)
+static void test_gpu_direct_bits(void **state)
 {
     static const tutti_dtype_t types[] = { TUTTI_INT8,    TUTTI_UINT8,   TUTTI_INT32,
                                            TUTTI_UINT64,  TUTTI_FLOAT16, TUTTI_BFLOAT16,
@@ -68,18 +68,18 @@ static void test_direct_bits(void **state)
             tutti_dtype_t dtype = types[t / 2];
             size_t count = 16000 / tutti_dtype_bytes(dtype);
 
-            for (int is_direct = 0; is_direct < 2; is_direct++) {
+            for (int is_gpu_direct = 0; is_gpu_direct < 2; is_gpu_direct++) {
                 for (uint32_t r = 0; r < team.world.n; r++)
-                    team.device[r].direct_bytes = is_direct ? direct.direct_bytes : 0;
+                    team.device[r].gpu_direct_bytes = is_gpu_direct ? direct.gpu_direct_bytes : 0;
                 fill_bits(&team, dtype);
                 devteam_set(&team, set.scheds, count, dtype, t % 2 ? TUTTI_AVG : TUTTI_SUM, 0);
                 devteam_turns(&team);
-                assert_int_equal(far_messages() > 0, is_direct && team.status[0] == TUTTI_OK &&
+                assert_int_equal(far_messages() > 0, is_gpu_direct && team.status[0] == TUTTI_OK &&
                                                          set.shape->shape.nhosts > 1);
                 for (uint32_t r = 0; r < team.world.n; r++) {
                     assert_int_equal(team.status[r], team.status[0]);
-                    pretend_read(is_direct ? have : staged[r], team.out[r], 16000);
-                    if (is_direct)
+                    pretend_read(is_gpu_direct ? have : staged[r], team.out[r], 16000);
+                    if (is_gpu_direct)
                         assert_memory_equal(have, staged[r], 16000);
                     if (team.status[r] != TUTTI_OK)
                         tutti__run_cancel(&team.run[r]);
@@ -91,7 +91,7 @@ static void test_direct_bits(void **state)
     }
 }
 
-static void test_direct_host_between(void **state)
+static void test_gpu_direct_host_between(void **state)
 {
     (void)state;
     host_between(&direct);
@@ -129,7 +129,7 @@ static int run_to_sum(devteam_t *team, const set_t *set)
 }
 
 /* Cancel a call while the device adds a message. When the run is over, the addition has ended. */
-static void test_direct_cancel(void **state)
+static void test_gpu_direct_cancel(void **state)
 {
     static devteam_t team;
     shape_t *shape = shape_even(2, 1);
@@ -159,10 +159,10 @@ static void test_direct_cancel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_direct_bits),
-        cmocka_unit_test(test_direct_host_between),
-        cmocka_unit_test(test_direct_cancel),
+        cmocka_unit_test(test_gpu_direct),
+        cmocka_unit_test(test_gpu_direct_bits),
+        cmocka_unit_test(test_gpu_direct_host_between),
+        cmocka_unit_test(test_gpu_direct_cancel),
     };
 
     whole = test_is_long(LEFT_OUT ", and half the shapes for types");

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Jobs over a real MPI that accepts the pretend device's memory with a shim (mpi_direct_shim.c).
+# Jobs over a real MPI that accepts the pretend device's memory with a shim (mpi_gpu_direct_shim.c).
 # Sourced by tests that have set srcdir.
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
 unset TUTTI_DEVICE TUTTI_DEVICE_ID TUTTI_GPU_DIRECT TUTTI_ALGORITHM
-program=tests/multi/mpi/mpi_direct
-shim=$PWD/tests/multi/mpi/.libs/mpi_direct_shim.so
+program=tests/multi/mpi/mpi_gpu_direct
+shim=$PWD/tests/multi/mpi/.libs/mpi_gpu_direct_shim.so
 case $mpirun in
 *oversubscribe*) ;;
 *)

@@ -20,7 +20,7 @@
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
 static tutti__nccl_node_t *nodes;
 
-void tutti__nccl_turns_join(tutti__nccl_node_t *self)
+void tutti__nccl_order_join(tutti__nccl_node_t *self)
 {
     tutti__mutex_lock(&lock);
     self->next_node = nodes;
@@ -28,7 +28,7 @@ void tutti__nccl_turns_join(tutti__nccl_node_t *self)
     tutti__mutex_unlock(&lock);
 }
 
-void tutti__nccl_turns_leave(tutti__nccl_node_t *self)
+void tutti__nccl_order_leave(tutti__nccl_node_t *self)
 {
     tutti__nccl_node_t **at = &nodes;
 
@@ -49,14 +49,14 @@ static uint64_t next_entry(tutti__nccl_node_t *node)
     return (entry >> NUMBER_SHIFT & BYTE) == (number & BYTE) ? entry : 0;
 }
 
-/* May the lane get the next number? Only the calls of a flat node have turns (nccl.h): there the
-   call whose turn equals the number gets the number. On other nodes the first lane that asks gets
-   it. */
-static int is_next(tutti__nccl_node_t *self, uint32_t lane)
+/* May the lane get the next number? Only the calls of a flat node have sequence numbers (nccl.h):
+   there the call whose sequence number equals the number gets it. On other nodes the first lane
+   that asks gets it. */
+static int may_number(tutti__nccl_node_t *self, uint32_t lane)
 {
-    uint64_t turn = self->lane[lane].turn;
+    uint64_t sequence = self->lane[lane].sequence;
 
-    return turn == 0 || turn == tutti__load64_acquire(&self->number);
+    return sequence == 0 || sequence == tutti__load64_acquire(&self->number);
 }
 
 /* On the leader: give the next number to the lane. 0: another communicator's leader holds the
@@ -94,14 +94,14 @@ static int is_behind(tutti__nccl_node_t *self, uint64_t entry)
     return found;
 }
 
-int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__hint_t *hint)
+int tutti__nccl_is_next(tutti__nccl_node_t *self, uint32_t lane, tutti__hint_t *hint)
 {
     uint64_t entry;
 
     if (self->launching)
         return 0;
     entry = next_entry(self);
-    if (entry == 0 && self->leads && is_next(self, lane) && give(self, lane))
+    if (entry == 0 && self->leads && may_number(self, lane) && give(self, lane))
         entry = next_entry(self);
     if (entry == 0 && !self->leads)
         hint->peer = self->leader;

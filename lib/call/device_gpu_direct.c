@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Decides whether messages between hosts go from and to device memory (exec/direct.c): on all
+ * Decides whether messages between hosts go from and to device memory (exec/gpu_direct.c): on all
  * ranks, or on none. Conditions: TUTTI_GPU_DIRECT is not 0, the hosts have NCCL, the transport to
  * each rank of another host reports that it takes device memory, and the memory can be allocated.
  *
@@ -11,9 +11,9 @@
  * this is not guaranteed. If jobs hang, set TUTTI_GPU_DIRECT=0: then MPI gets host memory only.
  *
  * An MPI that waits only for its own device is safe: NCCL is called in one order, and only when all
- * ranks of the host have reached the call (MEET and TURN in nccl.h). So all work on a device
+ * ranks of the host have reached the call (MEET and ORDER in nccl.h). So all work on a device
  * belongs to launches that every rank has made. This work needs no further message, and ends.
- * tests/multi/mpi/mpi_direct_ends.sh runs such an MPI while NCCL works; without MEET the test
+ * tests/multi/mpi/mpi_gpu_direct_ends.sh runs such an MPI while NCCL works; without MEET the test
  * hangs. If an MPI also waits for another rank, in a call that must not block, a deadlock is
  * possible.
  */
@@ -22,7 +22,6 @@
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "node/nccl/nccl.h"
 
 #include <stdlib.h>
 
@@ -72,21 +71,21 @@ static tutti_status_t open_lane(tutti__exec_device_t *device, tutti__device_lane
 
     if (status == TUTTI_OK)
         status = device->ops->alloc(device->stage_bytes + slots_bytes, &direct);
-    lane->direct = direct;
+    lane->gpu_direct = direct;
     return status;
 }
 
 static void close_lanes(tutti__exec_device_t *device, int keeps)
 {
-    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && !tutti__nccl_is_stuck(device->device); i++) {
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && !tutti__device_is_stuck(device); i++) {
         tutti__device_lane_t *lane = &device->lane[i];
 
         if (lane->between != NULL)
             device->ops->stream_drop(lane->between);
-        if (lane->direct != NULL && !keeps)
-            device->ops->free(lane->direct);
+        if (lane->gpu_direct != NULL && !keeps)
+            device->ops->free(lane->gpu_direct);
         lane->between = NULL;
-        lane->direct = NULL;
+        lane->gpu_direct = NULL;
     }
 }
 
@@ -100,25 +99,26 @@ static void tell(const tutti__device_setup_t *setup, const char *why)
 
 /* Can this rank use device memory? If not, `why` gets the reason. */
 static tutti_status_t make_ready(const tutti__device_setup_t *setup, size_t slots_bytes, char *why,
-                                 size_t room)
+                                 size_t capacity)
 {
     tutti__exec_device_t *device = setup->device;
     tutti_status_t status = TUTTI_OK;
     uint32_t peer = 0;
 
     if (!transports_take(setup, &peer)) {
-        snprintf(why, room, "the transport '%s' to rank %u does not say that it takes %s memory",
+        snprintf(why, capacity,
+                 "the transport '%s' to rank %u does not say that it takes %s memory",
                  setup->xport[peer]->ops->name, peer, device->ops->name);
         return TUTTI_ERR_UNSUPPORTED;
     }
     for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && status == TUTTI_OK; i++)
         status = open_lane(device, &device->lane[i], slots_bytes);
     if (status != TUTTI_OK)
-        snprintf(why, room, "%s", tutti_last_error());
+        snprintf(why, capacity, "%s", tutti_last_error());
     return status;
 }
 
-tutti_status_t tutti__device_open_direct(const tutti__device_setup_t *setup)
+tutti_status_t tutti__device_open_gpu_direct(const tutti__device_setup_t *setup)
 {
     tutti__exec_device_t *device = setup->device;
     uint32_t slots = slots_for(setup->topo->nhosts), first;
@@ -136,8 +136,8 @@ tutti_status_t tutti__device_open_direct(const tutti__device_setup_t *setup)
     status = tutti__device_exchange(setup, mine);
     first = tutti__device_first(setup, 1);
     if (status == TUTTI_OK && first == setup->topo->size) {
-        device->direct_slots = slots;
-        device->direct_bytes = bytes;
+        device->gpu_direct_slots = slots;
+        device->gpu_direct_bytes = bytes;
         tell(setup, NULL);
         return TUTTI_OK;
     }
@@ -149,7 +149,7 @@ tutti_status_t tutti__device_open_direct(const tutti__device_setup_t *setup)
     return status;
 }
 
-void tutti__device_close_direct(const tutti__device_setup_t *setup)
+void tutti__device_close_gpu_direct(const tutti__device_setup_t *setup)
 {
     close_lanes(setup->device, setup->keeps);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies with non-temporal stores, for all beginnings, ends and lengths up to some cache lines. No
    byte outside a copy's destination changes. */
-#include "reduce/stream.h"
+#include "reduce/nontemporal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,8 +29,8 @@ static void copies(void **state)
             for (size_t n = 0; n <= MOST; n++) {
                 memset(to, 0xee, SIZE);
                 memset(wanted, 0xee, SIZE);
-                tutti__stream_copy(to + dst, from + src, n);
-                tutti__stream_end();
+                tutti__nontemporal_copy(to + dst, from + src, n);
+                tutti__nontemporal_end();
                 memcpy(wanted + dst, from + src, n);
                 if (memcmp(to, wanted, SIZE) != 0)
                     fail_msg("%zu bytes from %zu to %zu", n, src, dst);
@@ -50,8 +50,8 @@ static void large(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(from); i++)
         from[i] = (uint8_t)(i ^ i >> 9);
-    tutti__stream_copy(to + 1, from + 1, BYTES);
-    tutti__stream_end();
+    tutti__nontemporal_copy(to + 1, from + 1, BYTES);
+    tutti__nontemporal_end();
     assert_int_equal(to[0], 0);
     assert_memory_equal(to + 1, from + 1, BYTES);
     assert_int_equal(to[BYTES + 1], 0);

@@ -5,7 +5,7 @@
 # TUTTI_GPU_DIRECT=0, with a rank whose MPI refuses, and with an MPI that reports nothing, the data
 # go through the host's memory. Also an MPI that waits for the device, and a rank that dies.
 set -u
-. "$srcdir/tests/multi/mpi/mpi_direct_common.sh"
+. "$srcdir/tests/multi/mpi/mpi_gpu_direct_common.sh"
 
 TUTTI_GPU_DIRECT=0 works aabb "$shim" staged "through the host's: TUTTI_GPU_DIRECT is 0"
 TUTTI_TEST_REFUSES=2 works aabb "$shim" staged "through the host's: rank 2 has no transport"

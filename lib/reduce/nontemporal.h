@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies with non-temporal stores. */
-#ifndef TUTTI__REDUCE_STREAM_H
-#define TUTTI__REDUCE_STREAM_H
+#ifndef TUTTI__REDUCE_NONTEMPORAL_H
+#define TUTTI__REDUCE_NONTEMPORAL_H
 
 #include <stddef.h>
 
@@ -11,10 +11,11 @@
  * and src is in a cache. On a processor without such stores it is memcpy.
  *
  * Non-temporal stores are not ordered with other stores. After the last copy, and before it reports
- * the data as complete, the thread that has copied calls tutti__stream_end once. The function waits
- * until the stores have reached memory; a call after each KiB would take longer than the copies.
+ * the data as complete, the thread that has copied calls tutti__nontemporal_end once. The function
+ * waits until the stores have reached memory; a call after each KiB would take longer than the
+ * copies.
  */
-void tutti__stream_copy(void *dst, const void *src, size_t bytes);
-void tutti__stream_end(void);
+void tutti__nontemporal_copy(void *dst, const void *src, size_t bytes);
+void tutti__nontemporal_end(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor with direct messages: between hosts, messages go from and to device memory, over
+ * The executor with GPU-direct messages: between hosts, messages go from and to device memory, over
  * transports that accept this memory. The schedule does not change, so all proofs about schedules
  * hold. Only STAGE and the slots of messages are in the lane's device memory.
  *
@@ -40,22 +40,23 @@ static int is_summed(tutti_dtype_t dtype, tutti_op_t op)
     return (op == TUTTI_SUM || op == TUTTI_AVG) && dtype >= TUTTI_INT8 && dtype <= TUTTI_FLOAT64;
 }
 
-tutti_status_t tutti__run_choose_direct(const tutti__run_t *run, const tutti__sched_t *sched,
-                                        const tutti__exec_call_t *call, uint32_t *ret_credits)
+tutti_status_t tutti__run_choose_gpu_direct(const tutti__run_t *run, const tutti__sched_t *sched,
+                                            const tutti__exec_call_t *call, uint32_t *ret_credits)
 {
     const tutti__exec_device_t *device = run->device;
     uint32_t receivers = 0;
 
     *ret_credits = 0;
-    if (device->direct_bytes / sched->max_nblk < TUTTI__LEAST_CHUNK || sched->stage_trips == 0 ||
-        sched->scratch_blocks > 0 || sched->is_read || !is_summed(call->dtype, call->op))
+    if (device->gpu_direct_bytes / sched->max_nblk < TUTTI__LEAST_CHUNK ||
+        sched->stage_trips == 0 || sched->scratch_blocks > 0 || sched->is_read ||
+        !is_summed(call->dtype, call->op))
         return TUTTI_OK;
     for (uint32_t i = 0; i < sched->nchans; i++)
         receivers += sched->chans[i].is_recv;
-    if (receivers + sched->nstreams > device->direct_slots)
+    if (receivers + sched->nstreams > device->gpu_direct_slots)
         return tutti__fail(TUTTI_ERR_INTERNAL, "%s receives from %u channels, with %u slots",
-                           sched->name, receivers, device->direct_slots);
-    *ret_credits = (device->direct_slots - sched->nstreams) / TUTTI__MAX(receivers, 1);
+                           sched->name, receivers, device->gpu_direct_slots);
+    *ret_credits = (device->gpu_direct_slots - sched->nstreams) / TUTTI__MAX(receivers, 1);
     *ret_credits = TUTTI__MIN(*ret_credits, TUTTI__GPU_DIRECT_CREDITS);
     return TUTTI_OK;
 }
@@ -64,20 +65,21 @@ static char *slot(const tutti__run_t *run, uint32_t index)
 {
     const tutti__exec_device_t *device = run->device;
 
-    assert(index < device->direct_slots);
-    return device->lane[run->lane].direct + device->stage_bytes + index * device->direct_bytes;
+    assert(index < device->gpu_direct_slots);
+    return device->lane[run->lane].gpu_direct + device->stage_bytes +
+           index * device->gpu_direct_bytes;
 }
 
-void tutti__run_direct_key(tutti__run_t *run, const tutti__sched_chan_t *chan,
-                           tutti__chan_key_t *key)
+void tutti__run_gpu_direct_key(tutti__run_t *run, const tutti__sched_chan_t *chan,
+                               tutti__chan_key_t *key)
 {
-    key->stream += TUTTI__XPORT_DIRECT;
-    key->slot_bytes = run->device->direct_bytes;
+    key->stream += TUTTI__XPORT_GPU_DIRECT;
+    key->slot_bytes = run->device->gpu_direct_bytes;
     if (!chan->is_recv)
         return;
-    key->credits = run->direct;
+    key->credits = run->gpu_direct;
     key->slots = slot(run, run->slots_used);
-    run->slots_used += run->direct;
+    run->slots_used += run->gpu_direct;
 }
 
 /* ---- the device's work ---- */
@@ -183,7 +185,7 @@ static tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *st, cons
     size_t bytes = sum_bytes(run, st, op, op->sbuf, op->sblk);
     char *from = op->nblk == 1
                      ? tutti__run_chunk(run, st, op, op->sbuf, op->sblk).ptr
-                     : slot(run, run->device->direct_slots - 1 - (uint32_t)(st - run->stream));
+                     : slot(run, run->device->gpu_direct_slots - 1 - (uint32_t)(st - run->stream));
     tutti_status_t status = TUTTI_OK;
     int pending = 0;
 
@@ -225,8 +227,8 @@ static tutti_status_t do_recv(const tutti__run_t *run, tutti__stream_t *st, cons
     return status;
 }
 
-tutti_status_t tutti__run_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                                 tutti__hint_t *hint)
+tutti_status_t tutti__run_gpu_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                     tutti__hint_t *hint)
 {
     tutti_status_t status = TUTTI_OK;
 

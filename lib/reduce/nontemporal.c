@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "reduce/stream.h"
+#include "reduce/nontemporal.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum {
     LINE = 64
 };
 
-void tutti__stream_copy(void *dst, const void *src, size_t bytes)
+void tutti__nontemporal_copy(void *dst, const void *src, size_t bytes)
 {
     char *to = dst;
     const char *from = src;
@@ -41,18 +41,20 @@ void tutti__stream_copy(void *dst, const void *src, size_t bytes)
     memcpy(to, from, bytes);
 }
 
-void tutti__stream_end(void)
+void tutti__nontemporal_end(void)
 {
     _mm_sfence();
 }
 
 #else
 
-void tutti__stream_copy(void *dst, const void *src, size_t bytes)
+void tutti__nontemporal_copy(void *dst, const void *src, size_t bytes)
 {
     memcpy(dst, src, bytes);
 }
 
-void tutti__stream_end(void) {}
+void tutti__nontemporal_end(void)
+{
+}
 
 #endif
