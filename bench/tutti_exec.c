@@ -13,6 +13,7 @@
 #include "schedules/exec_world.h"
 #include "schedules/read_text.h"
 
+#include "base/constants.h"
 #include "base/compiler.h"
 #include "coll/cache.h"
 #include "coll/files.h"
@@ -611,7 +612,7 @@ static void parse(options_t *options, int argc, char **argv)
     tutti__conf_defaults(&conf);
     *options = (options_t){ .null = 1,
                             .shm = 1,
-                            .world = { 1, conf.shared.chunk_bytes, (uint32_t)conf.shared.credits },
+                            .world = { 1, TUTTI__CHUNK_BYTES, (uint32_t)conf.shared.credits },
                             .rounds = 21,
                             .block_us = 2000 };
     opterr = 0;

@@ -31,26 +31,6 @@ tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle)
 
 /* ---- opening ---- */
 
-static void take_shape(tutti__comm_t *comm)
-{
-    const tutti__conf_shared_t *conf = &comm->conf.shared;
-    const tutti__topo_t *topo = comm->topo;
-
-    comm->shape = (tutti__shape_t){
-        .size = topo->size,
-        .nhosts = topo->nhosts,
-        .host_of = topo->host_of,
-        .local_of = topo->local_of,
-        .host_first = topo->host_first,
-        .by_host = topo->by_host,
-        .min_local = topo->min_local,
-        .group_size = (uint32_t)conf->group_size,
-        .link = tutti__cost_link(conf->link_mbps != 0 ? conf->link_mbps : topo->link_mbps,
-                                 conf->link_ns, topo->link_is_rdma),
-    };
-    comm->shape.link.slot_bytes = conf->chunk_bytes;
-}
-
 /* If an algorithm of TUTTI_ALGORITHM cannot serve this communicator, fail now, and not in the first
    call. */
 static tutti_status_t check_algorithms(const tutti__comm_t *comm, tutti__association_t association)
@@ -244,9 +224,10 @@ static tutti_status_t open_all(tutti__comm_t *comm)
     if (status != TUTTI_OK)
         return status;
     comm->topo = tutti__boot_topo(comm->boot);
-    take_shape(comm);
+    status = tutti__comm_take_shape(comm);
     open_stats(comm);
-    status = tutti__machine_open(comm->boot, &comm->machine);
+    if (status == TUTTI_OK)
+        status = tutti__machine_open(comm->boot, &comm->machine);
     if (status == TUTTI_OK)
         tutti__arena_use_huge(comm->machine->arena, (tutti__huge_t)conf->huge_pages);
     if (status == TUTTI_OK)

@@ -32,6 +32,7 @@ struct tutti__comm {
     tutti__boot_t *boot;
     const tutti__topo_t *topo;
     tutti__shape_t shape;
+    int has_auto_pieces;   /* TUTTI_CHUNK_BYTES is auto; conf.shared.chunk_bytes has the number */
     tutti__files_t *files; /* schedule files named by TUTTI_ALGORITHM; NULL: none */
     tutti__machine_t *machine;
     tutti__node_t *node;
@@ -93,6 +94,9 @@ static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__c
     *ret_comm = tutti__handle_object(slot);
     return tutti__fork_check((*ret_comm)->generation);
 }
+
+/* shape.c: set comm->shape, and the length of messages. Collective. */
+tutti_status_t tutti__comm_take_shape(tutti__comm_t *comm);
 
 /* blocking.c: run a direct call of the library's own; exec->count is at least 1. Blocks. */
 tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t collective,

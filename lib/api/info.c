@@ -159,7 +159,7 @@ typedef struct {
 static answer_t ask(const chooser_t *chooser, tutti__collective_t collective, size_t bytes)
 {
     const tutti__want_t want = { collective, bytes, TUTTI__ANY_ROOT, 0 };
-    answer_t answer = { { NULL, NULL, 0 }, "", TUTTI_OK };
+    answer_t answer = { { .algorithm = NULL }, "", TUTTI_OK };
 
     answer.status = tutti__algorithm_choose(&want, &chooser->shape, chooser->override,
                                             chooser->association, &answer.choice, &answer.why);
@@ -321,7 +321,9 @@ static tutti__cost_link_t find_link(const tutti__conf_t *conf)
     tutti__topo_find_link("/sys", conf->interface, &facts);
     link = tutti__cost_link(conf->shared.link_mbps != 0 ? conf->shared.link_mbps : facts.link_mbps,
                             conf->shared.link_ns, (int)facts.link_is_rdma);
-    link.slot_bytes = conf->shared.chunk_bytes;
+    link.slot_bytes = conf->shared.chunk_bytes != TUTTI__CONF_AUTO
+                          ? conf->shared.chunk_bytes
+                          : tutti__cost_chunk_bytes(&link, 0);
     return link;
 }
 

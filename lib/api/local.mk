@@ -29,6 +29,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/parts.c \
     %reldir%/recorder.c \
     %reldir%/request.c \
+    %reldir%/shape.c \
     %reldir%/sides.c \
     %reldir%/sides.h \
     %reldir%/stats.c \

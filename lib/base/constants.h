@@ -657,8 +657,10 @@
 #define TUTTI__COST_NEAR_NS 300u
 #define TUTTI__COST_NEAR_PS 100u
 
-/* The longest message, if the shape has no slot length. Chosen: TUTTI_CHUNK_BYTES' default. */
-#define TUTTI__COST_SLOT_BYTES 65536u
+/* TUTTI_CHUNK_BYTES, if it is auto: the smallest and the largest value. Chosen: see
+   docs/settings.md. */
+#define TUTTI__CHUNK_BYTES 65536u
+#define TUTTI__CHUNK_MOST_BYTES 1048576u
 
 /* Data of up to this size are sent with the comparison of calls, whatever the model expects.
    Chosen: for less data the model is too coarse. */

@@ -46,6 +46,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/pmix.c \
     %reldir%/pmix.h \
     %reldir%/probe.c \
+    %reldir%/rtt.c \
     %reldir%/secret.c \
     %reldir%/secret.h \
     %reldir%/share.c \

@@ -206,7 +206,16 @@ uint32_t tutti__coll_direct_scatter_levels(uint32_t n);
 extern const char *const tutti__coll_between_names[];
 int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret_between);
 
-/* A schedule of one of these allreduces for all ranks. ranked: in the order of ranks. */
+/* The most streams between hosts that the algorithm can have, at least 1. */
+uint32_t tutti__coll_most_streams(const tutti__algorithm_t *algorithm);
+
+/* The number of streams between hosts for a call, at least 1: see between.c. For a choice that is
+   otherwise complete. is_fixed: its association is fixed, so streams do not change bits. */
+uint32_t tutti__coll_streams(const tutti__choice_t *choice, const tutti__shape_t *shape,
+                             size_t bytes, int is_fixed);
+
+/* A schedule of one of these allreduces for all ranks, with args->streams streams. ranked: in the
+   order of ranks. */
 tutti_status_t tutti__coll_build_between(const char *name, int ranked, const tutti__shape_t *shape,
                                          const tutti__coll_args_t *args,
                                          tutti__sched_t **ret_sched);

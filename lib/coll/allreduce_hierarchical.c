@@ -20,8 +20,9 @@
  *      stream 1               between 0             between 1             ...
  *
  * Stream 1 waits for the scatter of its chunk; the gather of a chunk waits until stream 1 has done
- * the chunk. On every rank the gather of chunk k follows the scatter of chunk k + 1, so no rank
- * waits in the gather while another rank waits in the scatter.
+ * the chunk. Streams 2 and 3 may do the same for further shares of the chunk: see between.c. On
+ * every rank the gather of chunk k follows the scatter of chunk k + 1, so no rank waits in the
+ * gather while another rank waits in the scatter.
  *
  * On device memory NCCL executes the node operations, and the part between hosts works on STAGE, in
  * host memory. Two more streams copy to STAGE and back:
@@ -42,6 +43,7 @@
  * Cost, with H hosts of L ranks: two node operations and the inner algorithm's cost for H ranks and
  * n / L bytes.
  */
+#include "base/compiler.h"
 #include "base/constants.h"
 #include "base/status.h"
 #include "coll/algorithms.h"
@@ -58,6 +60,7 @@ typedef struct {
     const char *sub;
     tutti__coll_between_t between;
     uint32_t nparts;
+    uint32_t streams;           /* between hosts; each has between.blocks blocks of the part */
     int has_part, is_node;      /* is_node: there are node operations */
     tutti__at_t in, out, stage; /* this rank's part */
 } plan_t;
@@ -65,11 +68,12 @@ typedef struct {
 /*
  * The stream of node operations. It is the same on all ranks of a host; the other streams
  * exist only on ranks with a part. The gather is `lag` chunks behind the scatter, and waits
- * for stream `last`.
+ * for `nlast` streams, from stream `last` on.
  */
-static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag, unsigned last)
+static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag, unsigned last,
+                            unsigned nlast)
 {
-    uint32_t part_blocks = plan->between.blocks;
+    uint32_t part_blocks = plan->streams * plan->between.blocks;
 
     tutti__build_stream(b, NODE);
     tutti__build_loop(b);
@@ -77,9 +81,9 @@ static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag,
         tutti__build_mark(b);
     tutti__build_node(b, TUTTI__NODE_REDUCE_SCATTER, tutti__at(TUTTI__IN, 0),
                       tutti__at(TUTTI__OUT, 0), part_blocks, plan->nparts, 0);
-    if (plan->has_part) {
+    for (unsigned s = 0; s < nlast && plan->has_part; s++) {
         tutti__build_shift(b, lag);
-        tutti__build_wait(b, last, 1);
+        tutti__build_wait(b, last + s, 1);
     }
     tutti__build_shift(b, lag);
     tutti__build_node(b, TUTTI__NODE_ALLGATHER, tutti__at(TUTTI__OUT, 0), tutti__at(TUTTI__OUT, 0),
@@ -88,17 +92,20 @@ static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag,
 }
 
 /* `before`: the stream that provides a chunk. */
-static void put_between_stream(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party,
-                               unsigned before, tutti__at_t part)
+static void put_between_streams(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party,
+                                unsigned before, tutti__at_t part)
 {
-    tutti__levels_t levels = { part.blk, plan->nparts * plan->between.blocks };
+    for (uint32_t s = 0; s < plan->streams; s++) {
+        tutti__at_t share = tutti__beyond(part, s * plan->between.blocks);
+        tutti__levels_t levels = { share.blk, plan->nparts * plan->streams * plan->between.blocks };
 
-    tutti__build_stream(b, BETWEEN);
-    tutti__build_loop(b);
-    tutti__build_wait(b, before, 1);
-    plan->between.put(b, party, part, part, levels, BETWEEN);
-    tutti__build_mark_last(b);
-    tutti__build_end_loop(b);
+        tutti__build_stream(b, BETWEEN + s);
+        tutti__build_loop(b);
+        tutti__build_wait(b, before, 1);
+        plan->between.put(b, party, share, share, levels, BETWEEN + s);
+        tutti__build_mark_last(b);
+        tutti__build_end_loop(b);
+    }
 }
 
 static void put_copies(tutti__build_t *b, const plan_t *plan)
@@ -126,9 +133,9 @@ static void put_copies(tutti__build_t *b, const plan_t *plan)
 static void put_on_host(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party)
 {
     tutti__build_on_host(b);
-    put_node_stream(b, plan, 1, BETWEEN);
+    put_node_stream(b, plan, 1, BETWEEN, plan->streams);
     if (plan->has_part)
-        put_between_stream(b, plan, party, NODE, plan->out);
+        put_between_streams(b, plan, party, NODE, plan->out);
 }
 
 static void put_on_device(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party)
@@ -136,10 +143,10 @@ static void put_on_device(tutti__build_t *b, const plan_t *plan, const tutti__pa
     tutti__build_stage(b, plan->has_part ? plan->stage.blk : 0, plan->between.blocks,
                        TUTTI__STAGE_TRIPS);
     if (plan->is_node)
-        put_node_stream(b, plan, TUTTI__STAGE_TRIPS - 1, UP);
+        put_node_stream(b, plan, TUTTI__STAGE_TRIPS - 1, UP, 1);
     if (!plan->has_part)
         return;
-    put_between_stream(b, plan, party, DOWN, plan->stage);
+    put_between_streams(b, plan, party, DOWN, plan->stage);
     put_copies(b, plan);
 }
 
@@ -156,10 +163,11 @@ tutti_status_t tutti__coll_allreduce_hierarchical(const tutti__shape_t *shape,
                                                   const tutti__coll_args_t *args,
                                                   tutti__sched_t **ret_sched)
 {
-    uint32_t local = shape->local_of[args->rank], first;
+    uint32_t local = shape->local_of[args->rank], part_blocks, first;
     tutti__party_t party = { .shape = NULL };
     plan_t plan = { .sub = args->sub != NULL ? args->sub : tutti__coll_between_names[0],
                     .nparts = shape->min_local,
+                    .streams = args->on_device ? 1 : TUTTI__MAX(args->streams, 1u),
                     .has_part = local < shape->min_local,
                     .is_node = shape->nhosts < shape->size };
     tutti__build_t *b;
@@ -169,19 +177,19 @@ tutti_status_t tutti__coll_allreduce_hierarchical(const tutti__shape_t *shape,
                            "allreduce:hierarchical has no algorithm %s between hosts", plan.sub);
     if (shape->nhosts == 1 || (!plan.is_node && !args->on_device))
         return build_one_level(plan.sub, shape, args, ret_sched);
-    if ((uint64_t)plan.nparts * plan.between.blocks > UINT32_MAX)
+    part_blocks = plan.streams * plan.between.blocks;
+    if ((uint64_t)plan.nparts * part_blocks > UINT32_MAX)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "allreduce:hierarchical/%s needs %u x %u blocks",
                            plan.sub, plan.nparts, plan.between.blocks);
 
-    first = local * plan.between.blocks;
+    first = local * part_blocks;
     plan.in = tutti__at(TUTTI__IN, first);
     plan.out = tutti__at(TUTTI__OUT, first);
     plan.stage = tutti__at(TUTTI__STAGE, first);
     if (plan.has_part)
         party = tutti__party_across(shape, args->rank);
-    b = tutti__build_begin(
-        "hierarchical", args->rank, shape->size, plan.nparts * plan.between.blocks,
-        plan.between.levels * plan.nparts * plan.between.blocks, plan.between.message);
+    b = tutti__build_begin("hierarchical", args->rank, shape->size, plan.nparts * part_blocks,
+                           plan.between.levels * plan.nparts * part_blocks, plan.between.message);
     if (args->on_device)
         put_on_device(b, &plan, &party);
     else

@@ -1,8 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The allreduces that other algorithms also use for their part between hosts, and their names.
+ *
+ * A stream sends its next chunk when the previous one has arrived. So one stream moves at most one
+ * message in the time in which a message passes the link. If the link is fast or its delay is long,
+ * such as 100 Gbit/s and 10 us, one stream cannot keep it busy. Then several streams run the same
+ * allreduce at the same time, each for its share of the blocks. Small calls have one stream: a
+ * stream should have messages of full length.
+ *
+ * The number of streams depends on the link's bandwidth-delay product. It is equal on all ranks. If
+ * the association is fixed, the streams do not change bits, and a measured round trip counts;
+ * otherwise only the model's figures for the link count (cost.c).
  */
+#include "base/compiler.h"
+#include "base/constants.h"
 #include "coll/algorithms.h"
+#include "coll/cost.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -29,25 +42,81 @@ int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret
     return 1;
 }
 
+/* Members of the allreduce between hosts, parts of the buffer that hosts reduce at the same time,
+   and ranks of a host that send at the same time. */
+typedef struct {
+    uint32_t members, parts, sharers;
+} division_t;
+
+static division_t divide(const tutti__choice_t *choice, const tutti__shape_t *shape)
+{
+    uint32_t locals = 1;
+
+    if (choice->sub != NULL)
+        return (division_t){ shape->nhosts, shape->min_local, shape->min_local };
+    for (uint32_t h = 0; h < shape->nhosts; h++)
+        locals = TUTTI__MAX(locals, shape->host_first[h + 1] - shape->host_first[h]);
+    return (division_t){ shape->size, 1, locals };
+}
+
+uint32_t tutti__coll_most_streams(const tutti__algorithm_t *algorithm)
+{
+    tutti__coll_between_t between;
+
+    if (algorithm->collective != TUTTI__ALLREDUCE || algorithm->build == NULL)
+        return 1;
+    if (strcmp(algorithm->name, "hierarchical") == 0) /* one has the node operations */
+        return TUTTI__SCHED_STREAMS - 1;
+    return tutti__coll_between(algorithm->name, 1, &between) ? TUTTI__SCHED_STREAMS : 1;
+}
+
+uint32_t tutti__coll_streams(const tutti__choice_t *choice, const tutti__shape_t *shape,
+                             size_t bytes, int is_fixed)
+{
+    const char *way = choice->sub != NULL ? choice->sub : choice->algorithm->name;
+    uint64_t slot = shape->link.slot_bytes, full, flight;
+    tutti__coll_between_t between;
+    division_t of;
+
+    if (tutti__coll_most_streams(choice->algorithm) == 1 || shape->nhosts == 1 || shape->on_device)
+        return 1;
+    of = divide(choice, shape);
+    tutti__coll_between(way, of.members, &between);
+    if (is_fixed && shape->link.piece_bytes != 0)
+        slot = shape->link.piece_bytes;
+    if (slot == 0)
+        slot = TUTTI__CHUNK_BYTES;
+    full = bytes / of.parts / between.blocks * between.message / slot;
+    flight = tutti__cost_in_flight(shape, of.sharers, is_fixed);
+    flight = TUTTI__MIN(flight, (uint64_t)tutti__coll_most_streams(choice->algorithm));
+    return (uint32_t)TUTTI__MAX(TUTTI__MIN(flight, full), (uint64_t)1);
+}
+
 tutti_status_t tutti__coll_build_between(const char *name, int ranked, const tutti__shape_t *shape,
                                          const tutti__coll_args_t *args, tutti__sched_t **ret_sched)
 {
     tutti__party_t party =
         ranked ? tutti__party_ranked(shape, args->rank) : tutti__party_all(shape, args->rank);
-    tutti__levels_t levels = { 0, 0 };
+    uint32_t streams = TUTTI__MAX(args->streams, 1u), blocks;
     tutti__coll_between_t between;
     tutti__build_t *b;
 
     tutti__coll_between(name, party.n, &between);
-    levels.stride = between.blocks;
-    b = tutti__build_begin(name, args->rank, party.n, between.blocks,
-                           between.levels * between.blocks, between.message);
+    blocks = streams * between.blocks;
+    b = tutti__build_begin(name, args->rank, party.n, blocks, between.levels * blocks,
+                           between.message);
     if (party.n == 1) {
         tutti__build_finish(b);
-        tutti__build_copy(b, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0), 1);
-    } else {
+        tutti__build_copy(b, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0), blocks);
+        return tutti__build_end(b, ret_sched);
+    }
+    for (uint32_t s = 0; s < streams; s++) {
+        uint32_t first = s * between.blocks;
+
+        tutti__build_stream(b, s);
         tutti__build_loop(b);
-        between.put(b, &party, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0), levels, 0);
+        between.put(b, &party, tutti__at(TUTTI__IN, first), tutti__at(TUTTI__OUT, first),
+                    (tutti__levels_t){ first, blocks }, s);
         tutti__build_end_loop(b);
     }
     return tutti__build_end(b, ret_sched);

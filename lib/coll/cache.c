@@ -89,7 +89,8 @@ void tutti__cache_fini(tutti__cache_t *cache)
 static int same_choice(const tutti__cache_entry_t *a, const tutti__cache_entry_t *b)
 {
     return a->choice.algorithm == b->choice.algorithm && a->choice.sub == b->choice.sub &&
-           a->choice.radix == b->choice.radix && a->staged == b->staged;
+           a->choice.radix == b->choice.radix && a->choice.streams == b->choice.streams &&
+           a->staged == b->staged;
 }
 
 /*
@@ -123,7 +124,7 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
     int is_forced = why == tutti__why_forced && want->bytes > 0 && cache->shape->nhosts > 1 &&
                     tutti__files_of(cache->shape->files, choice->algorithm) == NULL;
     tutti__cache_told_t *told;
-    char bytes[40] = "", radix[16] = "", expected[40] = "";
+    char bytes[40] = "", radix[16] = "", streams[24] = "", expected[40] = "";
     tutti__cost_t cost;
 
     if (is_told(cache, want, key))
@@ -132,15 +133,17 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
         snprintf(bytes, sizeof(bytes), " of %zu bytes", want->bytes);
     if (choice->radix > 0)
         snprintf(radix, sizeof(radix), "(%u)", choice->radix);
+    if (choice->streams > 1)
+        snprintf(streams, sizeof(streams), ", %u streams", choice->streams);
     /* The model describes calls in host memory. */
     if (!cache->on_device && (why == tutti__why_cost || choice->sub != NULL || is_forced) &&
         tutti__cost_of(choice->algorithm, choice->sub, cache->shape, &cost))
         snprintf(expected, sizeof(expected), ", expected %.1f us",
                  (double)tutti__cost_ps(&cost, want->bytes) / 1e6);
-    TUTTI__LOG(cache->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG, "%s%s: %s%s%s%s, %s%s",
+    TUTTI__LOG(cache->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG, "%s%s: %s%s%s%s%s, %s%s",
                tutti__collective_name(want->collective), bytes, choice->algorithm->name,
-               choice->sub != NULL ? "/" : "", choice->sub != NULL ? choice->sub : "", radix, why,
-               expected);
+               choice->sub != NULL ? "/" : "", choice->sub != NULL ? choice->sub : "", radix,
+               streams, why, expected);
     told = malloc(sizeof(*told));
     if (told == NULL)
         return; /* it will be logged again */
@@ -155,8 +158,9 @@ static tutti_status_t build(const tutti__cache_t *cache, tutti__cache_entry_t *e
 {
     const tutti__algorithm_t *algorithm = entry->choice.algorithm;
     const tutti__file_t *file = tutti__files_of(cache->shape->files, algorithm);
-    tutti__coll_args_t args = { cache->rank,       entry->root,         entry->in_place,
-                                entry->choice.sub, entry->choice.radix, cache->on_device };
+    tutti__coll_args_t args = { cache->rank,          entry->root,         entry->in_place,
+                                entry->choice.sub,    entry->choice.radix, cache->on_device,
+                                entry->choice.streams };
     tutti_status_t status = TUTTI_OK;
 
     if (entry->staged || file != NULL) {

@@ -43,6 +43,9 @@ typedef struct {
     uint64_t alpha_ns;   /* a message, from its sender to its receiver */
     uint64_t beta_ps;    /* picoseconds of each byte */
     uint64_t slot_bytes; /* the longest message */
+    /* Measured, so only for decisions that do not change bits. */
+    uint64_t rtt_ns;      /* a round trip; 0: 2 alpha_ns */
+    uint64_t piece_bytes; /* the longest message; 0: slot_bytes */
 } tutti__cost_link_t;
 
 /*
@@ -69,12 +72,13 @@ typedef struct {
    0. */
 typedef struct {
     uint32_t rank;
-    uint32_t root;   /* BROADCAST, REDUCE, GATHER(V), SCATTER(V): a rank */
-    int in_place;    /* see the end of this file */
-    const char *sub; /* hierarchical: the algorithm between hosts; NULL: its default */
-    uint32_t radix;  /* for algorithms with a radix, >= 2; 0: the default */
-    int on_device;   /* IN and OUT are device memory; the schedule is built for it if possible: see
+    uint32_t root;    /* BROADCAST, REDUCE, GATHER(V), SCATTER(V): a rank */
+    int in_place;     /* see the end of this file */
+    const char *sub;  /* hierarchical: the algorithm between hosts; NULL: its default */
+    uint32_t radix;   /* for algorithms with a radix, >= 2; 0: the default */
+    int on_device;    /* IN and OUT are device memory; the schedule is built for it if possible: see
                         sched->on_device */
+    uint32_t streams; /* streams between hosts, at most tutti__coll_most_streams; 0: one */
 } tutti__coll_args_t;
 
 typedef struct {
@@ -126,6 +130,7 @@ typedef struct {
     const tutti__algorithm_t *algorithm; /* of the table, or a file's row */
     const char *sub;                     /* NULL, or a pointer from the algorithm's subs */
     uint32_t radix;                      /* 0: has none */
+    uint32_t streams;                    /* between hosts, at least 1; allreduce only */
 } tutti__choice_t;
 
 /*

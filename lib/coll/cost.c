@@ -33,6 +33,7 @@
 
 #include "base/compiler.h"
 #include "base/constants.h"
+#include "coll/algorithms.h"
 
 #include <assert.h>
 #include <string.h>
@@ -62,6 +63,7 @@ typedef struct {
     uint64_t p, hosts, locals; /* locals: the largest number of ranks on a host */
     uint64_t least;            /* the smallest number of ranks on a host */
     uint64_t alpha_ns, beta_ps, slot_bytes;
+    uint64_t streams; /* of this rank between hosts, in an allreduce of many chunks */
     tutti__cost_t sum;
 } model_t;
 
@@ -86,7 +88,8 @@ static model_t begin(const tutti__shape_t *shape)
                   .least = TUTTI__MAX(shape->min_local, 1u),
                   .alpha_ns = shape->link.alpha_ns,
                   .beta_ps = shape->link.beta_ps,
-                  .slot_bytes = shape->link.slot_bytes };
+                  .slot_bytes = shape->link.slot_bytes,
+                  .streams = 1 };
 
     for (uint32_t h = 0; h < shape->nhosts; h++)
         m.locals = TUTTI__MAX(m.locals, shape->host_first[h + 1] - shape->host_first[h]);
@@ -95,8 +98,35 @@ static model_t begin(const tutti__shape_t *shape)
     if (m.beta_ps == 0)
         m.beta_ps = tutti__cost_link(0, 0, 0).beta_ps;
     if (m.slot_bytes == 0)
-        m.slot_bytes = TUTTI__COST_SLOT_BYTES;
+        m.slot_bytes = TUTTI__CHUNK_BYTES;
     return m;
+}
+
+/* Messages in flight on a link, if a message takes message_ps. Rounded: less than half of a message
+   does not pay for a further stream. */
+static uint64_t in_flight(uint64_t rtt_ns, uint64_t message_ps)
+{
+    return 1 + (rtt_ns * 1000 + message_ps / 2) / message_ps;
+}
+
+size_t tutti__cost_chunk_bytes(const tutti__cost_link_t *link, uint64_t rtt_ns)
+{
+    uint64_t rtt_ps = (rtt_ns != 0 ? rtt_ns : 2 * link->alpha_ns) * 1000;
+    size_t bytes = TUTTI__CHUNK_BYTES;
+
+    while (bytes < TUTTI__CHUNK_MOST_BYTES && bytes * link->beta_ps < rtt_ps)
+        bytes *= 2;
+    return bytes;
+}
+
+uint64_t tutti__cost_in_flight(const tutti__shape_t *shape, uint32_t sharers, int measured)
+{
+    const model_t m = begin(shape);
+    const tutti__cost_link_t *link = &shape->link;
+    uint64_t bytes = measured && link->piece_bytes != 0 ? link->piece_bytes : m.slot_bytes;
+
+    return in_flight(measured && link->rtt_ns != 0 ? link->rtt_ns : 2 * m.alpha_ns,
+                     sharers * bytes * m.beta_ps);
 }
 
 /* Time to send a message, without waiting for its arrival. */
@@ -137,7 +167,7 @@ static void recursive_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t
     /* floor(lg n) steps, and 2 more if n is no power of two: lg() rounds up. */
     uint64_t far = lg(n) + (is_power(n) ? 0 : 1);
 
-    steps(m, far, 0, slices, 1);
+    steps(m, far, 0, slices * m->streams, 1);
     bytes(m, far * shared, lg(n) * shared, slices);
 }
 
@@ -147,7 +177,7 @@ static void halving_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t s
     uint64_t power = (uint64_t)1 << rounds, most = TUTTI__MAX(power / 2, 1u);
 
     /* A message has up to `most` of `power` blocks. */
-    steps(m, 2 * rounds + more, 0, slices * power, most);
+    steps(m, 2 * rounds + more, 0, slices * m->streams * power, most);
     bytes(m, (2 * (power - 1) + more * power) * shared, (power - 1 + more / 2 * power) * shared,
           slices * power);
 }
@@ -157,7 +187,7 @@ static void halving_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t s
    chosen, which is earlier in the list. */
 static void ring(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
 {
-    steps(m, 2 * (n - 1), 0, slices * n, 1);
+    steps(m, 2 * (n - 1), 0, slices * m->streams * n, 1);
     bytes(m, 2 * (n - 1) * shared, (n - 1) * shared, slices * n);
 }
 
@@ -368,6 +398,8 @@ int tutti__cost_of(const tutti__algorithm_t *algorithm, const char *sub,
 
     switch (algorithm->collective) {
     case TUTTI__ALLREDUCE:
+        m.streams = TUTTI__MIN((uint64_t)tutti__coll_most_streams(algorithm),
+                               tutti__cost_in_flight(shape, sub != NULL ? m.least : m.locals, 0));
         is_known = allreduce(&m, algorithm->name, sub);
         break;
     case TUTTI__ROOT_REDUCE:

@@ -26,6 +26,16 @@ void tutti__cost_between(const char *way, const tutti__shape_t *shape, tutti__co
 /* The time for `bytes` bytes, in picoseconds. Sizes above 16 GiB count as 16 GiB. */
 uint64_t tutti__cost_ps(const tutti__cost_t *cost, size_t bytes);
 
+/* TUTTI_CHUNK_BYTES for a link between hosts, if the setting is auto: the bytes that the link
+   carries during a round trip (its bandwidth-delay product), within limits. A power of two.
+   rtt_ns 0: 2 alpha. */
+size_t tutti__cost_chunk_bytes(const tutti__cost_link_t *link, uint64_t rtt_ns);
+
+/* The number of messages that must be in flight at the same time to keep the link between hosts
+   busy: one more than the messages that the link carries during a round trip. sharers: ranks of a
+   host that send at the same time. measured: use the link's measured figures. */
+uint64_t tutti__cost_in_flight(const tutti__shape_t *shape, uint32_t sharers, int measured);
+
 /* The model's figures for the link between hosts. mbps: megabits per second, 0: unknown;
    latency_ns: from one host to another, 0: unknown; is_rdma: the network card moves data without
    the processor. */

@@ -216,6 +216,7 @@ static void complete(tutti__choice_t *choice, const tutti__want_t *want,
         choice->sub = cheapest_sub(choice->algorithm, shape, want->bytes, association);
     if (choice->radix == 0)
         choice->radix = choice->algorithm->radix;
+    choice->streams = tutti__coll_streams(choice, shape, want->bytes, is_fixed(choice));
 }
 
 /* 1: the row fits, and *ret_choice is its choice. */
@@ -227,7 +228,7 @@ static int fits(const row_t *row, const tutti__want_t *want, const tutti__shape_
         (association != TUTTI__ANY_ASSOCIATION && !row->strict))
         return 0;
     *ret_choice =
-        (tutti__choice_t){ tutti__algorithm_find(want->collective, row->algorithm), NULL, 0 };
+        (tutti__choice_t){ .algorithm = tutti__algorithm_find(want->collective, row->algorithm) };
     complete(ret_choice, want, shape, association);
     return refusal(ret_choice, shape, want->ordered) == NULL;
 }

@@ -63,10 +63,12 @@ static const row_t rows[] = {
       "1: asynchronous calls with the same names in each step become a plan, and are not\n"
       "    agreed on any more. 0: they are agreed on in each step.",
       0, 0, "0|1" },
-    { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "64K",
-      "Size of the pieces into which a message between two ranks is cut. Over UCX, with up to 64\n"
-      "    ranks: four times this size.",
-      KIB, 64 * MIB, NULL },
+    { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "auto",
+      "Size of the pieces into which a message between two ranks is cut; auto: 64K;\n"
+      "    between hosts the bytes that the link carries during a round trip, from 64K to 1M.\n"
+      "    Over UCX, with up to 64 ranks: four times this size, but for this reason not more\n"
+      "    than 1M.",
+      KIB, 64 * MIB, "auto" },
     { "TUTTI_CREDITS", CONF_COUNT, AT(shared.credits), "4",
       "Pieces that a sender may send before the receiver has taken the first.",
       1, 64, NULL },

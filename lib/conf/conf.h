@@ -33,11 +33,11 @@ typedef enum {
 /* Plain data: sent between ranks as bytes. The fields before `dump` are in each rank's first block,
    whose size is limited. If the paths are set, they are sent after this block (boot/boot.c). */
 typedef struct {
-    uint64_t fusion_bytes;     /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
-    uint64_t plans;            /* TUTTI_PLANS: 1: learn plans */
-    uint64_t chunk_bytes;      /* TUTTI_CHUNK_BYTES: one slot of a channel */
-    uint64_t credits;          /* TUTTI_CREDITS: slots per channel */
-    uint64_t oneshot_bytes;    /* TUTTI_ONESHOT_BYTES: largest ranks x bytes of one-shot */
+    uint64_t fusion_bytes;  /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
+    uint64_t plans;         /* TUTTI_PLANS: 1: learn plans */
+    uint64_t chunk_bytes;   /* TUTTI_CHUNK_BYTES: one slot of a channel; or AUTO, see coll/cost.h */
+    uint64_t credits;       /* TUTTI_CREDITS: slots per channel */
+    uint64_t oneshot_bytes; /* TUTTI_ONESHOT_BYTES: largest ranks x bytes of one-shot */
     uint64_t node_chunk_bytes; /* TUTTI_NODE_CHUNK_BYTES: one pipeline chunk of two-shot */
     uint64_t l3_bytes;         /* TUTTI_L3_BYTES: size of an L3 cache; or AUTO */
     uint64_t huge_pages;       /* TUTTI_HUGE_PAGES: tutti__huge_t of mem/shared.h */

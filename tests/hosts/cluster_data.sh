@@ -39,6 +39,13 @@ survived()
 over mpi data 2,2
 data 3,1
 over mpi data 1,1,1
+# By these figures the link carries many pieces during a round trip.
+export TUTTI_LOG=info TUTTI_LINK_NS=1000000 TUTTI_CHUNK_BYTES=32K
+data 2,2
+grep -q 'allreduce of .*: hierarchical/.*, 3 streams, ' "$log" || wrong "no streams"
+data 1,1,1
+grep -q 'allreduce of .*, 3 streams, ' "$log" || wrong "no streams of three hosts"
+unset TUTTI_LOG TUTTI_LINK_NS TUTTI_CHUNK_BYTES
 if is_long "links with a rate and a delay, groups, killed ranks"; then
     data 2,2
     over mpi data 1,3

@@ -2,6 +2,8 @@
 /* Proves algorithms. See provings.h. */
 #include "unit/coll/provings.h"
 
+#include "base/compiler.h"
+#include "coll/algorithms.h"
 #include "long.h"
 
 #include <malloc.h>
@@ -48,11 +50,13 @@ static void prove(const set_t *set, uint32_t credits, uint32_t trips)
 
     done.proofs++;
     if (set_check(set, credits, trips, why, sizeof(why)) != TUTTI_OK)
-        fail_msg("%s %s%s%s on %s, radix %u, root %u, in place %d%s, credits %u, trips %u: %s",
-                 tutti__collective_name(set->algorithm->collective), set->algorithm->name,
-                 set->sub != NULL ? "/" : "", set->sub != NULL ? set->sub : "", set->shape->name,
-                 set->radix, set->root, set->in_place, set->wire ? ", wire format" : "", credits,
-                 trips, why);
+        fail_msg(
+            "%s %s%s%s on %s, radix %u, streams %u, root %u, in place %d%s, credits %u, trips %u: "
+            "%s",
+            tutti__collective_name(set->algorithm->collective), set->algorithm->name,
+            set->sub != NULL ? "/" : "", set->sub != NULL ? set->sub : "", set->shape->name,
+            set->radix, set->streams, set->root, set->in_place, set->wire ? ", wire format" : "",
+            credits, trips, why);
 }
 
 static int is_heavy(const set_t *set)
@@ -147,6 +151,18 @@ static void prove_roots(set_t *set)
     }
 }
 
+/* Two streams between hosts, and the most. */
+static void prove_streams(set_t *set)
+{
+    uint32_t most = tutti__coll_most_streams(set->algorithm), size = set->shape->shape.size;
+
+    for (set->streams = 2; set->streams <= most; set->streams += TUTTI__MAX(most - 2, 1u)) {
+        if (size <= full || size % 8 == set->streams)
+            prove_roots(set);
+    }
+    set->streams = 0;
+}
+
 static void prove_radixes(set_t *set)
 {
     static const uint32_t radixes[] = { 2, 3, 4, 5, 8 };
@@ -154,6 +170,7 @@ static void prove_radixes(set_t *set)
 
     set->radix = 0;
     prove_roots(set);
+    prove_streams(set);
     if (set->algorithm->radix == 0)
         return;
     for (uint32_t i = 0; i < n; i++) {

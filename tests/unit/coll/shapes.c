@@ -136,7 +136,8 @@ static tutti__coll_args_t set_args(const set_t *set)
                                  .in_place = set->in_place,
                                  .sub = set->sub,
                                  .radix = set->radix,
-                                 .on_device = set->on_device };
+                                 .on_device = set->on_device,
+                                 .streams = set->streams };
 }
 
 void set_build(set_t *set)

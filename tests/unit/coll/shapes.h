@@ -32,6 +32,7 @@ typedef struct {
     const shape_t *shape;
     const char *sub;
     uint32_t radix, root;
+    uint32_t streams; /* between hosts; 0: one */
     int in_place;
     int wire;                /* with a wire format: for set_check */
     tutti__sched_t **scheds; /* [size] */

@@ -134,7 +134,8 @@ static void test_expected(void **state)
     tutti__cache_t cache;
 
     (void)state;
-    shape->shape.link = (tutti__cost_link_t){ 20000, 8000, 65536 };
+    shape->shape.link =
+        (tutti__cost_link_t){ .alpha_ns = 20000, .beta_ps = 8000, .slot_bytes = 65536 };
     tutti__cache_init(&cache, &shape->shape, 0, "alltoall:pairwise,gatherv:direct", 0, 0);
     log_begin();
     get(&cache, &(tutti__want_t){ TUTTI__GATHER, 65536, 0, 0 }, 0);

@@ -52,7 +52,8 @@ static void test_figures(void **state)
     shape_t *four = shape_even(4, 1), *pairs = shape_even(2, 2);
 
     (void)state;
-    four->shape.link = pairs->shape.link = (tutti__cost_link_t){ 20000, 8000, 65536 };
+    four->shape.link = pairs->shape.link =
+        (tutti__cost_link_t){ .alpha_ns = 20000, .beta_ps = 8000, .slot_bytes = 65536 };
     near_to(us_of(four, TUTTI__ALLREDUCE, "hierarchical", "recursive_doubling", MIB),
             2 * a * (1 + n / slot) + 2 * n * (b + g));
     near_to(us_of(four, TUTTI__ALLREDUCE, "hierarchical", "halving_doubling", MIB),

@@ -17,6 +17,7 @@
 #include "unit/coll/plant.h"
 
 #include "base/compiler.h"
+#include "coll/algorithms.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -263,13 +264,13 @@ static void judge(set_t *set, bug_t *bug, uint32_t rank, uint32_t i, const tutti
         exposed += (unsigned)is_hidden;
         return;
     }
-    print_error(
-        "not caught, %s: %s %s%s%s on %s, radix %u, root %u, in place %d: rank %u operation "
-        "%u (%s): %s\n",
-        bug->name, tutti__collective_name(set->algorithm->collective), set->algorithm->name,
-        set->sub != NULL ? "/" : "", set->sub != NULL ? set->sub : "", set->shape->name, set->radix,
-        set->root, set->in_place, rank, i,
-        tutti__sched_op_text(set->scheds[rank], op, text, sizeof(text)), wrong);
+    print_error("not caught, %s: %s %s%s%s on %s, radix %u, streams %u, root %u, in place %d: rank "
+                "%u operation "
+                "%u (%s): %s\n",
+                bug->name, tutti__collective_name(set->algorithm->collective), set->algorithm->name,
+                set->sub != NULL ? "/" : "", set->sub != NULL ? set->sub : "", set->shape->name,
+                set->radix, set->streams, set->root, set->in_place, rank, i,
+                tutti__sched_op_text(set->scheds[rank], op, text, sizeof(text)), wrong);
 }
 
 /* Make and judge one mutant. Returns 0 if the random choice was not applicable. */
@@ -304,10 +305,10 @@ static void mutate_set(set_t *set)
     set_build(set);
     wrong = interpret_all(set, runs, RUNS);
     if (wrong != NULL)
-        fail_msg("%s %s%s%s on %s, radix %u, root %u, in place %d, as it is: %s",
+        fail_msg("%s %s%s%s on %s, radix %u, streams %u, root %u, in place %d, as it is: %s",
                  tutti__collective_name(set->algorithm->collective), set->algorithm->name,
                  set->sub != NULL ? "/" : "", set->sub != NULL ? set->sub : "", set->shape->name,
-                 set->radix, set->root, set->in_place, wrong);
+                 set->radix, set->streams, set->root, set->in_place, wrong);
     for (unsigned tries = 0; planted < MUTANTS && tries < 20 * MUTANTS; tries++)
         planted += (unsigned)mutate(set);
     set_free(set);
@@ -325,6 +326,7 @@ static void mutate_all_on(shape_t *shape)
             for (set.in_place = 0; set.in_place < 2; set.in_place++) {
                 set.root = below(shape->shape.size);
                 set.radix = a->radix != 0 && below(2) ? 2 + below(3) : 0;
+                set.streams = below(tutti__coll_most_streams(a) + 1);
                 mutate_set(&set);
             }
         }

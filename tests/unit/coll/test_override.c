@@ -267,7 +267,7 @@ static void test_any_text(void **state)
 
     (void)state;
     for (int i = 0; i < 20000; i++) {
-        tutti__choice_t choice = { NULL, NULL, 0 };
+        tutti__choice_t choice = { .algorithm = NULL };
         const char *why = NULL;
         tutti_status_t status;
 

@@ -5,6 +5,7 @@
  * the cache.
  */
 #include "base/status.h"
+#include "coll/cost.h"
 #include "unit/coll/shapes.h"
 
 #include <setjmp.h>
@@ -58,7 +59,7 @@ static const char *name_of(const tutti__choice_t *choice, char *buffer, size_t b
 static const char *chosen_for(const tutti__want_t *want, const shape_t *shape, const char *override,
                               tutti__association_t association, const char *name)
 {
-    tutti__choice_t choice = { NULL, NULL, 0 };
+    tutti__choice_t choice = { .algorithm = NULL };
     const char *why = NULL;
     char have[80];
 
@@ -91,7 +92,7 @@ static void chosen_ordered(tutti__collective_t collective, const shape_t *shape,
 static void refused(const tutti__want_t *want, const shape_t *shape, const char *override,
                     tutti__association_t association, tutti_status_t status, const char *text)
 {
-    tutti__choice_t choice = { NULL, NULL, 0 };
+    tutti__choice_t choice = { .algorithm = NULL };
     const char *why = NULL;
 
     assert_int_equal(
@@ -151,7 +152,7 @@ static void test_all_served(void **state)
             tutti__want_t want = { (tutti__collective_t)c, (size_t)1 << i % 41, 0,
                                    i / 41 % 2 == 1 };
             tutti__association_t association = (tutti__association_t)(i / 82 % 3);
-            tutti__choice_t choice = { NULL, NULL, 0 };
+            tutti__choice_t choice = { .algorithm = NULL };
             const char *why;
 
             if (tutti__algorithm_choose(&want, &shapes[i / 246]->shape, NULL, association, &choice,
@@ -290,6 +291,68 @@ static void test_table(void **state)
         assert_string_not_equal(tutti__collective_name((tutti__collective_t)c), "?");
 }
 
+/* The streams between hosts of an allreduce. */
+static uint32_t streams_of(const shape_t *shape, size_t bytes, const char *override)
+{
+    tutti__want_t want = { TUTTI__ALLREDUCE, bytes, 0, 0 };
+    tutti__choice_t choice = { .algorithm = NULL };
+    const char *why;
+
+    if (tutti__algorithm_choose(&want, &shape->shape, override, TUTTI__ANY_ASSOCIATION, &choice,
+                                &why) != TUTTI_OK)
+        fail_msg("%s", tutti_last_error());
+    return choice.streams;
+}
+
+/* By the model, messages of 64 KiB take 8 us at 100 Gbit/s, 64 us at 10, and 1024 us at 1. */
+static void test_streams(void **state)
+{
+    static const size_t large = 16 << 20, message = 65536;
+    shape_t *shape = shape_even(2, 1), *wide = shape_even(2, 4);
+    tutti__cost_link_t *link = &shape->shape.link;
+
+    (void)state;
+    assert_int_equal(streams_of(shape, large, NULL), 1); /* 10 Gbit/s and 10 us are assumed */
+    *link = tutti__cost_link(100000, 10000, 0);
+    assert_int_equal(streams_of(shape, large, "allreduce:ring"), 4);
+    *link = tutti__cost_link(1000, 1000000, 0);
+    link->slot_bytes = message;
+    assert_int_equal(streams_of(shape, large, "allreduce:recursive_doubling"), 3);
+    assert_int_equal(streams_of(shape, 2 * message, "allreduce:recursive_doubling"), 2);
+    assert_int_equal(streams_of(shape, message, "allreduce:recursive_doubling"), 1);
+    assert_int_equal(streams_of(shape, 2 * message, "allreduce:ring"), 1);
+    assert_int_equal(streams_of(shape, large, "allreduce:binomial"), 1);
+    /* A measured round trip counts only if it cannot change bits. */
+    *link = tutti__cost_link(10000, 10000, 0);
+    link->rtt_ns = 1000000;
+    assert_int_equal(streams_of(shape, large, "allreduce:halving_doubling"), 4);
+    assert_int_equal(streams_of(shape, large, "allreduce:hierarchical/ring"), 1);
+    link->piece_bytes = 16 * message;
+    assert_int_equal(streams_of(shape, large, "allreduce:halving_doubling"), 2);
+    shape->shape.on_device = 1;
+    assert_int_equal(streams_of(shape, large, "allreduce:halving_doubling"), 1);
+
+    /* Four ranks of a host send at the same time. */
+    wide->shape.link = tutti__cost_link(100000, 10000, 0);
+    assert_int_equal(streams_of(wide, large, "allreduce:hierarchical/ring"), 2);
+    wide->shape.link = tutti__cost_link(10000, 1000000, 0);
+    assert_int_equal(streams_of(wide, large, "allreduce:hierarchical/ring"), 3);
+    shape_free(shape);
+    shape_free(wide);
+}
+
+static void test_chunk_bytes(void **state)
+{
+    tutti__cost_link_t link = tutti__cost_link(10000, 10000, 0);
+
+    (void)state;
+    assert_int_equal(tutti__cost_chunk_bytes(&link, 0), 64 * KIB);
+    assert_int_equal(tutti__cost_chunk_bytes(&link, 100000), 128 * KIB);
+    assert_int_equal(tutti__cost_chunk_bytes(&link, UINT64_MAX / 1000), MIB);
+    link = tutti__cost_link(100000, 10000, 0);
+    assert_int_equal(tutti__cost_chunk_bytes(&link, 0), 256 * KIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_strict),      cmocka_unit_test(test_ordered),
         cmocka_unit_test(test_override),    cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_unsupported), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_streams),     cmocka_unit_test(test_chunk_bytes),
     };
 
     return cmocka_run_group_tests(tests, make_shapes, free_shapes);

@@ -124,7 +124,7 @@ static void test_defaults(void **state)
     (void)state;
     tutti__conf_defaults(&conf);
     assert_int_equal(conf.shared.fusion_bytes, TUTTI__CONF_AUTO);
-    assert_int_equal(conf.shared.chunk_bytes, 64 << 10);
+    assert_int_equal(conf.shared.chunk_bytes, TUTTI__CONF_AUTO);
     assert_int_equal(conf.shared.credits, 4);
     assert_int_equal(conf.shared.oneshot_bytes, 32 << 10);
     assert_int_equal(conf.shared.node_chunk_bytes, 256 << 10);
@@ -262,8 +262,8 @@ static void test_nonsense_is_refused(void **state)
 {
     static const struct {
         const char *name, *value, *allowed;
-    } cases[] = { { "TUTTI_CHUNK_BYTES", "1023", "bytes, 1K to 64M" },
-                  { "TUTTI_CHUNK_BYTES", "65M", "bytes, 1K to 64M" },
+    } cases[] = { { "TUTTI_CHUNK_BYTES", "1023", "bytes, 1K to 64M; auto" },
+                  { "TUTTI_CHUNK_BYTES", "65M", "bytes, 1K to 64M; auto" },
                   { "TUTTI_FUSION_BYTES", "many", "bytes, 0 to 16G; auto" },
                   { "TUTTI_CREDITS", "0", "a number, 1 to 64" },
                   { "TUTTI_CREDITS", "65", "a number, 1 to 64" },
@@ -508,7 +508,7 @@ static void test_help(void **state)
     setenv("TUTTI_HELP", "yes", 1);
     said_by_child(text, sizeof(text));
     assert_int_equal(count(text, "set up by these environment variables"), 1);
-    assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
+    assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; auto; auto]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_"), 43);
     assert_int_equal(count(text, "`tutti_sched list`"), 1);
