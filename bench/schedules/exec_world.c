@@ -2,6 +2,8 @@
 /* p ranks of one host in one thread. See exec_world.h. */
 #include "schedules/exec_world.h"
 
+#include "node/shm/shm.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,13 +105,40 @@ void host_close(host_t *host)
     free(host->numbers);
 }
 
-static void shm_open(world_t *w, const world_options_t *options)
+/* Zeroed memory in the arena. */
+static void *take(world_t *w, size_t bytes, const char *what, uint64_t *ret_offset)
+{
+    void *ptr;
+
+    if (tutti__arena_alloc(w->arena, bytes, &ptr) != TUTTI_OK)
+        die(what);
+    tutti__arena_offset(w->arena, ptr, 1, ret_offset);
+    return ptr;
+}
+
+/* Each rank's node of the host. rank: [n] the numbers from 0. */
+static void open_nodes(world_t *w, const uint32_t *rank)
 {
     uint64_t *offset = need(calloc(w->n, sizeof(*offset)));
+    tutti__conf_t conf;
+
+    tutti__conf_defaults(&conf);
+    for (uint32_t r = 0; r < w->n; r++)
+        take(w, tutti__shm_control_bytes(w->n, 0, conf.shared.oneshot_bytes), "node", &offset[r]);
+    for (uint32_t r = 0; r < w->n; r++)
+        if (tutti__shm_attach(&w->machine[r], w->n, r, rank, offset, NULL, &conf.shared,
+                              &w->node[r]) != TUTTI_OK)
+            die("node");
+    free(offset);
+}
+
+static void shm_open(world_t *w, const world_options_t *options)
+{
+    uint64_t *offset = need(calloc(w->n, sizeof(*offset))), unused;
     uint32_t *rank = need(calloc(w->n, sizeof(*rank)));
     char **base = need(calloc(w->n, sizeof(*base)));
+    int *doorbell = need(calloc(w->n, sizeof(*doorbell)));
     tutti__status_page_t **door = need(calloc(w->n, sizeof(*door)));
-    void *ptr;
 
     w->machine = need(calloc(w->n, sizeof(*w->machine)));
     if (tutti__arena_create(&w->arena) != TUTTI_OK)
@@ -117,12 +146,9 @@ static void shm_open(world_t *w, const world_options_t *options)
     for (uint32_t r = 0; r < w->n; r++) {
         rank[r] = r;
         base[r] = tutti__arena_base(w->arena);
-        if (tutti__arena_alloc(w->arena, sizeof(tutti__status_page_t), &ptr) != TUTTI_OK)
-            die("door");
-        door[r] = ptr;
-        if (tutti__arena_alloc(w->arena, tutti__xport_shm_table_bytes(w->n), &ptr) != TUTTI_OK)
-            die("table");
-        tutti__arena_offset(w->arena, ptr, 1, &offset[r]);
+        doorbell[r] = -1;
+        door[r] = take(w, sizeof(tutti__status_page_t), "door", &unused);
+        take(w, tutti__xport_shm_table_bytes(w->n), "table", &offset[r]);
     }
     for (uint32_t r = 0; r < w->n; r++) {
         w->machine[r] = (tutti__machine_t){ .nranks = w->n,
@@ -131,18 +157,23 @@ static void shm_open(world_t *w, const world_options_t *options)
                                             .index_of = (int32_t *)rank,
                                             .arena = w->arena,
                                             .base = base,
+                                            .doorbell = doorbell,
                                             .page = door };
         if (tutti__xport_shm_attach(&w->machine[r], offset, options->slot_bytes, options->credits,
                                     &w->xport[r]) != TUTTI_OK)
             die("transport");
     }
     free(offset);
+    open_nodes(w, rank);
 }
 
 static void shm_close(world_t *w)
 {
-    for (uint32_t r = 0; r < w->n; r++)
+    for (uint32_t r = 0; r < w->n; r++) {
+        w->node[r]->ops->close(w->node[r]);
         w->xport[r]->ops->close(w->xport[r]);
+    }
+    free(w->machine[0].doorbell);
     free(w->machine[0].rank);
     free(w->machine[0].base);
     free(w->machine[0].page);
@@ -186,6 +217,7 @@ void world_open(world_t *w, const source_t *source, const host_t *host, int is_s
     memset(w, 0, sizeof(*w));
     w->n = host->shape.size;
     w->xport = need(calloc(w->n, sizeof(*w->xport)));
+    w->node = need(calloc(w->n, sizeof(*w->node)));
     w->table = need(calloc(w->n, sizeof(*w->table)));
     w->env = need(calloc(w->n, sizeof(*w->env)));
     w->run = need(calloc(w->n, sizeof(*w->run)));
@@ -197,9 +229,11 @@ void world_open(world_t *w, const source_t *source, const host_t *host, int is_s
         w->table[r] = need(calloc(w->n, sizeof(*w->table[r])));
         for (uint32_t s = 0; s < w->n; s++)
             w->table[r][s] = is_shm ? w->xport[r] : &null;
-        w->env[r] = (tutti__exec_env_t){
-            .rank = r, .size = w->n, .xport = w->table[r], .slot_bytes = options->slot_bytes
-        };
+        w->env[r] = (tutti__exec_env_t){ .rank = r,
+                                         .size = w->n,
+                                         .xport = w->table[r],
+                                         .node = w->node[r],
+                                         .slot_bytes = options->slot_bytes };
         tutti__run_init(&w->run[r], &w->env[r], 0);
     }
     take_schedules(w, source, host);
@@ -217,6 +251,7 @@ void world_close(world_t *w)
     if (w->arena != NULL)
         shm_close(w);
     free(w->xport);
+    free(w->node);
     free(w->table);
     free(w->env);
     free(w->run);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * For tutti_exec: p ranks of one host, all in this thread, over the null transport, which moves no
- * data, or over shared memory. Errors end the program.
+ * data, or over shared memory, where node operations run as well. Errors end the program.
  */
 #ifndef BENCH_EXEC_WORLD_H
 #define BENCH_EXEC_WORLD_H
@@ -35,6 +35,7 @@ typedef struct {
     tutti__arena_t *arena; /* NULL: over null */
     tutti__machine_t *machine;
     tutti__xport_t **xport; /* [n] each rank's */
+    tutti__node_t **node;   /* [n] over null: NULLs */
     tutti__xport_t ***table;
     tutti__exec_env_t *env;
     tutti__run_t *run;
