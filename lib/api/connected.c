@@ -90,6 +90,7 @@ void tutti__connect_keep_ids(void)
 
 static void leave(void)
 {
+    assert(count_users() > 0);
     if (add_users(-1) == 0)
         end_due(0);
 }

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "engine/engine.h"
 
+#include <assert.h>
 #include <tutti/cuda.h>
 
 /* Name of the request that a direct call becomes. When the call has returned, the name is free. */
@@ -46,6 +47,7 @@ static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
                            "another thread is in a direct call on this communicator");
     entry.call = *call;
     status = tutti__engine_run_queued(comm->engine, &entry);
+    assert(atomic_load(in_stream) == 1);
     atomic_store_explicit(in_stream, 0, memory_order_release);
     return status;
 }

@@ -296,6 +296,7 @@ static tutti_status_t open_group(making_t *m, tutti__comm_t **ret_comm)
     tutti_status_t status;
     tutti__meet_t way;
 
+    assert(m->n > 0 && m->me < m->n && m->n <= parent->topo->size);
     if (world_rank == NULL) {
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "group of %u ranks", m->n);
         give_up(m, status);

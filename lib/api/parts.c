@@ -30,6 +30,7 @@ static tutti__comm_state_t *take(tutti__comm_state_t *world, const tutti__comm_s
     while (*at != NULL && part != NULL && *at != part)
         at = &(*at)->next_part;
     taken = *at;
+    assert(taken == NULL || part == NULL || taken == part);
     if (taken != NULL)
         *at = taken->next_part;
     tutti__mutex_unlock(&world->parts_lock);

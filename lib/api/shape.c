@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "coll/cost.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* The longest round trip between neighbours in the tree of ranks; 0: unknown, or not needed.
@@ -26,6 +27,7 @@ static tutti_status_t measure_rtt(tutti__comm_t *comm, uint64_t *ret_rtt_ns)
     *ret_rtt_ns = comm->world->shape.link.rtt_ns;
     if (comm->world != comm || comm->topo->nhosts == 1 || comm->conf.shared.link_ns != 0)
         return TUTTI_OK;
+    assert(*ret_rtt_ns == 0);
     all = calloc(comm->topo->size, sizeof(*all));
     if (all == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "round trips of %u ranks", comm->topo->size);
@@ -48,6 +50,7 @@ static void set_pieces(tutti__comm_t *comm, uint64_t rtt_ns)
     if (comm->has_auto_pieces)
         conf->chunk_bytes =
             comm->topo->nhosts > 1 ? tutti__cost_chunk_bytes(link, rtt_ns) : TUTTI__CHUNK_BYTES;
+    assert(conf->chunk_bytes != TUTTI__CONF_AUTO);
     link->slot_bytes = comm->has_auto_pieces ? tutti__cost_chunk_bytes(link, 0) : conf->chunk_bytes;
     link->piece_bytes = conf->chunk_bytes;
     link->rtt_ns = rtt_ns;

@@ -16,6 +16,7 @@
 #include "xport/faster.h"
 #include "xport/ucx/open_ucx.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,6 +245,7 @@ tutti_status_t tutti__comm_open_xports(tutti__comm_t *comm)
     uint32_t size = comm->topo->size;
     tutti_status_t status = open_far(comm);
 
+    assert(comm->xport == NULL && comm->shm != NULL);
     comm->xport = calloc(size, sizeof(*comm->xport));
     if (status == TUTTI_OK && comm->xport == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "routes to %u ranks", size);

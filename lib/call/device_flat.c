@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Bytes per rank of NCCL's stage. Only alltoalls use it, and this communicator makes none, so this
@@ -48,6 +49,7 @@ static tutti_status_t begin(const tutti__device_setup_t *setup, const tutti__mee
 {
     tutti__nccl_open_t with = tutti__meet_with(setup, facts);
 
+    assert(setup->device->all_node == NULL && setup->device->node != NULL);
     with.me = setup->topo->rank;
     with.nlocal = setup->topo->size;
     with.flat = 1;

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/status.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -136,11 +137,13 @@ tutti_status_t tutti__device_open_nccl(const tutti__device_setup_t *setup)
 
 tutti_status_t tutti__device_register(const tutti__exec_device_t *device, void *fuse)
 {
+    assert(device->node != NULL && fuse != NULL && device->fuse_bytes > 0);
     return tutti__nccl_node_register(device->node, fuse, device->fuse_bytes);
 }
 
 void tutti__device_unregister(const tutti__exec_device_t *device)
 {
+    assert(device->node != NULL);
     tutti__nccl_node_unregister(device->node);
 }
 

@@ -9,6 +9,7 @@
 #include "coll/override.h"
 #include "reduce/reduce.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,6 +235,7 @@ tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *e
 
     if (status != TUTTI_OK)
         return status;
+    assert(ride->memory != NULL && run->sched == NULL);
     if (call != NULL)
         bytes = ride_bytes(ride, env, call);
     ride->call = bytes != NOT_AT_ALL ? call : NULL;
