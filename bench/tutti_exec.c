@@ -49,6 +49,7 @@ typedef struct {
     world_options_t world;
     int rounds;
     double block_us;
+    long calls; /* 0: measure */
 } options_t;
 
 static const char usage[] =
@@ -64,12 +65,14 @@ static const char usage[] =
     "  -b, --block US         microseconds of one block, at least one call (default 2000)\n"
     "      --slot BYTES       of a channel's slots (default: TUTTI_CHUNK_BYTES' default)\n"
     "      --credits N        slots of a channel (default: TUTTI_CREDITS' default)\n"
+    "      --calls N          make N calls, and measure nothing: for a profiler\n"
     "      --build            measure the time to build the schedules instead\n"
     "  -h, --help    -v, --version\n";
 
 enum {
     OPT_SLOT = 256,
     OPT_CREDITS,
+    OPT_CALLS,
     OPT_BUILD
 };
 
@@ -82,6 +85,7 @@ static const struct option long_options[] = {
     { "block", required_argument, NULL, 'b' },
     { "slot", required_argument, NULL, OPT_SLOT },
     { "credits", required_argument, NULL, OPT_CREDITS },
+    { "calls", required_argument, NULL, OPT_CALLS },
     { "build", no_argument, NULL, OPT_BUILD },
     { "help", no_argument, NULL, 'h' },
     { "version", no_argument, NULL, 'v' },
@@ -311,7 +315,10 @@ static void run_one(const item_t *item, uint32_t n, const options_t *options)
             continue;
         }
         world_open(&w, &item->source, &host, is_shm, &options->world);
-        if (can_run(&w))
+        if (can_run(&w) && options->calls > 0)
+            for (long i = 0; i < options->calls; i++)
+                call_all(&w);
+        else if (can_run(&w))
             measure(&w, options, is_shm ? "shm" : "null", item->name);
         else
             left_out(item->name, n, " over null: it has operations of a host as a whole");
@@ -588,6 +595,9 @@ static void parse_one(options_t *options, int flag)
         return;
     case OPT_CREDITS:
         options->world.credits = (uint32_t)number("--credits", optarg, 1, 64);
+        return;
+    case OPT_CALLS:
+        options->calls = (long)number("--calls", optarg, 1, 1000000000);
         return;
     case OPT_BUILD:
         options->build = 1;
