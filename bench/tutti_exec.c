@@ -63,7 +63,7 @@ static const char usage[] =
     "  -k, --elements N       float32 elements of each block (default 1)\n"
     "  -r, --rounds R         blocks of calls (default 21)\n"
     "  -b, --block US         microseconds of one block, at least one call (default 2000)\n"
-    "      --slot BYTES       of a channel's slots (default: TUTTI_CHUNK_BYTES' default)\n"
+    "      --slot BYTES       of a channel's slots (default: 64K)\n"
     "      --credits N        slots of a channel (default: TUTTI_CREDITS' default)\n"
     "      --calls N          make N calls, and measure nothing: for a profiler\n"
     "      --build            measure the time to build the schedules instead\n"
@@ -321,7 +321,7 @@ static void run_one(const item_t *item, uint32_t n, const options_t *options)
         else if (can_run(&w))
             measure(&w, options, is_shm ? "shm" : "null", item->name);
         else
-            left_out(item->name, n, " over null: it has operations of a host as a whole");
+            left_out(item->name, n, " over null: it has node operations");
         world_close(&w);
     }
     host_close(&host);

@@ -116,7 +116,7 @@ static void *take(world_t *w, size_t bytes, const char *what, uint64_t *ret_offs
     return ptr;
 }
 
-/* Each rank's node of the host. rank: [n] the numbers from 0. */
+/* Open each rank's node. rank: [n], rank[i] is i. */
 static void open_nodes(world_t *w, const uint32_t *rank)
 {
     uint64_t *offset = need(calloc(w->n, sizeof(*offset)));

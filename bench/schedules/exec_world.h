@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * For tutti_exec: p ranks of one host, all in this thread, over the null transport, which moves no
- * data, or over shared memory, where node operations run as well. Errors end the program.
+ * data, or over shared memory. Node operations run over shared memory only. Errors end the program.
  */
 #ifndef BENCH_EXEC_WORLD_H
 #define BENCH_EXEC_WORLD_H

@@ -18,7 +18,7 @@
 #else
 #define TUTTI_STATS_H
 
-/* Entries for kinds of calls, with spare ones for later kinds. */
+/* Entries for kinds of calls; some are spare, for later kinds. */
 #define TUTTI_STATS_CALLS 32
 
 /* Buckets of a histogram. */

@@ -34,7 +34,7 @@ static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
     if (atomic_exchange_explicit(&state->busy, 1, memory_order_acquire))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "another thread is in a direct call on this communicator");
-    assert(state->op.at == TUTTI__AT_END); /* the last call has left nothing */
+    assert(state->op.at == TUTTI__AT_END); /* the previous call has ended */
     state->running.call = call;
     return TUTTI_OK;
 }

@@ -32,7 +32,8 @@ struct tutti__comm {
     tutti__boot_t *boot;
     const tutti__topo_t *topo;
     tutti__shape_t shape;
-    int has_auto_pieces;   /* TUTTI_CHUNK_BYTES is auto; conf.shared.chunk_bytes has the number */
+    int has_auto_pieces; /* TUTTI_CHUNK_BYTES was auto; conf.shared.chunk_bytes has the length that
+                            was chosen */
     tutti__files_t *files; /* schedule files named by TUTTI_ALGORITHM; NULL: none */
     tutti__machine_t *machine;
     tutti__node_t *node;
@@ -95,7 +96,7 @@ static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__c
     return tutti__fork_check((*ret_comm)->generation);
 }
 
-/* shape.c: set comm->shape, and the length of messages. Collective. */
+/* shape.c: set comm->shape and conf.shared.chunk_bytes. Collective. */
 tutti_status_t tutti__comm_take_shape(tutti__comm_t *comm);
 
 /* blocking.c: run a direct call of the library's own; exec->count is at least 1. Blocks. */

@@ -3,8 +3,9 @@
  * The communicator's shape for the algorithms, and the length of its messages.
  *
  * The cost model uses settings and the speed of the network cards only, so that the same settings
- * give the same bits. The length of messages changes no bits. If TUTTI_CHUNK_BYTES is auto, it
- * depends on the round trip between hosts as well, which TCP has measured on the side channel.
+ * give the same bits. If TUTTI_CHUNK_BYTES is auto, the length of messages also depends on the
+ * round trip between hosts, which TCP has measured on the side channel. This changes no bits: the
+ * cost model uses the length that follows from settings and network cards.
  */
 #include "api/comm.h"
 
@@ -18,14 +19,16 @@
 #include <stdlib.h>
 
 /* The longest round trip between neighbours in the tree of ranks; 0: unknown, or not needed.
-   Collective. A group takes its world's. */
+   Collective. A group uses the round trip of its world. */
 static tutti_status_t measure_rtt(tutti__comm_t *comm, uint64_t *ret_rtt_ns)
 {
     uint64_t mine = tutti__boot_rtt_ns(comm->boot), *all;
     tutti_status_t status = TUTTI_OK;
 
     *ret_rtt_ns = comm->world->shape.link.rtt_ns;
-    if (comm->world != comm || comm->topo->nhosts == 1 || comm->conf.shared.link_ns != 0)
+    /* With RDMA, data take another network than the side channel. */
+    if (comm->world != comm || comm->topo->nhosts == 1 || comm->conf.shared.link_ns != 0 ||
+        comm->topo->link_is_rdma)
         return TUTTI_OK;
     assert(*ret_rtt_ns == 0);
     all = calloc(comm->topo->size, sizeof(*all));
@@ -40,6 +43,19 @@ static tutti_status_t measure_rtt(tutti__comm_t *comm, uint64_t *ret_rtt_ns)
     return status;
 }
 
+/* The length for TUTTI_CHUNK_BYTES=auto. Each peer may have slots for `credits` pieces. */
+static size_t auto_bytes(const tutti__comm_t *comm, uint64_t rtt_ns)
+{
+    uint64_t slots = comm->conf.shared.credits * comm->topo->size;
+    size_t bytes = TUTTI__CHUNK_BYTES;
+
+    if (comm->topo->nhosts > 1)
+        bytes = tutti__cost_chunk_bytes(&comm->shape.link, rtt_ns);
+    while (bytes > TUTTI__CHUNK_BYTES && bytes * slots > TUTTI__CHUNK_ALL_BYTES)
+        bytes /= 2;
+    return bytes;
+}
+
 static void set_pieces(tutti__comm_t *comm, uint64_t rtt_ns)
 {
     tutti__conf_shared_t *conf = &comm->conf.shared;
@@ -48,16 +64,19 @@ static void set_pieces(tutti__comm_t *comm, uint64_t rtt_ns)
     comm->has_auto_pieces =
         comm->world != comm ? comm->world->has_auto_pieces : conf->chunk_bytes == TUTTI__CONF_AUTO;
     if (comm->has_auto_pieces)
-        conf->chunk_bytes =
-            comm->topo->nhosts > 1 ? tutti__cost_chunk_bytes(link, rtt_ns) : TUTTI__CHUNK_BYTES;
+        conf->chunk_bytes = auto_bytes(comm, rtt_ns);
     assert(conf->chunk_bytes != TUTTI__CONF_AUTO);
-    link->slot_bytes = comm->has_auto_pieces ? tutti__cost_chunk_bytes(link, 0) : conf->chunk_bytes;
+    link->slot_bytes = comm->has_auto_pieces ? auto_bytes(comm, 0) : conf->chunk_bytes;
     link->piece_bytes = conf->chunk_bytes;
     link->rtt_ns = rtt_ns;
     if (comm->topo->rank == 0 && comm->world == comm && comm->topo->nhosts > 1)
-        TUTTI__LOG(TUTTI__LOG_INFO, "round trip between hosts %.0f us%s: pieces of %zu bytes",
+        TUTTI__LOG(TUTTI__LOG_INFO,
+                   "round trip between hosts %.0f us (%s): pieces of %zu bytes (TUTTI_CHUNK_BYTES)",
                    (double)(rtt_ns != 0 ? rtt_ns : 2 * link->alpha_ns) / 1e3,
-                   rtt_ns != 0 ? "" : " (not measured)", (size_t)conf->chunk_bytes);
+                   rtt_ns != 0          ? "measured"
+                   : conf->link_ns != 0 ? "TUTTI_LINK_NS"
+                                        : "assumed",
+                   (size_t)conf->chunk_bytes);
 }
 
 tutti_status_t tutti__comm_take_shape(tutti__comm_t *comm)

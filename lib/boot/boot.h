@@ -84,9 +84,10 @@ void tutti__boot_settle(tutti__boot_t *boot);
 
 const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot);
 
-/* The longest round trip from this rank to its neighbours on other hosts, of the shortest that each
-   connection has seen; 0: unknown, or there is no such neighbour. */
+/* For each connection to a neighbour on another host, TCP keeps the shortest round trip. Returns
+   the longest of these; 0: unknown, or there is no such neighbour. */
 uint64_t tutti__boot_rtt_ns(const tutti__boot_t *boot);
+
 /* A random number that rank 0 has chosen. It is equal on all ranks, and other communicators have
    other numbers. No secret. */
 uint64_t tutti__boot_id(const tutti__boot_t *boot);

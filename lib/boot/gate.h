@@ -34,7 +34,7 @@
 #include "boot/net.h"
 
 /* Version of all messages between ranks before and on the side channel. */
-#define TUTTI__BOOT_LAYOUT 8
+#define TUTTI__BOOT_LAYOUT 9
 
 /* Values in `fds` of tutti__gate_admit. */
 #define TUTTI__GATE_AWAITED (-1)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The round trip to other hosts, as TCP measures it on the side channel. This file includes the
- * kernel's header, because glibc's structure lacks the smallest round trip; one file cannot include
- * both headers.
+ * The round trip to other hosts, as TCP measures it on the side channel. This file includes
+ * <linux/tcp.h> instead of <netinet/tcp.h>, because glibc's tcp_info has no tcpi_min_rtt. The two
+ * headers conflict.
  */
 #include "boot/boot_inside.h"
 

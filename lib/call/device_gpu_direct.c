@@ -107,7 +107,7 @@ static tutti_status_t make_ready(const tutti__device_setup_t *setup, size_t slot
 
     if (!transports_take(setup, &peer)) {
         snprintf(why, capacity,
-                 "the transport '%s' to rank %u does not say that it takes %s memory",
+                 "the transport '%s' to rank %u does not report that it accepts %s memory",
                  setup->xport[peer]->ops->name, peer, device->ops->name);
         return TUTTI_ERR_UNSUPPORTED;
     }

@@ -55,11 +55,12 @@ uint32_t tutti__device_first(const tutti__device_setup_t *setup, int fails);
 
 /* device_nccl.c: open NCCL among each host's ranks. Without NCCL, device->node stays NULL. */
 tutti_status_t tutti__device_open_nccl(const tutti__device_setup_t *setup);
-/* Register a lane's memory for packed buckets with NCCL; undo all registrations. */
+/* Register a lane's memory for fused buckets with NCCL. */
 tutti_status_t tutti__device_register(const tutti__exec_device_t *device, void *fuse);
+/* Undo all registrations. */
 void tutti__device_unregister(const tutti__exec_device_t *device);
-/* Is there an abort of NCCL on the device that has not returned in time? Until it returns, each
-   call that waits for the device would wait for ever. */
+/* Has an abort of NCCL on this device not returned in time? As long as it has not, a call that
+   waits for the device may not return. */
 int tutti__device_is_stuck(const tutti__exec_device_t *device);
 
 /* device_flat.c: if TUTTI_ALGORITHM names nccl-flat, open NCCL among all ranks of several hosts. A

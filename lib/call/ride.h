@@ -31,7 +31,8 @@ typedef struct {
     const tutti__call_t *call;       /* NULL: the frame carries no data */
     size_t most[TUTTI__COLLECTIVES]; /* largest data for which riding is cheaper than a call after
                                         an empty frame: coll/cost.h; set when `memory` is made */
-    uint8_t is_forced[TUTTI__COLLECTIVES]; /* TUTTI_ALGORITHM names it. Set with `memory` */
+    uint8_t is_forced[TUTTI__COLLECTIVES]; /* 1: TUTTI_ALGORITHM names the collective.
+                                              Set with `memory` */
     /* No host has more than two ranks, so a host's sum is one addition. Set with `memory`. */
     int adds_once;
     char *memory;

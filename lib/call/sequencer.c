@@ -15,11 +15,11 @@ tutti_status_t tutti__sequencer_start(tutti__sequencer_t *sequencer, unsigned st
     sequencer->mine = 1;
     if (is_number && env->rank == 0) {
         assert(sequencer->all == env->size);
-        sequencer->number = env->device->sequencer_ops->next(node);
+        sequencer->sequence = env->device->sequencer_ops->next(node);
     }
     exec = (tutti__exec_call_t){
-        .in = is_number ? &sequencer->number : &sequencer->mine,
-        .out = is_number ? &sequencer->number : &sequencer->all,
+        .in = is_number ? &sequencer->sequence : &sequencer->mine,
+        .out = is_number ? &sequencer->sequence : &sequencer->all,
         .count = 1,
         .dtype = TUTTI_UINT64,
         .op = TUTTI_SUM,
@@ -35,5 +35,5 @@ void tutti__sequencer_pass(const tutti__sequencer_t *sequencer, const tutti__exe
     tutti__node_t *node = env->device->all_node;
 
     assert(node != NULL && lane < TUTTI__DEVICE_LANES);
-    env->device->sequencer_ops->set(node, lane, sequencer->number);
+    env->device->sequencer_ops->set(node, lane, sequencer->sequence);
 }

@@ -19,7 +19,7 @@
 /* The state of one lane. */
 typedef struct {
     uint64_t mine, all; /* COME: mine is 1; `all` is the sum over all ranks, at rank 0 */
-    uint64_t number;    /* the call's sequence number; valid after NUMBER */
+    uint64_t sequence;  /* the call's sequence number; valid after NUMBER */
 } tutti__sequencer_t;
 
 /* Begin a step, TUTTI__SEQUENCER_COME or _NUMBER, in `run`. tag, signature: the call's. */

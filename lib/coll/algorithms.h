@@ -209,8 +209,9 @@ int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret
 /* The most streams between hosts that the algorithm can have, at least 1. */
 uint32_t tutti__coll_most_streams(const tutti__algorithm_t *algorithm);
 
-/* The number of streams between hosts for a call, at least 1: see between.c. For a choice that is
-   otherwise complete. is_fixed: its association is fixed, so streams do not change bits. */
+/* The number of streams between hosts for a call, at least 1: see between.c. All other fields of
+   the choice must be set. is_fixed: the choice has a fixed association, so streams do not change
+   bits. */
 uint32_t tutti__coll_streams(const tutti__choice_t *choice, const tutti__shape_t *shape,
                              size_t bytes, int is_fixed);
 

@@ -19,10 +19,10 @@
  *      stream 0   scatter 0 | scatter 1, gather 0 | scatter 2, gather 1 | ... | gather T-1
  *      stream 1               between 0             between 1             ...
  *
- * Stream 1 waits for the scatter of its chunk; the gather of a chunk waits until stream 1 has done
- * the chunk. Streams 2 and 3 may do the same for further shares of the chunk: see between.c. On
- * every rank the gather of chunk k follows the scatter of chunk k + 1, so no rank waits in the
- * gather while another rank waits in the scatter.
+ * Streams 1 to 3 may each have a share of the chunk's blocks: see between.c. They wait for the
+ * scatter of the chunk; the gather of a chunk waits until all of them have done the chunk. On every
+ * rank the gather of chunk k follows the scatter of chunk k + 1, so no rank waits in the gather
+ * while another rank waits in the scatter.
  *
  * On device memory NCCL executes the node operations, and the part between hosts works on STAGE, in
  * host memory. Two more streams copy to STAGE and back:
@@ -180,7 +180,7 @@ tutti_status_t tutti__coll_allreduce_hierarchical(const tutti__shape_t *shape,
     part_blocks = plan.streams * plan.between.blocks;
     if ((uint64_t)plan.nparts * part_blocks > UINT32_MAX)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "allreduce:hierarchical/%s needs %u x %u blocks",
-                           plan.sub, plan.nparts, plan.between.blocks);
+                           plan.sub, plan.nparts, part_blocks);
 
     first = local * part_blocks;
     plan.in = tutti__at(TUTTI__IN, first);

@@ -2,15 +2,15 @@
 /*
  * The allreduces that other algorithms also use for their part between hosts, and their names.
  *
- * A stream sends its next chunk when the previous one has arrived. So one stream moves at most one
- * message in the time in which a message passes the link. If the link is fast or its delay is long,
- * such as 100 Gbit/s and 10 us, one stream cannot keep it busy. Then several streams run the same
- * allreduce at the same time, each for its share of the blocks. Small calls have one stream: a
- * stream should have messages of full length.
+ * A stream sends its next chunk when the previous one has arrived, so it has one message in flight.
+ * A link of 100 Gbit/s with 10 us of latency carries 250 KB during a round trip, so one stream with
+ * shorter messages cannot keep it busy. Then several streams run the same allreduce at the same
+ * time, each for its share of the blocks. A call has at most as many streams as a step has messages
+ * of full length.
  *
- * The number of streams depends on the link's bandwidth-delay product. It is equal on all ranks. If
- * the association is fixed, the streams do not change bits, and a measured round trip counts;
- * otherwise only the model's figures for the link count (cost.c).
+ * The number of streams is equal on all ranks. If the association is fixed, it does not change
+ * bits, and a measured round trip counts; otherwise only the model's figures for the link count
+ * (cost.c).
  */
 #include "base/compiler.h"
 #include "base/constants.h"
@@ -42,10 +42,10 @@ int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret
     return 1;
 }
 
-/* Members of the allreduce between hosts, parts of the buffer that hosts reduce at the same time,
-   and ranks of a host that send at the same time. */
 typedef struct {
-    uint32_t members, parts, sharers;
+    uint32_t members; /* of each allreduce between hosts */
+    uint32_t parts;   /* of the buffer: allreduces at the same time */
+    uint32_t sharers; /* ranks of a host that send at the same time */
 } division_t;
 
 static division_t divide(const tutti__choice_t *choice, const tutti__shape_t *shape)
@@ -65,7 +65,7 @@ uint32_t tutti__coll_most_streams(const tutti__algorithm_t *algorithm)
 
     if (algorithm->collective != TUTTI__ALLREDUCE || algorithm->build == NULL)
         return 1;
-    if (strcmp(algorithm->name, "hierarchical") == 0) /* one has the node operations */
+    if (strcmp(algorithm->name, "hierarchical") == 0) /* one stream has the node operations */
         return TUTTI__SCHED_STREAMS - 1;
     return tutti__coll_between(algorithm->name, 1, &between) ? TUTTI__SCHED_STREAMS : 1;
 }

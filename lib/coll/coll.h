@@ -42,10 +42,10 @@ typedef struct tutti__files tutti__files_t; /* files.h */
 typedef struct {
     uint64_t alpha_ns;   /* a message, from its sender to its receiver */
     uint64_t beta_ps;    /* picoseconds of each byte */
-    uint64_t slot_bytes; /* the longest message */
-    /* Measured, so only for decisions that do not change bits. */
+    uint64_t slot_bytes; /* length of a message, by settings and network cards only */
+    /* May be measured, so only for decisions that do not change bits. */
     uint64_t rtt_ns;      /* a round trip; 0: 2 alpha_ns */
-    uint64_t piece_bytes; /* the longest message; 0: slot_bytes */
+    uint64_t piece_bytes; /* TUTTI_CHUNK_BYTES in force; 0: slot_bytes */
 } tutti__cost_link_t;
 
 /*
@@ -130,7 +130,7 @@ typedef struct {
     const tutti__algorithm_t *algorithm; /* of the table, or a file's row */
     const char *sub;                     /* NULL, or a pointer from the algorithm's subs */
     uint32_t radix;                      /* 0: has none */
-    uint32_t streams;                    /* between hosts, at least 1; allreduce only */
+    uint32_t streams;                    /* between hosts; above 1 only in an allreduce */
 } tutti__choice_t;
 
 /*

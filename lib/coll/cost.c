@@ -18,7 +18,8 @@
  * A message must fit a slot. So a chunk of a block has at most a slot's size, divided by the
  * largest number of blocks in a message. Longer blocks are cut into chunks, and each chunk passes
  * all steps: the time of the steps is multiplied by the number of chunks. This number is not
- * rounded, so that the cost is a straight line over n.
+ * rounded, so that the cost is a straight line over n. Several streams between hosts (between.c)
+ * pass chunks at the same time, so the time of further chunks is divided by their number.
  *
  * A message between hosts that does not wait for another message, such as a further chunk in a
  * chain, costs only the time to send it. The model takes a quarter of alpha for this time. With a
@@ -28,6 +29,7 @@
  *
  * The numbers come from settings, the tuned file and the speed of the network cards, never from a
  * measurement of this job: the same settings choose the same algorithms, and give the same bits.
+ * Only tutti__cost_chunk_bytes and tutti__cost_in_flight may get measured figures.
  */
 #include "coll/cost.h"
 
@@ -63,7 +65,7 @@ typedef struct {
     uint64_t p, hosts, locals; /* locals: the largest number of ranks on a host */
     uint64_t least;            /* the smallest number of ranks on a host */
     uint64_t alpha_ns, beta_ps, slot_bytes;
-    uint64_t streams; /* of this rank between hosts, in an allreduce of many chunks */
+    uint64_t streams; /* of each rank between hosts; 1 except in an allreduce */
     tutti__cost_t sum;
 } model_t;
 
@@ -102,8 +104,9 @@ static model_t begin(const tutti__shape_t *shape)
     return m;
 }
 
-/* Messages in flight on a link, if a message takes message_ps. Rounded: less than half of a message
-   does not pay for a further stream. */
+/* The number of messages in flight that keeps a link busy. message_ps: the time in which a message
+   passes the link. The quotient is rounded, because less than half of a message does not pay for a
+   further stream. */
 static uint64_t in_flight(uint64_t rtt_ns, uint64_t message_ps)
 {
     return 1 + (rtt_ns * 1000 + message_ps / 2) / message_ps;

@@ -30,7 +30,7 @@ typedef struct {
  */
 tutti_status_t tutti__override_parse(const char *text, tutti__override_t *ret_override);
 
-/* Has the collective an item, for calls of any size? */
+/* Does an item name the collective, whatever its range of sizes? */
 int tutti__override_names(const tutti__override_t *override, tutti__collective_t collective);
 
 /* The item for a call; NULL: none. */

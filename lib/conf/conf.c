@@ -64,10 +64,10 @@ static const row_t rows[] = {
       "    agreed on any more. 0: they are agreed on in each step.",
       0, 0, "0|1" },
     { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "auto",
-      "Size of the pieces into which a message between two ranks is cut; auto: 64K;\n"
-      "    between hosts the bytes that the link carries during a round trip, from 64K to 1M.\n"
-      "    Over UCX, with up to 64 ranks: four times this size, but for this reason not more\n"
-      "    than 1M.",
+      "Size of the pieces into which a message between two ranks is cut; auto: 64K\n"
+      "    on one host, otherwise the bytes that the link carries during a round trip, rounded\n"
+      "    up to a power of two, from 64K to 1M. Over UCX, with up to 64 ranks: four times this\n"
+      "    size, up to 1M.",
       KIB, 64 * MIB, "auto" },
     { "TUTTI_CREDITS", CONF_COUNT, AT(shared.credits), "4",
       "Pieces that a sender may send before the receiver has taken the first.",

@@ -35,7 +35,7 @@ typedef enum {
 typedef struct {
     uint64_t fusion_bytes;  /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
     uint64_t plans;         /* TUTTI_PLANS: 1: learn plans */
-    uint64_t chunk_bytes;   /* TUTTI_CHUNK_BYTES: one slot of a channel; or AUTO, see coll/cost.h */
+    uint64_t chunk_bytes;   /* TUTTI_CHUNK_BYTES: one slot of a channel; or AUTO, see api/shape.c */
     uint64_t credits;       /* TUTTI_CREDITS: slots per channel */
     uint64_t oneshot_bytes; /* TUTTI_ONESHOT_BYTES: largest ranks x bytes of one-shot */
     uint64_t node_chunk_bytes; /* TUTTI_NODE_CHUNK_BYTES: one pipeline chunk of two-shot */

@@ -250,9 +250,8 @@ void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who)
         tutti__engine_help_others(e);
     if (!tutti__token_take(&e->token))
         return;
-    if (TUTTI__UNLIKELY(!e->has_thread))
+    if (!tutti__engine_step(e, who))
         tutti__overdue_check(&tutti__owned(e)->agreed, &e->pending);
-    tutti__engine_step(e, who);
     tutti__engine_yield(e, who);
     if (atomic_load(&e->signals.polling))
         tutti__engine_ring_later(e);

@@ -203,6 +203,7 @@ static tutti_status_t poll(tutti__wait_t *wait)
 {
     tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;
     tutti__engine_t *e = wait->engine;
+    int took = 0;
 
     if (is_ready(w))
         return TUTTI_OK;
@@ -212,14 +213,17 @@ static tutti_status_t poll(tutti__wait_t *wait)
         w->holds = 1;
         wait->looks = 0;
         tutti__stalls_check(&tutti__owned(e)->stalls);
-        /* Between two short waits the token may never be free when the engine's thread tries. */
-        tutti__overdue_check(&tutti__owned(e)->agreed, &e->pending);
         tutti__engine_sleeping(e, 0);
+        took = 1;
     }
     if (w->holds) {
         wait->moved = tutti__engine_step(e, TUTTI__STEP_WAITER);
         if (!wait->moved)
             want(e, w, TUTTI__PLAN_WAIT_NS);
+        /* If a program waits in many short waits, the engine's thread may never find the token
+           free. So a waiter that has taken the token and finds no work checks the deadlines. */
+        if (!wait->moved && took)
+            tutti__overdue_check(&tutti__owned(e)->agreed, &e->pending);
     }
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);

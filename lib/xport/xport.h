@@ -117,13 +117,14 @@ struct tutti__xport {
 };
 
 enum {
-    TUTTI__XPORT_LONGER = 4,     /* messages over UCX are this many times slot_bytes, */
-    TUTTI__XPORT_LONG = 1 << 20, /* but not for this reason longer than this many bytes */
-    TUTTI__XPORT_MOST_LONG = 64  /* ranks; with more, the slots of all peers take too much memory */
+    TUTTI__XPORT_LONGER = 4, /* messages over UCX are this many times slot_bytes */
+    TUTTI__XPORT_LONG =
+        1 << 20, /* bytes: limit of the product. A longer slot_bytes is not limited */
+    TUTTI__XPORT_MOST_LONG = 64 /* ranks; with more, the slots of all peers take too much memory */
 };
 
-/* The longest message over UCX in a communicator of `size` ranks. slot_bytes: the setting.
-   Equal on all ranks. */
+/* The longest message over UCX in a communicator of `size` ranks. slot_bytes: TUTTI_CHUNK_BYTES
+   in force. Equal on all ranks. */
 static inline size_t tutti__xport_long(size_t slot_bytes, uint32_t size)
 {
     size_t most = slot_bytes > TUTTI__XPORT_LONG ? slot_bytes : TUTTI__XPORT_LONG;

@@ -36,7 +36,7 @@ asan_quick += \
     %reldir%/node/test_nccl_ends \
     %reldir%/reduce/test_narrow \
     %reldir%/reduce/test_reduce \
-    %reldir%/reduce/test_stream \
+    %reldir%/reduce/test_nontemporal \
     %reldir%/reduce/test_user \
     %reldir%/sched/test_text \
     %reldir%/stats/test_counting \

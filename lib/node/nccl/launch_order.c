@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The launch sequencer: it gives all lanes of all communicators one order in which they call NCCL.
+ * The launch order: one order in which all lanes of all communicators call NCCL.
  * See nccl.h.
  *
  * The list `nodes` has all nodes of the process, because a launch must also wait for the earlier
@@ -49,9 +49,8 @@ static uint64_t next_entry(tutti__nccl_node_t *node)
     return (entry >> NUMBER_SHIFT & BYTE) == (number & BYTE) ? entry : 0;
 }
 
-/* May the lane get the next number? Only the calls of a flat node have sequence numbers (nccl.h):
-   there the call whose sequence number equals the number gets it. On other nodes the first lane
-   that asks gets it. */
+/* May the lane get the next launch number? On a flat node, launch number k goes to the call with
+   sequence number k (nccl.h). On other nodes the first lane that asks gets the next number. */
 static int may_number(tutti__nccl_node_t *self, uint32_t lane)
 {
     uint64_t sequence = self->lane[lane].sequence;

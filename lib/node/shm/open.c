@@ -212,8 +212,10 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
         goto free_own;
     status = attach_host(machine, topo, offsets, group_of, conf, &node);
     if (status == TUTTI_OK) {
-        /* The library's schedules have at most one block per rank. */
-        tutti__shm_hold_blocks(node, topo->size);
+        /* A node operation of the library's schedules has at most one block for each rank and each
+           stream between hosts. */
+        tutti__shm_hold_blocks(node,
+                               topo->nhosts > 1 ? topo->size * TUTTI__SCHED_STREAMS : topo->size);
         ((tutti__shm_t *)node)->boot = boot;
         ((tutti__shm_t *)node)->outgrow_bytes = cache_share(topo, conf->l3_bytes);
     }

@@ -138,7 +138,7 @@ expect 2 'allreduce has no algorithm called "pigeon"' -a allreduce:pigeon
 expect 2 '^tutti_exec: --ranks is "1", but must be a number from 2 to 4096' -p 1
 expect 2 '^tutti_exec: --transport is "udp", but must be null, shm or both' -t udp
 expect 0 '^# left out: allreduce:ring of 65 ranks over shm: it takes 64' -a allreduce:ring -p 65 -t shm
-expect 0 '^# left out: allreduce:node of 2 ranks over null: .*host as a whole' -a allreduce:node -p 2 -t null
+expect 0 '^# left out: allreduce:node of 2 ranks over null: .*node operations' -a allreduce:node -p 2 -t null
 expect 0 '^shm  *allreduce:node  *2  *2 ' -a allreduce:node -p 2 -r 3 -b 100
 expect 0 '^# left out: alltoall:recursive_doubling of 3 ranks: ' -a alltoall:recursive_doubling -p 3
 expect 0 "^# Tutti $(sed -n 's/^Version: //p' lib/tutti.pc), executor" -a allreduce:ring -p 2 -r 3 -b 1

@@ -60,6 +60,7 @@ static void set_conf(gpu_rank_t *gpu)
 {
     tutti__conf_defaults(&gpu->conf);
     gpu->conf.shared.timeout_ms = 30000;
+    gpu->conf.shared.chunk_bytes = TUTTI__CHUNK_BYTES; /* AUTO is for api/shape.c */
     if (job_hosts != NULL)
         snprintf(gpu->conf.host_id, sizeof(gpu->conf.host_id), "host-%c",
                  job_hosts[gpu->rank->rank]);

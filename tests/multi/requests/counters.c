@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tutti_comm_get_stats: known calls, and the exact counters on every rank, with and without
- * measured times, on one host and on two, while another thread reads them. Also which small calls
- * ride between hosts.
+ * measured times, on one host and on two, while another thread reads them. Also tests which small
+ * calls ride between hosts.
  *
  * Fusion is off, so each tensor is a bucket. The names are new in each step, so no plan is learned.
  */

@@ -82,7 +82,8 @@ static void waited(rank_t *self)
     }
 }
 
-/* To a wait with a timeout, TIMEOUT only means that the request is not done yet. */
+/* A program that waits in short waits: each returns TIMEOUT, which means only that the request is
+   not done. The request's own deadline still ends the communicator. */
 static void polled(rank_t *self)
 {
     tutti_async_options_t options = within(SHORT_MS);

@@ -151,7 +151,7 @@ static void prove_roots(set_t *set)
     }
 }
 
-/* Two streams between hosts, and the most. */
+/* Prove the algorithm with two streams between hosts, and with the largest number. */
 static void prove_streams(set_t *set)
 {
     uint32_t most = tutti__coll_most_streams(set->algorithm), size = set->shape->shape.size;

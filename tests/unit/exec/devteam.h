@@ -24,8 +24,8 @@ typedef struct {
     size_t buffer_bytes; /* of each rank's IN, and of its OUT */
     int is_lagging;      /* put lag.h's transport before the shared-memory one; only with turns */
     unsigned nap_us;     /* between steps without progress; 0: yield */
-    /* Messages between hosts are GPU-direct. They have at most gpu_direct_bytes, and a channel has
-       gpu_direct_slots. gpu_direct_bytes 0: messages are not GPU-direct. */
+    /* Messages between hosts are GPU-direct. They have at most gpu_direct_bytes, and a lane has
+       gpu_direct_slots slots. gpu_direct_bytes 0: messages are not GPU-direct. */
     size_t gpu_direct_bytes;
     uint32_t gpu_direct_slots;
 } devteam_options_t;
