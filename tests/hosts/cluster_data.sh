@@ -53,6 +53,11 @@ if is_long "links with a rate and a delay, groups, killed ranks"; then
     over mpi data 2,2 --rate 1gbit
     data 2,2 --rate 1gbit
     data 1,1,1 --rate 1gbit --delay 1ms
+    export TUTTI_LOG=info TUTTI_LINK_MBPS=10000
+    data 1,1 --delay 1ms
+    grep -qE 'round trip between hosts [0-9]{4,} us \(measured\): pieces of 1048576 bytes' "$log" ||
+        wrong "no measured round trip"
+    unset TUTTI_LOG TUTTI_LINK_MBPS
     TUTTI_CHUNK_BYTES=32K TUTTI_CREDITS=1 data 2,1
     for places in 2,2 3,1 1,1,1; do
         over mpi on $places $program groups 5
