@@ -11,10 +11,10 @@ tsan_quick += %reldir%/requests/connect
 asan_quick += %reldir%/requests/connect %reldir%/requests/connect_ends
 
 # Learned plans.
-rank_tests += %reldir%/requests/plans %reldir%/requests/plans_ends
-tsan_tests += %reldir%/requests/plans
-tsan_quick += %reldir%/requests/plans
-asan_quick += %reldir%/requests/plans %reldir%/requests/plans_ends
+rank_tests += %reldir%/requests/plans %reldir%/requests/plans_changes %reldir%/requests/plans_ends
+tsan_tests += %reldir%/requests/plans %reldir%/requests/plans_changes
+tsan_quick += %reldir%/requests/plans %reldir%/requests/plans_changes
+asan_quick += %reldir%/requests/plans %reldir%/requests/plans_changes %reldir%/requests/plans_ends
 
 # Wire formats.
 rank_tests += %reldir%/requests/wire
