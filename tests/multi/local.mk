@@ -16,6 +16,9 @@ tsan_tests += %reldir%/requests/plans %reldir%/requests/plans_changes
 tsan_quick += %reldir%/requests/plans %reldir%/requests/plans_changes
 asan_quick += %reldir%/requests/plans %reldir%/requests/plans_changes %reldir%/requests/plans_ends
 
+# The order of additions.
+rank_tests += %reldir%/requests/bits
+
 # Wire formats.
 rank_tests += %reldir%/requests/wire
 tsan_tests += %reldir%/requests/wire

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sums of float32 whose rounding shows the order of the additions. An asynchronous allreduce gets
+ * the same bits alone, in a bucket with others, and in a learned plan. With
+ * TUTTI_DETERMINISTIC=strict, these are also the bits of a direct call, of jobs without plans, and
+ * of jobs with other buckets.
+ */
+#include "ranks.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum {
+    LARGE = 100000, /* elements: between hosts more than a bucket of this plan; on one host less */
+    SMALL = 700,
+    TENSORS = 12, /* every fourth one is large */
+    ALL = TENSORS / 4 * LARGE + (TENSORS - TENSORS / 4) * SMALL,
+    STEPS = 7 /* the first one submits each tensor alone; from the fifth on there is a plan */
+};
+
+/* A job's settings. */
+typedef struct {
+    int strict, plans;
+    uint64_t fusion_bytes;
+} kind_t;
+
+static kind_t kind; /* of the current job */
+
+/* In all processes: the result of rank 0 in the first job with this placing. */
+static float *first_bits;
+static int is_first;
+
+static void settings(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.strict = (uint64_t)kind.strict;
+    conf->shared.plans = (uint64_t)kind.plans;
+    conf->shared.fusion_bytes = kind.fusion_bytes;
+}
+
+static void fill(const rank_t *self, float *x)
+{
+    for (size_t i = 0; i < ALL; i++)
+        x[i] = 1.0f / (float)(1 + (i * 31 + (size_t)self->rank * 17) % 1009);
+}
+
+static void check_bits(const float *x, const float *want, const char *when, int step)
+{
+    for (size_t i = 0; i < ALL; i++)
+        if (memcmp(&x[i], &want[i], sizeof(*x)) != 0)
+            ranks_fail(__FILE__, __LINE__, "%s, step %d: element %zu is %.9g, not %.9g", when, step,
+                       i, (double)x[i], (double)want[i]);
+}
+
+/* In the first step each tensor is done before the next one. */
+static void run_step(const rank_t *self, float *x, int step)
+{
+    tutti_request_t *request[TENSORS];
+    char name[16];
+
+    for (int t = 0; t < TENSORS; t++) {
+        size_t count = t % 4 == 1 ? LARGE : SMALL;
+
+        snprintf(name, sizeof(name), "tensor %d", t);
+        CHECK_OK(tutti_allreduce_async(name, x, x, count, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &request[t]));
+        if (step == 0)
+            CHECK_OK(tutti_wait(request[t], -1));
+        x += count;
+    }
+    if (step > 0)
+        CHECK_OK(tutti_wait_all(request, TENSORS, -1));
+}
+
+static void async(rank_t *self)
+{
+    float *x = malloc(ALL * sizeof(*x)), *want = malloc(ALL * sizeof(*want));
+    tutti_stats_t stats = TUTTI_STATS_INIT;
+
+    CHECK(x != NULL && want != NULL);
+    for (int step = 0; step < STEPS; step++) {
+        fill(self, x);
+        run_step(self, x, step);
+        if (step == 0)
+            memcpy(want, x, ALL * sizeof(*x));
+        check_bits(x, want, "alone and with others", step);
+    }
+    CHECK_OK(tutti_comm_get_stats(self->comm, &stats));
+    CHECK_INT(stats.plan_hits > 0, kind.plans);
+    if (kind.strict) {
+        fill(self, x);
+        CHECK_OK(tutti_allreduce(x, x, ALL, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+        check_bits(x, want, "direct", 0);
+        if (is_first && self->rank == 0)
+            memcpy(first_bits, want, ALL * sizeof(*x));
+        CHECK_OK(tutti_barrier(self->comm));
+        check_bits(want, first_bits, "first job", 0);
+    }
+    free(x);
+    free(want);
+}
+
+int main(void)
+{
+    static const char *const hosts[] = { "aaaa", "aabb", "abc", "aabbc", "abcdef" };
+    static const kind_t kinds[] = { { 1, 1, TUTTI__CONF_AUTO },
+                                    { 1, 0, TUTTI__CONF_AUTO },
+                                    { 1, 1, SMALL * sizeof(float) * 3 },
+                                    { 1, 0, 0 },
+                                    { 0, 1, TUTTI__CONF_AUTO } };
+    int failures = 0;
+
+    first_bits = mmap(NULL, ALL * sizeof(*first_bits), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (first_bits == MAP_FAILED)
+        return 1;
+    for (int i = 0; i < 5; i++) {
+        for (int k = 0; k < 5; k++) {
+            job_t job = { .size = (int)strlen(hosts[i]),
+                          .hosts = hosts[i],
+                          .timeout_s = 240,
+                          .settings = settings,
+                          .fn = async };
+
+            kind = kinds[k];
+            is_first = k == 0;
+            RUN_JOB(failures, &job);
+        }
+    }
+    return failures != 0;
+}
