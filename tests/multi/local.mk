@@ -19,6 +19,10 @@ asan_quick += %reldir%/requests/plans %reldir%/requests/plans_changes %reldir%/r
 # The order of additions.
 rank_tests += %reldir%/requests/bits
 
+# Priorities.
+rank_tests += %reldir%/requests/urgent
+tsan_tests += %reldir%/requests/urgent
+
 # Wire formats.
 rank_tests += %reldir%/requests/wire
 tsan_tests += %reldir%/requests/wire
