@@ -3,8 +3,9 @@
  * Traces: of 2 and 3 ranks, on one host and on two, started and stopped by the program, and of a
  * rank that forks. Each trace must be JSON. For every tensor and rank it must have the submission,
  * the agreement, the packing of the bucket, the unpacking, the end and the wait, in this order.
- * Clocks are aligned: no tensor is agreed on before the last rank has submitted it. traced.py reads
- * the traces.
+ * Clocks are aligned: no tensor is agreed on before the last rank has submitted it. A bucket of a
+ * learned plan has the same events, but its tensors count as agreed on when this rank has submitted
+ * all of them. traced.py reads the traces.
  */
 #include "fault/fault.h"
 
@@ -35,8 +36,9 @@ static void quiet_traced(tutti__conf_t *conf, int rank)
         long_path(conf->shared.trace, path);
 }
 
-/* Submit several tensors at once, as a submission group: they are one bucket. */
-static void step(rank_t *self)
+/* Submit several tensors, one after the other (n is 1), or all n at once, as a submission group:
+   they are one bucket. Only tensors outside a group can be planned. */
+static void submit_by(rank_t *self, int n)
 {
     static float x[TENSORS][100];
     char name[TENSORS][32];
@@ -54,9 +56,15 @@ static void step(rank_t *self)
                                    .dtype = TUTTI_FLOAT32,
                                    .op = TUTTI_SUM };
     }
-    CHECK_OK(tutti_submit(calls, TENSORS, self->comm, requests));
+    for (int i = 0; i < TENSORS; i += n)
+        CHECK_OK(tutti_submit(&calls[i], (size_t)n, self->comm, &requests[i]));
     for (int i = 0; i < TENSORS; i++)
         CHECK_OK(tutti_wait(requests[i], -1));
+}
+
+static void step(rank_t *self)
+{
+    submit_by(self, TENSORS);
 }
 
 static void steps(rank_t *self)
@@ -79,6 +87,37 @@ static void start_and_stop(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_STATUS(tutti_trace_start("/nowhere/at/all"), TUTTI_ERR_SYSTEM);
     CHECK_STATUS(tutti_trace_start(NULL), TUTTI_ERR_INVALID_ARGUMENT);
+}
+
+/* Trace STEPS steps; 1: all of them were planned, on all ranks. */
+static int trace_planned(rank_t *self)
+{
+    tutti_stats_t before = TUTTI_STATS_INIT, after = TUTTI_STATS_INIT;
+    int all;
+
+    for (int i = 0; i < 40; i++)
+        submit_by(self, 1);
+    CHECK_OK(tutti_comm_get_stats(self->comm, &before));
+    CHECK_OK(tutti_trace_start(path));
+    CHECK_OK(tutti_barrier(self->comm));
+    for (int i = 0; i < STEPS; i++)
+        submit_by(self, 1);
+    CHECK_OK(tutti_trace_stop());
+    CHECK_OK(tutti_comm_get_stats(self->comm, &after));
+    all = after.plan_hits == before.plan_hits + STEPS;
+    CHECK_OK(tutti_allreduce(&all, &all, 1, TUTTI_INT32, TUTTI_MIN, self->comm));
+    return all;
+}
+
+/* All traced steps are planned. If a thread rests for long between two tensors, the plan stops; the
+   trace is then made again. */
+static void planned(rank_t *self)
+{
+    int tries = 0;
+
+    while (!trace_planned(self) && ++tries < 10) {
+    }
+    CHECK(tries < 10);
 }
 
 /* A child of rank 0 makes a world and a trace of its own; then a trace at the parent's path, whose
@@ -132,7 +171,7 @@ static void die(rank_t *self)
     raise(SIGKILL);
 }
 
-/* traced.py FILE RANKS STEPS TENSORS HOSTS */
+/* traced.py FILE RANKS STEPS TENSORS HOSTS PLANNED */
 static int is_right(const job_t *job, const char *source)
 {
     char command[512];
@@ -140,8 +179,8 @@ static int is_right(const job_t *job, const char *source)
 
     snprintf(command, sizeof(command), parts, path, path);
     snprintf(command + strlen(command), sizeof(command) - strlen(command),
-             "python3 %s/tests/fault/traced.py %s %d %d %d %d", source, path, job->size, STEPS,
-             TENSORS, job->hosts != NULL ? 2 : 1);
+             "python3 %s/tests/fault/traced.py %s %d %d %d %d %d", source, path, job->size, STEPS,
+             TENSORS, job->hosts != NULL ? 2 : 1, job->fn == planned);
     return system(command) == 0;
 }
 
@@ -156,6 +195,7 @@ int main(void)
     } cases[] = {
         { 2, NULL, 0, quiet_traced, steps },   { 3, "aab", 0, quiet_traced, steps },
         { 2, "ab", 0, quiet, start_and_stop }, { 3, NULL, 0, quiet, start_and_stop },
+        { 2, NULL, 0, quiet, planned },        { 3, "aab", 0, quiet, planned },
         { 2, NULL, 3, quiet_traced, die },     { 2, NULL, 0, quiet_traced, fork_child },
     };
     const char *source = getenv("srcdir");

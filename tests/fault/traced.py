@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads a trace, for traced.c: traced.py FILE RANKS STEPS TENSORS HOSTS. Exits with an error if an
-event is missing, or out of order."""
+"""Reads a trace, for traced.c: traced.py FILE RANKS STEPS TENSORS HOSTS PLANNED. Exits with an error
+if an event is missing, or out of order."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 Event = Dict[str, Any]
 
-path, ranks, steps, tensors, hosts = sys.argv[1], *map(int, sys.argv[2:])
+path, ranks, steps, tensors, hosts, planned = sys.argv[1], *map(int, sys.argv[2:])
 with open(path) as file:
     events: List[Event] = json.load(file)["traceEvents"]
 
@@ -55,11 +55,16 @@ def check_tensor(rank: int, tensor: str) -> None:
 
 
 def check_clocks(tensor: str) -> None:
-    """Between hosts, clocks may differ by half a round trip."""
+    """Between hosts, clocks may differ by half a round trip. A planned tensor is agreed on by this
+    rank alone, when its bucket is complete here; so no tensor of the step may be submitted later."""
     slack = 0.0 if hosts == 1 else 20000.0
     for i in range(steps):
         last = max(of(rank, "submit", tensor=tensor)[i]["ts"] for rank in range(ranks))
         for rank in range(ranks):
+            if planned:
+                slack = 0.0
+                last = max(of(rank, "submit", tensor="layer%d.weight" % number)[i]["ts"]
+                           for number in range(tensors))
             if of(rank, "agree", tensor=tensor)[i]["ts"] + slack < last:
                 fail("%s was agreed on before the last submission" % tensor)
 
