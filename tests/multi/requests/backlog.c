@@ -2,9 +2,11 @@
 /*
  * More control messages than a link's ring can hold, while a reader or writer has nothing pending
  * and therefore sleeps: all messages must arrive, and every rank must wake up for them. A rank that
- * leaves while a neighbour is stopped has left, and is not lost.
+ * leaves while a neighbour is stopped has left, and is not lost. Also 10,000 tensors that are
+ * pending at the same time.
  */
 #include "base/time.h"
+#include "engine/state.h"
 #include "ranks.h"
 #include "watch/watch.h"
 
@@ -18,6 +20,7 @@
 enum {
     REJECTS = 2000,
     MESSAGES = 4000,
+    MANY = 10000,
     GROUP = 3000,
     NAME = 160
 };
@@ -68,6 +71,42 @@ static void messages(rank_t *self)
     if (self->rank > 0)
         CHECK_OK(tutti_wait_all(r, MESSAGES, -1));
     CHECK_OK(tutti_barrier(self->comm));
+    free(x);
+    free(r);
+}
+
+/* Submit all tensors, in an order of this rank's own. */
+static void submit_many(const rank_t *self, int *x, tutti_request_t **ret_requests)
+{
+    char name[NAME];
+
+    for (int i = 0; i < MANY; i++) {
+        int t = (i * 7919 + self->rank * 1013) % MANY; /* 7919 is prime */
+
+        x[t] = self->rank + t;
+        snprintf(name, sizeof(name), "gradient of layer number %d, of the network", t);
+        CHECK_OK(tutti_allreduce_async(name, &x[t], &x[t], 1, TUTTI_INT32, TUTTI_SUM, self->comm,
+                                       NULL, &ret_requests[t]));
+    }
+}
+
+/* Tensors outside a group. All of them are pending when the last rank begins to submit. */
+static void many(rank_t *self)
+{
+    tutti_request_t **r = calloc(MANY, sizeof(*r));
+    int *x = calloc(MANY, sizeof(*x)), is_last = self->rank == self->size - 1;
+
+    for (int step = 0; step < 2; step++) {
+        if (!is_last)
+            submit_many(self, x, r);
+        CHECK_INT(atomic_load(&self->inside->engine->pending.count), is_last ? 0 : MANY);
+        CHECK_OK(tutti_barrier(self->comm));
+        if (is_last)
+            submit_many(self, x, r);
+        CHECK_OK(tutti_wait_all(r, MANY, -1));
+        for (int t = 0; t < MANY; t++)
+            CHECK_INT(x[t], self->size * (self->size - 1) / 2 + self->size * t);
+    }
     free(x);
     free(r);
 }
@@ -318,6 +357,14 @@ int main(void)
         RUN_JOB(failures, &job);
         job.fn = leaves;
         job.arg = &delays_us[i % 5];
+        RUN_JOB(failures, &job);
+    }
+    for (int i = 0; i < 3; i++) {
+        static const char *const hosts[] = { "aa", "aab", "abc" };
+        job_t job = {
+            .size = (int)strlen(hosts[i]), .hosts = hosts[i], .timeout_s = 120, .fn = many
+        };
+
         RUN_JOB(failures, &job);
     }
     for (int i = 0; i < 2; i++) {

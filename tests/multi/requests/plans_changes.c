@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs that leave a learned plan for good, or once: results, errors and counters.
+ * Programs that leave a learned plan for good, or once, and programs that make groups while a plan
+ * runs: results, errors and counters.
  *
- * Each program has a single tensor. So a bucket is never partly submitted, and no pause of a thread
- * stops the plan.
+ * Each program has a single tensor on a communicator. So a bucket is never partly submitted, and no
+ * pause of a thread stops the plan.
  */
 #include "engine/steps.h"
 #include "ranks.h"
@@ -34,37 +35,55 @@ static void check_equal(const rank_t *self, uint64_t value)
     CHECK_INT(extreme[0], ~extreme[1]);
 }
 
+/* A call of "x". */
+typedef struct {
+    size_t count;
+    tutti_dtype_t dtype;
+    tutti_op_t op;
+    double prescale;
+} call_t;
+
+/* Each rank contributes its number. Elements behind the call's elements stay -1. */
+static void check_call(const rank_t *self, const call_t *call)
+{
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    double last = self->size - 1, sum = last * self->size / 2;
+    double want = call->prescale * (call->op == TUTTI_SUM ? sum : last), d[4];
+    float f[4];
+    int is_double = call->dtype == TUTTI_FLOAT64;
+    void *x = is_double ? (void *)d : f;
+    tutti_request_t *request;
+
+    for (size_t i = 0; i < 4; i++) {
+        d[i] = i < call->count ? self->rank : -1;
+        f[i] = (float)d[i];
+    }
+    options.prescale = call->prescale;
+    CHECK_OK(tutti_allreduce_async("x", x, x, call->count, call->dtype, call->op, self->comm,
+                                   &options, &request));
+    CHECK_OK(tutti_wait(request, -1));
+    for (size_t i = 0; i < 4; i++)
+        CHECK_INT(is_double ? d[i] : (double)f[i], i < call->count ? want : -1);
+}
+
 /* One property of the call of "x" changes on all ranks: the plan stops, and is learned again. */
 static void changes(rank_t *self)
 {
     enum {
         STEPS = 30
     };
-    static const struct {
-        size_t count;
-        tutti_op_t op;
-        double prescale;
-    } call[] = {
-        { 4, TUTTI_SUM, 1 }, { 3, TUTTI_SUM, 1 }, { 3, TUTTI_MAX, 1 }, { 3, TUTTI_MAX, 2 }
-    };
+    static const call_t calls[] = { { 4, TUTTI_FLOAT32, TUTTI_SUM, 1 },
+                                    { 3, TUTTI_FLOAT32, TUTTI_SUM, 1 },
+                                    { 3, TUTTI_FLOAT32, TUTTI_MAX, 1 },
+                                    { 3, TUTTI_FLOAT32, TUTTI_MAX, 2 },
+                                    { 3, TUTTI_FLOAT64, TUTTI_MAX, 2 } };
     uint64_t planned = 0;
 
-    for (int i = 0; i < (int)(sizeof(call) / sizeof(call[0])); i++) {
-        tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    for (int i = 0; i < (int)(sizeof(calls) / sizeof(calls[0])); i++) {
         tutti_stats_t stats;
 
-        options.prescale = call[i].prescale;
-        for (int step = 0; step < STEPS; step++) {
-            float x[4] = { (float)self->rank, (float)self->rank, (float)self->rank, -1 };
-            float last = (float)(self->size - 1), sum = last * (float)self->size / 2;
-            tutti_request_t *request;
-
-            CHECK_OK(tutti_allreduce_async("x", x, x, call[i].count, TUTTI_FLOAT32, call[i].op,
-                                           self->comm, &options, &request));
-            CHECK_OK(tutti_wait(request, -1));
-            CHECK(x[2] == (float)call[i].prescale * (call[i].op == TUTTI_SUM ? sum : last));
-            CHECK(x[3] == (call[i].count == 4 ? -(float)self->size : -1));
-        }
+        for (int step = 0; step < STEPS; step++)
+            check_call(self, &calls[i]);
         stats = read_stats(self);
         CHECK_INT(stats.plan_breaks, i);
         CHECK_INT(plans(self), i + 1);
@@ -145,6 +164,75 @@ static void deviations(rank_t *self)
         }
 }
 
+/* ---- groups while a plan runs ---- */
+
+/* Submit "x" on a communicator; each rank contributes 1. */
+static tutti_request_t *submit_one(tutti_comm_t *comm, int *x)
+{
+    tutti_request_t *request;
+
+    *x = 1;
+    CHECK_OK(tutti_allreduce_async("x", x, x, 1, TUTTI_INT32, TUTTI_SUM, comm, NULL, &request));
+    return request;
+}
+
+static void finish_one(tutti_comm_t *comm, tutti_request_t *request, const int *x)
+{
+    CHECK_OK(tutti_wait(request, -1));
+    CHECK_INT(*x, tutti_size(comm));
+}
+
+/* While a planned tensor is pending: make or free a group. kind 0: by splitting the communicator
+   into two; 1: by a list of all ranks. */
+static void change_group(const rank_t *self, int kind, tutti_comm_t **group)
+{
+    int ranks[8];
+
+    for (int r = 0; r < self->size; r++)
+        ranks[r] = self->size - 1 - r;
+    if (*group != NULL) {
+        CHECK_OK(tutti_comm_free(*group));
+        *group = NULL;
+    } else if (kind == 0)
+        CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, -self->rank, group));
+    else
+        CHECK_OK(tutti_comm_create(self->comm, ranks, self->size, group));
+}
+
+/* The groups have plans of their own, with a tensor of the same name. No plan stops. */
+static void groups(rank_t *self)
+{
+    enum {
+        KINDS = 2
+    };
+    tutti_comm_t *group[KINDS] = { NULL, NULL };
+    tutti_stats_t stats = TUTTI_STATS_INIT;
+
+    for (int step = 0; step < 60; step++) {
+        int x, y[KINDS];
+        tutti_request_t *request = submit_one(self->comm, &x), *its[KINDS];
+
+        for (int kind = 0; kind < KINDS; kind++) {
+            if (step % 20 == 6 + 3 * kind || step % 20 == 17 + kind)
+                change_group(self, kind, &group[kind]);
+            its[kind] = group[kind] != NULL ? submit_one(group[kind], &y[kind]) : NULL;
+        }
+        finish_one(self->comm, request, &x);
+        for (int kind = 0; kind < KINDS; kind++)
+            if (its[kind] != NULL)
+                finish_one(group[kind], its[kind], &y[kind]);
+        if (step % 20 == 16) {
+            CHECK_OK(tutti_comm_get_stats(group[1], &stats));
+            CHECK(stats.plan_hits > 0);
+        }
+    }
+    CHECK(group[0] == NULL && group[1] == NULL);
+    stats = read_stats(self);
+    CHECK_INT(stats.plan_breaks, 0);
+    CHECK_INT(plans(self), 1);
+    CHECK(stats.plan_hits > 50);
+}
+
 int main(void)
 {
     static const char *const hosts[] = { "aa", "aaa", "aabb", "abc", "aaaab" };
@@ -159,6 +247,8 @@ int main(void)
 
         RUN_JOB(failures, &job);
         job.fn = deviations;
+        RUN_JOB(failures, &job);
+        job.fn = groups;
         RUN_JOB(failures, &job);
     }
     return failures != 0;
