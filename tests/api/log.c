@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tutti_log_set_callback: the log goes to the callback instead of stderr, even before tutti_init. A
- * callback that takes the program's locks delays no call.
+ * callback that takes the program's locks delays no call. A learned plan is logged.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -93,6 +93,38 @@ static void with_a_lock(int rank, int size)
     check_has(&box, "[invalid argument: comm is NULL");
 }
 
+/* ---- a learned plan ---- */
+
+/* A plan is logged with its buckets. */
+static void prints_plan(int rank, int size)
+{
+    enum {
+        LAYERS = 3
+    };
+    static box_t box;
+    tutti_request_t *request[LAYERS];
+    float x[LAYERS];
+    char name[16];
+
+    (void)rank;
+    CHECK_OK(tutti_log_set_callback(receive, &box));
+    CHECK_OK(tutti_init(NULL));
+    for (int step = 0; step < 8; step++) {
+        for (int i = 0; i < LAYERS; i++) {
+            snprintf(name, sizeof(name), "layer %d", i);
+            x[i] = 1;
+            CHECK_OK(tutti_allreduce_async(name, &x[i], &x[i], 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                           tutti_world(), NULL, &request[i]));
+        }
+        CHECK_OK(tutti_wait_all(request, LAYERS, -1));
+        CHECK_INT(x[LAYERS - 1], size);
+    }
+    CHECK_OK(tutti_finalize());
+    CHECK_OK(tutti_log_set_callback(NULL, NULL));
+    check_has(&box, "plan 1: 3 tensors in 1 buckets]");
+    check_has(&box, "plan 1, bucket 0: 3 tensors from 'layer 0']");
+}
+
 /* ---- a rank that dies ---- */
 
 /* Rank 1 dies while the callback's lock is held. The thread that logs the death holds the engine's
@@ -143,6 +175,7 @@ int main(void)
     run(1, "TUTTI_NO_SUCH=1", from_the_start, "debug: invalid argument: comm is NULL",
         "TUTTI_NO_SUCH");
     run(1, "TUTTI_LOG=debug", with_a_lock, "", "tutti");
+    run(2, "TUTTI_LOG=debug", prints_plan, "", "tutti");
     run(2, "", death, "", "tutti");
     return failures != 0;
 }

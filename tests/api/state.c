@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tutti_comm_state reports, without a collective call, whether a communicator is usable, or why it
- * has ended. It may be called while another thread is inside a call.
+ * has ended. It may be called while another thread is inside a call. After a rank was killed, the
+ * other ranks can begin again.
  */
 #include "api/api.h"
 #include "tag.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum {
@@ -112,6 +115,78 @@ static void death(int rank, int size)
     CHECK_OK(tutti_finalize());
 }
 
+/* A child of rank 1 is rank 1 of the first world, and is killed there. */
+static void be_killed(void)
+{
+    int result;
+    pid_t pid = fork();
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        CHECK_OK(tutti_init(NULL));
+        CHECK_OK(tutti_barrier(tutti_world()));
+        kill(getpid(), SIGKILL);
+    }
+    CHECK_INT(waitpid(pid, &result, 0), pid);
+    CHECK(WIFSIGNALED(result) && WTERMSIG(result) == SIGKILL);
+}
+
+/* A rank of the first world that is not killed. The barrier may fail if rank 1 dies early. */
+static void survive(void)
+{
+    tutti_request_t *request = NULL;
+    tutti_status_t status;
+    float x = 1;
+
+    CHECK_OK(tutti_init(NULL));
+    status = tutti_barrier(tutti_world());
+    CHECK(status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST);
+    if (tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world(), NULL,
+                              &request) == TUTTI_OK)
+        CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_PEER_LOST);
+    await_end(tutti_world(), TUTTI_ERR_PEER_LOST, "rank 1");
+    CHECK_ERROR(tutti_init(NULL), TUTTI_ERR_INVALID_ARGUMENT, "already");
+    CHECK_OK(tutti_finalize());
+    CHECK(tutti_world() == NULL);
+}
+
+/* After the death, all ranks make a second world, in which another process is rank 1. */
+static void begin_again(int rank, int size)
+{
+    char boot[256];
+
+    snprintf(boot, sizeof(boot), "%s-again", getenv("TUTTI_BOOT"));
+    if (rank == 1)
+        be_killed();
+    else
+        survive();
+    setenv("TUTTI_BOOT", boot, 1);
+    CHECK_OK(tutti_init(NULL));
+    check_usable(tutti_world());
+    CHECK_INT(tutti_rank(tutti_world()), rank);
+    for (int step = 0; step < 6; step++) {
+        tutti_request_t *request;
+        int x[2] = { rank, 1 };
+
+        CHECK_OK(tutti_allreduce_async("x", x, x, 2, TUTTI_INT32, TUTTI_SUM, tutti_world(), NULL,
+                                       &request));
+        CHECK_OK(tutti_wait(request, -1));
+        CHECK_OK(tutti_allreduce(x, x, 2, TUTTI_INT32, TUTTI_SUM, tutti_world()));
+        CHECK_INT(x[0], size * size * (size - 1) / 2);
+        CHECK_INT(x[1], size * size);
+    }
+    CHECK_OK(tutti_finalize());
+}
+
+static void begin_again_on_hosts(int rank, int size)
+{
+    char host[32];
+
+    snprintf(host, sizeof(host), "host-%d", rank / 2);
+    setenv("TUTTI_HOST_ID", host, 1);
+    begin_again(rank, size);
+}
+
 /* The end of a group does not end the world. */
 static void part_ends(int rank, int size)
 {
@@ -181,6 +256,9 @@ int main(void)
     clean_environment();
     run(1, alone);
     run(3, death);
+    run(2, begin_again);
+    run(3, begin_again);
+    run(4, begin_again_on_hosts);
     run(2, part_ends);
     run(2, during_a_call);
     return failures != 0;
