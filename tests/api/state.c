@@ -150,6 +150,24 @@ static void survive(void)
     CHECK(tutti_world() == NULL);
 }
 
+/* Rank 1 is killed while the other ranks finalize. */
+static void finalizing(int rank, int size)
+{
+    tutti_status_t status;
+
+    (void)size;
+    if (rank == 1) {
+        be_killed();
+        return;
+    }
+    CHECK_OK(tutti_init(NULL));
+    status = tutti_barrier(tutti_world());
+    CHECK(status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST);
+    CHECK_OK(tutti_finalize());
+    CHECK(tutti_world() == NULL);
+    CHECK_OK(tutti_finalize());
+}
+
 /* After the death, all ranks make a second world, in which another process is rank 1. */
 static void begin_again(int rank, int size)
 {
@@ -256,6 +274,7 @@ int main(void)
     clean_environment();
     run(1, alone);
     run(3, death);
+    run(3, finalizing);
     run(2, begin_again);
     run(3, begin_again);
     run(4, begin_again_on_hosts);
