@@ -127,6 +127,15 @@ has_names() {
     grep -v '^tutti_' "$work/all" >"$work/out" && wrong "$1 defines global names" "$work/out"
 }
 
+# needs_little LIBRARY: the shared library may need only hwloc and the C library. MPI, UCX, PMIx,
+# PMI-2, libcrypto, CUDA and NCCL are opened when a program uses them, or belong to a module.
+needs_little() {
+    readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' >"$work/all"
+    grep -q '^libc\.' "$work/all" || wrong "readelf prints no C library for $1" "$work/all"
+    grep -vE '^(ld-.*|lib(c|m|dl|rt|pthread|atomic|gcc_s|hwloc)\..*)$' "$work/all" >"$work/out" &&
+        wrong "$1 needs more libraries" "$work/out"
+}
+
 # by_pkg_config: compiles $work/shared and $work/static with the help of pkg-config.
 by_pkg_config() {
     must 'pkg-config' pkg-config --cflags --static --libs tutti

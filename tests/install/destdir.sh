@@ -19,6 +19,7 @@ has_tools "$root"
 has_pages "$root"
 runs_tools
 has_names "$root$libdir/libtutti.a"
+needs_little "$root$libdir/libtutti.so"
 by_pkg_config
 says_sum 1 "$work/shared"
 says_sum 2 "$work/shared"
