@@ -34,6 +34,12 @@ check()
     [ "$(grep -c passed "$work/out")" -eq $ranks ] || wrong "$*" "$work/out"
 }
 
+# said N WORDS: exactly N lines of the output must have these words
+said()
+{
+    [ "$(grep -c -e "$2" "$work/out")" -eq "$1" ] || wrong "not $1 lines with '$2'" "$work/out"
+}
+
 # trained PLACES HOSTS: trains on a cluster and on pretended hosts, and compares the checkpoints.
 # HOSTS has a letter for each rank: its pretended host
 trained()
@@ -58,8 +64,13 @@ trained()
     cmp "$work/real" "$work/pretended" || wrong "hosts with $1 are not like pretended ones"
 }
 
+# Rank 0 listens at an address that other hosts reach. It warns once if the job has no secret.
 check 2,2 4000000 tests/hosts/collectives_check
+said 1 "the job has no secret: any process that reaches port 29500 of this host can join it"
+export TUTTI_JOB_SECRET=of-this-cluster
 check 1,1,1 10000000 tests/hosts/hosts_check data
+said 0 "has no secret"
+unset TUTTI_JOB_SECRET
 if is_long "three of five programs and placings, the trainer on one of two"; then
     check 3,1 4000000 tests/hosts/collectives_check
     check 1,1,1 700000 tests/hosts/messages_check
