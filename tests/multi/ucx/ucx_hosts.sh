@@ -63,7 +63,7 @@ if ! test -e "$TUTTI_MODULE_DIR/ucx.so"; then
     test $errors -eq 0 || exit 1
     exit 77
 fi
-for hosts in ab aabb abc; do
+for hosts in ab aabb abab abc; do
     on $hosts $checks/collectives_check
     passed ${#hosts} "collectives passed"
     TUTTI_LOG=none on $hosts $checks/messages_check misfits
