@@ -2,9 +2,11 @@
 /*
  * Runs a fuzz target without a fuzzer. The inputs are the files named as arguments (for example one
  * that has led to a crash) or, without arguments, the target's seeds, their mutations, and noise.
- * Each run has the same inputs.
+ * The long form has new mutations and noise until there are a million inputs. Each run has the same
+ * inputs.
  */
 #include "fuzz.h"
+#include "long.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +15,10 @@
 #define ROOM ((size_t)1 << 16)
 #define MUTATIONS 400u
 #define NOISES 2000u
+#define LONG_INPUTS 1000000u
 
 static uint64_t state = 88172645463325252u;
+static unsigned inputs; /* that have run */
 
 /* xorshift64 */
 static uint32_t next(uint32_t below)
@@ -35,6 +39,7 @@ static void run(const uint8_t *data, size_t bytes)
         exit(1);
     memcpy(copy, data, bytes);
     LLVMFuzzerTestOneInput(copy, bytes);
+    inputs++;
     free(copy);
 }
 
@@ -58,7 +63,7 @@ static size_t mutate(uint8_t *data, size_t bytes)
     return bytes;
 }
 
-static void run_all(uint8_t *seed, uint8_t *data)
+static void run_round(uint8_t *seed, uint8_t *data)
 {
     size_t bytes;
 
@@ -79,6 +84,15 @@ static void run_all(uint8_t *seed, uint8_t *data)
             data[k] = (uint8_t)next(below);
         run(data, bytes);
     }
+}
+
+static void run_all(uint8_t *seed, uint8_t *data)
+{
+    unsigned least = test_is_long("most of a million inputs") ? LONG_INPUTS : 1;
+
+    while (inputs < least)
+        run_round(seed, data);
+    printf("%u inputs\n", inputs);
 }
 
 static int run_file(const char *path, uint8_t *data)
