@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-unit_tests +=
+unit_tests += %reldir%/test_faster
