@@ -9,6 +9,7 @@ set -u
 
 program=tests/hosts/hosts_check
 other=tests/hosts/app_mpi
+export log program
 
 # await N WORDS: wait until at least N lines of the job's output have WORDS
 await()
@@ -35,6 +36,31 @@ for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30
     wait $job
 done
 
+# If other hosts have ranks as well, the warning names the ranks that have come. It also does if the
+# launcher does not tell how many ranks it has started on this host.
+for local in "OMPI_COMM_WORLD_LOCAL_SIZE=2,2 ranks that mpirun started on this host" \
+    "-u OMPI_COMM_WORLD_LOCAL_SIZE,3 ranks that mpirun started"; do
+    what="two of three, ${local%,*}"
+    settings="${local%,*} TUTTI_STALL_WARNING=1"
+    timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
+        -np 1 env $settings $program data >"$log" 2>&1 &
+    job=$!
+    await 2 "MPI_Init has waited .*: of the ${local#*,}, ranks 0 and 2 have called tutti_init"
+    kill $job
+    wait $job
+done
+
+# A rank that has come ends. Its parent process is mpirun's child, and waits, so mpirun does not end
+# the job.
+what="ended in MPI_Init"
+timeout 60 $mpirun -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c '$program data &
+    until grep -q "on this host, rank 2 has not called" "$log"; do sleep 0.1; done
+    kill -KILL $!; sleep 50' : -np 1 sleep 50 >"$log" 2>&1 &
+job=$!
+await 2 'on this host, ranks 1 and 2 have not called tutti_init, or ended in it'
+kill $job
+wait $job
+
 # Follow the advice of the warning.
 what="one of three, without MPI"
 launch -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=3 $program refused : -np 1 sleep 5 : \
@@ -43,7 +69,6 @@ passed 2 "^refused: .*rank 1 did not connect to rank 0"
 
 # If the rank comes late, everything works.
 what="late, but not too late"
-export log program
 launch -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c \
     'until grep -q "rank 1 has not called" "$log"; do sleep 0.1; done; exec $program data'
 passed 2 "data passed"
