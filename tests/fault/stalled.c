@@ -184,6 +184,26 @@ static void late_with(rank_t *self, int rank, int n, const char *words)
     to_stderr();
 }
 
+/* One rank is late in tutti_join. Only rank 0 knows which ranks have joined. */
+static void late_join(rank_t *self, int rank)
+{
+    const char *words = rank == 1 ? "in tutti_join: rank 1 has not called tutti_join"
+                                  : "in tutti_join: not all ranks have called tutti_join";
+    int last;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == rank)
+        await_said(1 - rank, words, WARNINGS);
+    else
+        to_file(self->rank);
+    CHECK_OK(tutti_join(self->comm, &last));
+    if (self->rank != rank) {
+        to_stderr();
+        CHECK(first_wait_s(self->rank, words, "has waited ") >= 0.5);
+    }
+    reduce(self, "after the join");
+}
+
 /* Rank 1 announces a tensor, and then holds its engine's token: its lanes make no progress. */
 static void announce_and_stay(rank_t *self)
 {
@@ -276,6 +296,8 @@ static void asynchronous(rank_t *self)
     late(self, 0);
     late_with(self, 0, 2, "; 1 more request waits");
     late_with(self, 1, TUTTI__NAMED + 1, "1 more tensor waits");
+    late_join(self, 1);
+    late_join(self, 0);
     stopped(self, 1);
     stopped(self, 0);
     in_a_lane(self);

@@ -553,6 +553,52 @@ static void groups(rank_t *self)
     user_end(&u);
 }
 
+/* ---- stall warnings ---- */
+
+static atomic_int reports[2]; /* of the work that is queued on a device */
+
+/* Receives the log of this process, which has all ranks. */
+static void count_reports(void *arg, tutti_log_level_t level, const char *text)
+{
+    const char *at = strstr(text, ": the work of bucket ");
+    unsigned bucket, device = 2;
+
+    (void)arg;
+    (void)level;
+    if (at != NULL)
+        sscanf(at, ": the work of bucket %u has been queued on device %u for", &bucket, &device);
+    if (device < 2)
+        atomic_fetch_add(&reports[device], 1);
+    else
+        fprintf(stderr, "%s\n", text);
+}
+
+/* All requests of a bucket are handed over, so no request waits. While its work is queued behind
+   the caller's, each rank warns of its own device, again and again. */
+static void reported(rank_t *self)
+{
+    tutti_call_t call;
+    user_t u;
+
+    begin(&u, self);
+    close_gate(self);
+    put_gate(&u);
+    put(&u, 0);
+    call = ranks_sum("queued", slot(&u, 0), COUNT);
+    hand_over(&u, &call);
+    for (int i = 0; atomic_load(&reports[self->rank]) < 2; i++) {
+        CHECK(i < 40000);
+        usleep(1000);
+    }
+    CHECK_INT(user_look(&u), TUTTI__AGAIN);
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&opened, 1);
+    get(&u, 0);
+    user_wait(&u);
+    verify(&u, 0, 1);
+    user_end(&u);
+}
+
 /* ---- the end ---- */
 
 /* The communicator is freed while the caller's own work lasts longer than the deadline. This is no
@@ -719,6 +765,12 @@ static void short_settings(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = SHORT_MS;
 }
 
+static void warning_settings(tutti__conf_t *conf, int rank)
+{
+    settings(conf, rank);
+    conf->shared.stall_ms = 200;
+}
+
 static int run(rank_fn_t fn, const char *hosts, void (*how)(tutti__conf_t *, int), unsigned ends)
 {
     job_t job = { .size = (int)strlen(hosts),
@@ -754,6 +806,9 @@ int main(void)
     failures += run(aborted, "ab", settings, 0);
     failures += run(late, "aab", short_settings, 0);
     failures += run(slow_input, "aab", short_settings, 0);
+    failures += tutti_log_set_callback(count_reports, NULL) != TUTTI_OK;
+    failures += run(reported, "aa", warning_settings, 0);
+    failures += tutti_log_set_callback(NULL, NULL) != TUTTI_OK;
     if (ranks_can_fork())
         failures += run(killed, "aba", settings, 1 << 1);
     return failures != 0;
