@@ -101,6 +101,11 @@ multi_case = %reldir%/direct/coll_case.c %reldir%/direct/coll_case.h \
 %C%_direct_mismatches_SOURCES = %reldir%/direct/mismatches.c $(multi_case)
 %C%_direct_mismatches_LDADD = $(LDADD) -lm
 
+# The number of messages with and without the comparison of calls.
+rank_tests += %reldir%/direct/compared_sends
+%C%_direct_compared_sends_SOURCES = %reldir%/direct/compared_sends.c $(multi_case)
+%C%_direct_compared_sends_LDADD = $(LDADD) -lm
+
 # Schedules from files.
 rank_tests += %reldir%/direct/user_node %reldir%/direct/user_schedule
 tsan_tests += %reldir%/direct/user_node %reldir%/direct/user_schedule
