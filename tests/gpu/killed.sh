@@ -36,10 +36,12 @@ killed()
 {
     jobs=$((${jobs:-0} + 1))
     fresh
+    # A rank that starts late leaves the output of the job before until then.
+    rm -f "$work/rank.0" "$work/rank.1"
     begin 0 timeout --kill-after=5 200
     survivor=$pid
     begin 1
-    while ! grep -q '^epoch 1/' "$work/rank.0" && kill -0 $survivor 2>/dev/null; do
+    while ! grep -qs '^epoch 1/' "$work/rank.0" && kill -0 $survivor 2>/dev/null; do
         sleep 0.1
     done
     kill -9 $pid

@@ -27,6 +27,7 @@ await()
 # The warning comes after TUTTI_STALL_WARNING, or after TUTTI_TIMEOUT if this is shorter.
 for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30 TUTTI_TIMEOUT=1"; do
     what="one of three, $settings"
+    : >"$log" # the job before has written it, too
     timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
         -np 1 env $settings $program data >"$log" 2>&1 &
     job=$!
@@ -42,6 +43,7 @@ for local in "OMPI_COMM_WORLD_LOCAL_SIZE=2,2 ranks that mpirun started on this h
     "-u OMPI_COMM_WORLD_LOCAL_SIZE,3 ranks that mpirun started"; do
     what="two of three, ${local%,*}"
     settings="${local%,*} TUTTI_STALL_WARNING=1"
+    : >"$log"
     timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
         -np 1 env $settings $program data >"$log" 2>&1 &
     job=$!
@@ -53,6 +55,7 @@ done
 # A rank that has come ends. Its parent process is mpirun's child, and waits, so mpirun does not end
 # the job.
 what="ended in MPI_Init"
+: >"$log"
 timeout 60 $mpirun -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c '$program data &
     until grep -q "on this host, rank 2 has not called" "$log"; do sleep 0.1; done
     kill -KILL $!; sleep 50' : -np 1 sleep 50 >"$log" 2>&1 &
