@@ -439,7 +439,7 @@ void tutti__comm_close(tutti__comm_t *comm)
     tutti__parts_close(comm);
     assert(state->parts == NULL && (comm->engine == NULL || state->is_stopped));
     keep_memory(comm);
-    assert(atomic_load(&state->busy) || state->op.at == TUTTI__AT_END); /* busy: no end is known */
+    assert(atomic_load(&state->busy) || state->op.at == TUTTI__AT_END); /* busy: it never ended */
     tutti__engine_close(comm->engine);
     /* If stopping the trace fails, the error is logged, and this rank's part of the trace stays. */
     if (state->ends_trace)

@@ -18,8 +18,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The longest round trip between neighbours in the tree of ranks; 0: unknown, or not needed.
-   Collective. A group uses the round trip of its world. */
+/* The round trip between hosts, in nanoseconds; 0: unknown, or not measured. A group gets that of
+   its world. Collective. */
 static tutti_status_t measure_rtt(tutti__comm_t *comm, uint64_t *ret_rtt_ns)
 {
     uint64_t mine = tutti__boot_rtt_ns(comm->boot), *all;

@@ -658,12 +658,13 @@
 #define TUTTI__COST_NEAR_PS 100u
 
 /* [bytes] TUTTI_CHUNK_BYTES, if it is auto: the smallest and the largest value. Chosen: at least
-   TUTTI__RIDE_BYTES, so that a measured length does not decide which calls ride; at most 12 MiB of
-   slots for each peer of a lane, with three streams. */
+   TUTTI__RIDE_BYTES, so that a measured length does not decide which calls ride; with 4 credits and
+   three streams, a lane has at most 12 MiB of slots for each peer. */
 #define TUTTI__CHUNK_BYTES 65536u
 #define TUTTI__CHUNK_MOST_BYTES 1048576u
-/* [bytes] Longer pieces than the smallest are chosen only if slots for all peers, of one stream in
-   a lane, fit. Chosen: pieces of 1 MiB up to 16 ranks, of 256 KiB up to 64. */
+/* [bytes] Limit of the slots of all peers, for one stream of a lane. auto halves the piece until
+   they fit, but not below TUTTI__CHUNK_BYTES. Chosen: with 4 credits, 1 MiB up to 16 ranks, and
+   256 KiB up to 64. */
 #define TUTTI__CHUNK_ALL_BYTES ((uint64_t)64 << 20)
 
 /* Data of up to this size are sent with the comparison of calls, whatever the model expects.

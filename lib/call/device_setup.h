@@ -59,8 +59,8 @@ tutti_status_t tutti__device_open_nccl(const tutti__device_setup_t *setup);
 tutti_status_t tutti__device_register(const tutti__exec_device_t *device, void *fuse);
 /* Undo all registrations. */
 void tutti__device_unregister(const tutti__exec_device_t *device);
-/* Has an abort of NCCL on this device not returned in time? As long as it has not, a call that
-   waits for the device may not return. */
+/* 1: an abort of NCCL on this device has missed its deadline, and has not returned yet. Until it
+   returns, a call that waits for the device may block. */
 int tutti__device_is_stuck(const tutti__exec_device_t *device);
 
 /* device_flat.c: if TUTTI_ALGORITHM names nccl-flat, open NCCL among all ranks of several hosts. A

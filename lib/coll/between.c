@@ -3,10 +3,10 @@
  * The allreduces that other algorithms also use for their part between hosts, and their names.
  *
  * A stream sends its next chunk when the previous one has arrived, so it has one message in flight.
- * A link of 100 Gbit/s with 10 us of latency carries 250 KB during a round trip, so one stream with
- * shorter messages cannot keep it busy. Then several streams run the same allreduce at the same
- * time, each for its share of the blocks. A call has at most as many streams as a step has messages
- * of full length.
+ * A link of 100 Gbit/s with 10 us of latency carries 250 KB during a round trip. With messages of
+ * 64 KiB, five must be in flight to keep the link busy. Then several streams run the same allreduce
+ * at the same time, each for its share of the blocks. A call has at most as many streams as a step
+ * has messages of full length.
  *
  * The number of streams is equal on all ranks. If the association is fixed, it does not change
  * bits, and a measured round trip counts; otherwise only the model's figures for the link count

@@ -42,10 +42,10 @@ typedef struct tutti__files tutti__files_t; /* files.h */
 typedef struct {
     uint64_t alpha_ns;   /* a message, from its sender to its receiver */
     uint64_t beta_ps;    /* picoseconds of each byte */
-    uint64_t slot_bytes; /* length of a message, by settings and network cards only */
+    uint64_t slot_bytes; /* length of a message, without any measurement */
     /* May be measured, so only for decisions that do not change bits. */
     uint64_t rtt_ns;      /* a round trip; 0: 2 alpha_ns */
-    uint64_t piece_bytes; /* TUTTI_CHUNK_BYTES in force; 0: slot_bytes */
+    uint64_t piece_bytes; /* length chosen for TUTTI_CHUNK_BYTES; 0: slot_bytes */
 } tutti__cost_link_t;
 
 /*

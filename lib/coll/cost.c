@@ -18,8 +18,9 @@
  * A message must fit a slot. So a chunk of a block has at most a slot's size, divided by the
  * largest number of blocks in a message. Longer blocks are cut into chunks, and each chunk passes
  * all steps: the time of the steps is multiplied by the number of chunks. This number is not
- * rounded, so that the cost is a straight line over n. Several streams between hosts (between.c)
- * pass chunks at the same time, so the time of further chunks is divided by their number.
+ * rounded, so that the cost is a straight line over n. If an allreduce has several streams between
+ * hosts (between.c), they work on different chunks at the same time. So the time of all chunks
+ * after the first one is divided by the number of streams.
  *
  * A message between hosts that does not wait for another message, such as a further chunk in a
  * chain, costs only the time to send it. The model takes a quarter of alpha for this time. With a

@@ -123,8 +123,8 @@ enum {
     TUTTI__XPORT_MOST_LONG = 64 /* ranks; with more, the slots of all peers take too much memory */
 };
 
-/* The longest message over UCX in a communicator of `size` ranks. slot_bytes: TUTTI_CHUNK_BYTES
-   in force. Equal on all ranks. */
+/* The longest message over UCX in a communicator of `size` ranks. slot_bytes: the length
+   chosen for TUTTI_CHUNK_BYTES. Equal on all ranks. */
 static inline size_t tutti__xport_long(size_t slot_bytes, uint32_t size)
 {
     size_t most = slot_bytes > TUTTI__XPORT_LONG ? slot_bytes : TUTTI__XPORT_LONG;

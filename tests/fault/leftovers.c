@@ -192,7 +192,7 @@ static void work(rank_t *self)
     free(x);
 }
 
-/* Of the current job: the ranks that are not killed end at once, and need no other rank. */
+/* 1: in the current job, ranks that are not killed end at once, without a barrier. */
 static int finalizing;
 
 /* Ranks whose bits are set in *arg kill themselves after some work. The others end at the same

@@ -304,8 +304,8 @@ static int run_one(const plan_t *plan, int size, const char *hosts)
     return 1;
 }
 
-/* Before a deadline passes, all ranks must hear of the victim. On a busy machine the report may be
-   late, and the words name another rank. So a case with a deadline may fail twice. */
+/* All ranks must receive the report of the victim before the deadline. On a busy machine the report
+   may be late; the error then names another rank. So a case with a deadline has three tries. */
 static int run_case(const plan_t *plan, int size, const char *hosts)
 {
     int tries = dies(plan) ? 1 : 3;

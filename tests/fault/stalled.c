@@ -184,7 +184,7 @@ static void late_with(rank_t *self, int rank, int n, const char *words)
     to_stderr();
 }
 
-/* One rank is late in tutti_join. Only rank 0 knows which ranks have joined. */
+/* One rank is late in tutti_join. Only rank 0 has the reports which ranks have joined. */
 static void late_join(rank_t *self, int rank)
 {
     const char *words = rank == 1 ? "in tutti_join: rank 1 has not called tutti_join"

@@ -36,7 +36,7 @@ killed()
 {
     jobs=$((${jobs:-0} + 1))
     fresh
-    # A rank that starts late leaves the output of the job before until then.
+    # Until a rank has started, its file would still have the output of the previous job.
     rm -f "$work/rank.0" "$work/rank.1"
     begin 0 timeout --kill-after=5 200
     survivor=$pid

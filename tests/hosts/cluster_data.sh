@@ -24,7 +24,7 @@ data()
 # afterwards, with any program.
 survived()
 {
-    : >"$log" # the job before has written it, too
+    : >"$log" # remove the output of the previous job
     "$cluster" run --pin --per-host 2,2 --mpirun --enable-recovery $program killed $1 \
         >"$log" 2>&1 &
     tries=0

@@ -216,7 +216,7 @@ int main(int argc, char **argv)
         run_victim();
     began = now_ms();
     run_survivor();
-    /* It succeeds, also if a rank has failed before, or fails now. */
+    /* tutti_finalize succeeds even if a rank has failed, or fails now. */
     OK(tutti_finalize());
     took_s = (now_ms() - began) / 1e3;
     CHECK(took_s < LIMIT_S, "%.1f s", took_s);

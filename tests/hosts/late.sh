@@ -27,7 +27,7 @@ await()
 # The warning comes after TUTTI_STALL_WARNING, or after TUTTI_TIMEOUT if this is shorter.
 for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30 TUTTI_TIMEOUT=1"; do
     what="one of three, $settings"
-    : >"$log" # the job before has written it, too
+    : >"$log" # remove the output of the previous job
     timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
         -np 1 env $settings $program data >"$log" 2>&1 &
     job=$!
@@ -37,8 +37,8 @@ for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30
     wait $job
 done
 
-# If other hosts have ranks as well, the warning names the ranks that have come. It also does if the
-# launcher does not tell how many ranks it has started on this host.
+# If other hosts have ranks as well, the warning names the ranks that have called tutti_init, even if the
+# launcher does not report how many ranks it has started on this host.
 for local in "OMPI_COMM_WORLD_LOCAL_SIZE=2,2 ranks that mpirun started on this host" \
     "-u OMPI_COMM_WORLD_LOCAL_SIZE,3 ranks that mpirun started"; do
     what="two of three, ${local%,*}"
@@ -52,7 +52,7 @@ for local in "OMPI_COMM_WORLD_LOCAL_SIZE=2,2 ranks that mpirun started on this h
     wait $job
 done
 
-# A rank that has come ends. Its parent process is mpirun's child, and waits, so mpirun does not end
+# Rank 1 is killed while it waits in MPI_Init. Its parent process is mpirun's child, and waits, so mpirun does not end
 # the job.
 what="ended in MPI_Init"
 : >"$log"
