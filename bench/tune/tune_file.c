@@ -14,12 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int tune_path(int ranks, char *ret_path, size_t room)
+int tune_path(int ranks, char *ret_path, size_t bytes)
 {
     char path[TUTTI__TUNED_PATH];
 
     return tutti__tuned_path((uint64_t)ranks, path) &&
-           snprintf(ret_path, room, "%s", path) < (int)room;
+           snprintf(ret_path, bytes, "%s", path) < (int)bytes;
 }
 
 /* The result with this name, or NULL. */
@@ -142,12 +142,12 @@ void tune_make_folders(const char *path)
 
 /* Make a file beside `path`. other: its name. Returns a descriptor, or -1 and a message on
    stderr. */
-static int open_other(const char *path, char *other, size_t room)
+static int open_other(const char *path, char *other, size_t bytes)
 {
     struct stat file;
     int fd = -1;
 
-    snprintf(other, room, "%s.XXXXXX", path);
+    snprintf(other, bytes, "%s.XXXXXX", path);
     if (stat(path, &file) == 0 && S_ISDIR(file.st_mode))
         errno = EISDIR;
     else

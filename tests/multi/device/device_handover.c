@@ -573,32 +573,6 @@ static void count_reports(void *arg, tutti_log_level_t level, const char *text)
         fprintf(stderr, "%s\n", text);
 }
 
-/* All requests of a bucket are handed over, so no request waits. While its work is queued behind
-   the caller's, each rank warns of its own device, again and again. */
-static void reported(rank_t *self)
-{
-    tutti_call_t call;
-    user_t u;
-
-    begin(&u, self);
-    close_gate(self);
-    put_gate(&u);
-    put(&u, 0);
-    call = ranks_sum("queued", slot(&u, 0), COUNT);
-    hand_over(&u, &call);
-    for (int i = 0; atomic_load(&reports[self->rank]) < 2; i++) {
-        CHECK(i < 40000);
-        usleep(1000);
-    }
-    CHECK_INT(user_look(&u), TUTTI__AGAIN);
-    CHECK_OK(tutti_barrier(self->comm));
-    atomic_store(&opened, 1);
-    get(&u, 0);
-    user_wait(&u);
-    verify(&u, 0, 1);
-    user_end(&u);
-}
-
 /* ---- the end ---- */
 
 /* The communicator is freed while the caller's own work lasts longer than the deadline. This is no
@@ -732,8 +706,9 @@ static void late(rank_t *self)
     dies(self, BY_DEADLINE, TUTTI_ERR_TIMEOUT, "s for tensor 'lost': rank");
 }
 
-/* The caller's own work may take long, if it does on all ranks. */
-static void slow_input(rank_t *self)
+/* The caller's own work takes long on all ranks, which is allowed: longer than the deadline, or
+   until `wanted` reports of this rank's device. */
+static void slow(rank_t *self, int wanted)
 {
     tutti_call_t call;
     user_t u;
@@ -744,13 +719,29 @@ static void slow_input(rank_t *self)
     put(&u, 0);
     call = ranks_sum("slow", slot(&u, 0), COUNT);
     hand_over(&u, &call);
-    usleep(4700000); /* the deadline, and everything that is added to it */
+    if (wanted == 0)
+        usleep(4700000); /* the deadline, and everything that is added to it */
+    for (int i = 0; i < 40000 && atomic_load(&reports[self->rank]) < wanted; i++)
+        usleep(1000);
+    CHECK(atomic_load(&reports[self->rank]) >= wanted);
+    CHECK_INT(user_look(&u), TUTTI__AGAIN);
     CHECK_OK(tutti_barrier(self->comm));
     atomic_store(&opened, 1);
     get(&u, 0);
     user_wait(&u);
     verify(&u, 0, 1);
     user_end(&u);
+}
+
+static void slow_input(rank_t *self)
+{
+    slow(self, 0);
+}
+
+/* All requests are handed over, so no request waits. Each rank warns again and again. */
+static void reported(rank_t *self)
+{
+    slow(self, 2);
 }
 
 static void settings(tutti__conf_t *conf, int rank)
