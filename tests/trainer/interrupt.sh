@@ -141,7 +141,7 @@ done
 # write little
 need_mpirun
 case $mpirun in
-*--mca*) mpirun="$mpirun --mca odls_base_sigkill_timeout 3" ;;
+*--mca*) mpirun="$mpirun --mca odls_base_sigkill_timeout 10" ;;
 esac
 varied "$work/data" 250
 slow="--data $work/data --batch 1 --hidden 1024,1024 --schedule constant --epochs 100000"

@@ -28,11 +28,19 @@ wrong()
     errors=$((errors + 1))
 }
 
-# ran COMMAND...: runs the command, with its output in $log and its status in $status.
+# ran COMMAND...: runs the command, with its output in $log and its status in $status. On a busy
+# machine, mpirun of Open MPI 4 sometimes says of a rank that ended well that it exited improperly.
+# It then names process 0, which no rank is; the command runs again.
 ran()
 {
-    "$@" >"$log" 2>&1
-    status=$?
+    attempts=0
+    until
+        "$@" >"$log" 2>&1
+        status=$?
+        [ $status -eq 0 ] || [ $attempts -ge 3 ] || ! grep -q 'process rank .* with PID 0 on' "$log"
+    do
+        attempts=$((attempts + 1))
+    done
 }
 
 # rows N PATTERN WHAT: the table has N rows that match, and no others.
