@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch.distributed over tutti and over gloo, in turn, in one run.
 
-    torchrun --nproc-per-node 2 torch_allreduce.py
+    torchrun --nproc-per-node 2 torch_allreduce.py [--busy]
 
 Prints the median time and the median CPU time of rank 0's process, with all its threads. First it
 measures dist.all_reduce, for some sizes, in ordinary memory and in memory that tutti shares between
 ranks. Then it measures a step of DistributedDataParallel over gradients of the sizes of ResNet-18,
 without any model: the backward pass only makes gradients. DDP's buckets are in shared memory,
-unless DDP_DISABLE_COMM_MEM=1.
+unless DDP_DISABLE_COMM_MEM=1. With --busy it measures this step again, beside a Python thread of
+rank 0's process that computes all the time.
 """
 
 import statistics
+import sys
+import threading
 import time
 from typing import Any, Callable, Iterator, List, Tuple
 
@@ -80,6 +83,12 @@ def tensors(count: int) -> Iterator[Tuple[str, torch.Tensor]]:
         yield ", shared", t.zero_()
 
 
+def busy(stop: threading.Event) -> None:
+    """Compute, and hold Python's lock, until `stop` is set."""
+    while not stop.is_set():
+        sum(range(1000))
+
+
 def main() -> None:
     """Measure."""
     torch.set_num_threads(1)
@@ -102,6 +111,15 @@ def main() -> None:
             step()
         calls.append((name, group, step))
     rounds("DDP step", calls, 3)
+    if "--busy" in sys.argv[1:]:
+        stop = threading.Event()
+        thread = threading.Thread(target=busy, args=(stop,))
+        if dist.get_rank() == 0:
+            thread.start()
+        rounds("DDP step, busy", calls, 3)
+        stop.set()
+        if dist.get_rank() == 0:
+            thread.join()
     dist.destroy_process_group()
 
 
