@@ -3,8 +3,8 @@
  * Asynchronous collectives on named tensors, from any thread in any order.
  *
  * The ranks agree by name which tensors are ready; small tensors of the same kind are fused into
- * one collective. A background thread makes progress while the program computes. A thread that
- * waits does the same work.
+ * one collective. The tensors of one such collective are a bucket. A background thread makes
+ * progress while the program computes. A thread that waits does the same work.
  *
  * Parameters of all calls here
  *   name           1 to 255 bytes; copied. The same name on all ranks means the same tensor. It may
@@ -47,9 +47,9 @@
  *
  *   If there is no device, a collective without a name needs no agreement: it starts when this rank
  *   has submitted it and the previous one is done. These collectives run one after another, beside
- *   all other calls, with the results of direct calls. Unlike named collectives, they do not wait
- *   for an agreement, and they are not fused. With a device, the ranks agree on these collectives
- *   as on named ones. On messages (sends and receives) without a name the ranks always agree.
+ *   all other calls, with the results of direct calls. They are not fused. With a device, the ranks
+ *   agree on these collectives as on named ones. On messages (sends and receives) without a name
+ *   the ranks always agree.
  *
  *   If the ranks' calls differ, the call ends with TUTTI_ERR_MISMATCH on all ranks, like a direct
  *   call, and later calls work. If the submission itself fails, the call is not counted. A
@@ -123,9 +123,10 @@ typedef struct {
  * sums are computed in float32, but their operands between hosts, and the result, are rounded to
  * the narrower type. All ranks get the same bits. docs/performance.md states the bound of the
  * error. Other calls with this option return TUTTI_ERR_INVALID_ARGUMENT. The option has no effect
- * on one host, on device memory, with a schedule of the user's (TUTTI_ALGORITHM), and on calls
- * without a name that have at most 4096 bytes, unless TUTTI_DETERMINISTIC=strict. A sum that the
- * type cannot hold becomes infinite (above 65504 in float16), or NaN (above 448 in float8_e4m3).
+ * on one host, on device memory, and with a user's schedule (TUTTI_ALGORITHM). Without
+ * TUTTI_DETERMINISTIC=strict, it also has no effect on calls without a name that have at most 4096
+ * bytes. A sum that the type cannot hold becomes infinite (above 65504 in float16), or NaN (above
+ * 448 in float8_e4m3).
  *
  * Among calls that all ranks have submitted and that have not begun, those with the highest
  * priority begin first, in a bucket of their own. If ranks give a call different priorities, the
@@ -350,7 +351,7 @@ typedef struct {
     }
 
 /*
- * Submit several calls as one submission group, all or nothing.
+ * Submit several calls as one submission group: either all of them are made, or none.
  *
  * ncalls       number of entries in `calls`
  * calls        [ncalls] with the same names in the same order on all ranks, also for messages; read
@@ -465,11 +466,10 @@ TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
  * inactive persistent requests are skipped.
  *
  * An error does not end the wait for the other requests. Returns the first status, in the order of
- * the array, that is not TUTTI_OK. The statuses are those of tutti_wait. If a request is not done
- * (TUTTI_ERR_TIMEOUT), or if tutti_wait would return for it another error marked "not freed", the
- * request stays in the array. If it is persistent, it also stays active. TUTTI_ERR_TIMEOUT with
- * timeout_ms >= 0 means that some requests are left. After another error, requests may be left as
- * well. Since 0.1.
+ * the array, that is not TUTTI_OK. The statuses are those of tutti_wait. If tutti_wait would not
+ * free a request (it is not done, or the error is marked "not freed"), the request stays in the
+ * array. If it is persistent, it also stays active. TUTTI_ERR_TIMEOUT with timeout_ms >= 0 means
+ * that some requests are left. After another error, requests may be left as well. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait_all(tutti_request_t **requests, size_t nrequests,
                                         int timeout_ms);

@@ -109,16 +109,17 @@ typedef struct {
  * are those that the options name, with or without a launcher. Otherwise they are those of RANK,
  * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under torchrun, or of a launcher's variables. A
  * process without any of these is a world of one rank, and does not use MPI. May be called again
- * after tutti_finalize, and before or after tutti_comm_connect. Not thread-safe against itself and
- * tutti_finalize.
+ * after tutti_finalize, and before or after tutti_comm_connect. No other thread may be in
+ * tutti_init or tutti_finalize at the same time.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  already initialised; a TUTTI_* variable has an invalid value; a
  *                             unique id is damaged or was used before; or two processes have the
  *                             same rank, belong to different jobs, or have different job secrets
  * TUTTI_ERR_ABI               the version of the options or of a peer is incompatible
  * TUTTI_ERR_UNSUPPORTED       the launcher's MPI has no Tutti module; or variables such as RANK and
- *                             WORLD_SIZE name other ranks, but no way to meet them; or an algorithm
- *                             forced by TUTTI_ALGORITHM cannot serve this set of ranks
+ *                             WORLD_SIZE show that there are other ranks, but the ranks cannot
+ *                             meet; or an algorithm forced by TUTTI_ALGORITHM cannot serve this set
+ *                             of ranks
  * TUTTI_ERR_TIMEOUT           a rank did not connect within TUTTI_TIMEOUT or options->timeout_ms;
  *                             MPI_Init itself waits longer, with a warning each TUTTI_STALL_WARNING
  * TUTTI_ERR_TRANSPORT         no process listens at the address of the unique id or store
@@ -187,8 +188,9 @@ TUTTI_API tutti_comm_t *tutti_world(void);
  * The communicator never uses MPI: between hosts it needs the module for UCX. Its settings are
  * those of the environment of its rank 0; TUTTI_BOOT does not apply. In all other respects it is
  * like a communicator from tutti_comm_split. It may be split, and its groups end with it. On each
- * rank it has a thread (none with nranks 1 and no device) and about ten open files (14 with 4 ranks
- * on a host).
+ * rank it has a thread (none with nranks 1 and no device) and some open files: with 4 ranks on a
+ * host, 14 on its rank 0 and 10 on each other rank.
+ *
  * Its device is the calling thread's current device, unless TUTTI_DEVICE_ID is set. So make the
  * device current before the call. If calls on device memory are in flight on two such communicators
  * at the same time, all ranks must make these calls in the same order, as NCCL requires; the
@@ -214,9 +216,9 @@ TUTTI_API tutti_status_t tutti_comm_connect(const tutti_options_t *options,
  * Collective over `comm`, as a direct call. The new communicator is independent of `comm`. Other
  * threads may use it at the same time. It may be split, and may be freed before or after `comm`. A
  * failure of one does not end the other, unless a common rank is lost. On each rank the new
- * communicator has a thread (none with one rank and no device) and about ten open files (12 with 4
- * ranks on a host). Its settings are those of `comm`. Messages number the ranks as in the
- * communicator of the failed call.
+ * communicator has a thread (none with one rank and no device) and as many open files as a
+ * communicator from tutti_comm_connect. Its settings are those of `comm`. Messages number the ranks
+ * as in the communicator of the failed call.
  *
  * If the call fails on a rank, it fails on all ranks of its color. An invalid argument on one rank
  * is TUTTI_ERR_INVALID_ARGUMENT on all ranks of `comm`, which stays usable.

@@ -15,8 +15,9 @@
  *                 never does
  * Memory          All buffers of a call are in memory of that device, or none is. Pinned and
  *                 managed memory counts as host memory. All ranks pass device memory, or none does:
- *                 otherwise TUTTI_ERR_MISMATCH. Only gatherv, scatterv, alltoallv, direct messages
- *                 and tutti_allgatherv_async accept different kinds of memory on different ranks
+ *                 otherwise TUTTI_ERR_MISMATCH. Only gatherv, scatterv, alltoallv, tutti_send,
+ *                 tutti_recv, tutti_sendrecv and tutti_allgatherv_async accept different kinds of
+ *                 memory on different ranks
  * Path            Inside a host, NCCL does the work. An allreduce of several hosts is pipelined:
  *                 while NCCL works on the next pieces, earlier ones travel between the hosts,
  *                 through pinned memory or directly from device memory (TUTTI_GPU_DIRECT). With the
@@ -36,15 +37,16 @@
  * Current device  No call changes the thread's current device
  * Waiting         With TUTTI_STREAM_WAIT=device (rank 0's setting, for all ranks), the streams of
  *                 jobs on several hosts wait on the device for work of the host: see
- *                 tutti_cuda_wait. This setting has hardly been tried on a GPU. CUDA does not know
- *                 which work ends such a wait. While a stream waits, a call that synchronises the
- *                 device (cudaFree, cudaMalloc, cudaDeviceSynchronize, the lazy first load of a
- *                 kernel) may block Tutti's thread before this thread launches the work that ends
- *                 the wait. A copy to or from the host that is queued before the request is done
- *                 may block this work as well, because copies have no priorities. Few hardware
- *                 queues (CUDA_DEVICE_MAX_CONNECTIONS; at most 32), which NCCL's streams share with
- *                 yours, make such a deadlock more likely. The deadlock ends after TUTTI_TIMEOUT,
- *                 if the blocked call of the driver returns. The default, host, has no such waits
+ *                 tutti_cuda_wait. This setting has passed only one test on a GPU. CUDA has no
+ *                 information about the work that ends such a wait. While a stream waits, a call
+ *                 that synchronises the device (cudaFree, cudaMalloc, cudaDeviceSynchronize, the
+ *                 lazy first load of a kernel) may block Tutti's thread before this thread launches
+ *                 the work that ends the wait. A copy to or from the host that is queued before the
+ *                 request is done may block this work as well, because copies have no priorities. A
+ *                 small number of hardware queues (CUDA_DEVICE_MAX_CONNECTIONS; at most 32), which
+ *                 NCCL's streams share with yours, makes such a deadlock more likely. The deadlock
+ *                 ends after TUTTI_TIMEOUT, if the blocked call of the driver returns. With the
+ *                 default, host, there are no such waits
  *
  * This header includes no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st.
  * tutti.h does not include tutti/cuda.h.
@@ -122,7 +124,7 @@ TUTTI_API tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t nca
 /*
  * Wait until a request's work is queued on the device, and order `stream` behind it.
  *
- * request     freed, as by tutti_wait; any request that tutti_wait takes
+ * request     any request that tutti_wait accepts; it is freed, as by tutti_wait
  * timeout_ms  as in tutti_wait
  * stream      of this rank's device: later work there sees the result
  *

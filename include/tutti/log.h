@@ -41,8 +41,8 @@ typedef enum {
  * The library calls it on a separate thread, in the order of the messages, one at a time, and never
  * under a lock of the library. So it may block and take the program's locks; only
  * tutti_log_set_callback waits for it. If 1024 messages wait, later ones are dropped, and a warning
- * says how many. The callback may call Tutti, except tutti_log_set_callback; messages that these
- * calls cause go to stderr.
+ * reports their number. The callback may call Tutti, except tutti_log_set_callback. The log
+ * messages of these calls go to stderr.
  */
 typedef void (*tutti_log_callback_t)(void *arg, tutti_log_level_t level, const char *text);
 
@@ -52,8 +52,8 @@ typedef void (*tutti_log_callback_t)(void *arg, tutti_log_level_t level, const c
  * callback  the function; NULL: stderr again
  * arg       handed to it; must be valid until another call of this function returns
  *
- * Waits until the previous callback has received all its messages and is not called any more. So do
- * not call this function while you hold a lock that the previous callback takes. Call it with NULL
+ * Waits until the previous callback has received all its messages and has returned. So do not call
+ * this function while you hold a lock that the previous callback takes. Call it with NULL
  * before the process ends: messages that the callback has not received by then are lost. May be
  * called before tutti_init; tutti_finalize keeps the callback. A child of fork() logs to stderr
  * until it sets a callback of its own. Any thread.

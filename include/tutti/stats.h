@@ -3,12 +3,12 @@
  * Statistics: what a communicator has done on this rank.
  *
  * The counters begin at 0 when the communicator is made, and only grow. They are this rank's own
- * view: no call here talks to another rank. Reading them never waits for a call that is in
- * progress, so any thread may read them at any time, also in a callback or while another thread is
- * in a direct call. Counters that belong together may differ by the calls that end meanwhile.
+ * view: no call here sends a message to another rank. Reading them never waits for a call that is
+ * in progress, so any thread may read them at any time, also in a callback or while another thread
+ * is in a direct call. Counters that belong together may differ by the calls that end meanwhile.
  *
  * Counting costs some nanoseconds a call and is always on. Measuring times is off by default,
- * because it makes a direct call of 8 bytes half as long again. TUTTI_STATS, TUTTI_STATS_FILE and
+ * because a direct call of 8 bytes then takes 1.5 times as long. TUTTI_STATS, TUTTI_STATS_FILE and
  * TUTTI_STATS_PORT switch it on; the field `times` reports whether it is on. Fields that need it
  * are marked "[times]", and are 0 without it.
  */
@@ -134,7 +134,8 @@ typedef struct {
  *
  * stats  stats->size is set before the call: TUTTI_STATS_INIT. All other fields are set
  *
- * Local; any thread; does not wait for calls in progress. Groups count apart from their parent.
+ * Local; any thread; does not wait for calls in progress. A group has counters of its own, which
+ * its parent does not include.
  * TUTTI_ERR_ABI: stats->size is wrong. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_comm_get_stats(const tutti_comm_t *comm, tutti_stats_t *stats);
@@ -142,7 +143,7 @@ TUTTI_API tutti_status_t tutti_comm_get_stats(const tutti_comm_t *comm, tutti_st
 /*
  * Read one part of the operations of a communicator, by kind of call, algorithm and transport.
  *
- * index  from 0; a part keeps its index. stats.nparts is their number
+ * index  from 0 to stats.nparts - 1; a part keeps its index
  * part   part->size is set before the call: TUTTI_STATS_PART_INIT
  *
  * Local; any thread; does not wait for calls in progress.

@@ -18,7 +18,7 @@
  *     tutti/mem.h          memory for collectives without a copy
  *     tutti/log.h          a callback for the log
  *     tutti/stats.h        counters: operations, bytes, buckets, times
- *     tutti/record.h       a dump of what is pending and what happened last
+ *     tutti/record.h       a dump of pending work and of the last events; traces
  *     tutti/version.h      version numbers and compatibility
  *     Each of these headers includes all of them, but not tutti/cuda.h, which has the calls in CUDA
  *     streams.
@@ -38,9 +38,9 @@
  * Errors
  *     Every function that can fail returns a tutti_status_t; TUTTI_OK is 0. tutti_strerror() names
  *     the number. tutti_last_error() describes the error: which rank, which tensor, why. Outputs
- *     (named ret_...) change only on success. The library never exits, aborts, raises or handles
- *     signals. It prints only its log, on stderr or to a callback (TUTTI_LOG, log.h), and the
- *     output that TUTTI_HELP, TUTTI_STATS and tutti_dump request.
+ *     (named ret_...) change only on success. The library never calls exit or abort, and never
+ *     raises or handles signals. It prints only its log, on stderr or to a callback (TUTTI_LOG,
+ *     log.h), and the output that TUTTI_HELP, TUTTI_STATS and tutti_dump request.
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
  *     direct call, or TUTTI_ERR_TRANSPORT, the communicator is dead: every further call returns an
@@ -53,13 +53,14 @@
  *     on which all ranks agreed before the peer left are still completed. All other requests end
  *     with TUTTI_ERR_SHUTDOWN, and new submissions return this error at once. Direct calls that do
  *     not need the peer, such as messages between two other ranks, still work; the first direct
- *     call that needs the peer ends the communicator. So does a request whose data are moving, if
- *     it needs the peer.
+ *     call that needs the peer ends the communicator. A request whose data are moving also ends the
+ *     communicator, if it needs the peer.
  *
  *     After TUTTI_ERR_MISMATCH the communicator stays usable: all ranks have found the mismatch
  *     before any data moved. With TUTTI_COMPARE=0, direct calls between hosts and messages between
  *     two ranks may already have moved data when the mismatch is found; then the mismatch ends the
- *     communicator. So does a send or receive that meets a collective call (tutti/collectives.h).
+ *     communicator. The communicator also ends if one rank makes a send or receive and its peer a
+ *     collective call (tutti/collectives.h).
  *
  * Lifetimes
  *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split,

@@ -22,7 +22,7 @@
  * TIMEOUT           a deadline passed. If it was the timeout_ms of a wait, the request continues
  * SHUTDOWN          this rank or a peer called tutti_finalize or tutti_comm_free while the call was
  *                   pending
- * UNSUPPORTED       valid, but this build, machine or setting cannot do it
+ * UNSUPPORTED       the call is valid, but this build, machine or setting cannot do it
  * NO_MEMORY         memory, shared memory or a limit, such as that of open files, is exhausted
  * SYSTEM            a system call failed
  * TRANSPORT         MPI or the network failed
@@ -196,11 +196,12 @@ TUTTI_API const char *tutti_last_error(void);
 TUTTI_API size_t tutti_dtype_bytes(tutti_dtype_t dtype);
 
 /*
- * The name of an element type in messages, such as "float32"; "unknown type" if `dtype` is none.
+ * The name of an element type in messages, such as "float32"; "unknown type" if `dtype` is not an
+ * element type.
  *
  * dtype  the type of the element
  *
- * The text belongs to the library and lives for ever. Any thread, any time. Since 0.1.
+ * The text belongs to the library and stays valid. Any thread, any time. Since 0.1.
  */
 TUTTI_API const char *tutti_dtype_name(tutti_dtype_t dtype);
 
@@ -210,7 +211,7 @@ TUTTI_API const char *tutti_dtype_name(tutti_dtype_t dtype);
  *
  * op  the operation
  *
- * The text belongs to the library and lives for ever. Any thread, any time. Since 0.1.
+ * The text belongs to the library and stays valid. Any thread, any time. Since 0.1.
  */
 TUTTI_API const char *tutti_op_name(tutti_op_t op);
 

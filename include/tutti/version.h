@@ -4,7 +4,8 @@
  *
  * Before 1.0, a minor version may change the interface; the soname then changes as well. From 1.0
  * on, a program built with an older header runs with every newer library of the same major version.
- * New functions, enumerators and fields at the end of structures are added; none is ever moved.
+ * New functions, enumerators and fields at the end of structures may be added; existing ones are
+ * never moved or removed.
  */
 #ifndef TUTTI_VERSION_H
 #ifndef TUTTI_H
