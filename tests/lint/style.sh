@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The rules of style that a few lines of awk can check; clang-format checks the others. No function
-# of lib/ has more than 60 lines. And every source below lib/ is listed in its folder's local.mk.
+# of lib/ has more than 60 lines. README.md has less than 200 lines. And every source below lib/ is
+# listed in its folder's local.mk.
 # Then checks that ignored results and long functions are detected.
 set -eu
 
@@ -27,6 +28,11 @@ plant() {
         failed=1
     fi
 }
+
+if [ "$(wc -l <README.md)" -ge 200 ]; then
+    echo "README.md has 200 lines or more"
+    failed=1
+fi
 
 judge $(find include lib bench examples tests -name '*.[ch]' -o -name '*.inc' | sort) || failed=1
 
