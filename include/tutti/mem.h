@@ -65,5 +65,41 @@ TUTTI_API tutti_status_t tutti_mem_alloc_local(tutti_comm_t *comm, size_t bytes,
  */
 TUTTI_API tutti_status_t tutti_mem_free_local(void *ptr);
 
+/*
+ * Make memory of the program's own memory that collectives need not copy, as if it came from
+ * tutti_mem_alloc_local. This serves programs that cannot change their allocator.
+ *
+ * comm   the communicator whose collectives need not copy the memory
+ * ptr    the beginning of a page
+ * bytes  whole pages; 0: nothing is done. The memory is private and anonymous, as from mmap, and
+ *        from aligned_alloc if the block is large. It keeps its contents. Until
+ *        tutti_mem_unregister has been called, the program must not unmap or free it
+ *
+ * The call copies the contents to shared pages, and maps these pages in place of the old ones. No
+ * other thread may access the memory during the call. While it is registered, a forked child shares
+ * the memory with this process, and does not get a copy. At most 64 ranges of a communicator's rank
+ * can be registered at a time.
+ *
+ * Local: no other rank takes part. Any thread. The memory remains valid after tutti_comm_free and
+ * tutti_finalize; tutti_mem_unregister is still needed before it is freed.
+ *
+ * TUTTI_ERR_UNSUPPORTED: the reason is in tutti_last_error, for instance parts of pages, memory of
+ * a file, a stack, the heap (brk), or too many ranges. The memory is unchanged.
+ * TUTTI_ERR_NO_MEMORY: as tutti_mem_alloc_local. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_mem_register(tutti_comm_t *comm, void *ptr, size_t bytes);
+
+/*
+ * Make registered memory private again. It keeps its contents.
+ *
+ * ptr  as passed to tutti_mem_register, or NULL. No pending call of this rank may use the memory,
+ *      and no other thread may access it during the call. In a forked child, the call does not
+ *      change memory of the parent
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT: `ptr` is not registered. TUTTI_ERR_NO_MEMORY: it stays registered.
+ * Local. Any thread, also after tutti_finalize. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_mem_unregister(void *ptr);
+
 #endif
 #endif

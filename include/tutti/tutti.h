@@ -68,7 +68,8 @@
  *     request       from tutti_allreduce_async to the tutti_wait that frees it (async.h); it may
  *                   outlive tutti_finalize
  *     memory        from tutti_mem_alloc to tutti_mem_free or the communicator's end;
- *                   from tutti_mem_alloc_local to tutti_mem_free_local
+ *                   from tutti_mem_alloc_local to tutti_mem_free_local;
+ *                   from tutti_mem_register to tutti_mem_unregister
  *     your buffers  yours; a direct call uses them while it runs, a request until it is done. One
  *                   exception: after an error over MPI, MPI may still read a buffer that is being
  *                   sent, until the peer has taken the message or has ended. If the process goes on

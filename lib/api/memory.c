@@ -44,12 +44,14 @@ tutti_status_t tutti_mem_free(tutti_comm_t *handle, void *ptr)
 {
     tutti__comm_t *comm;
     tutti_status_t status = tutti__comm_of(handle, &comm);
+    const char *other;
 
     if (status != TUTTI_OK)
         return status;
-    if (tutti__block_is_at(ptr))
+    other = tutti__block_freed_by(ptr);
+    if (other != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "%p is from tutti_mem_alloc_local: tutti_mem_free_local frees it", ptr);
+                           "%p is not from tutti_mem_alloc: %s frees it", ptr, other);
     return tutti__arena_free(comm->machine->arena, ptr);
 }
 
@@ -68,4 +70,21 @@ tutti_status_t tutti_mem_alloc_local(tutti_comm_t *handle, size_t bytes, void **
 tutti_status_t tutti_mem_free_local(void *ptr)
 {
     return tutti__block_free(ptr);
+}
+
+tutti_status_t tutti_mem_register(tutti_comm_t *handle, void *ptr, size_t bytes)
+{
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (ptr == NULL && bytes > 0)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ptr is NULL");
+    return tutti__block_register(comm->machine->arena, ptr, bytes);
+}
+
+tutti_status_t tutti_mem_unregister(void *ptr)
+{
+    return ptr == NULL ? TUTTI_OK : tutti__block_unregister(ptr);
 }

@@ -4,12 +4,17 @@
 
 #include "base/forked.h"
 #include "base/status.h"
+#include "mem/anonymous.h"
 #include "mem/mapping.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 typedef struct block {
-    void *ptr;
+    void *ptr;    /* the program's address */
+    void *memory; /* in the arena. Not equal to ptr: ptr is registered memory of the program */
+    size_t bytes;
     tutti__arena_t *arena;
     unsigned generation; /* of the process that allocated it */
     struct block *next;
@@ -17,42 +22,97 @@ typedef struct block {
 
 static block_t *blocks; /* under tutti__mapping_lock */
 
-tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr)
+/* Allocate a block, which is not in the list yet. */
+static tutti_status_t create(tutti__arena_t *arena, size_t bytes, block_t **ret_block)
 {
-    block_t *block;
-    void *ptr;
-    tutti_status_t status = tutti__arena_alloc(arena, bytes, &ptr);
+    block_t *block = malloc(sizeof(*block));
+    tutti_status_t status;
 
-    if (status != TUTTI_OK)
-        return status;
-    if (ptr == NULL) {
-        *ret_ptr = NULL;
-        return TUTTI_OK;
-    }
-    block = malloc(sizeof(*block));
-    if (block == NULL) {
-        (void)tutti__arena_free(arena, ptr);
+    if (block == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for a block");
+    *block = (block_t){ .bytes = bytes, .arena = arena, .generation = tutti__fork_generation() };
+    status = tutti__arena_alloc(arena, bytes, &block->memory);
+    if (status != TUTTI_OK) {
+        free(block);
+        return status;
     }
+    block->ptr = block->memory;
     tutti__arena_keep(arena);
-    *block = (block_t){ ptr, arena, tutti__fork_generation(), NULL };
+    *ret_block = block;
+    return TUTTI_OK;
+}
+
+static tutti_status_t destroy(block_t *block)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    if (block->generation == tutti__fork_generation())
+        status = tutti__arena_free(block->arena, block->memory);
+    tutti__arena_destroy(block->arena);
+    free(block);
+    return status;
+}
+
+static void add(block_t *block)
+{
     tutti__mapping_lock();
     block->next = blocks;
     blocks = block;
     tutti__mapping_unlock();
-    *ret_ptr = ptr;
+}
+
+tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr)
+{
+    tutti_status_t status;
+    block_t *block;
+
+    if (bytes == 0) {
+        *ret_ptr = NULL;
+        return TUTTI_OK;
+    }
+    status = create(arena, bytes, &block);
+    if (status != TUTTI_OK)
+        return status;
+    add(block);
+    *ret_ptr = block->ptr;
     return TUTTI_OK;
+}
+
+tutti_status_t tutti__block_register(tutti__arena_t *arena, void *ptr, size_t bytes)
+{
+    tutti_status_t status = bytes > 0 ? tutti__mem_is_anonymous(ptr, bytes) : TUTTI_OK;
+    block_t *block;
+
+    if (status != TUTTI_OK || bytes == 0)
+        return status;
+    status = create(arena, bytes, &block);
+    if (status != TUTTI_OK)
+        return status;
+    memcpy(block->memory, ptr, bytes);
+    status = tutti__arena_map_alias(arena, ptr, bytes, block->memory);
+    if (status != TUTTI_OK) {
+        (void)destroy(block);
+        return status;
+    }
+    block->ptr = ptr;
+    add(block);
+    return TUTTI_OK;
+}
+
+static int is_registered(const block_t *block)
+{
+    return block->ptr != block->memory;
 }
 
 /* Find the list's pointer to the block at `ptr`. NULL: there is none. A child of a fork may have a
    block at the same address as its parent. In this case the result is the child's block. */
-static block_t **find(const void *ptr)
+static block_t **find(const void *ptr, int registered)
 {
     unsigned generation = tutti__fork_generation();
     block_t **other = NULL, **at = &blocks;
 
     for (; *at != NULL; at = &(*at)->next) {
-        if ((*at)->ptr != ptr)
+        if ((*at)->ptr != ptr || is_registered(*at) != registered)
             continue;
         if ((*at)->generation == generation)
             return at;
@@ -61,39 +121,88 @@ static block_t **find(const void *ptr)
     return other;
 }
 
-int tutti__block_is_at(const void *ptr)
+const char *tutti__block_freed_by(const void *ptr)
 {
     unsigned generation = tutti__fork_generation();
-    const block_t *block;
+    const char *name = NULL;
 
     tutti__mapping_lock();
-    block = blocks;
-    while (block != NULL && (block->ptr != ptr || block->generation != generation))
-        block = block->next;
+    for (const block_t *block = blocks; block != NULL && name == NULL; block = block->next)
+        if (block->ptr == ptr && block->generation == generation)
+            name = is_registered(block) ? "tutti_mem_unregister" : "tutti_mem_free_local";
     tutti__mapping_unlock();
-    return block != NULL;
+    return name;
 }
 
-tutti_status_t tutti__block_free(void *ptr)
+/* Take the block at `ptr` out of the list. NULL: there is none. */
+static block_t *take(const void *ptr, int registered)
 {
-    block_t **at, *block = NULL;
-    tutti_status_t status = TUTTI_OK;
+    block_t *block = NULL, **at;
 
-    if (ptr == NULL)
-        return TUTTI_OK;
     tutti__mapping_lock();
-    at = find(ptr);
+    at = find(ptr, registered);
     if (at != NULL) {
         block = *at;
         *at = block->next;
     }
     tutti__mapping_unlock();
+    return block;
+}
+
+tutti_status_t tutti__block_free(void *ptr)
+{
+    block_t *block;
+
+    if (ptr == NULL)
+        return TUTTI_OK;
+    block = take(ptr, 0);
     if (block == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "%p is not from tutti_mem_alloc_local, or was freed before", ptr);
-    if (block->generation == tutti__fork_generation())
-        status = tutti__arena_free(block->arena, ptr);
-    tutti__arena_destroy(block->arena);
-    free(block);
+    return destroy(block);
+}
+
+/* Replace the alias by private memory with the data of `from`. */
+static tutti_status_t make_private(const block_t *block, const void *from)
+{
+    if (mmap(block->ptr, block->bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return tutti__fail_errno("cannot map %zu bytes at %p", block->bytes, block->ptr);
+    memcpy(block->ptr, from, block->bytes);
+    return TUTTI_OK;
+}
+
+/* A forked child has the alias, but not the arena, so it needs a copy of the data. */
+static tutti_status_t make_private_in_child(const block_t *block)
+{
+    void *copy = malloc(block->bytes);
+    tutti_status_t status;
+
+    if (copy == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for a copy of %zu bytes", block->bytes);
+    memcpy(copy, block->ptr, block->bytes);
+    status = make_private(block, copy);
+    free(copy);
     return status;
+}
+
+tutti_status_t tutti__block_unregister(void *ptr)
+{
+    tutti_status_t status;
+    block_t *block = take(ptr, 1);
+    int is_own;
+
+    if (block == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "%p was not passed to tutti_mem_register, or was unregistered before",
+                           ptr);
+    is_own = block->generation == tutti__fork_generation();
+    status = is_own ? make_private(block, block->memory) : make_private_in_child(block);
+    if (status != TUTTI_OK) {
+        add(block);
+        return status;
+    }
+    if (is_own)
+        tutti__arena_drop_alias(block->arena, ptr);
+    return destroy(block);
 }

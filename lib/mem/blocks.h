@@ -11,8 +11,16 @@
 /* As tutti__arena_alloc. tutti__block_free frees the memory. */
 tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr);
 
-/* Is ptr the beginning of a block that this process has allocated? */
-int tutti__block_is_at(const void *ptr);
+/* Move the program's memory at `ptr` into a block: copy its contents, and map the block at `ptr`.
+   bytes 0: nothing is done. UNSUPPORTED: see tutti__mem_is_anonymous, tutti__arena_map_alias. */
+tutti_status_t tutti__block_register(tutti__arena_t *arena, void *ptr, size_t bytes);
+/* Make registered memory private again, with its contents. ptr: as registered. In a forked child,
+   the call does not change memory of the parent. INVALID_ARGUMENT: it is not registered. */
+tutti_status_t tutti__block_unregister(void *ptr);
+
+/* The public function that frees the block that begins at `ptr`. NULL: this process has allocated
+   none there. */
+const char *tutti__block_freed_by(const void *ptr);
 
 /* Free a block. NULL is allowed. In a forked child, the call does not change memory of the parent.
    INVALID_ARGUMENT: ptr is not the beginning of a block. */

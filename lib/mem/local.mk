@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 libtutti_all_la_SOURCES += \
+    %reldir%/aliases.c \
+    %reldir%/aliases.h \
+    %reldir%/anonymous.c \
+    %reldir%/anonymous.h \
     %reldir%/avail.c \
     %reldir%/avail.h \
     %reldir%/blocks.c \

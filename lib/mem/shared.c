@@ -19,6 +19,7 @@
 #include "base/forked.h"
 #include "base/lock.h"
 #include "base/status.h"
+#include "mem/aliases.h"
 #include "mem/avail.h"
 #include "mem/mapping.h"
 #include "mem/ranges.h"
@@ -68,8 +69,9 @@ struct tutti__arena {
     tutti__arena_t *next; /* in the list of arenas that are never freed */
 
     tutti__mutex_t lock;
-    tutti__ranges_t *ranges; /* under lock */
-    uint64_t file_bytes;     /* under lock */
+    tutti__ranges_t *ranges;  /* under lock */
+    uint64_t file_bytes;      /* under lock */
+    tutti__aliases_t aliases; /* written under lock */
 };
 
 static size_t span_wanted(uint32_t nranks)
@@ -425,9 +427,36 @@ int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t byt
     uintptr_t at = (uintptr_t)ptr, base = (uintptr_t)arena->base;
 
     if (at < base || at - base > arena->span || bytes > arena->span - (at - base))
-        return 0;
+        return tutti__load_relaxed(&arena->aliases.used) > 0 &&
+               tutti__aliases_find(&arena->aliases, at, bytes, ret_offset);
     *ret_offset = at - base;
     return 1;
+}
+
+tutti_status_t tutti__arena_map_alias(tutti__arena_t *arena, void *ptr, size_t bytes,
+                                      const void *memory)
+{
+    uint64_t offset = (uint64_t)((const char *)memory - arena->base);
+    tutti_status_t status = TUTTI_OK;
+
+    tutti__mutex_lock(&arena->lock);
+    if (!tutti__aliases_add(&arena->aliases, (uintptr_t)ptr, bytes, offset))
+        status = tutti__fail(TUTTI_ERR_UNSUPPORTED, "%d ranges are registered, which is the most",
+                             TUTTI__ALIASES);
+    else if (mmap(ptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, arena->fd,
+                  (off_t)offset) == MAP_FAILED) {
+        status = tutti__fail_errno("cannot map %zu bytes at %p", bytes, ptr);
+        tutti__aliases_remove(&arena->aliases, (uintptr_t)ptr);
+    }
+    tutti__mutex_unlock(&arena->lock);
+    return status;
+}
+
+void tutti__arena_drop_alias(tutti__arena_t *arena, const void *ptr)
+{
+    tutti__mutex_lock(&arena->lock);
+    tutti__aliases_remove(&arena->aliases, (uintptr_t)ptr);
+    tutti__mutex_unlock(&arena->lock);
 }
 
 tutti_status_t tutti__arena_map(int fd, size_t span, int pid, char *owner_base, char **ret_base)

@@ -63,9 +63,16 @@ tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **re
    not return ptr. */
 tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr);
 
-/* Is [ptr, ptr + bytes) in the arena? If so, store the offset of ptr. */
+/* Is [ptr, ptr + bytes) in the arena, or in an alias? If so, store the offset of ptr. */
 int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t bytes,
                         uint64_t *ret_offset);
+
+/* Map `bytes` of the arena from `memory` on at `ptr` as well, in place of all that is mapped there:
+   an alias (aliases.h). ptr, memory and bytes: whole pages. UNSUPPORTED: too many aliases. */
+tutti_status_t tutti__arena_map_alias(tutti__arena_t *arena, void *ptr, size_t bytes,
+                                      const void *memory);
+/* Forget the alias that begins at `ptr`. The mapping stays. */
+void tutti__arena_drop_alias(tutti__arena_t *arena, const void *ptr);
 
 /* Map a peer's arena. If pid is this process, use the owner's mapping at owner_base, which stays
    until the owner and all peers have left it. A forked child has none of its parent's mappings. */

@@ -326,6 +326,7 @@ _PROTOTYPES: Dict[str, Tuple[str, str]] = {
     "tutti_host_rank": ("i", "p"), "tutti_host_count": ("i", "p"),
     "tutti_mem_alloc": ("i", "pzp"), "tutti_mem_free": ("i", "pp"),
     "tutti_mem_alloc_local": ("i", "pzp"), "tutti_mem_free_local": ("i", "p"),
+    "tutti_mem_register": ("i", "ppz"), "tutti_mem_unregister": ("i", "p"),
     "tutti_log_set_callback": ("i", "pp"), "tutti_dump": ("i", "s"),
     "tutti_trace_start": ("i", "s"), "tutti_trace_stop": ("i", ""),
     "tutti_allreduce_scaled": ("i", "ppziiddp"),

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static float x[16], y[16];
 static tutti_comm_t *world;
@@ -14,6 +15,7 @@ static tutti_comm_t *world;
 static const size_t all_bytes[] = { 0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 8, 16, 8, 16 };
 
 enum {
+    PAGE = 65536, /* a multiple of each page size */
     TYPES = 19,
     OPS = 13
 };
@@ -318,7 +320,27 @@ static void local_memory(void)
 
     CHECK_OK(tutti_mem_alloc_local(world, 1, &ptr));
     CHECK_ERROR(tutti_mem_free(world, ptr), TUTTI_ERR_INVALID_ARGUMENT, "tutti_mem_free_local");
+    CHECK_ERROR(tutti_mem_unregister(ptr), TUTTI_ERR_INVALID_ARGUMENT, "tutti_mem_register");
+    CHECK_ERROR(tutti_mem_register(world, ptr, PAGE), TUTTI_ERR_UNSUPPORTED, "is shared");
     CHECK_OK(tutti_mem_free_local(ptr));
+}
+
+/* Registered memory can be unregistered only. */
+static void registered_memory(void)
+{
+    char *ptr = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(ptr != MAP_FAILED);
+    CHECK_ERROR(tutti_mem_register(world, NULL, PAGE), TUTTI_ERR_INVALID_ARGUMENT, "ptr is NULL");
+    CHECK_ERROR(tutti_mem_register(world, ptr, 5), TUTTI_ERR_UNSUPPORTED, "whole pages");
+    CHECK_OK(tutti_mem_register(world, NULL, 0));
+    CHECK_OK(tutti_mem_unregister(NULL));
+    CHECK_OK(tutti_mem_register(world, ptr, PAGE));
+    CHECK_ERROR(tutti_mem_free(world, ptr), TUTTI_ERR_INVALID_ARGUMENT, "tutti_mem_unregister");
+    CHECK_ERROR(tutti_mem_free_local(ptr), TUTTI_ERR_INVALID_ARGUMENT, "tutti_mem_alloc_local");
+    CHECK_OK(tutti_mem_unregister(ptr));
+    CHECK_ERROR(tutti_mem_unregister(ptr), TUTTI_ERR_INVALID_ARGUMENT, "unregistered before");
+    munmap(ptr, PAGE);
 }
 
 /* 255 bytes are a valid name, 256 are not. */
@@ -438,6 +460,7 @@ int main(void)
     call_sizes();
     buffers_and_counts();
     local_memory();
+    registered_memory();
     names();
     types_and_operations();
     scaling();

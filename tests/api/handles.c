@@ -97,6 +97,7 @@ CALL(tutti_join, tutti_join(c, NULL))
 CALL(tutti_mem_alloc, tutti_mem_alloc(c, 1, &no_memory))
 CALL(tutti_mem_alloc_local, tutti_mem_alloc_local(c, 1, &no_memory))
 CALL(tutti_mem_free, tutti_mem_free(c, NULL))
+CALL(tutti_mem_register, tutti_mem_register(c, NULL, 0))
 CALL(tutti_persistent_create, submit(c, 3))
 CALL(tutti_recv, tutti_recv(x, 1, F, 0, c))
 CALL(tutti_recv_async, tutti_recv_async("n", x, 1, F, 0, c, NULL, &never))
@@ -212,7 +213,8 @@ static const function_t functions[] = {
     C(tutti_cuda_allreduce), C(tutti_cuda_run), C(tutti_cuda_submit), C(tutti_exscan),
     C(tutti_exscan_async), C(tutti_gather), C(tutti_gather_async), C(tutti_gatherv),
     C(tutti_gatherv_async), C(tutti_join), C(tutti_mem_alloc), C(tutti_mem_alloc_local),
-    C(tutti_mem_free), C(tutti_persistent_create), C(tutti_recv), C(tutti_recv_async),
+    C(tutti_mem_free), C(tutti_mem_register), C(tutti_persistent_create),
+    C(tutti_recv), C(tutti_recv_async),
     C(tutti_reduce), C(tutti_reduce_async), C(tutti_reduce_scatter), C(tutti_reduce_scatter_async),
     C(tutti_reduce_scatterv), C(tutti_reduce_scatterv_async), C(tutti_scan), C(tutti_scan_async),
     C(tutti_scatter), C(tutti_scatter_async), C(tutti_scatterv), C(tutti_scatterv_async),
@@ -226,6 +228,7 @@ static const function_t functions[] = {
     O(tutti_comm_connect), O(tutti_dtype_bytes), O(tutti_dtype_name), O(tutti_dump),
     O(tutti_finalize), O(tutti_init),
     O(tutti_last_error), O(tutti_log_set_callback), O(tutti_mem_free_local),
+    O(tutti_mem_unregister),
     O(tutti_op_create), O(tutti_op_free), O(tutti_op_name), O(tutti_strerror),
     O(tutti_trace_start), O(tutti_trace_stop),
     O(tutti_unique_id_create), O(tutti_version),

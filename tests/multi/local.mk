@@ -101,6 +101,13 @@ multi_case = %reldir%/direct/coll_case.c %reldir%/direct/coll_case.h \
 %C%_direct_mismatches_SOURCES = %reldir%/direct/mismatches.c $(multi_case)
 %C%_direct_mismatches_LDADD = $(LDADD) -lm
 
+# Memory of the program that is registered.
+rank_tests += %reldir%/direct/registered
+tsan_tests += %reldir%/direct/registered
+asan_quick += %reldir%/direct/registered
+%C%_direct_registered_SOURCES = %reldir%/direct/registered.c $(multi_case)
+%C%_direct_registered_LDADD = $(LDADD) -lm
+
 # The number of messages with and without the comparison of calls.
 rank_tests += %reldir%/direct/compared_sends
 %C%_direct_compared_sends_SOURCES = %reldir%/direct/compared_sends.c $(multi_case)

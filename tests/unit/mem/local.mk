@@ -6,6 +6,7 @@ unit_tests += \
     %reldir%/test_blocks \
     %reldir%/test_no_block \
     %reldir%/test_ranges \
+    %reldir%/test_registered \
     %reldir%/test_shared
 
 %C%_test_blocks_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=tutti__fork_generation

@@ -84,10 +84,10 @@ static void test_freed_once(void **state)
 
     (void)state;
     assert_int_equal(tutti__block_free(a + 1), TUTTI_ERR_INVALID_ARGUMENT);
-    assert_true(tutti__block_is_at(a));
-    assert_false(tutti__block_is_at(a + 1));
+    assert_string_equal(tutti__block_freed_by(a), "tutti_mem_free_local");
+    assert_null(tutti__block_freed_by(a + 1));
     assert_int_equal(tutti__block_free(a), TUTTI_OK);
-    assert_false(tutti__block_is_at(a));
+    assert_null(tutti__block_freed_by(a));
     assert_int_equal(tutti__block_free(a), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(tutti_last_error(), "tutti_mem_alloc_local"));
     assert_int_equal(tutti__block_free(NULL), TUTTI_OK);
@@ -96,7 +96,7 @@ static void test_freed_once(void **state)
 
     /* Memory that was allocated from the arena directly is no block. */
     assert_int_equal(tutti__arena_alloc(arena, 1, &own), TUTTI_OK);
-    assert_false(tutti__block_is_at(own));
+    assert_null(tutti__block_freed_by(own));
     assert_int_equal(tutti__block_free(own), TUTTI_ERR_INVALID_ARGUMENT);
     tutti__arena_destroy(arena);
 }
@@ -126,7 +126,7 @@ static void test_child(void **state)
     child = fork();
     assert_int_not_equal(child, -1);
     if (child == 0)
-        _exit(!tutti__block_is_at(a) && tutti__block_free(a) == TUTTI_OK ? 0 : 1);
+        _exit(tutti__block_freed_by(a) == NULL && tutti__block_free(a) == TUTTI_OK ? 0 : 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     assert_int_equal(a[BYTES - 1], 7);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Aliases: second addresses of ranges of an arena. The owner maps such a range at the addresses of
+ * memory that the program has registered (blocks.h).
+ *
+ * Any thread finds aliases without a lock, while another thread adds or removes one. A reader
+ * repeats its search if `version` has changed meanwhile (a sequence lock).
+ */
+#ifndef TUTTI__MEM_ALIASES_H
+#define TUTTI__MEM_ALIASES_H
+
+#include "base/atomic.h"
+
+#include <stddef.h>
+
+#define TUTTI__ALIASES 64
+
+typedef struct {
+    tutti__word64_t begin; /* an address */
+    tutti__word64_t bytes; /* 0: the entry is free */
+    tutti__word64_t offset;
+} tutti__alias_t;
+
+/* Zero it first. */
+typedef struct {
+    tutti__word_t version; /* odd: an entry is being changed */
+    tutti__word_t used;    /* all later entries are free */
+    tutti__alias_t at[TUTTI__ALIASES];
+} tutti__aliases_t;
+
+/* Is [begin, begin + bytes) in an alias? If so, store the offset of `begin` in the arena. */
+int tutti__aliases_find(const tutti__aliases_t *aliases, uintptr_t begin, size_t bytes,
+                        uint64_t *ret_offset);
+
+/* ---- one thread at a time ---- */
+
+/* Add an alias; 0: all entries are in use. */
+int tutti__aliases_add(tutti__aliases_t *aliases, uintptr_t begin, size_t bytes, uint64_t offset);
+/* Remove the alias that begins at `begin`. */
+void tutti__aliases_remove(tutti__aliases_t *aliases, uintptr_t begin);
+
+#endif

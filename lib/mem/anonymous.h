@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The mappings that the kernel reports for this process: /proc/self/maps. */
+#ifndef TUTTI__MEM_ANONYMOUS_H
+#define TUTTI__MEM_ANONYMOUS_H
+
+#include <tutti/tutti.h>
+
+/* TUTTI_OK if [ptr, ptr + bytes) consists of whole pages of private anonymous memory that can be
+   read and written, and that is neither a stack nor the heap (brk). Otherwise UNSUPPORTED, with the
+   reason. */
+tutti_status_t tutti__mem_is_anonymous(const void *ptr, size_t bytes);
+
+#endif
