@@ -399,9 +399,9 @@ void tutti__comm_stop(tutti__comm_t *comm)
     state->is_stopped = 1;
 }
 
-/* Abandon the messages of failed calls that are still in flight. Until the peers take them, MPI may
-   read their memory. So this memory is never freed: that of runs, STAGE of a device, and the arena,
-   which has fused buckets and the memory of tutti_mem_alloc. */
+/* Abandon the messages of failed calls that are still in flight. Until the peers take them, MPI, or
+   an RDMA device, may read their memory. So this memory is never freed: that of runs, STAGE of a
+   device, and the arena, which has fused buckets and the memory of tutti_mem_alloc. */
 static void keep_memory(tutti__comm_t *comm)
 {
     tutti__xport_t *far = comm->mpi;

@@ -148,16 +148,16 @@ static tutti_status_t open_mpi(tutti__comm_t *comm, tutti__xport_t **ret_xport)
                                     ret_xport);
 }
 
-/* Can MPI send this rank's device memory? The UCX module cannot. */
+/* Can MPI send this rank's device memory? */
 static int mpi_takes_device(const tutti__comm_t *comm, tutti__xport_t *mpi)
 {
     const tutti__device_ops_t *device;
     const char *versions;
 
     /* A device that cannot be opened is reported when the communicator's device is opened. */
-    return comm->conf.shared.gpu_direct && mpi->ops->takes_device != NULL &&
+    return comm->conf.shared.gpu_direct &&
            tutti__module_device(&comm->conf, &device, &versions) == TUTTI_OK && device != NULL &&
-           mpi->ops->takes_device(mpi, device->name);
+           mpi->ops->take_device(mpi, device->name) == TUTTI_OK;
 }
 
 /* Must the ranks choose MPI, because MPI can send a rank's device memory? Collective. */

@@ -17,7 +17,7 @@
 /* Declared here, because xport/xport.h is above this room. */
 typedef struct tutti__xport tutti__xport_t;
 
-#define TUTTI__MODULE_ABI 6
+#define TUTTI__MODULE_ABI 7
 
 /* The services of the core for modules. */
 typedef struct {

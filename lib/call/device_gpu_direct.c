@@ -2,19 +2,19 @@
 /*
  * Decides whether messages between hosts go from and to device memory (exec/gpu_direct.c): on all
  * ranks, or on none. Conditions: TUTTI_GPU_DIRECT is not 0, the hosts have NCCL, the transport to
- * each rank of another host reports that it takes device memory, and the memory can be allocated.
+ * each rank of another host takes device memory, and the memory can be allocated.
  *
- * The hazard: an MPI that takes device memory may at any time launch copies of its own, wait for
- * the device, or allocate on it. If NCCL's work on the device waits for other ranks, and these
- * ranks wait for MPI, no rank makes progress until TUTTI_TIMEOUT. NCCL's documents call the
+ * The hazard: an MPI or UCX that takes device memory may at any time launch copies of its own, wait
+ * for the device, or allocate on it. If NCCL's work on the device waits for other ranks, and these
+ * ranks wait for MPI or UCX, no rank makes progress until TUTTI_TIMEOUT. NCCL's documents call the
  * combination unsafe. With GPUDirect RDMA, UCX and MPI do not use the device for long messages, but
- * this is not guaranteed. If jobs hang, set TUTTI_GPU_DIRECT=0: then MPI gets host memory only.
+ * this is not guaranteed. If jobs hang, set TUTTI_GPU_DIRECT=0: then they get host memory only.
  *
- * An MPI that waits only for its own device is safe: NCCL is called in one order, and only when all
- * ranks of the host have reached the call (MEET and ORDER in nccl.h). So all work on a device
- * belongs to launches that every rank has made. This work needs no further message, and ends.
- * tests/multi/mpi/mpi_gpu_direct_ends.sh runs such an MPI while NCCL works; without MEET the test
- * hangs. If an MPI also waits for another rank, in a call that must not block, a deadlock is
+ * An MPI or UCX that waits only for its own device is safe: NCCL is called in one order, and only
+ * when all ranks of the host have reached the call (MEET and ORDER in nccl.h). So all work on a
+ * device belongs to launches that every rank has made. This work needs no further message, and
+ * ends. tests/multi/mpi/mpi_gpu_direct_ends.sh runs such an MPI while NCCL works; without MEET the
+ * test hangs. If an MPI also waits for another rank, in a call that must not block, a deadlock is
  * possible.
  */
 #include "call/device_setup.h"
@@ -46,21 +46,25 @@ static size_t message_bytes(const tutti__exec_device_t *device, uint32_t slots)
     return bytes;
 }
 
-/* Do all transports between hosts take device memory? ret_peer: a peer whose transport does not. */
-static int transports_take(const tutti__device_setup_t *setup, uint32_t *ret_peer)
+/* Do all transports between hosts take device memory? */
+static tutti_status_t ask_transports(const tutti__device_setup_t *setup)
 {
     const tutti__topo_t *topo = setup->topo;
+    const char *device = setup->device->ops->name;
+    tutti_status_t status = TUTTI_OK;
 
-    for (uint32_t r = 0; r < topo->size; r++) {
+    for (uint32_t r = 0; r < topo->size && status == TUTTI_OK; r++) {
         tutti__xport_t *x = setup->xport[r];
 
         if (topo->host_of[r] == topo->host_of[topo->rank])
             continue;
-        *ret_peer = r;
-        if (x->ops->takes_device == NULL || !x->ops->takes_device(x, setup->device->ops->name))
-            return 0;
+        status =
+            x->ops->take_device != NULL
+                ? x->ops->take_device(x, device)
+                : tutti__fail(TUTTI_ERR_UNSUPPORTED, "the transport '%s' does not take %s memory",
+                              x->ops->name, device);
     }
-    return 1;
+    return status;
 }
 
 static tutti_status_t open_lane(tutti__exec_device_t *device, tutti__device_lane_t *lane,
@@ -102,15 +106,8 @@ static tutti_status_t make_ready(const tutti__device_setup_t *setup, size_t slot
                                  size_t capacity)
 {
     tutti__exec_device_t *device = setup->device;
-    tutti_status_t status = TUTTI_OK;
-    uint32_t peer = 0;
+    tutti_status_t status = ask_transports(setup);
 
-    if (!transports_take(setup, &peer)) {
-        snprintf(why, capacity,
-                 "the transport '%s' to rank %u does not report that it accepts %s memory",
-                 setup->xport[peer]->ops->name, peer, device->ops->name);
-        return TUTTI_ERR_UNSUPPORTED;
-    }
     for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && status == TUTTI_OK; i++)
         status = open_lane(device, &device->lane[i], slots_bytes);
     if (status != TUTTI_OK)

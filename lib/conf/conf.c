@@ -151,8 +151,8 @@ static const row_t rows[] = {
       "    larger ones use NCCL inside the hosts. auto: a cost model decides; 0: none.",
       0, 16 * GIB, "auto" },
     { "TUTTI_GPU_DIRECT", CONF_CHOICE, AT(shared.gpu_direct), "1",
-      "1: between hosts, MPI sends and receives sums in device memory, if it reports on all ranks\n"
-      "    that it can; each communicator allocates up to ten times TUTTI_STAGE_BYTES of device\n"
+      "1: between hosts, MPI or UCX sends and receives sums in device memory, if it can do so on\n"
+      "    all ranks; each communicator allocates up to ten times TUTTI_STAGE_BYTES of device\n"
       "    memory. 0: sums go through pinned host memory. If a job hangs, try 0.",
       0, 0, "0|1" },
     { "TUTTI_STREAM_WAIT", CONF_CHOICE, AT(shared.stream_wait), "host",

@@ -52,7 +52,7 @@ typedef struct {
     uint64_t device_chunk_bytes;  /* TUTTI_DEVICE_CHUNK_BYTES: one chunk of a device's pipeline */
     uint64_t device_staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES: largest allreduce of several hosts
                                      that runs in host memory; or AUTO */
-    uint64_t gpu_direct;          /* TUTTI_GPU_DIRECT: 1: MPI uses device memory, if it can */
+    uint64_t gpu_direct;          /* TUTTI_GPU_DIRECT: 1: transports use device memory */
     uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: CUDA streams wait for host work */
     uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
     uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by kind of card */

@@ -100,8 +100,10 @@ typedef struct {
        touched any more. */
     void (*cancel)(tutti__xport_t *xport, uint32_t lane);
 
-    /* 1: GPU-direct ends accept memory of this kind of device ("cuda"). NULL: they accept none. */
-    int (*takes_device)(tutti__xport_t *xport, const char *device);
+    /* Prepare for GPU-direct ends, with memory of this kind of device ("cuda").
+       TUTTI_ERR_UNSUPPORTED, with the reason: the transport does not accept this memory. NULL: it
+       accepts none. Call it before the first GPU-direct end is opened. */
+    tutti_status_t (*take_device)(tutti__xport_t *xport, const char *device);
     /* Abandon the messages still in flight. 1: the transport may still read sent messages, or write
        messages of GPU-direct ends, so their memory must never be freed. NULL: never 1. Called
        before close, when no thread uses the transport any more. */

@@ -143,6 +143,7 @@ else
 EXTRA_DIST += %reldir%/ucx/ucx_module.c
 endif
 script_tests += %reldir%/ucx/ucx_module.sh %reldir%/ucx/ucx_hosts.sh
+EXTRA_DIST += %reldir%/ucx/ucx_common.sh
 
 early_script_tests += %reldir%/bench/bench_device.sh %reldir%/bench/bench_device_lists.sh \
     %reldir%/bench/bench_family.sh
@@ -240,11 +241,12 @@ tsan_tests += %reldir%/device/device_handover
 %C%_device_device_handover_SOURCES = %reldir%/device/device_handover.c $(device_user) $(multi_case)
 %C%_device_device_handover_LDADD = $(PRETEND_LIBS)
 
-# Messages from and to device memory, over an MPI that accepts it through a preloaded library.
-test_programs += %reldir%/mpi/mpi_gpu_direct
-EXTRA_%C%_mpi_mpi_gpu_direct_DEPENDENCIES = tutti/pretend.la
-tests_multi_mpi_mpi_gpu_direct_LDADD = $(API_LIBS) -ldl
-script_tests += %reldir%/mpi/mpi_gpu_direct.sh %reldir%/mpi/mpi_gpu_direct_ends.sh
+# Messages from and to device memory, over an MPI or UCX that accepts it through a preloaded library.
+test_programs += %reldir%/device/gpu_direct
+EXTRA_%C%_device_gpu_direct_DEPENDENCIES = tutti/pretend.la
+tests_multi_device_gpu_direct_LDADD = $(API_LIBS) -ldl
+script_tests += %reldir%/mpi/mpi_gpu_direct.sh %reldir%/mpi/mpi_gpu_direct_ends.sh \
+    %reldir%/ucx/ucx_gpu_direct.sh
 EXTRA_DIST += %reldir%/mpi/mpi_gpu_direct_common.sh
 if HAVE_OPENMPI
 check_LTLIBRARIES += tests/multi/mpi/mpi_gpu_direct_shim.la
@@ -253,7 +255,15 @@ tests_multi_mpi_mpi_gpu_direct_shim_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAG
 tests_multi_mpi_mpi_gpu_direct_shim_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
 tests_multi_mpi_mpi_gpu_direct_shim_la_LIBADD = $(OPENMPI_LIBS) -lpthread -ldl
 endif
-EXTRA_DIST += %reldir%/mpi/mpi_gpu_direct_shim.c
+if HAVE_UCX
+check_LTLIBRARIES += tests/multi/ucx/ucx_gpu_direct_shim.la
+tests_multi_ucx_ucx_gpu_direct_shim_la_SOURCES = %reldir%/ucx/ucx_gpu_direct_shim.c
+tests_multi_ucx_ucx_gpu_direct_shim_la_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CFLAGS)
+tests_multi_ucx_ucx_gpu_direct_shim_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
+tests_multi_ucx_ucx_gpu_direct_shim_la_LIBADD = -lpthread -ldl
+endif
+EXTRA_DIST += %reldir%/mpi/mpi_gpu_direct_shim.c %reldir%/ucx/ucx_gpu_direct_shim.c
+
 # State of devices after errors, ends and forks.
 rank_tests += %reldir%/device/device_reuse
 tsan_tests += %reldir%/device/device_reuse

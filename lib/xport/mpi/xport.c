@@ -124,21 +124,29 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
 
 /* Open MPI and MPICH have MPIX_Query_cuda_support, and similar functions for other devices. dlsym
    finds them, because older versions lack them, and not all headers declare them. */
-static int xport_takes_device(tutti__xport_t *base, const char *device)
+static tutti_status_t xport_take_device(tutti__xport_t *base, const char *device)
 {
+    tutti_status_t status;
     int (*query)(void);
     char name[64];
     void *found;
-    int takes;
+    int takes = 0;
 
     snprintf(name, sizeof(name), "MPIX_Query_%s_support", device);
     found = dlsym(RTLD_DEFAULT, name);
-    if (found == NULL || tutti__mpi_enter(mine(base)->meet->rank) != TUTTI_OK)
-        return 0;
-    memcpy(&query, &found, sizeof(query));
-    takes = query() > 0;
-    tutti__mpi_leave();
-    return takes;
+    if (found != NULL) {
+        status = tutti__mpi_enter(mine(base)->meet->rank);
+        if (status != TUTTI_OK)
+            return status;
+        memcpy(&query, &found, sizeof(query));
+        takes = query() > 0;
+        tutti__mpi_leave();
+    }
+    if (takes)
+        return TUTTI_OK;
+    return tutti__mpi_fail(TUTTI_ERR_UNSUPPORTED,
+                           "mpi: this MPI does not report that it accepts %s memory (%s)", device,
+                           name);
 }
 
 static const tutti__xport_ops_t ops = {
@@ -156,7 +164,7 @@ static const tutti__xport_ops_t ops = {
     .progress = xport_progress,
     .may_progress = xport_may_progress,
     .cancel = xport_cancel,
-    .takes_device = xport_takes_device,
+    .take_device = xport_take_device,
     .keeps = xport_keeps,
 };
 

@@ -20,6 +20,11 @@
  * (ucx_module.c). Tried: flush the endpoint. Over TCP a flush waits for a poll of the peer: it
  * never ended in 5 of 5 runs.
  *
+ * A GPU-direct end (xport.h) works in the same way on device memory, and no code here reads this
+ * memory. But UCX may copy any message from a device, also a long one. So these messages are sent
+ * synchronously: UCX reports them as complete when the peer has them. Such an UCX may use the
+ * device at the same time as NCCL: see the hazard in call/device_gpu_direct.c.
+ *
  * One thread at a time uses an end. A completion may run on any thread that polls the worker. The
  * end's thread reads `done`, without the lock.
  */
@@ -39,18 +44,40 @@ static uint64_t tag_of(uint32_t source, const tutti__chan_key_t *key)
     return (uint64_t)source << 40 | (uint64_t)key->lane << 36 | (uint64_t)key->stream << 32;
 }
 
-/* Allocate and register the slots, so that UCX need not register memory for each receive. */
+static int is_gpu_direct(const tutti__chan_t *chan)
+{
+    return chan->key.slot_bytes > 0;
+}
+
+static size_t stride_of(const tutti__chan_t *chan)
+{
+    return TUTTI__ROUND_UP(chan->slot_bytes, (size_t)TUTTI__LINE_BYTES);
+}
+
+static void *place_of(const tutti__chan_t *chan, uint32_t index)
+{
+    return chan->bytes + stride_of(chan) * index;
+}
+
+/* Allocate and register the slots, so that UCX need not register memory for each receive. A
+   GPU-direct end has the caller's memory. The caller may free this memory before it closes the end,
+   so the end does not register it, and UCX's cache of registrations serves its receives. */
 static ucs_status_t make_slots(tutti__chan_t *chan)
 {
     tutti__ucx_xport_t *xport = chan->xport;
-    size_t bytes = xport->stride * xport->credits;
     ucp_mem_map_params_t params = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
-                                                  UCP_MEM_MAP_PARAM_FIELD_LENGTH,
-                                    .length = bytes };
+                                                  UCP_MEM_MAP_PARAM_FIELD_LENGTH };
 
-    chan->bytes = aligned_alloc(TUTTI__LINE_BYTES, bytes);
-    chan->slot = calloc(xport->credits, sizeof(*chan->slot));
-    if (chan->bytes == NULL || chan->slot == NULL)
+    chan->capacity = is_gpu_direct(chan) ? TUTTI__GPU_DIRECT_CREDITS : xport->credits;
+    chan->slot = calloc(chan->capacity, sizeof(*chan->slot));
+    if (chan->slot == NULL)
+        return UCS_ERR_NO_MEMORY;
+    if (is_gpu_direct(chan))
+        return UCS_OK;
+    chan->credits = chan->capacity;
+    params.length = stride_of(chan) * chan->credits;
+    chan->bytes = aligned_alloc(TUTTI__LINE_BYTES, params.length);
+    if (chan->bytes == NULL)
         return UCS_ERR_NO_MEMORY;
     params.address = chan->bytes;
     return ucp_mem_map(xport->context, &params, &chan->memory);
@@ -59,7 +86,7 @@ static ucs_status_t make_slots(tutti__chan_t *chan)
 static ucs_status_t make_requests(tutti__chan_t *chan)
 {
     size_t capacity = tutti__ucx_request_bytes(chan->xport);
-    uint32_t n = chan->receives ? chan->xport->credits : 1;
+    uint32_t n = chan->receives ? chan->capacity : 1;
 
     chan->requests = aligned_alloc(TUTTI__LINE_BYTES, n * capacity);
     if (chan->requests == NULL)
@@ -80,6 +107,8 @@ tutti_status_t tutti__ucx_chan_open(tutti__ucx_xport_t *xport, const tutti__chan
     if (chan != NULL) {
         chan->xport = xport;
         chan->key = *key;
+        chan->slot_bytes = is_gpu_direct(chan) ? key->slot_bytes : xport->slot_bytes;
+        chan->memory_type = is_gpu_direct(chan) ? xport->device_type : UCS_MEMORY_TYPE_HOST;
         chan->peer = &xport->peer[key->peer];
         chan->tag = tag_of(receives ? key->peer : xport->rank, key);
         chan->receives = receives;
@@ -102,9 +131,26 @@ void tutti__ucx_chan_free(tutti__chan_t *chan)
     if (chan->memory != NULL)
         ucp_mem_unmap(chan->xport->context, chan->memory);
     free(chan->requests);
-    free(chan->bytes);
+    if (!is_gpu_direct(chan))
+        free(chan->bytes);
     free(chan->slot);
     free(chan);
+}
+
+tutti_status_t tutti__ucx_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key)
+{
+    /* If the end has posted receives or an error, do not change its slots. The end's next use
+       returns the error. */
+    if (chan->posted > 0 || chan->status != TUTTI_OK)
+        return TUTTI_OK;
+    if (key->slot_bytes != chan->slot_bytes || key->credits == 0 || key->credits > chan->capacity)
+        return tutti__ucx_fail(
+            TUTTI_ERR_INTERNAL, "ucx: %u slots of %zu bytes for peer %u, not at most %u of %zu",
+            key->credits, key->slot_bytes, key->peer, chan->capacity, chan->slot_bytes);
+    chan->bytes = (unsigned char *)key->slots;
+    chan->credits = key->credits;
+    chan->head = 0;
+    return TUTTI_OK;
 }
 
 static tutti_status_t check(tutti__chan_t *chan)
@@ -194,15 +240,17 @@ static ucs_status_t post_send(tutti__chan_t *chan, const void *data, size_t byte
         .request = tutti__ucx_request(chan->xport, chan->request_memory),
         .cb.send = on_sent,
         .user_data = chan,
-        .memory_type = UCS_MEMORY_TYPE_HOST
+        .memory_type = chan->memory_type
     };
     tutti__ucx_peer_t *peer = chan->peer;
+    uint64_t tag = chan->tag | signature;
     ucs_status_t code = tutti__ucx_reach(peer);
 
     if (code != UCS_OK)
         return code;
     tutti__store_relaxed(&chan->done, 0);
-    begun(chan, ucp_tag_send_nbx(peer->ep, data, bytes, chan->tag | signature, &param));
+    begun(chan, is_gpu_direct(chan) ? ucp_tag_send_sync_nbx(peer->ep, data, bytes, tag, &param)
+                                    : ucp_tag_send_nbx(peer->ep, data, bytes, tag, &param));
     return UCS_OK;
 }
 
@@ -214,9 +262,9 @@ tutti_status_t tutti__ucx_chan_send(tutti__chan_t *chan, const void *data, size_
 
     if (status != TUTTI_OK)
         return status;
-    if (TUTTI__UNLIKELY(bytes > chan->xport->slot_bytes))
+    if (TUTTI__UNLIKELY(bytes > chan->slot_bytes))
         return tutti__ucx_fail(TUTTI_ERR_INTERNAL, "ucx: a message of %zu bytes, slots have %zu",
-                               bytes, chan->xport->slot_bytes);
+                               bytes, chan->slot_bytes);
     status = drain(chan, hint);
     if (status != TUTTI_OK)
         return status;
@@ -261,22 +309,23 @@ static void on_arrival(void *request, ucs_status_t status, const ucp_tag_recv_in
 static ucs_status_t post_one(tutti__chan_t *chan, void *place, size_t bytes)
 {
     tutti__ucx_xport_t *xport = chan->xport;
-    uint32_t index = (chan->head + chan->posted) % xport->credits;
+    uint32_t index = (chan->head + chan->posted) % chan->credits;
     tutti__ucx_slot_t *slot = &chan->slot[index];
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL |
-                        UCP_OP_ATTR_FIELD_REQUEST | (place == NULL ? UCP_OP_ATTR_FIELD_MEMH : 0),
+                        UCP_OP_ATTR_FIELD_REQUEST |
+                        (place == NULL && chan->memory != NULL ? UCP_OP_ATTR_FIELD_MEMH : 0),
         .request = tutti__ucx_request(xport, slot->memory),
         .cb.recv = on_arrival,
         .user_data = slot,
-        .memory_type = UCS_MEMORY_TYPE_HOST,
+        .memory_type = chan->memory_type,
         .memh = chan->memory
     };
     ucs_status_ptr_t request;
 
-    slot->at = place != NULL ? place : chan->bytes + xport->stride * index;
-    slot->capacity = place != NULL ? bytes : xport->slot_bytes;
+    slot->at = place != NULL ? place : place_of(chan, index);
+    slot->capacity = place != NULL ? bytes : chan->slot_bytes;
     tutti__store_relaxed(&slot->done, 0);
     request = ucp_tag_recv_nbx(xport->worker, slot->at, slot->capacity, chan->tag,
                                ALL_BUT_SIGNATURE, &param);
@@ -294,10 +343,10 @@ static tutti_status_t post(tutti__chan_t *chan)
     tutti__ucx_xport_t *xport = chan->xport;
     ucs_status_t code = UCS_OK;
 
-    if (chan->expected == 0 || chan->posted == xport->credits)
+    if (chan->expected == 0 || chan->posted == chan->credits)
         return TUTTI_OK;
     pthread_mutex_lock(&xport->lock);
-    while (code == UCS_OK && chan->expected > 0 && chan->posted < xport->credits) {
+    while (code == UCS_OK && chan->expected > 0 && chan->posted < chan->credits) {
         code = post_one(chan, NULL, 0);
         chan->expected -= code == UCS_OK;
     }
@@ -324,7 +373,7 @@ tutti_status_t tutti__ucx_chan_expect_at(tutti__chan_t *chan, void *place, size_
 
     if (status != TUTTI_OK)
         return status;
-    if (chan->expected > 0 || chan->posted == chan->xport->credits)
+    if (chan->expected > 0 || chan->posted == chan->credits)
         return TUTTI__AGAIN;
     pthread_mutex_lock(&chan->xport->lock);
     code = post_one(chan, place, bytes);
@@ -392,7 +441,7 @@ void tutti__ucx_chan_release(tutti__chan_t *chan)
 {
     if (chan->status != TUTTI_OK)
         return;
-    chan->head = (chan->head + 1) % chan->xport->credits;
+    chan->head = (chan->head + 1) % chan->credits;
     chan->posted--;
     (void)post(chan);
 }
@@ -403,7 +452,7 @@ void tutti__ucx_chan_cancel(tutti__chan_t *chan)
 {
     chan->expected = 0;
     for (uint32_t i = 0; i < chan->posted; i++) {
-        tutti__ucx_slot_t *slot = &chan->slot[(chan->head + i) % chan->xport->credits];
+        tutti__ucx_slot_t *slot = &chan->slot[(chan->head + i) % chan->credits];
 
         if (slot->request != NULL)
             ucp_request_cancel(chan->xport->worker, slot->request);
@@ -415,19 +464,17 @@ uint32_t tutti__ucx_chan_pending(const tutti__chan_t *chan)
     uint32_t pending = chan->request != NULL;
 
     for (uint32_t i = 0; i < chan->posted; i++)
-        pending += chan->slot[(chan->head + i) % chan->xport->credits].request != NULL;
+        pending += chan->slot[(chan->head + i) % chan->credits].request != NULL;
     return pending;
 }
 
 int tutti__ucx_chan_is_placing(const tutti__chan_t *chan)
 {
-    const tutti__ucx_xport_t *xport = chan->xport;
-
     for (uint32_t i = 0; i < chan->posted; i++) {
-        uint32_t index = (chan->head + i) % xport->credits;
+        uint32_t index = (chan->head + i) % chan->credits;
         const tutti__ucx_slot_t *slot = &chan->slot[index];
 
-        if (slot->request != NULL && slot->at != (void *)(chan->bytes + xport->stride * index))
+        if (slot->request != NULL && (is_gpu_direct(chan) || slot->at != place_of(chan, index)))
             return 1;
     }
     return 0;

@@ -216,6 +216,35 @@ tutti_status_t tutti__ucx_take_context(const tutti__core_t *core, uint32_t size,
     return status;
 }
 
+/*
+ * UCX knows a device's memory as a type, and "cuda" is the name of one. The context lists the types
+ * for which UCX has a module. UCX's TCP cannot read this memory: UCX would copy it to the host, in
+ * pieces of 8 KiB (UCX_TCP_TX_SEG_SIZE), and wait for each copy. The library copies long pieces,
+ * and goes on meanwhile. So a machine without RDMA does not send device memory.
+ */
+tutti_status_t tutti__ucx_find_device(ucp_context_h context, const char *device,
+                                      ucs_memory_type_t *ret_type)
+{
+    ucp_context_attr_t about = { .field_mask = UCP_ATTR_FIELD_MEMORY_TYPES };
+    int type = 0;
+
+    while (type < UCS_MEMORY_TYPE_LAST && strcmp(ucs_memory_type_names[type], device) != 0)
+        type++;
+    if (type == UCS_MEMORY_TYPE_LAST || ucp_context_query(context, &about) != UCS_OK ||
+        (about.memory_types & UCS_BIT(type)) == 0)
+        return tutti__ucx_fail(TUTTI_ERR_UNSUPPORTED,
+                               "ucx: this UCX does not support %s memory: its module for it is not "
+                               "installed, or UCX_TLS excludes it",
+                               device);
+    if (!has_rdma())
+        return tutti__ucx_fail(TUTTI_ERR_UNSUPPORTED,
+                               "ucx: without an RDMA device, UCX would copy %s memory in small "
+                               "pieces",
+                               device);
+    *ret_type = (ucs_memory_type_t)type;
+    return TUTTI_OK;
+}
+
 void tutti__ucx_drop_context(void)
 {
     pthread_mutex_lock(&ucx.lock);

@@ -48,6 +48,8 @@ struct tutti__chan {
     tutti__ucx_xport_t *xport;
     tutti__chan_t *next; /* in the same lane */
     tutti__chan_key_t key;
+    size_t slot_bytes;             /* longest message */
+    ucs_memory_type_t memory_type; /* of the messages' blocks and slots */
     tutti__ucx_peer_t *peer;
     uint64_t tag; /* without signature */
     int receives;
@@ -62,10 +64,12 @@ struct tutti__chan {
 
     /* Receiver: `posted` slots from `head` on have a posted receive, or a message that was not
        released yet, in order. */
-    void *requests;       /* memory of the end's requests */
-    unsigned char *bytes; /* [credits x stride] */
-    tutti__ucx_slot_t *slot;
-    ucp_mem_h memory; /* registration of `bytes` */
+    void *requests;          /* memory of the end's requests */
+    uint32_t capacity;       /* number of elements of `slot` */
+    tutti__ucx_slot_t *slot; /* [capacity] */
+    uint32_t credits;        /* number of slots in use */
+    unsigned char *bytes;    /* the slots' memory; of a GPU-direct end: the caller's */
+    ucp_mem_h memory;        /* registration of `bytes`; NULL: a GPU-direct end */
     uint32_t head, posted;
     size_t expected; /* messages of this call that are not posted yet */
 };
@@ -82,7 +86,8 @@ struct tutti__ucx_xport {
     uint32_t rank, size, credits;
     size_t request_bytes; /* of UCX's requests */
     void *kept;           /* requests of messages that are discarded, until the worker is gone */
-    size_t slot_bytes, stride;
+    size_t slot_bytes;
+    ucs_memory_type_t device_type;      /* of GPU-direct ends; UNKNOWN: none can be opened */
     char *addresses;                    /* [size] of all workers, `stride` bytes apart */
     tutti__ucx_peer_t *peer;            /* [size] */
     tutti__chan_t *chans[TUTTI__LANES]; /* each list belongs to the lane's thread */
@@ -95,6 +100,10 @@ struct tutti__ucx_xport {
 tutti_status_t tutti__ucx_take_context(const tutti__core_t *core, uint32_t size, int shares,
                                        ucp_context_h *ret_context, int *ret_wakes);
 void tutti__ucx_drop_context(void);
+/* UCX's type of the memory of this kind of device. TUTTI_ERR_UNSUPPORTED, with the reason, if UCX
+   cannot send this memory, or would copy it through the host's. */
+tutti_status_t tutti__ucx_find_device(ucp_context_h context, const char *device,
+                                      ucs_memory_type_t *ret_type);
 
 tutti_status_t tutti__ucx_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 /* For a call to UCX that failed: "ucx: <what>: <UCX's text>". */
@@ -137,6 +146,8 @@ void tutti__ucx_lost(tutti__ucx_peer_t *peer, ucs_status_t why);
 /* chan.c: the functions of the table for one channel */
 tutti_status_t tutti__ucx_chan_open(tutti__ucx_xport_t *xport, const tutti__chan_key_t *key,
                                     int receives, tutti__chan_t **ret_chan);
+/* Give a GPU-direct end other slots. */
+tutti_status_t tutti__ucx_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key);
 /* Call this when no message of the channel is in flight, or the worker is destroyed. */
 void tutti__ucx_chan_free(tutti__chan_t *chan);
 tutti_status_t tutti__ucx_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,

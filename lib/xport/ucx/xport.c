@@ -21,7 +21,9 @@
  * with such an endpoint is abandoned: no thread polls its worker any more, so UCX touches no
  * buffer, and the worker is not destroyed. Its connections end with the process. If a message into
  * a caller's buffer has arrived in part, the transport is abandoned as well. UCX can no longer
- * cancel such a receive, and would write the rest into memory that the caller may have freed.
+ * cancel such a receive, and would write the rest into memory that the caller may have freed. An
+ * RDMA device may still complete messages of an abandoned transport, without a poll. So memory of
+ * the communicator is not freed (`keeps`).
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -384,7 +386,7 @@ static tutti_status_t open_end(tutti__xport_t *base, const tutti__chan_key_t *ke
     tutti_status_t status;
 
     if (key->lane >= TUTTI__LANES || key->stream >= MAX_STREAMS || key->peer >= xport->size ||
-        key->slot_bytes > 0)
+        (key->slot_bytes > 0 && xport->device_type == UCS_MEMORY_TYPE_UNKNOWN))
         return tutti__ucx_fail(TUTTI_ERR_INTERNAL, "ucx: no channel of lane %u, peer %u, stream %u",
                                key->lane, key->peer, key->stream);
     chan = xport->chans[key->lane];
@@ -397,6 +399,11 @@ static tutti_status_t open_end(tutti__xport_t *base, const tutti__chan_key_t *ke
             return status;
         chan->next = xport->chans[key->lane];
         xport->chans[key->lane] = chan;
+    }
+    if (receives && key->slot_bytes > 0) {
+        status = tutti__ucx_chan_lend(chan, key);
+        if (status != TUTTI_OK)
+            return status;
     }
     *ret_chan = chan;
     return TUTTI_OK;
@@ -447,6 +454,22 @@ static int xport_sleep(tutti__xport_t *base, int fd, int64_t timeout_us)
     return events[1].revents != 0;
 }
 
+static tutti_status_t xport_take_device(tutti__xport_t *base, const char *device)
+{
+    tutti__ucx_xport_t *xport = mine(base);
+
+    return tutti__ucx_find_device(xport->context, device, &xport->device_type);
+}
+
+static int xport_keeps(tutti__xport_t *base)
+{
+    tutti__ucx_xport_t *xport = mine(base);
+
+    for (uint32_t lane = 0; lane < TUTTI__LANES; lane++)
+        end_lane(xport, lane);
+    return (int)tutti__load_acquire(&xport->abandoned);
+}
+
 static const tutti__xport_ops_t ops = {
     .name = "ucx",
     .purpose = "messages over UCX: InfiniBand, RoCE or TCP",
@@ -464,6 +487,8 @@ static const tutti__xport_ops_t ops = {
     .may_progress = xport_may_progress,
     .sleep = xport_sleep,
     .cancel = xport_cancel,
+    .take_device = xport_take_device,
+    .keeps = xport_keeps,
 };
 
 static ucs_status_t make_worker(tutti__ucx_xport_t *xport)
@@ -523,7 +548,7 @@ tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_
     xport->size = size;
     xport->credits = credits;
     xport->slot_bytes = slot_bytes;
-    xport->stride = TUTTI__ROUND_UP(slot_bytes, (size_t)TUTTI__LINE_BYTES);
+    xport->device_type = UCS_MEMORY_TYPE_UNKNOWN;
     code = make_worker(xport);
     if (code != UCS_OK) {
         xport_close(&xport->base);

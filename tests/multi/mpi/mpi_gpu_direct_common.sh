@@ -5,7 +5,7 @@
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
 unset TUTTI_DEVICE TUTTI_DEVICE_ID TUTTI_GPU_DIRECT TUTTI_ALGORITHM
-program=tests/multi/mpi/mpi_gpu_direct
+program=tests/multi/device/gpu_direct
 shim=$PWD/tests/multi/mpi/.libs/mpi_gpu_direct_shim.so
 case $mpirun in
 *oversubscribe*) ;;

@@ -52,9 +52,9 @@ static write_fn_t *write_device;
 static synchronize_fn_t *synchronize;
 
 int MPIX_Query_pretend_support(void);
-void mpi_gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received);
-unsigned mpi_gpu_direct_write_abandoned(void);
-unsigned mpi_gpu_direct_waits(void);
+void gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received);
+unsigned gpu_direct_write_abandoned(void);
+unsigned gpu_direct_waits(void);
 
 int MPIX_Query_pretend_support(void)
 {
@@ -65,7 +65,7 @@ int MPIX_Query_pretend_support(void)
     return refuses == NULL || atoi(refuses) != rank;
 }
 
-void mpi_gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received)
+void gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received)
 {
     pthread_mutex_lock(&lock);
     *ret_sent = sent;
@@ -74,7 +74,7 @@ void mpi_gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received)
 }
 
 /* How often NCCL's work was waited for. */
-unsigned mpi_gpu_direct_waits(void)
+unsigned gpu_direct_waits(void)
 {
     unsigned n;
 
@@ -84,7 +84,7 @@ unsigned mpi_gpu_direct_waits(void)
     return n;
 }
 
-unsigned mpi_gpu_direct_write_abandoned(void)
+unsigned gpu_direct_write_abandoned(void)
 {
     unsigned n = 0;
 

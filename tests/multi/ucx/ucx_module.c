@@ -563,6 +563,32 @@ static void case_left_open(void)
     fence();
 }
 
+/* GPU-direct ends, with host memory in place of a device's. UCX takes it if the machine has RDMA or
+   ucx_gpu_direct_shim.c is preloaded. */
+static void case_lent(void)
+{
+    tutti__xport_t *xport = open_xport(4096, 2);
+    tutti__chan_key_t key = KEY(1, (me + 1) % size, TUTTI__XPORT_GPU_DIRECT);
+    tutti__chan_t *chan;
+    tutti_status_t status;
+
+    CHECK_STATUS(xport->ops->take_device(xport, "nonsense"), TUTTI_ERR_UNSUPPORTED);
+    CHECK(strstr(last_error, "does not support nonsense memory") != NULL);
+    key.slot_bytes = 8192;
+    CHECK_STATUS(xport->ops->open_send(xport, &key, &chan), TUTTI_ERR_INTERNAL);
+    status = xport->ops->take_device(xport, "host");
+    if (status != TUTTI_OK) {
+        CHECK_STATUS(status, TUTTI_ERR_UNSUPPORTED);
+        CHECK(strstr(last_error, "without an RDMA device") != NULL);
+        CHECK(dlsym(RTLD_DEFAULT, "gpu_direct_counts") == NULL);
+    } else {
+        lend_slots(xport, size);
+    }
+    fence();
+    CHECK(!xport->ops->keeps(xport));
+    xport->ops->close(xport);
+}
+
 /* ---- processes ---- */
 
 static const struct {
@@ -573,7 +599,8 @@ static const struct {
               { "anew", case_anew },       { "mismatch", case_mismatch },
               { "placed", case_placed },   { "cancel", case_cancel },
               { "woken", case_woken },     { "connecting", case_connecting },
-              { "killed", case_killed },   { "left_open", case_left_open } };
+              { "killed", case_killed },   { "left_open", case_left_open },
+              { "lent", case_lent } };
 
 static void open_module(void)
 {

@@ -27,7 +27,7 @@ passes()
     fi
 }
 
-passes data two threads quiet anew mismatch placed cancel woken killed left_open
+passes data two threads quiet anew mismatch placed cancel woken killed left_open lent
 # UCX prints errors of connections that the other end gives up.
 for run in 1 2 3; do
     $program connecting >"$log" 2>&1 && ! grep -q "UCX  *WARN" "$log" && continue

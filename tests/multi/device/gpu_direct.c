@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory between hosts, over a real MPI; started by mpi_gpu_direct.sh, which pretends hosts.
+ * Device memory between hosts, over a real MPI or UCX that takes it with a preloaded library;
+ * started by mpi_gpu_direct.sh, mpi_gpu_direct_ends.sh and ucx_gpu_direct.sh, which pretend hosts.
  *
- *      mpi_gpu_direct works direct|staged     sums are correct; messages came from device memory,
- *                                             or none did
- *                     ... N                   how often all lanes are busy at once; default: twice
- *      mpi_gpu_direct dies                    rank 1 dies during a call: the others get an error,
- *                                             and memory that MPI may still write is not freed
- *      mpi_gpu_direct left                    the same, if the thread that gets the error may not
- *                                             call MPI: the messages are left to the end
+ *      gpu_direct works direct|staged     sums are correct; messages came from device memory, or
+ *                                         none did
+ *                 ... N                   how often all lanes are busy at once; default: twice
+ *      gpu_direct dies                    rank 1 dies during a call: the others get an error, and
+ *                                         memory that the transport may still write is not freed
+ *      gpu_direct left                    the same over MPI, if the thread that gets the error may
+ *                                         not call MPI: the messages are left to the end
  */
 #include <tutti/tutti.h>
 
@@ -177,7 +178,7 @@ static void crowd(void)
 /* Messages of device memory, of all ranks; 0 without the shim. */
 static unsigned all_messages(void)
 {
-    direct_counts_fn_t *shim = (direct_counts_fn_t *)dlsym(RTLD_DEFAULT, "mpi_gpu_direct_counts");
+    direct_counts_fn_t *shim = (direct_counts_fn_t *)dlsym(RTLD_DEFAULT, "gpu_direct_counts");
     uint32_t total;
     unsigned sent = 0, received = 0;
 
@@ -207,7 +208,7 @@ static void work_in_part(int is_gpu_direct)
 /* How often MPI has waited for NCCL's work on this rank. */
 static unsigned waits(void)
 {
-    waits_fn_t *shim = (waits_fn_t *)dlsym(RTLD_DEFAULT, "mpi_gpu_direct_waits");
+    waits_fn_t *shim = (waits_fn_t *)dlsym(RTLD_DEFAULT, "gpu_direct_waits");
 
     return shim != NULL ? shim() : 0;
 }
@@ -249,7 +250,7 @@ static int work(int is_gpu_direct, int crowds)
 static int die(void)
 {
     write_abandoned_fn_t *late =
-        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "mpi_gpu_direct_write_abandoned");
+        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "gpu_direct_write_abandoned");
     tutti_status_t status = TUTTI_OK;
 
     one(MOST, TUTTI_SUM, 0);
@@ -312,7 +313,7 @@ static void await_polled(int of)
 static int be_left(void)
 {
     write_abandoned_fn_t *late =
-        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "mpi_gpu_direct_write_abandoned");
+        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "gpu_direct_write_abandoned");
     tutti_request_t *request;
     int done = 0;
 

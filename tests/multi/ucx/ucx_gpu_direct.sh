@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Messages between pretended hosts from and to device memory, over UCX, of ranks that meet by
+# env://: each algorithm between hosts, hosts with equal and unequal numbers of ranks. If UCX does
+# not take device memory, the data go through the host's memory, and the log has the reason. Also a
+# rank that dies.
+set -u
+. "$srcdir/tests/multi/ucx/ucx_common.sh"
+
+unset TUTTI_DEVICE_ID TUTTI_GPU_DIRECT TUTTI_ALGORITHM
+program=tests/multi/device/gpu_direct
+shim=$PWD/tests/multi/ucx/.libs/ucx_gpu_direct_shim.so
+if ! test -e "$TUTTI_MODULE_DIR/ucx.so" || ! test -e "$shim"; then
+    echo "no module for UCX, or no shim: $shim"
+    exit 77
+fi
+# The shim is loaded first, before the sanitizer's library.
+ASAN_OPTIONS="$ASAN_OPTIONS:verify_asan_link_order=0"
+export TUTTI_TEST_PRETEND="$work/nccl"
+export TUTTI_DEVICE=pretend TUTTI_TIMEOUT=30 TUTTI_LOG=info
+export TUTTI_STAGE_BYTES=64K TUTTI_DEVICE_CHUNK_BYTES=8K TUTTI_FUSION_BYTES=64K
+
+# job HOSTS ARGUMENT...
+job()
+{
+    places=$1
+    shift
+    rm -f "$TUTTI_TEST_PRETEND"
+    on "$places" env LD_PRELOAD="$shim" $program "$@"
+}
+
+# works HOSTS direct|staged WORDS: the results must be correct, the data must go this way, and a
+# line of the log must have WORDS.
+works()
+{
+    job "$1" works "$2"
+    passed ${#1} "^rank .* messages"
+    passed 1 "device memory to other hosts: $3"
+}
+
+LD_PRELOAD="$shim" tests/multi/ucx/ucx_module lent || errors=$((errors + 1))
+
+placings="aabb abc aaabb"
+is_long "two of three placings" || placings=aaabb
+for sub in recursive_doubling halving_doubling ring; do
+    for hosts in $placings; do
+        TUTTI_ALGORITHM=allreduce:hierarchical/$sub works $hosts direct direct
+    done
+done
+# The algorithm alternates between calls, so that GPU-direct ends get other slots.
+TUTTI_ALGORITHM=allreduce:0-4k:hierarchical/ring,allreduce:4k-100M:hierarchical/halving_doubling \
+    works aabbcd direct direct
+works abcd direct direct
+
+TUTTI_GPU_DIRECT=0 works aabb staged "through the host's: TUTTI_GPU_DIRECT is 0"
+TUTTI_TEST_REFUSES=2 works aabb staged "through the host's: rank 2 has no transport"
+TUTTI_TEST_REFUSES=0 works aabb staged \
+    "through the host's: ucx: this UCX does not support pretend memory: its module"
+TUTTI_TEST_NO_RDMA=1 works aabb staged "through the host's: ucx: without an RDMA device"
+
+# Rank 1 is killed. A message may arrive for a receive that could not be cancelled.
+export TUTTI_COMPARE=0 # otherwise the comparison reports the death first
+job abc dies
+passed 2 "^rank [02]: [0-9]* late"
+# Whether a message is late depends on the machine, so a job without a late message is repeated.
+for try in 1 2 3 4; do
+    TUTTI_TEST_NO_CANCEL=1 job abc dies
+    cat "$work"/[0-9]* | grep -q '^rank [02]: [1-9][0-9]* late' && break
+done
+passed 2 "^rank [02]: [0-9]* late"
+cat "$work"/[0-9]* | grep -q '^rank [02]: [1-9][0-9]* late' || {
+    echo "FAILED: nothing is late in $try jobs"
+    errors=$((errors + 1))
+}
+
+test $errors -eq 0
