@@ -148,8 +148,9 @@ static tutti_status_t open_mpi(tutti__comm_t *comm, tutti__xport_t **ret_xport)
                                     ret_xport);
 }
 
-/* Can MPI send this rank's device memory? */
-static int mpi_takes_device(const tutti__comm_t *comm, tutti__xport_t *mpi)
+/* Can MPI send this rank's device memory, and UCX cannot? */
+static int only_mpi_takes_device(const tutti__comm_t *comm, tutti__xport_t *ucx,
+                                 tutti__xport_t *mpi)
 {
     const tutti__device_ops_t *device;
     const char *versions;
@@ -157,14 +158,16 @@ static int mpi_takes_device(const tutti__comm_t *comm, tutti__xport_t *mpi)
     /* A device that cannot be opened is reported when the communicator's device is opened. */
     return comm->conf.shared.gpu_direct &&
            tutti__module_device(&comm->conf, &device, &versions) == TUTTI_OK && device != NULL &&
-           mpi->ops->take_device(mpi, device->name) == TUTTI_OK;
+           mpi->ops->take_device(mpi, device->name) == TUTTI_OK &&
+           ucx->ops->take_device(ucx, device->name) != TUTTI_OK;
 }
 
-/* Must the ranks choose MPI, because MPI can send a rank's device memory? Collective. */
-static tutti_status_t ask_devices(tutti__comm_t *comm, tutti__xport_t *mpi, int *ret_takes_mpi)
+/* Must the ranks choose MPI, because only MPI can send a rank's device memory? Collective. */
+static tutti_status_t ask_devices(tutti__comm_t *comm, tutti__xport_t *ucx, tutti__xport_t *mpi,
+                                  int *ret_takes_mpi)
 {
     uint32_t size = comm->topo->size;
-    unsigned char mine = (unsigned char)mpi_takes_device(comm, mpi), *all = malloc(size);
+    unsigned char mine = (unsigned char)only_mpi_takes_device(comm, ucx, mpi), *all = malloc(size);
     tutti_status_t status = TUTTI_OK;
 
     if (all == NULL)
@@ -184,17 +187,9 @@ static tutti_status_t choose_ucx(tutti__comm_t *comm, tutti__xport_t *mpi, tutti
 {
     tutti__xport_t *ucx = NULL;
     int takes_mpi = 0, takes_ucx = 0;
-    tutti_status_t status = ask_devices(comm, mpi, &takes_mpi);
+    tutti_status_t status = tutti__xport_ucx_try(comm->boot, &comm->conf, &ucx);
 
     *ret_ucx = NULL;
-    if (status != TUTTI_OK)
-        return status;
-    if (takes_mpi) {
-        if (comm->topo->rank == 0)
-            TUTTI__LOG(TUTTI__LOG_INFO, "transport auto: mpi, because it takes device memory");
-        return TUTTI_OK;
-    }
-    status = tutti__xport_ucx_try(comm->boot, &comm->conf, &ucx);
     if (status != TUTTI_OK)
         return status;
     if (ucx == NULL) {
@@ -203,7 +198,11 @@ static tutti_status_t choose_ucx(tutti__comm_t *comm, tutti__xport_t *mpi, tutti
                        tutti_last_error());
         return TUTTI_OK;
     }
-    status = tutti__xport_faster(comm->boot, ucx, mpi, &takes_ucx);
+    status = ask_devices(comm, ucx, mpi, &takes_mpi);
+    if (status == TUTTI_OK && takes_mpi && comm->topo->rank == 0)
+        TUTTI__LOG(TUTTI__LOG_INFO, "transport auto: mpi, because only mpi takes device memory");
+    if (status == TUTTI_OK && !takes_mpi)
+        status = tutti__xport_faster(comm->boot, ucx, mpi, &takes_ucx);
     if (status == TUTTI_OK && takes_ucx)
         *ret_ucx = ucx;
     else

@@ -69,13 +69,19 @@ prepared "$network && { [ \$n = 1 ] || export UCX_NET_DEVICES=net1; }"
 agreed mpi
 said 1 "transport auto: mpi, because a message over ucx did not pass"
 
-# An imitated MPI that accepts device memory. A sanitizer's library must be loaded before it.
+# An imitated MPI that accepts device memory, without and with a UCX that does so, too. A sanitizer's
+# library must be loaded before them.
 shim=$PWD/tests/multi/mpi/.libs/mpi_gpu_direct_shim.so
 if test -e "$shim" && [ "${SANITIZER:-no}" = no ]; then
     export TUTTI_TEST_PRETEND=$work/nccl
     on 1,1 env LD_PRELOAD="$shim" TUTTI_DEVICE=pretend $program data
     agreed mpi
-    said 1 "transport auto: mpi, because it takes device memory"
+    said 1 "transport auto: mpi, because only mpi takes device memory"
+    rm -f "$work/nccl"
+    on 1,1 env LD_PRELOAD="$shim $PWD/tests/multi/ucx/.libs/ucx_gpu_direct_shim.so" \
+        TUTTI_DEVICE=pretend $program data
+    passed $ranks "passed"
+    said 1 "transport auto: .* of [1-8] round trips .* us over ucx, .* us over mpi"
     unset TUTTI_TEST_PRETEND
 fi
 
