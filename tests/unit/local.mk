@@ -31,6 +31,7 @@ asan_quick += \
     %reldir%/conf/test_tuned \
     %reldir%/exec/test_maps \
     %reldir%/mem/test_ranges \
+    %reldir%/mem/test_registered \
     %reldir%/mem/test_shared \
     %reldir%/node/test_channel \
     %reldir%/node/test_nccl_ends \

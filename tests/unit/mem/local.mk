@@ -2,6 +2,7 @@
 
 %C%_test_no_block_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc
 unit_tests += \
+    %reldir%/test_aliases \
     %reldir%/test_avail \
     %reldir%/test_blocks \
     %reldir%/test_no_block \

@@ -7,7 +7,6 @@
 
 #include "mem/aliases.h"
 
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +21,7 @@
 #include <cmocka.h>
 
 enum {
-    PAGES = 5,
-    TURNS = 20000
+    PAGES = 5
 };
 
 static size_t page;
@@ -196,55 +194,13 @@ static void test_child(void **state)
     munmap(ptr, PAGES * page);
 }
 
-/* ---- searching while aliases change ---- */
-
-static tutti__aliases_t aliases;
-static atomic_int stops;
-
-/* The entry of 50000 is always there. The others come and go, and their offsets tell their
-   addresses. */
-static void *search(void *arg)
-{
-    size_t wrong = 0;
-
-    (void)arg;
-    while (!atomic_load(&stops)) {
-        uint64_t offset = 0;
-
-        wrong += !tutti__aliases_find(&aliases, 50005, 5, &offset) || offset != 150005;
-        wrong += tutti__aliases_find(&aliases, 1015, 5, &offset) && offset != 101015;
-        wrong += tutti__aliases_find(&aliases, 2015, 5, &offset) && offset != 102015;
-        wrong += tutti__aliases_find(&aliases, 3015, 5, &offset);
-    }
-    return (void *)wrong;
-}
-
-static void test_search(void **state)
-{
-    pthread_t thread;
-    void *wrong;
-
-    (void)state;
-    assert_true(tutti__aliases_add(&aliases, 1000, 100, 101000));
-    assert_true(tutti__aliases_add(&aliases, 50000, 100, 150000));
-    assert_int_equal(pthread_create(&thread, NULL, search, NULL), 0);
-    for (int i = 0; i < TURNS; i++) {
-        tutti__aliases_remove(&aliases, 1000);
-        assert_true(tutti__aliases_add(&aliases, 2000, 100, 102000));
-        tutti__aliases_remove(&aliases, 2000);
-        assert_true(tutti__aliases_add(&aliases, 1000, 100, 101000));
-    }
-    atomic_store(&stops, 1);
-    assert_int_equal(pthread_join(thread, &wrong), 0);
-    assert_null(wrong);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contents), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_many),     cmocka_unit_test(test_child),
-        cmocka_unit_test(test_search),
+        cmocka_unit_test(test_contents),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_child),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
