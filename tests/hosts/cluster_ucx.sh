@@ -50,6 +50,7 @@ trained()
     on "$1" 200000 "$trainer" $arguments --checkpoint "$work/real"
     unset TUTTI_LOG
     said ${#2} "messages between hosts: ucx\$"
+    said ${#2} "ucx: messages to rank [0-9] use tcp/[a-z0-9]*\$"
     rank=0
     pids=
     while [ $rank -lt ${#2} ]; do

@@ -8,6 +8,7 @@ libtutti_all_la_SOURCES += \
 
 ucx_module_sources = \
     %reldir%/chan.c \
+    %reldir%/networks.c \
     %reldir%/ucx_module.c \
     %reldir%/ucx_module.h \
     %reldir%/xport.c

@@ -68,6 +68,11 @@ void tutti__ucx_log(tutti__log_level_t level, const char *fmt, ...)
     ucx.core->log(level, text);
 }
 
+int tutti__ucx_log_on(tutti__log_level_t level)
+{
+    return ucx.core->log_on(level);
+}
+
 void tutti__ucx_block_signals(sigset_t *ret_before)
 {
     sigset_t all;

@@ -90,6 +90,7 @@ struct tutti__ucx_xport {
     ucs_memory_type_t device_type;      /* of GPU-direct ends; UNKNOWN: none can be opened */
     char *addresses;                    /* [size] of all workers, `stride` bytes apart */
     tutti__ucx_peer_t *peer;            /* [size] */
+    int has_reached;                    /* an endpoint was made; under the lock */
     tutti__chan_t *chans[TUTTI__LANES]; /* each list belongs to the lane's thread */
     tutti__word_t cancelled; /* a lane was cancelled: messages in flight may never be complete */
     tutti__word_t abandoned; /* no thread calls UCX for this worker any more: see xport.c */
@@ -109,6 +110,11 @@ tutti_status_t tutti__ucx_fail(tutti_status_t status, const char *fmt, ...) TUTT
 /* For a call to UCX that failed: "ucx: <what>: <UCX's text>". */
 tutti_status_t tutti__ucx_fail_code(ucs_status_t code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 void tutti__ucx_log(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+int tutti__ucx_log_on(tutti__log_level_t level);
+
+/* networks.c: log the networks of an endpoint to this rank, as "tcp/eth0, rc_mlx5/mlx5_0:1". Under
+   the transport's lock. */
+void tutti__ucx_log_networks(tutti__log_level_t level, ucp_ep_h ep, uint32_t peer);
 
 /* Call these before and after a call that may start UCX's thread. The thread inherits the signal
    mask, so it receives no signal of the program. */

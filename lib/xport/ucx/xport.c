@@ -101,9 +101,14 @@ ucs_status_t tutti__ucx_reach(tutti__ucx_peer_t *peer)
     tutti__ucx_block_signals(&before);
     code = ucp_ep_create(peer->xport->worker, &params, &peer->ep);
     tutti__ucx_restore_signals(&before);
-    if (code != UCS_OK)
+    if (code != UCS_OK) {
         peer->ep = NULL;
-    return code;
+        return code;
+    }
+    tutti__ucx_log_networks(peer->xport->has_reached ? TUTTI__LOG_DEBUG : TUTTI__LOG_INFO, peer->ep,
+                            (uint32_t)(peer - peer->xport->peer));
+    peer->xport->has_reached = 1;
+    return UCS_OK;
 }
 
 /* Begin to close an endpoint. Returns a request if this takes time. Under the lock. */
