@@ -4,6 +4,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/agree.h \
     %reldir%/announce.c \
     %reldir%/buckets.c \
+    %reldir%/circle.c \
+    %reldir%/circle.h \
     %reldir%/decide.c \
     %reldir%/joins.c \
     %reldir%/learn.c \

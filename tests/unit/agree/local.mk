@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 unit_tests += \
-    %reldir%/test_coordinator %reldir%/test_learn %reldir%/test_metadata %reldir%/test_priority
+    %reldir%/test_circle %reldir%/test_coordinator %reldir%/test_learn %reldir%/test_metadata %reldir%/test_priority
 rank_tests += \
     %reldir%/test_orders \
     %reldir%/test_plans

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that wait for each other in a circle: rank 0 for tensor 'a', which rank 1 has not
+ * submitted, and rank 1 for tensor 'b', which rank 0 has not submitted.
+ *
+ *      a rank      --STUCK-->     coordinator               its wait has become long
+ *      coordinator --QUESTION-->  all                       ranks are stuck in several tensors
+ *      stuck ranks --STUCK-->     coordinator               the tensors that each of them lacks
+ *
+ * A rank is stuck if the only thread that submits its tensors waits, without a timeout, for a
+ * tensor that is not agreed. A rank may also be stuck in a direct call, and then waits for one rank
+ * of its machine.
+ *
+ * Answers are given at different times, so a circle of answers need not have existed at any time.
+ * Therefore the coordinator asks again. Suppose that all ranks of the circle answer the second
+ * question as they have answered the first, in the same waits. Then, when the second question was
+ * sent, all of them were in these waits, and none could submit what it lacks. So the waits of the
+ * circle do not end, unless a thread that has never submitted a tensor submits one of theirs.
+ *
+ * This is the coordinator's part: no thread, no messages, no clock. engine/stuck.c is its owner.
+ */
+#ifndef TUTTI__AGREE_CIRCLE_H
+#define TUTTI__AGREE_CIRCLE_H
+
+#include "agree/metadata.h"
+
+/* STUCK. Behind the structure: the tensor's name or the direct call's text, not terminated. */
+typedef struct {
+    uint64_t hash;  /* of the tensor's name; 0: a direct call */
+    uint64_t lacks; /* bit i: the rank has not submitted tensor i of the question */
+    uint32_t rank;
+    uint32_t wait;     /* number of the wait on its rank, from 1 */
+    uint32_t question; /* the question that this answers; 0: none, the wait has become long */
+    uint32_t peer[2];  /* messages and direct calls: the ranks that the rank waits for, or NOBODY;
+                          both NOBODY: all ranks that lack the tensor */
+    uint8_t name_bytes, unused[3];
+} tutti__stuck_msg_t;
+
+/* QUESTION */
+#define TUTTI__QUESTION_TENSORS 64
+typedef struct {
+    uint32_t number; /* from 1 */
+    uint32_t n;
+    uint64_t hash[TUTTI__QUESTION_TENSORS]; /* of the names of tensors in which ranks are stuck */
+} tutti__question_t;
+
+#define TUTTI__STUCK_NAME 80
+
+/* What the coordinator has been told about one rank. */
+typedef struct {
+    tutti__stuck_msg_t msg; /* the last message; wait 0: none */
+    /* Its answer to the previous question, if that had the same tensors; before_wait 0: none. */
+    uint32_t before_wait;
+    uint64_t before_lacks;
+    uint32_t reported; /* its last wait that was in a reported circle */
+    int is_new;        /* this wait has begun after the last question */
+    /* During a search. at: index of its tensor in the question, or -1; next: the rank to try next;
+       seen: see circle.c. */
+    uint64_t lacks;
+    uint32_t next;
+    int seen, at;
+    char name[TUTTI__STUCK_NAME];
+} tutti__stuck_t;
+
+typedef struct {
+    uint32_t size;
+    int has_answers; /* answers have arrived since the last search.. */
+    int has_news;    /* ..and new waits since the last question */
+    tutti__question_t question;
+    uint32_t *path;         /* [size] */
+    tutti__stuck_t stuck[]; /* [size] */
+} tutti__circle_t;
+
+/* NULL: no memory. */
+tutti__circle_t *tutti__circle_new(uint32_t size);
+/* NULL is allowed. */
+void tutti__circle_free(tutti__circle_t *circle);
+
+/* A message STUCK has arrived. Returns 0 if it is damaged. */
+int tutti__circle_take(tutti__circle_t *circle, const void *body, size_t bytes);
+
+/* Is there anything to search or to ask? */
+static inline int tutti__circle_is_due(const tutti__circle_t *circle)
+{
+    return circle->has_answers || circle->has_news;
+}
+
+/* Search for a circle. Returns the number of its ranks, which are path[0] and so on: each waits for
+   the next one, and the last for the first. 0: none is proved. Then *ret_asks 1: send
+   circle->question. A circle is returned once. */
+uint32_t tutti__circle_search(tutti__circle_t *circle, int *ret_asks);
+
+#endif
