@@ -81,6 +81,7 @@ include %reldir%/python/local.mk
 waiting_tests = \
     %reldir%/api/env \
     %reldir%/api/stats_output \
+    %reldir%/fault/excluding \
     %reldir%/fault/files \
     %reldir%/fault/gone \
     %reldir%/fault/idle \

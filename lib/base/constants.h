@@ -373,6 +373,11 @@
 #define TUTTI__CHECK_MOST_NS 1000000000u
 #define TUTTI__CHECK_FAILED_US 10000
 
+/* [ns] A wait without a timeout is long after this time. Then the rank reports it to rank 0, which
+   searches for ranks that wait for each other. Chosen: few waits of a job in progress take so
+   long, and a user who watches the job does not yet think that it hangs. */
+#define TUTTI__STUCK_NS 1000000000u
+
 /* Shortest time between two checks for stalls. Chosen: a check takes some microseconds. */
 #define TUTTI__STALL_CHECK_NS 100000000u
 

@@ -104,6 +104,7 @@ static void destroy(tutti__engine_t *e)
     tutti__owned_t *own = tutti__owned(e);
 
     tutti__help_close(e);
+    tutti__stuck_close(&own->stalls.stuck);
     tutti__agreed_close(&own->agreed);
     tutti__lanes_close(&own->lanes);
     tutti__events_close(&e->events);
@@ -129,7 +130,7 @@ static tutti_status_t open_parts(tutti__engine_t *e, tutti__owned_t *own)
                                              .pending = &e->pending,
                                              .lanes = &own->lanes,
                                              .signals = &e->signals };
-    own->stalls.agreed = &own->agreed;
+    own->stalls.agreed = own->stalls.stuck.agreed = &own->agreed;
     status =
         tutti__nameless_open(&e->pending.nameless, e->rank, e->size, e->env.exec->device == NULL);
     if (status == TUTTI_OK)

@@ -50,6 +50,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/state.h \
     %reldir%/steps.c \
     %reldir%/steps.h \
+    %reldir%/stuck.c \
+    %reldir%/stuck.h \
     %reldir%/submit.c \
     %reldir%/submit.h \
     %reldir%/thread.c \

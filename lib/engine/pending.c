@@ -48,7 +48,7 @@ void tutti__pending_refuse(tutti__pending_t *pending)
 
 /* ---- names; the caller holds the lock ---- */
 
-static tutti__request_t **chain_of(tutti__names_t *names, uint64_t hash)
+static tutti__request_t **chain_of(const tutti__names_t *names, uint64_t hash)
 {
     return &names->bucket[hash & (names->nbuckets - 1)];
 }
@@ -86,6 +86,17 @@ static tutti__request_t *find(tutti__names_t *names, const char *name, size_t by
         if (r->hash == hash && r->name_bytes == bytes && memcmp(r->name, name, bytes) == 0)
             return r;
     return NULL;
+}
+
+int tutti__pending_has(const tutti__pending_t *pending, uint64_t hash)
+{
+    const tutti__request_t *r = NULL;
+
+    if (pending->names.nbuckets > 0)
+        r = *chain_of(&pending->names, hash);
+    while (r != NULL && r->hash != hash)
+        r = r->chain;
+    return r != NULL;
 }
 
 static void take_out(tutti__names_t *names, tutti__request_t *request)
@@ -225,6 +236,13 @@ static int find_place(const tutti__pending_t *pending, tutti__request_t *r)
     return 1;
 }
 
+/* Another thread than before submits. */
+static void note_submitter(tutti__pending_t *pending)
+{
+    pending->submitter = pthread_self();
+    pending->submitters = TUTTI__MIN(pending->submitters + 1, 2);
+}
+
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
                                    tutti_request_t **ret_handles, int *ret_rests)
 {
@@ -233,6 +251,8 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
     tutti_status_t status;
 
     tutti__mutex_lock(&pending->lock);
+    if (TUTTI__UNLIKELY(!pthread_equal(pending->submitter, pthread_self())))
+        note_submitter(pending);
     status = may_push(pending, requests[0]);
     if (status == TUTTI_OK && requests[0]->joins) {
         pending->join = requests[0];

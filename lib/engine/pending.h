@@ -3,6 +3,7 @@
 #ifndef TUTTI__ENGINE_PENDING_H
 #define TUTTI__ENGINE_PENDING_H
 
+#include "agree/circle.h"
 #include "engine/events.h"
 #include "engine/nameless.h"
 #include "engine/semaphore.h"
@@ -12,6 +13,15 @@ typedef struct {
     tutti__request_t **bucket;
     uint32_t nbuckets, count;
 } tutti__names_t;
+
+/* The long wait of the only thread that submits. See stuck.c. */
+typedef struct {
+    int is_on;             /* the thread has waited for long, and still waits */
+    uint32_t number, told; /* counts these waits; the last one that was reported to rank 0 */
+    const tutti__request_t *request; /* it waits for this request; NULL: in a direct call.. */
+    uint32_t peer;                   /* ..for this rank */
+    char call[TUTTI__STUCK_NAME];    /* "a barrier" */
+} tutti__long_wait_t;
 
 /* Values of has_deadlines. */
 enum {
@@ -42,7 +52,9 @@ struct tutti__pending {
     int is_closed;       /* nothing can be submitted any more */
     int is_threadless;   /* the engine has no thread to call callbacks; set once */
     tutti__request_t *queue_first, *queue_last;
-    uint32_t nqueued; /* requests in the queue */
+    uint32_t nqueued;    /* requests in the queue */
+    uint32_t submitters; /* threads that have submitted; 2: two or more */
+    pthread_t submitter; /* the thread that has submitted last */
     /* The names of the plan that runs, see planned.c; NULL: none. While all queued requests are in
        the plan, the engine need not take the queue before the queue has `plan_wants` requests. */
     const tutti__tensor_names_t *plan_names;
@@ -51,6 +63,7 @@ struct tutti__pending {
     tutti__nameless_t nameless;
     tutti__request_t *join;                     /* a pending tutti_join */
     tutti__request_t *ended_first, *ended_last; /* requests whose callback is due */
+    tutti__long_wait_t long_wait;
 };
 
 void tutti__pending_open(tutti__pending_t *pending, tutti__watch_t *watch, tutti__events_t *events,
@@ -69,6 +82,8 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
 void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
 /* From now on nothing can be submitted. */
 void tutti__pending_refuse(tutti__pending_t *pending);
+/* Is a request with this hash of its name pending? The caller holds the lock. */
+int tutti__pending_has(const tutti__pending_t *pending, uint64_t hash);
 /* Wake sleeping waiters: a request may be done, or there is work. */
 void tutti__pending_wake(tutti__pending_t *pending);
 /* Call the callbacks of ended requests. The caller has neither the token nor a lock. 1: another

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "engine/state.h"
+#include "engine/steps.h"
 #include "engine/wait.h"
 
 #include <unistd.h>
@@ -23,6 +24,7 @@ typedef struct {
     uintptr_t place;     /* offset of the awaited word, see place_of */
     uint64_t since_ns;   /* start of the wait; 0: not yet read from the clock */
     uint64_t checked_ns; /* time of the last check */
+    int is_long;         /* tutti__stuck_begin_direct has returned 1 */
     int is_late;         /* the deadline has passed: the next polls decide */
     int has_failed;      /* an error of a step has ended the wait */
 } run_t;
@@ -157,15 +159,21 @@ static int culprit(void *subject, char *text, size_t bytes)
     return !(tag_of(subject) & TUTTI__TAG_ON_DEVICE);
 }
 
+/* "an allreduce of 5 elements of float32, sum" */
+static void put_call(const run_t *r, char *text, size_t bytes)
+{
+    if (r->env->call != NULL)
+        tutti__engine_call_text(r->env->size, r->env->call, text, bytes);
+    else
+        snprintf(text, bytes, "%s", tutti__tag_name(tag_of(r)));
+}
+
 static void warn(const run_t *r, uint64_t waited_ns)
 {
     char call[160], halted[160], time[24], arrived[128] = "";
     int is_halted = tutti__watch_halted(r->env->watch, halted, sizeof(halted));
 
-    if (r->env->call != NULL)
-        tutti__engine_call_text(r->env->size, r->env->call, call, sizeof(call));
-    else
-        snprintf(call, sizeof(call), "%s", tutti__tag_name(tag_of(r)));
+    put_call(r, call, sizeof(call));
     if (r->node == NULL)
         tutti__run_awaits_text(&r->op->run, r->wait.hint.peer, arrived, sizeof(arrived));
     TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %s in %s (direct) for %s%s%s%s",
@@ -190,6 +198,26 @@ static void record(const run_t *r)
     tutti__record_direct(r->env->watch->record, &direct);
 }
 
+/* Ranks may wait for each other. Only a word of a rank of this machine shows that this rank has not
+   made the call: a message from another host may be on its way. */
+static void note_long(run_t *r, uint64_t now)
+{
+    const tutti__hint_t *hint = &r->wait.hint;
+    tutti__engine_t *e = r->wait.engine;
+    char call[TUTTI__STUCK_NAME];
+    int news;
+
+    if (now - r->since_ns >= TUTTI__STUCK_NS && hint->word != NULL && hint->peer >= 0) {
+        put_call(r, call, sizeof(call));
+        r->is_long |= tutti__stuck_begin_direct(&e->pending, (uint32_t)hint->peer, call, &news);
+        if (news)
+            tutti__engine_ring_later(e);
+    } else if (r->is_long) {
+        tutti__stuck_end(&e->pending);
+        r->is_long = 0;
+    }
+}
+
 /* Returns an error if the communicator has ended or the deadline has passed. Warns about long
    waits. */
 static tutti_status_t check(run_t *r)
@@ -203,6 +231,7 @@ static tutti_status_t check(run_t *r)
     if (r->since_ns == 0)
         r->since_ns = r->checked_ns = now;
     record(r);
+    note_long(r, now);
     /* This process may have been stopped (SIGSTOP) while the data arrived, so poll again after the
        deadline. */
     if (now - r->since_ns >= r->op->env->conf->timeout_ms * 1000000u && !r->is_late) {
@@ -338,6 +367,8 @@ tutti_status_t tutti__run_await(tutti__engine_t *e, const tutti__run_env_t *env,
     tutti_status_t status = tutti__wait_loop(&r.wait);
 
     tutti__record_direct_end(env->watch->record);
+    if (r.is_long)
+        tutti__stuck_end(&e->pending);
     if (status == TUTTI_OK || r.has_failed)
         return status;
     /* The communicator has ended. Step once more: the last data may have arrived after the last

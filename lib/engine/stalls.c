@@ -13,6 +13,8 @@
  * The wait of a request in a lane counts from the last advance of the lane. If the request's work
  * is queued on the device, its wait counts from the queueing.
  *
+ * Ranks that wait for each other are reported earlier: stuck.c.
+ *
  * The token's owner, the engine's thread or a waiter, runs these checks. Direct calls: run.c.
  */
 #include "engine/stalls.h"
@@ -248,5 +250,6 @@ void tutti__stalls_check(tutti__stalls_t *stalls)
     check_tensors(a, &check);
     check_requests(stalls, &check);
     check_completions(a->lanes, &check);
+    tutti__stuck_check(&stalls->stuck);
     tutti__watch_ask(a->env->watch);
 }

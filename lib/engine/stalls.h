@@ -3,13 +3,14 @@
 #ifndef TUTTI__ENGINE_STALLS_H
 #define TUTTI__ENGINE_STALLS_H
 
-#include "engine/agreed.h"
+#include "engine/stuck.h"
 
 typedef struct {
     tutti__agreement_t *agreed;
     uint64_t checked_ns;                  /* the last check */
     uint64_t lane_sum[TUTTI__LANES];      /* sum of the fields that change when the lane advances */
     uint64_t lane_moved_ns[TUTTI__LANES]; /* time of the check that found another lane_sum */
+    tutti__stuck_state_t stuck;
 } tutti__stalls_t;
 
 /* Check for stalls. The token's owner calls it. */

@@ -20,6 +20,15 @@
 #include <assert.h>
 #include <sys/timerfd.h>
 
+/* The alarm wakes the engine's thread, which then checks at shorter intervals. */
+static void take_stuck(tutti__engine_t *e, uint32_t kind, const void *body, size_t bytes)
+{
+    if (tutti__watch_has_ended(e->env.watch))
+        return;
+    tutti__stuck_message(&tutti__owned(e)->stalls.stuck, kind, body, bytes);
+    tutti__engine_ring_later(e);
+}
+
 void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const void *body,
                            size_t bytes)
 {
@@ -27,6 +36,8 @@ void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const voi
 
     if (kind == TUTTI__MSG_MISSING)
         tutti__stalls_message(&e->env, body, bytes);
+    else if (kind == TUTTI__MSG_STUCK || kind == TUTTI__MSG_QUESTION)
+        take_stuck(e, kind, body, bytes);
     else if (kind > TUTTI__MSG_MISSING)
         tutti__watch_end(e->env.watch, TUTTI_ERR_ABI, "a control message of an unknown kind");
     else if (kind != TUTTI__MSG_BUCKET || !tutti__owned(e)->is_buried)

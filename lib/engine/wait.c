@@ -16,6 +16,7 @@
 #include "engine/own_deadline.h"
 #include "engine/recorded.h"
 #include "engine/steps.h"
+#include "engine/stuck.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -289,12 +290,22 @@ static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);
 }
 
+/* Ranks may wait for each other. A waiter with a timeout, or of several requests, waits for no
+   single tensor. */
+static void note_long(tutti__engine_t *e, tutti__waiter_t *w, uint64_t now)
+{
+    if (!w->is_long && w->one != NULL && w->timeout_ms < 0 &&
+        now >= w->deadline_ns - w->limit_ns + TUTTI__STUCK_NS)
+        w->is_long = tutti__stuck_begin(&e->pending, w->one);
+}
+
 static tutti_status_t sleep_until_done(tutti__wait_t *wait)
 {
     tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;
     tutti__engine_t *e = wait->engine;
     int calls_back = w->calls_back, held = w->holds;
     tutti_status_t status;
+    uint64_t now;
 
     note_moves(e, w);
     let_go(e, w);
@@ -307,8 +318,11 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
         tutti__engine_ring_self(e);
     tutti__recorded_sleep(e->env.watch, w, first_of(w));
     status = check(e, w);
-    if (status == TUTTI_OK && !is_ready(w))
-        sleep_epoch(e, w, nap_us(e, w, tutti__now_ns()));
+    if (status == TUTTI_OK && !is_ready(w)) {
+        now = tutti__now_ns();
+        note_long(e, w, now);
+        sleep_epoch(e, w, nap_us(e, w, now));
+    }
     return status;
 }
 
@@ -341,6 +355,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     w->wait = (tutti__wait_t){ .ops = &ops, .engine = e };
     w->quiet_ns = 0;
     w->record = 0;
+    w->is_long = 0;
     set_deadline(w, e->env.conf->timeout_ms);
     tensor = TUTTI__UNLIKELY(w->traced_ns != 0) && first_of(w) != NULL ? first_of(w)->record : 0;
     w->holds = 0;
@@ -357,6 +372,8 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     }
     tutti__recorded_wait(e->env.watch->record, tensor, w->traced_ns);
     tutti__record_waited(e->env.watch->record, w->record);
+    if (w->is_long)
+        tutti__stuck_end(&e->pending);
     /* If other work in flight must be polled, leave it to the engine's thread. */
     if (atomic_load(&e->signals.polling))
         tutti__engine_ring_later(e);

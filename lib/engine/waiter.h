@@ -14,6 +14,7 @@ typedef struct {
     uint64_t quiet_ns;            /* since when no lane has advanced; 0: a lane has just advanced */
     uint32_t moves;               /* tutti__lanes_moves before the last sleep */
     uint32_t busy;                /* polls that have moved something */
+    int is_long;                  /* tutti__stuck_begin has returned 1 */
     uint32_t record;              /* number in the flight recorder; 0: it has not slept */
     uint64_t traced_ns;           /* the beginning of this wait; 0: the trace is off */
     int holds;                    /* this waiter owns the token */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 fault_tests = \
+    %reldir%/excluding \
     %reldir%/files \
     %reldir%/flood \
     %reldir%/gone \
@@ -16,10 +17,12 @@ fault_tests = \
     %reldir%/starting \
     %reldir%/traced
 early_fault_tests = \
+    %reldir%/excluding \
     %reldir%/stalled \
     %reldir%/stalling
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
+%C%_excluding_SOURCES = %reldir%/excluding.c $(fault_shared)
 %C%_files_SOURCES = %reldir%/files.c $(fault_shared)
 %C%_gone_SOURCES = %reldir%/gone.c $(fault_shared)
 %C%_idle_SOURCES = %reldir%/idle.c $(fault_shared)
@@ -46,4 +49,6 @@ early_rank_tests += $(early_fault_tests)
 script_tests +=
 
 # See tests/local.mk.
+tsan_tests += %reldir%/excluding
+tsan_quick += %reldir%/excluding
 asan_quick += %reldir%/files %reldir%/gone %reldir%/killed %reldir%/leftovers %reldir%/memory

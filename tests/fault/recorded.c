@@ -281,6 +281,26 @@ static void is_in_a_bucket(rank_t *self)
     CHECK_OK(tutti_wait(request, -1));
 }
 
+/* The dumps are written long before the stall warning. Then rank 2 ends the communicator. */
+static void in_other_orders_early(rank_t *self)
+{
+    if (self->rank != 2) {
+        wait_badly(submit(self, self->rank == 1 ? "b" : "a"), TUTTI_ERR_INTERNAL);
+        return;
+    }
+    for (int r = 0; r < self->size; r++)
+        keep_dump(r, r == 2 ? "" : "\"state\":\"submitted\"");
+    CHECK_STATUS(tutti__engine_kill(self->inside->engine, TUTTI_ERR_INTERNAL, "the test is over"),
+                 TUTTI_ERR_INTERNAL);
+}
+
+static void no_stall(tutti__conf_t *conf, int rank)
+{
+    settings(conf, rank);
+    conf->shared.timeout_ms = 2 * LIMIT_MS;
+    conf->shared.stall_ms = 2 * LIMIT_MS;
+}
+
 static void half_a_second(tutti__conf_t *conf, int rank)
 {
     settings(conf, rank);
@@ -423,6 +443,13 @@ static const case_t cases[] = {
       NULL,
       0,
       settings,
+      { "The ranks wait for different tensors.", "tensor 'a'", "tensor 'b'" },
+      { "\"verdict\":\"order\"" } },
+    { in_other_orders_early,
+      RANKS,
+      NULL,
+      0,
+      no_stall,
       { "The ranks wait for different tensors.", "tensor 'a'", "tensor 'b'" },
       { "\"verdict\":\"order\"" } },
     { never_calls,
