@@ -251,7 +251,8 @@ static int judge_buckets(judged_t *judged)
     return 1;
 }
 
-static int judge_direct(judged_t *judged)
+/* The rank with the oldest direct call, or NO_RANK. All ranks in a direct call wait since then. */
+static int64_t oldest_direct(judged_t *judged)
 {
     int64_t from = NO_RANK;
     int is_named;
@@ -267,6 +268,13 @@ static int judge_direct(judged_t *judged)
             from = r;
         }
     }
+    return from;
+}
+
+static int judge_direct(judged_t *judged)
+{
+    int64_t from = oldest_direct(judged);
+
     if (from == NO_RANK)
         return 0;
     judged->verdict = VERDICT_DIRECT;
@@ -299,8 +307,8 @@ static int64_t count_absent(const judged_t *judged)
     return n;
 }
 
-/* The ranks without a dump are the culprits. The other ranks wait for the oldest pending tensor, if
-   there is one. */
+/* The ranks without a dump are the culprits. The other ranks wait for the oldest pending tensor; if
+   there is none, in the oldest direct call. */
 static void judge_absent(judged_t *judged)
 {
     judged->verdict = VERDICT_NO_DUMP;
@@ -316,6 +324,8 @@ static void judge_absent(judged_t *judged)
                 judged->since_ns = part->tensors[i].since_ns;
             }
     }
+    if (judged->since_ns == 0)
+        (void)oldest_direct(judged);
 }
 
 /* ---- one communicator ---- */

@@ -356,6 +356,24 @@ static void test_device(void **state)
         check_waits(&jobs[i]);
 }
 
+/* Rank 1 of 2 left no dump, and rank 0 waits in a direct call. */
+static void test_absent_direct(void **state)
+{
+    const comm_t comm = { "a", 0, 0, 0, 2, NULL };
+    FILE *to = open_dump();
+    judged_t judged;
+
+    (void)state;
+    put_comm(to, &comm, 0);
+    put_direct(to, 60 * SECOND, -1);
+    read_back(to);
+    assert_int_equal(judge(&dumps, 0, &judged), 1);
+    check_text(&judged, "\"verdict\":\"no_dump\"");
+    check_text(&judged, "\"waited_s\":40.000");
+    check_text(&judged, "Rank 0 has waited 40.0 s in a direct allreduce.");
+    free_judged(&judged);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +384,7 @@ int main(void)
         cmocka_unit_test_teardown(test_agreed, no_dumps),
         cmocka_unit_test_teardown(test_full_recorder, no_dumps),
         cmocka_unit_test_teardown(test_device, no_dumps),
+        cmocka_unit_test_teardown(test_absent_direct, no_dumps),
     };
     int failures;
 
