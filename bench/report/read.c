@@ -6,6 +6,7 @@
 #include "report/report.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,9 +174,10 @@ void free_dumps(dumps_t *dumps)
 /* What is known while a file is read. */
 typedef struct {
     dumps_t *dumps;
-    size_t from;    /* the first part of this file's dump */
-    int64_t now_ns; /* 0: no dump has begun */
-    int is_failure; /* the dump of a failure is kept, and the rest of the file ignored */
+    size_t from;      /* the first part of this file's dump */
+    int64_t now_ns;   /* 0: no dump has begun */
+    int64_t left_out; /* communicators of the process that the dump does not have */
+    int is_failure;   /* the dump of a failure is kept, and the rest of the file ignored */
     int is_whole;
 } reading_t;
 
@@ -190,6 +192,7 @@ static void read_line(const char *line, reading_t *reading)
         text(line, "reason", reason, sizeof(reason));
         reading->is_failure = strcmp(reason, "failure") == 0;
         reading->now_ns = number(line, "time_ns", 0);
+        reading->left_out = number(line, "left_out", 0);
         reading->is_whole = 0;
     } else if (reading->now_ns == 0) {
         return;
@@ -234,5 +237,10 @@ int read_dump(const char *path, dumps_t *dumps)
     }
     if (!reading.is_whole)
         fprintf(stderr, "tutti_report: %s is cut off; what it has is used\n", path);
+    if (reading.left_out > 0)
+        fprintf(stderr,
+                "tutti_report: %s lacks %" PRId64 " communicators of its process, which had "
+                "too many\n",
+                path, reading.left_out);
     return 1;
 }

@@ -335,6 +335,7 @@ static void dump_all(tutti__put_t *put, const char *reason)
     tutti__put_key_number(put, "pid", pid);
     tutti__put_key_number(put, "time_ns", now_of(CLOCK_MONOTONIC));
     tutti__put_key_number(put, "wall_ns", now_of(CLOCK_REALTIME));
+    tutti__put_key_number(put, "left_out", atomic_load(&tutti__recorders.left_out));
     end(put);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
         const tutti__record_t *record = atomic_load(&tutti__recorders.record[i]);

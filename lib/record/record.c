@@ -21,7 +21,7 @@ static tutti__mutex_t enter_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_RECORDERS);
 /* ---- opening and closing ---- */
 
 /* Add the recorder to the table for dumps. If the table is full, dumps do not include the
-   recorder. */
+   recorder, but count it. */
 static void enter(tutti__record_t *record)
 {
     tutti__record_t *other;
@@ -39,6 +39,8 @@ static void enter(tutti__record_t *record)
         if (atomic_compare_exchange_strong(&tutti__recorders.record[i], &other, record))
             break;
     }
+    if (other != NULL)
+        atomic_fetch_add(&tutti__recorders.left_out, 1);
     tutti__mutex_unlock(&enter_lock);
 }
 
@@ -49,6 +51,7 @@ static void in_child(void)
     tutti__mutex_init(&enter_lock, TUTTI__LOCK_RECORDERS);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++)
         atomic_store(&tutti__recorders.record[i], NULL);
+    atomic_store(&tutti__recorders.left_out, 0);
     atomic_store(&tutti__recorders.readers, 0);
     atomic_store(&tutti__recorders.is_busy, 0);
     atomic_store(&tutti__recorders.has_failed, 0);
@@ -97,7 +100,7 @@ tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__rec
 
 void tutti__record_close(tutti__record_t *record)
 {
-    tutti__record_t *found;
+    tutti__record_t *found = NULL;
 
     if (record == NULL)
         return;
@@ -106,6 +109,8 @@ void tutti__record_close(tutti__record_t *record)
         if (atomic_compare_exchange_strong(&tutti__recorders.record[i], &found, NULL))
             break;
     }
+    if (found != record && record->pid == (int32_t)getpid())
+        atomic_fetch_sub(&tutti__recorders.left_out, 1);
     /* Wait for readers that may have found the recorder. Both sides are sequentially consistent. */
     while (atomic_load(&tutti__recorders.readers) > 0)
         sched_yield();

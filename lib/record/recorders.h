@@ -11,7 +11,8 @@
    and then waits until `readers` is 0. So no lock is needed, and a signal handler may read. */
 typedef struct {
     _Atomic(tutti__record_t *) record[TUTTI__RECORDERS];
-    atomic_uint opened; /* recorders so far */
+    atomic_uint opened;   /* recorders so far */
+    atomic_uint left_out; /* open recorders without an entry, because the table was full */
     atomic_int readers;
     atomic_int is_busy;    /* a thread writes TUTTI_DUMP's file; signal handlers ignore this */
     atomic_int has_failed; /* TUTTI_DUMP's file has the dump of a failure; keep it. 0 again in a

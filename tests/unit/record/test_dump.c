@@ -238,12 +238,33 @@ static void test_small_stack(void **state)
     munmap(below, BELOW + room);
 }
 
+/* The table of dumps has 256 entries. A dump has the number of the communicators beyond them. */
+static void test_too_many(void **state)
+{
+    tutti__record_t *record[258];
+
+    (void)state;
+    for (int i = 0; i < 258; i++)
+        record[i] = open_record();
+    assert_int_equal(tutti__record_dump(path), TUTTI_OK);
+    assert_int_equal(count_dumps(), 1);
+    assert_non_null(strstr(text, ",\"left_out\":2}"));
+    for (int i = 0; i < 258; i++)
+        tutti__record_close(record[i]);
+    record[0] = open_record();
+    assert_int_equal(tutti__record_dump(path), TUTTI_OK);
+    assert_int_equal(count_dumps(), 1);
+    assert_non_null(strstr(text, ",\"left_out\":0}"));
+    tutti__record_close(record[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_worlds),  cmocka_unit_test(test_groups),
         cmocka_unit_test(test_child),       cmocka_unit_test(test_long_path),
         cmocka_unit_test(test_trace_start), cmocka_unit_test(test_small_stack),
+        cmocka_unit_test(test_too_many),
     };
     int failures;
 
