@@ -61,7 +61,7 @@ int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank)
 
 int tutti__watch_any_left(const tutti__watch_t *watch)
 {
-    return atomic_load(&tutti__watcher_read(watch)->any_left);
+    return atomic_load(&tutti__watcher_read(watch)->first_left);
 }
 
 /* ---- texts; any thread ---- */
@@ -74,8 +74,12 @@ static int is_gone(const tutti__watcher_t *w, uint32_t rank)
 int tutti__watch_left_text(const tutti__watch_t *watch, uint32_t rank, char *text, size_t bytes)
 {
     const tutti__watcher_t *w = tutti__watcher_read(watch);
+    int first = atomic_load(&w->first_left);
 
+    /* The first rank is the cause: other ranks may have left because their calls had failed. */
     if (rank >= w->size || !is_gone(w, rank))
+        rank = first > 0 ? (uint32_t)first - 1 : 0;
+    if (!is_gone(w, rank))
         for (rank = 0; rank < w->size && !is_gone(w, rank); rank++) {
         }
     if (rank == w->size)
@@ -136,7 +140,8 @@ void tutti__watch_bye(tutti__watcher_t *w, int link, const tutti__bye_msg_t *msg
     }
     note_progress(w, msg->progress);
     atomic_store(&w->left[rank], 1);
-    atomic_store(&w->any_left, 1);
+    if (atomic_load(&w->first_left) == 0)
+        atomic_store(&w->first_left, (int)rank + 1);
     w->departures = 1;
     tutti__links_flush(watch);
     for (int i = 0; i < (int)w->nlinks; i++)
@@ -159,7 +164,7 @@ void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit
     tutti__watch_set_page(w, TUTTI__PAGE_LEFT);
     tutti__links_send(watch, (uint32_t)w->parent, TUTTI__WATCH_BYE, &msg, sizeof(msg), 0);
     tutti__links_flush(watch);
-    while (!atomic_load(&w->any_left) && !tutti__watch_has_ended(watch) &&
+    while (!atomic_load(&w->first_left) && !tutti__watch_has_ended(watch) &&
            tutti__now_ns() < limit_ns) {
         if (!tutti__links_poll(watch, 1))
             poll(&pfd, 1, 1);

@@ -134,8 +134,8 @@ int tutti__watch_is_idle(const tutti__watch_t *watch, uint32_t rank);
 /* Owner: a rank has left, so this rank runs no more buckets. */
 void tutti__watch_set_idle(tutti__watch_t *watch);
 
-/* Describe a rank that has left: `rank`, or another rank if `rank` has not left. 0: no rank has
-   left. */
+/* Describe a rank that has left: `rank`, or the first rank that has left if `rank` has not. 0: no
+   rank has left. */
 int tutti__watch_left_text(const tutti__watch_t *watch, uint32_t rank, char *text, size_t bytes);
 
 /* The error text of calls on this communicator after this rank itself has left. */

@@ -67,8 +67,8 @@ typedef struct {
     int remote; /* some links are sockets */
 
     /* Any thread. */
-    atomic_int *left; /* [size] ranks that have sent a goodbye */
-    atomic_int any_left;
+    atomic_int *left;           /* [size] ranks that have sent a goodbye */
+    atomic_int first_left;      /* 1 + the first rank of these; 0: none has left */
     _Atomic uint64_t progress;  /* the greatest `progress` of a rank that has left */
     atomic_uint *cancelled;     /* [first rank] number of the last call that failed to make a
                                    group with this first rank */
