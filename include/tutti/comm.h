@@ -131,7 +131,9 @@ TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
  * End the world: the communicator of tutti_init, and its groups. Does not wait for other ranks.
  *
  * Requests still pending on this rank end with TUTTI_ERR_SHUTDOWN and stay valid for tutti_wait,
- * which frees them; peers that wait for this rank get TUTTI_ERR_SHUTDOWN as well. The memory from
+ * which frees them; peers that wait for this rank get TUTTI_ERR_SHUTDOWN as well. Between hosts,
+ * data of this rank's last call may still be on their way: a peer waits 0.3 s for them, and then
+ * gets TUTTI_ERR_SHUTDOWN. A tutti_barrier before this call avoids this error. The memory from
  * tutti_mem_alloc and the communicators are freed, the unique ids of this process become invalid,
  * and tutti_world() becomes NULL. A trace stops as by tutti_trace_stop, which may wait. If there is
  * no world, the call only makes the ids invalid and stops the trace. No other thread may be inside

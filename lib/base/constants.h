@@ -256,7 +256,8 @@
 
 /* ---- grace periods: how long a rank waits for the reason of a failure ---- */
 
-/* After a failure without a known cause: the wait for a peer's report of the cause. Chosen: a
+/* After a failure without a known cause: the wait for a peer's report of the cause. Also the wait
+   for data from another host's rank that has left (include/tutti/comm.h has this time). Chosen: a
    report crosses a tree of sockets in milliseconds; the rest is for loaded machines. */
 #define TUTTI__NEWS_MS 300
 
