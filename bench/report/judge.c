@@ -255,7 +255,6 @@ static int judge_buckets(judged_t *judged)
 static int64_t oldest_direct(judged_t *judged)
 {
     int64_t from = NO_RANK;
-    int is_named;
 
     for (int64_t r = 0; r < judged->size; r++) {
         const part_t *part = judged->part[r];
@@ -274,6 +273,7 @@ static int64_t oldest_direct(judged_t *judged)
 static int judge_direct(judged_t *judged)
 {
     int64_t from = oldest_direct(judged);
+    int is_named;
 
     if (from == NO_RANK)
         return 0;

@@ -143,6 +143,26 @@ def test_early(rank: int, size: int) -> None:
     receive_early(rank, 4.5)
 
 
+def test_early_in_block(rank: int, size: int) -> None:
+    """Nor does it if the receive is in a coalesced block with a collective."""
+    init(seconds=3)
+    group, device = dist.distributed_c10d._get_default_group(), torch.device("cpu")
+    t, total = torch.zeros(4), torch.ones(1)
+    group._start_coalescing(device)
+    group.allreduce([total], dist.AllreduceOptions())
+    if rank == 0:
+        group.recv([t], 1, 5)
+    work = group._end_coalescing(device)
+    time.sleep(4.5)
+    if rank == 1:
+        dist.send(torch.ones(4), 0, tag=5)
+    work.wait()
+    assert total.item() == size
+    assert (t == 1 - rank).all()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def test_early_future(rank: int, size: int) -> None:
     """Nor does it if the future of the receive was requested. A wait has the group's timeout."""
     init(seconds=5)
@@ -172,7 +192,7 @@ def test_early_new_timeout(rank: int, size: int) -> None:
     receive_early(rank, 6)
 
 
-for early in (test_early, test_early_future, test_early_new_timeout):
+for early in (test_early, test_early_in_block, test_early_future, test_early_new_timeout):
     early.sizes = (2,)  # type: ignore[attr-defined]
 
 

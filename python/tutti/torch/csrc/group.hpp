@@ -144,7 +144,8 @@ inline tutti_status_t submit_calls(Group &group, Calls &calls, const CallName &c
         e.call.recvcounts = e.recvcounts.empty() ? nullptr : e.recvcounts.data();
         e.options.callback = callback;
         e.options.callback_arg = arg;
-        if (timeout_ms > 0)
+        /* Beside collectives, messages have no deadline of their own: see TuttiBackend::start. */
+        if (timeout_ms > 0 && (parts == 0 || !e.is_message()))
             set_timeout(e.options, timeout_ms);
     }
     if (parts == 1) {
