@@ -41,10 +41,9 @@
  * operation, root, count and factors. The data of a small call travel with the comparison. Other
  * calls first send 16 bytes; gatherv, scatterv and alltoallv also exchange a number per rank.
  *
- * With TUTTI_COMPARE=0, only small calls without a root are compared between hosts. Of other calls,
- * only lengths are compared, while data moves: another type of the same size, another operation or
- * another root is not found, a call without elements on this rank waits for no other rank, and a
- * mismatch ends the communicator.
+ * TUTTI_COMPARE=0 omits this check between hosts. Then only lengths are compared, while data moves:
+ * another type of the same size, another operation or another root is not found, a call without
+ * elements on this rank waits for no other rank, and a mismatch ends the communicator.
  *
  * TUTTI_WIRE applies to an allreduce, reduce, reduce_scatter or reduce_scatterv of TUTTI_FLOAT32
  * with TUTTI_SUM or TUTTI_AVG, if the call has more than 4096 bytes (with

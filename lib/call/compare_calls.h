@@ -8,7 +8,7 @@
  * counts of parts and factors.
  *
  * Between hosts there is no such meeting. So every collective call is compared, also the library's
- * own calls. With TUTTI_COMPARE=0 only calls that ride are compared, because that costs no message.
+ * own calls; with TUTTI_COMPARE=0, no call.
  *
  *                             one host              several hosts
  *      heads                  an allgather          their hash, sent with the data of small calls,

@@ -241,33 +241,14 @@ static tutti_status_t start_pairs(tutti__operation_t *op)
     return status;
 }
 
-/* Does the call use the caller's buffers, in host memory? */
-static int may_ride(const tutti__operation_t *op)
-{
-    return !op->is_staged && op->call == op->asked;
-}
-
-/* Must the call be compared, or can it ride in a comparison? */
-static inline tutti_status_t compares(tutti__operation_t *op, int empty, int *ret_compares)
-{
-    *ret_compares = 0;
-    if (op->has_compared)
-        return TUTTI_OK;
-    *ret_compares = tutti__compare_needed(op->env, op->call);
-    if (TUTTI__LIKELY(*ret_compares || op->env->shape->nhosts == 1) || op->env->is_agreed ||
-        empty || !may_ride(op))
-        return TUTTI_OK;
-    return tutti__ride_fits(&op->compare.ride, op->env, &op->run, op->call, ret_compares);
-}
-
 static tutti_status_t start_compare(tutti__operation_t *op)
 {
     tutti_status_t status;
 
     op->has_compared = 1;
     op->at = TUTTI__AT_COMPARE;
-    status = tutti__compare_start(&op->compare, op->env, &op->run, op->asked, may_ride(op),
-                                  &op->is_common);
+    status = tutti__compare_start(&op->compare, op->env, &op->run, op->asked,
+                                  !op->is_staged && op->call == op->asked, &op->is_common);
     if (status == TUTTI_OK)
         op->has_far = op->may_be_far && polls(op, op->run.sched);
     return status;
@@ -279,7 +260,7 @@ static inline tutti_status_t choose(tutti__operation_t *op)
     const tutti__call_t *call = op->call;
     const tutti__sched_t *sched;
     tutti_status_t status;
-    int empty = 0, first;
+    int empty = 0;
 
     op->is_common = 0;
     if (TUTTI__LIKELY(call != NULL)) {
@@ -290,9 +271,8 @@ static inline tutti_status_t choose(tutti__operation_t *op)
             op->exec.tag |= (uint8_t)tutti__call_device_tag(op->asked);
         if (tutti__call_is_message(call->kind) && !op->env->is_agreed)
             return start_pairs(op);
-        status = compares(op, empty, &first);
-        if (TUTTI__UNLIKELY(status != TUTTI_OK || first))
-            return status == TUTTI_OK ? start_compare(op) : status;
+        if (!op->has_compared && TUTTI__UNLIKELY(tutti__compare_needed(op->env, call)))
+            return start_compare(op);
     }
     if (TUTTI__UNLIKELY(empty))
         return meet(op);

@@ -96,8 +96,7 @@ static int keeps_bits(const tutti__ride_t *ride, const tutti__call_env_t *env,
  * The bytes of the call's data in a frame; NOT_AT_ALL: the call does not ride. Equal on all ranks
  * with equal calls. These calls do not ride: calls with factors, or with a wire format; operations
  * that do not commute, because a host's ranks need not be neighbours; collectives that
- * TUTTI_ALGORITHM names; calls whose bits would depend on riding; with TUTTI_COMPARE=0, calls with
- * a root.
+ * TUTTI_ALGORITHM names; calls whose bits would depend on riding.
  */
 static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env,
                          const tutti__call_t *call)
@@ -110,9 +109,6 @@ static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env
         call->postscale != 1 || (has_limit && ride->is_forced[collective]))
         return NOT_AT_ALL;
     if (tutti__call_keeps_order(call) || !keeps_bits(ride, env, call))
-        return NOT_AT_ALL;
-    /* In a frame, the root waits for all ranks. */
-    if (!env->conf->compare && tutti__call_has_root(call->kind))
         return NOT_AT_ALL;
     if (call_bytes(call) > most)
         return NOT_AT_ALL;
@@ -186,9 +182,8 @@ static void unpack(const tutti__call_t *call, const char *data, size_t bytes, ui
 
 /* ---- the run ---- */
 
-static tutti_status_t set_limits(tutti__ride_t *ride, const tutti__call_env_t *env, size_t most)
+static tutti_status_t set_limits(tutti__ride_t *ride, const tutti__cache_t *cache, size_t most)
 {
-    const tutti__cache_t *cache = env->cache;
     tutti__override_t forced;
     tutti_status_t status = tutti__override_parse(cache->override, &forced);
 
@@ -196,25 +191,22 @@ static tutti_status_t set_limits(tutti__ride_t *ride, const tutti__call_env_t *e
         tutti__collective_t c = (tutti__collective_t)i;
 
         ride->is_forced[c] = (uint8_t)tutti__override_names(&forced, c);
-        ride->most[c] =
-            tutti__cost_ride_bytes(c, cache->shape, cache->association, env->conf->compare, most);
+        ride->most[c] = tutti__cost_ride_bytes(c, cache->shape, cache->association, most);
     }
     return status;
 }
 
 /* Allocate the frame so that its data begin at a cache line. */
 static tutti_status_t get_frame(tutti__ride_t *ride, const tutti__call_env_t *env,
-                                tutti__run_t *run)
+                                size_t slot_bytes)
 {
-    /* At most TUTTI_CHUNK_BYTES, so that neither the choice nor the result's bits depend on the
-       transport. */
-    size_t data = most_bytes(TUTTI__MIN(tutti__run_slot_bytes(run), env->exec->slot_bytes));
-    size_t most = data + sizeof(tutti__frame_t);
+    size_t most = most_bytes(slot_bytes) + sizeof(tutti__frame_t);
+    const tutti__cache_t *cache = env->cache;
     tutti_status_t status;
 
     if (ride->memory != NULL)
         return TUTTI_OK;
-    status = set_limits(ride, env, data);
+    status = set_limits(ride, cache, most_bytes(slot_bytes));
     if (status != TUTTI_OK)
         return status;
     ride->memory = aligned_alloc(TUTTI__LINE_BYTES,
@@ -222,21 +214,12 @@ static tutti_status_t get_frame(tutti__ride_t *ride, const tutti__call_env_t *en
     if (ride->memory == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes for small calls", most);
     ride->frame = (tutti__frame_t *)(void *)(ride->memory + TUTTI__LINE_BYTES) - 1;
-    ride->adds_once = adds_once(env->cache->shape);
+    ride->adds_once = adds_once(cache->shape);
     TUTTI__LOG(env->exec->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
-               "%s direct calls between hosts are compared by allreduce:leaders, which also "
-               "carries the data of small calls: of an allreduce, up to %zu bytes",
-               env->conf->compare ? "all" : "small", ride->most[TUTTI__ALLREDUCE]);
+               "direct calls between hosts are compared by allreduce:leaders, which also carries "
+               "the data of small calls: of an allreduce, up to %zu bytes",
+               ride->most[TUTTI__ALLREDUCE]);
     return TUTTI_OK;
-}
-
-tutti_status_t tutti__ride_fits(tutti__ride_t *ride, const tutti__call_env_t *env,
-                                tutti__run_t *run, const tutti__call_t *call, int *ret_fits)
-{
-    tutti_status_t status = get_frame(ride, env, run);
-
-    *ret_fits = status == TUTTI_OK && ride_bytes(ride, env, call) != NOT_AT_ALL;
-    return status;
 }
 
 tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *env,
@@ -244,7 +227,10 @@ tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *e
                                  int *ret_common)
 {
     const tutti__exec_env_t *exec = env->exec;
-    tutti_status_t status = get_frame(ride, env, run);
+    /* At most TUTTI_CHUNK_BYTES, so that neither the choice nor the result's bits depend on the
+       transport. */
+    size_t slot_bytes = TUTTI__MIN(tutti__run_slot_bytes(run), exec->slot_bytes);
+    tutti_status_t status = get_frame(ride, env, slot_bytes);
     size_t bytes = NOT_AT_ALL;
 
     if (status != TUTTI_OK)

@@ -19,9 +19,6 @@
  * The result is written to recvbuf after the allreduce, and only if all calls are equal. An empty
  * frame is sent before a larger call, a call of another kind, a call whose bits would depend on
  * riding, and a call for which the cost model expects an empty frame to be faster.
- *
- * With TUTTI_COMPARE=0 no empty frames are sent. Small calls without a root still ride if the cost
- * model expects the frame to be no slower than the call by itself.
  */
 #ifndef TUTTI__CALL_RIDE_H
 #define TUTTI__CALL_RIDE_H
@@ -31,10 +28,9 @@
 
 /* Zero it first. It is reused from call to call. */
 typedef struct {
-    const tutti__call_t *call; /* NULL: the frame carries no data */
-    /* Largest data for which riding is no slower than the call by itself: coll/cost.h. Set with
-       `memory`. */
-    size_t most[TUTTI__COLLECTIVES];
+    const tutti__call_t *call;       /* NULL: the frame carries no data */
+    size_t most[TUTTI__COLLECTIVES]; /* largest data for which riding is cheaper than a call after
+                                        an empty frame: coll/cost.h; set when `memory` is made */
     uint8_t is_forced[TUTTI__COLLECTIVES]; /* 1: TUTTI_ALGORITHM names the collective.
                                               Set with `memory` */
     /* No host has more than two ranks, so a host's sum is one addition. Set with `memory`. */
@@ -44,11 +40,6 @@ typedef struct {
 } tutti__ride_t;
 
 void tutti__ride_free(tutti__ride_t *ride);
-
-/* *ret_fits 1: the call's data can ride, and this is expected to be no slower than the call by
-   itself. Equal on all ranks with equal calls. `run` is not started. */
-tutti_status_t tutti__ride_fits(tutti__ride_t *ride, const tutti__call_env_t *env,
-                                tutti__run_t *run, const tutti__call_t *call, int *ret_fits);
 
 /* Begin, in `run`. call: valid until the end; its data ride if possible; NULL: an empty frame.
    *ret_common: see call_inside.h. */

@@ -43,9 +43,9 @@ tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_r
 
 /* The largest size of data, at most `most`, that a call should send with the comparison of calls
    (call/ride.h). Up to this size, one allreduce of a frame with the data (by `leaders`) is expected
-   to be no slower than the call by itself. frame_first 1: by itself, the call follows an allreduce
-   of a frame without data. In select.c. */
+   to be no slower than two steps: an allreduce of a frame without data, and after it the call. In
+   select.c. */
 size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape_t *shape,
-                              tutti__association_t association, int frame_first, size_t most);
+                              tutti__association_t association, size_t most);
 
 #endif

@@ -358,7 +358,7 @@ tutti_status_t tutti__algorithm_check_override(const char *override, const tutti
    (network namespaces), two ranks each, alltoall of 4 KiB to each rank, three runs beside other
    work. With the comparison it takes 84 to 121 us, after a frame 280 to 650 us. */
 size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape_t *shape,
-                              tutti__association_t association, int frame_first, size_t most)
+                              tutti__association_t association, size_t most)
 {
     tutti__want_t want = { .collective = collective, .bytes = most };
     tutti__cost_t frame, call;
@@ -373,7 +373,7 @@ size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape
         if (choose_row(&want, shape, association, &choice, &why) != TUTTI_OK ||
             !tutti__cost_of(choice.algorithm, choice.sub, shape, &call) ||
             tutti__cost_ps(&frame, want.bytes) <=
-                (frame_first ? tutti__cost_ps(&frame, 0) : 0) + tutti__cost_ps(&call, want.bytes))
+                tutti__cost_ps(&frame, 0) + tutti__cost_ps(&call, want.bytes))
             break;
     return want.bytes;
 }

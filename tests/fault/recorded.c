@@ -172,12 +172,12 @@ static void is_stopped(rank_t *self)
         kill(atomic_load(&board->pid), SIGKILL);
 }
 
-/* Without a comparison of calls, a mismatch of large calls between hosts ends the communicator. */
+/* Without a comparison of calls, a mismatch between hosts ends the communicator. */
 static void differs(rank_t *self)
 {
-    static float x[40001];
+    float x[5] = { 0 };
 
-    tutti_allreduce(x, x, self->rank == 1 ? 40001 : 40000, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
+    tutti_allreduce(x, x, self->rank == 1 ? 5 : 4, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
     CHECK(has_ended(self->comm));
 }
 

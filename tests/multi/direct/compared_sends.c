@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The number of messages between hosts that the comparison of direct calls costs. The comparison is
- * an allreduce of a frame by the leaders of the hosts. A small call rides in this frame, also with
- * TUTTI_COMPARE=0, so the frame's messages are all messages of the call. Before a larger call the
- * frame is empty, and the messages of the call with TUTTI_COMPARE=0 follow.
+ * an allreduce of a frame by the leaders of the hosts. A small call rides in this frame, so the
+ * frame's messages are all messages of the call. Before a larger call the frame is empty, and the
+ * messages of the call with TUTTI_COMPARE=0 follow.
  *
  * The hosts are pretended. The transport between them is that of shared memory, whose messages this
  * test counts.
@@ -120,8 +120,7 @@ static int judge(const char *hosts, unsigned frame)
             int is_small = s == 0 || kinds[k] == TUTTI_CALL_BARRIER,
                 is_large = !is_small && s == LAST;
 
-            if (is_small ? with == frame && without == frame
-                         : with == frame + without || (with == frame && !is_large))
+            if ((with == frame && !is_large) || (with == frame + without && !is_small))
                 continue;
             fprintf(stderr,
                     "hosts %s, call %d of %zu bytes: %u messages with the comparison, %u without "
