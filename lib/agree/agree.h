@@ -74,6 +74,9 @@ typedef struct {
 /* One tensor of a learned plan, in the order of the plan. */
 typedef struct {
     tutti__metadata_t metadata;
+    /* A plan has all calls of a submission group, in successive buckets that have no other
+       tensors. */
+    tutti__group_msg_t group;
     uint32_t bucket; /* from 0, ascending */
     /* 1: on rank 0 the tensors of this bucket follow each other in memory. All ranks then lay the
        bucket out without gaps, so that rank 0 need not pack it. */
@@ -147,12 +150,13 @@ void tutti__agree_join(tutti__agree_t *agree);
 void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes);
 
-/* Learn a plan. Call this before each submission in phase 0 that is in no submission group; it has
-   an effect at the coordinator only. hash: tutti__hash_name of the name. place: the address of a
-   tensor that is reduced in place, without factors; otherwise 0. may_begin: no bucket of an earlier
-   plan is in flight on this rank. */
+/* Learn a plan. Call this before each submission in phase 0; it has an effect at the coordinator
+   only. hash: tutti__hash_name of the name. place: the address of a tensor that is reduced in
+   place, without factors; otherwise 0. may_begin: no bucket of an earlier plan is in flight on this
+   rank. */
 void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes, uint64_t hash,
-                        const tutti__metadata_t *metadata, uint64_t place, int may_begin);
+                        const tutti__metadata_t *metadata, const tutti__group_msg_t *group,
+                        uint64_t place, int may_begin);
 /* As tutti__agree_learn. planned: index of the tensor in the plan that runs. The caller has checked
    that the call is that of the plan. */
 void tutti__agree_learn_planned(tutti__agree_t *agree, uint32_t planned, uint64_t place,
@@ -177,8 +181,8 @@ void tutti__agree_clear(tutti__agree_t *agree);
 
 /* ---- questions ---- */
 
-/* The index of a tensor in the plan, or -1. A rank that has a plan, or is receiving one, does not
-   announce the tensors of the plan. It still announces messages and submission groups. */
+/* The index of a tensor in the plan, or -1. A rank that has a plan does not announce the tensors of
+   the plan. It still announces lone messages, and submission groups that are not in the plan. */
 int64_t tutti__agree_find_planned(const tutti__agree_t *agree, const char *name, size_t bytes);
 
 /* A plan; valid until plan_end or clear. */

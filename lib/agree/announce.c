@@ -202,8 +202,9 @@ static void take_announce(tutti__agree_t *a, uint32_t link, const void *body, si
         at += sizeof(news.group);
     }
     news.name = at;
-    if (!news.msg.grouped && !tutti__metadata_is_message(&news.msg.metadata) &&
-        news.msg.metadata.phase == 0 && tutti__plan_voids(&a->plan, news.name, news.msg.name_bytes))
+    if ((news.msg.grouped || !tutti__metadata_is_message(&news.msg.metadata)) &&
+        news.msg.metadata.phase == 0 &&
+        tutti__plan_voids(&a->plan, news.name, news.msg.name_bytes, &news.group))
         return;
     add(a, link, &news);
 }

@@ -2,10 +2,10 @@
 /*
  * The coordinator learns a plan from the submissions of rank 0's program.
  *
- * A step ends when a name is submitted again. Tensors that were equal in the last `need` steps
- * become a plan. If there is a new tensor that may soon become regular, the plan waits for it.
- * Tensors that are submitted irregularly stay outside. The plan has the order of the last step,
- * which is the program's own order.
+ * A step ends when a name is submitted again, but not within a submission group. Tensors that were
+ * equal in the last `need` steps become a plan. If there is a new tensor that may soon become
+ * regular, the plan waits for it. Tensors that are submitted irregularly stay outside. The plan has
+ * the order of the last step, which is the program's own order.
  *
  * If the program waits between two tensors, no bucket contains both, because the program may wait
  * for the first of them. If a plan is stopped soon after it began, because a rank deviated, `need`
@@ -15,6 +15,9 @@
  * of memory. The bucket then has no gaps, and a rank with the same order in its memory need not
  * pack it. If the program's order changes from step to step, the order of memory also determines
  * which tensors share a bucket.
+ *
+ * A submission group is planned as a whole, or not at all. Its calls have buckets of their own,
+ * which follow each other.
  */
 #include "agree/plan.h"
 
@@ -81,9 +84,8 @@ void tutti__learn_again(tutti__learn_t *learn, int is_deviation)
    no call with a priority. */
 static int can_be_planned(const tutti__metadata_t *m)
 {
-    return !m->on_device && m->count > 0 && m->phase == 0 && m->priority == 0 &&
-           (m->kind == TUTTI_CALL_ALLREDUCE || m->kind == TUTTI_CALL_REDUCE_SCATTER ||
-            m->kind == TUTTI_CALL_ALLGATHER);
+    return !m->on_device && m->phase == 0 && m->priority == 0 &&
+           (m->kind == TUTTI_CALL_BARRIER || (m->count > 0 && tutti__metadata_can_fuse(m)));
 }
 
 /* Forget everything. */
@@ -91,7 +93,7 @@ static void restart(tutti__learn_t *learn)
 {
     tutti__tensor_names_clear(&learn->names);
     learn->step = 1;
-    learn->position = learn->last = 0;
+    learn->position = learn->last = learn->leader = 0;
     learn->begun = learn->nplanned = 0;
 }
 
@@ -125,7 +127,10 @@ tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size
 
 int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known)
 {
-    return known->last_step == learn->step && known->streak >= learn->need;
+    if (known->last_step != learn->step || known->streak < learn->need)
+        return 0;
+    return known->group.size == 0 ||
+           (known->leader > 0 && learn->known[known->leader - 1].members == known->group.size);
 }
 
 /* May the tensor become regular soon? */
@@ -229,7 +234,7 @@ static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32
         uint64_t most = bucket_bytes >> (nbuckets <= 1 ? 2 : 0);
         open_t *its;
 
-        if (laid[i].after_wait)
+        if (laid[i].after_wait || (i > 0 && laid[i].leader != laid[i - 1].leader))
             memset(open, 0, sizeof(open));
         its = choose(open, known, bytes, most);
         if (its->like == NULL)
@@ -332,6 +337,7 @@ tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
         if (tutti__learn_is_regular(learn, &learn->known[i]))
             laid[at++] = (tutti__laid_t){ .position = learn->known[i].position,
                                           .tensor = i,
+                                          .leader = learn->known[i].leader,
                                           .place = learn->known[i].place,
                                           .after_wait = learn->known[i].after_wait };
     assert(at == n);
@@ -354,9 +360,33 @@ void tutti__learn_next_step(tutti__learn_t *learn)
     learn->position = learn->last = 0;
 }
 
+/* The calls of a submission group are noted one after the other. If the group's first call is not
+   known in this step, the group cannot be planned. */
+static void note_group(tutti__learn_t *learn, tutti__known_t *known)
+{
+    tutti__known_t *leader;
+
+    known->leader = 0;
+    if (TUTTI__LIKELY(known->group.size == 0))
+        return;
+    if (known->group.index == 0) {
+        learn->leader = (uint32_t)(known - learn->known) + 1;
+        known->members = 0;
+    }
+    leader = learn->leader > 0 ? &learn->known[learn->leader - 1] : NULL;
+    if (leader == NULL || leader->group.index > 0 || leader->last_step != learn->step ||
+        !tutti__group_is_same(&leader->group, &known->group))
+        return;
+    known->leader = learn->leader;
+    leader->members += known->streak >= learn->need;
+}
+
 /* is_same: the call is that of the previous step. */
 static void note(tutti__learn_t *learn, tutti__known_t *known, uint64_t place, int is_same)
 {
+    /* In this step the call was also submitted in another group, which so lacks a call. */
+    if (known->last_step == learn->step && known->leader > 0)
+        learn->known[known->leader - 1].members = 0;
     known->streak = is_same ? known->streak + 1 : 1;
     known->after_wait = (uint8_t)(learn->has_waited | (is_same && known->after_wait));
     known->place = place;
@@ -368,16 +398,20 @@ static void note(tutti__learn_t *learn, tutti__known_t *known, uint64_t place, i
     known->last_step = learn->step;
     known->position = learn->position++;
     learn->has_waited = 0;
+    note_group(learn, known);
 }
 
 void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
-                       const tutti__metadata_t *metadata, uint64_t place)
+                       const tutti__metadata_t *metadata, const tutti__group_msg_t *group,
+                       uint64_t place)
 {
-    /* A new entry has count 0, so its metadata differ from those of every call. */
-    int is_same =
-        known->last_step + 1 == learn->step && !tutti__metadata_differ(&known->metadata, metadata);
+    /* A new entry has kind 0, so its metadata differ from those of every call. */
+    int is_same = known->last_step + 1 == learn->step && known->group.size == group->size &&
+                  known->group.hash == group->hash &&
+                  !tutti__metadata_differ(&known->metadata, metadata);
 
     known->metadata = *metadata;
+    known->group = *group;
     note(learn, known, place, is_same);
 }
 

@@ -52,7 +52,7 @@ static int is_parted(tutti_call_kind_t kind)
     return kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_ALLGATHER;
 }
 
-static int can_fuse(const tutti__metadata_t *metadata)
+int tutti__metadata_can_fuse(const tutti__metadata_t *metadata)
 {
     return metadata->kind <= TUTTI_CALL_BROADCAST || is_parted((tutti_call_kind_t)metadata->kind);
 }
@@ -66,7 +66,7 @@ static int one_scale(const tutti__metadata_t *a, const tutti__metadata_t *b)
 int tutti__metadata_fuse(const tutti__metadata_t *a, const tutti__metadata_t *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
-           a->wire == b->wire && a->count > 0 && b->count > 0 && can_fuse(a) &&
+           a->wire == b->wire && a->count > 0 && b->count > 0 && tutti__metadata_can_fuse(a) &&
            a->on_device == b->on_device && a->priority == b->priority &&
            (!a->on_device || one_scale(a, b));
 }

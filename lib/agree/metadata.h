@@ -52,6 +52,12 @@ typedef struct {
     uint32_t index, size; /* size 0: the call is in no group */
 } tutti__group_msg_t;
 
+/* 1: the two calls are in groups of the same calls in the same order. */
+static inline int tutti__group_is_same(const tutti__group_msg_t *a, const tutti__group_msg_t *b)
+{
+    return a->size > 0 && a->size == b->size && a->hash == b->hash;
+}
+
 /* "an allreduce of 8 elements of float32, sum" */
 void tutti__metadata_call_text(char *text, size_t bytes, const tutti__metadata_t *metadata);
 
@@ -61,6 +67,9 @@ void tutti__metadata_texts(char *text, size_t bytes, uint32_t rank, const tutti_
                            const tutti__group_msg_t *group, uint32_t other_rank,
                            const tutti__metadata_t *other, const tutti__group_msg_t *other_group);
 
+/* 1: a call of this kind can be in a bucket with others: an allreduce, reduce, broadcast,
+   reduce_scatter or allgather. */
+int tutti__metadata_can_fuse(const tutti__metadata_t *metadata);
 /* 1: two tensors can be in one bucket. */
 int tutti__metadata_fuse(const tutti__metadata_t *a, const tutti__metadata_t *b);
 /* Bytes that a tensor takes in a bucket of several. */

@@ -15,8 +15,13 @@
  *
  * Between PLAN and END no rank announces a tensor of the plan. If an announcement was sent before
  * PLAN arrived, a rank that has PLAN drops it, and the sender uses the plan for this tensor. Links
- * keep the order, so such an announcement arrives before its sender's STOPPED. A plan contains no
- * messages and no submission groups, so their announcements are not dropped.
+ * keep the order, so such an announcement arrives before its sender's STOPPED. PLAN takes effect
+ * when its last tensor arrives. A plan contains no messages, so their announcements are not
+ * dropped.
+ *
+ * A plan contains a submission group as a whole. So a rank that has PLAN drops all announcements of
+ * the group or none, and a rank that starts one bucket of the group starts all. If a rank submits
+ * other groups with names of the plan, it announces them while it stops the plan.
  */
 #include "agree/plan.h"
 
@@ -50,21 +55,37 @@ void tutti__plan_clear(tutti__plan_t *plan)
     plan->nbuckets = 0;
 }
 
-int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes)
+/* The index of a tensor, or -1. */
+static int64_t find(const tutti__plan_t *plan, const char *name, size_t bytes)
 {
-    return plan->state != TUTTI__PLAN_NONE &&
-           tutti__tensor_names_find(&plan->names, name, bytes, tutti__hash_name(name, bytes)) >= 0;
+    return tutti__tensor_names_find(&plan->names, name, bytes, tutti__hash_name(name, bytes));
+}
+
+static int has_effect(const tutti__plan_t *plan)
+{
+    return plan->state == TUTTI__PLAN_RUNS || plan->state == TUTTI__PLAN_STOPS;
+}
+
+int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes,
+                      const tutti__group_msg_t *group)
+{
+    int64_t i = has_effect(plan) ? find(plan, name, bytes) : -1;
+
+    return i >= 0 && (group->size == 0 || tutti__group_is_same(group, &plan->tensor[i].group));
 }
 
 /* ---- PLAN ---- */
 
-/* Drop a tensor's merged announcements; announcements of messages and groups stay. */
-static void drop_announcements(tutti__agree_t *a, const char *name, size_t bytes)
+/* Drop the announcements of tensor i that are void from now on. */
+static void drop_announcements(tutti__agree_t *a, uint32_t i)
 {
-    tutti__tensor_t *tensor = tutti__tensor_find(a, name, bytes, 0);
+    const tutti__tensor_names_t *names = &a->plan.names;
+    tutti__tensor_t *tensor =
+        tutti__tensor_find(a, tutti__tensor_names_text(names, i), names->name[i].bytes, 0);
 
     if (tensor == NULL)
         return;
+    tutti__tensor_drop_group(a, tensor, &a->plan.tensor[i].group);
     tensor->msg.nranks = tensor->passed = 0;
     tensor->msg.conflict = 0;
     tensor->conflict_ns = 0;
@@ -87,7 +108,8 @@ static int keep(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *nam
         plan->tensor = tensor;
         plan->capacity = capacity;
     }
-    tensor[plan->names.n] = (tutti__planned_t){ msg->metadata, msg->bucket, msg->is_adjacent };
+    tensor[plan->names.n] =
+        (tutti__planned_t){ msg->metadata, msg->group, msg->bucket, msg->is_adjacent };
     return tutti__tensor_names_add(&plan->names, name, msg->name_bytes, hash) >= 0;
 }
 
@@ -99,7 +121,7 @@ static int is_sound(const tutti__plan_t *plan, const tutti__plan_msg_t *msg, con
         return plan->state == TUTTI__PLAN_NONE && msg->bucket == 0;
     return plan->state == TUTTI__PLAN_ARRIVES && msg->number == plan->number &&
            (msg->bucket == plan->nbuckets || msg->bucket + 1 == plan->nbuckets) &&
-           !tutti__plan_voids(plan, name, msg->name_bytes);
+           find(plan, name, msg->name_bytes) < 0;
 }
 
 static void take_plan(tutti__agree_t *a, const void *body, size_t bytes)
@@ -124,9 +146,10 @@ static void take_plan(tutti__agree_t *a, const void *body, size_t bytes)
         return;
     }
     plan->nbuckets = msg->bucket + 1;
-    drop_announcements(a, name, msg->name_bytes);
     if (!msg->last)
         return;
+    for (uint32_t i = 0; i < plan->names.n; i++)
+        drop_announcements(a, i);
     plan->state = TUTTI__PLAN_RUNS;
     a->env.ops->plan(a->env.owner);
 }
@@ -143,7 +166,21 @@ static void add_planned(tutti__agree_t *a, const tutti__plan_msg_t *msg, const c
 
 /* ---- the coordinator makes a plan ---- */
 
-/* Has rank 0 announced tensors of the plan that are in no bucket yet? */
+/* Has rank 0 announced this tensor, or has any rank announced it in a way that the plan would not
+   make void? */
+static int is_in_use(const tutti__agree_t *a, const tutti__tensor_t *tensor,
+                     const tutti__group_msg_t *group)
+{
+    if (tensor->from[a->env.nlinks])
+        return 1;
+    for (uint32_t r = 0; tensor->participant != NULL && r < a->env.size; r++)
+        if (tensor->participant[r] != NULL &&
+            (r == a->env.rank || !tutti__participant_is_of(tensor->participant[r], group)))
+            return 1;
+    return 0;
+}
+
+/* Must the plan wait, because announcements of its tensors are in no bucket yet? */
 static int are_announced(tutti__agree_t *a)
 {
     const tutti__learn_t *learn = &a->learn;
@@ -157,7 +194,7 @@ static int are_announced(tutti__agree_t *a)
             continue;
         tensor = tutti__tensor_find(a, tutti__tensor_names_text(&learn->names, i),
                                     learn->names.name[i].bytes, 0);
-        if (tensor != NULL && (tensor->from[a->env.nlinks] || tensor->nparticipants > 0))
+        if (tensor != NULL && is_in_use(a, tensor, &learn->known[i].group))
             return 1;
     }
     return 0;
@@ -172,6 +209,7 @@ static void send_plan(tutti__agree_t *a, const tutti__laid_t *laid, uint32_t n)
     for (uint32_t i = 0; i < n && !a->ended; i++) {
         uint32_t t = laid[i].tensor;
         tutti__plan_msg_t msg = { .metadata = learn->known[t].metadata,
+                                  .group = learn->known[t].group,
                                   .number = number,
                                   .bucket = laid[i].bucket,
                                   .first = i == 0,
@@ -204,7 +242,8 @@ static void end_step(tutti__agree_t *a, int may_begin)
 }
 
 void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes, uint64_t hash,
-                        const tutti__metadata_t *metadata, uint64_t place, int may_begin)
+                        const tutti__metadata_t *metadata, const tutti__group_msg_t *group,
+                        uint64_t place, int may_begin)
 {
     tutti__known_t *known;
 
@@ -213,9 +252,9 @@ void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes, uint6
     known = tutti__learn_entry(&a->learn, name, bytes, hash, metadata);
     if (known == NULL)
         return;
-    if (known->last_step == a->learn.step)
+    if (tutti__learn_ends_step(&a->learn, known, group))
         end_step(a, may_begin);
-    tutti__learn_note(&a->learn, known, metadata, place);
+    tutti__learn_note(&a->learn, known, metadata, group, place);
 }
 
 void tutti__agree_learn_planned(tutti__agree_t *a, uint32_t planned, uint64_t place, int may_begin)
@@ -226,14 +265,14 @@ void tutti__agree_learn_planned(tutti__agree_t *a, uint32_t planned, uint64_t pl
     assert(a->plan.state == TUTTI__PLAN_RUNS && planned < names->n);
     if (TUTTI__UNLIKELY(planned >= a->learn.nplanned)) {
         tutti__agree_learn(a, tutti__tensor_names_text(names, planned), names->name[planned].bytes,
-                           names->name[planned].hash, &a->plan.tensor[planned].metadata, place,
-                           may_begin);
+                           names->name[planned].hash, &a->plan.tensor[planned].metadata,
+                           &a->plan.tensor[planned].group, place, may_begin);
         return;
     }
     if (a->env.parent >= 0 || a->departed || a->ended)
         return;
     known = &a->learn.known[a->learn.planned[planned]];
-    if (known->last_step == a->learn.step)
+    if (tutti__learn_ends_step(&a->learn, known, &known->group))
         end_step(a, may_begin);
     tutti__learn_repeat(&a->learn, known, place);
 }
@@ -352,9 +391,7 @@ void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const 
 
 int64_t tutti__agree_find_planned(const tutti__agree_t *a, const char *name, size_t bytes)
 {
-    if (TUTTI__LIKELY(a->plan.state == TUTTI__PLAN_NONE))
-        return -1;
-    return tutti__tensor_names_find(&a->plan.names, name, bytes, tutti__hash_name(name, bytes));
+    return TUTTI__LIKELY(!has_effect(&a->plan)) ? -1 : find(&a->plan, name, bytes);
 }
 
 void tutti__agree_get_plan(const tutti__agree_t *a, tutti__agree_plan_t *ret_plan)

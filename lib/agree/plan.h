@@ -11,6 +11,7 @@
 /* PLAN: one tensor. After it: the name, not terminated. */
 typedef struct {
     tutti__metadata_t metadata;
+    tutti__group_msg_t group;
     uint32_t number; /* of the plan */
     uint32_t bucket; /* from 0, ascending */
     uint8_t first, last;
@@ -30,7 +31,7 @@ typedef struct {
 
 typedef enum {
     TUTTI__PLAN_NONE,
-    TUTTI__PLAN_ARRIVES, /* its first tensors have arrived */
+    TUTTI__PLAN_ARRIVES, /* its first tensors have arrived; it has no effect yet */
     TUTTI__PLAN_RUNS,
     TUTTI__PLAN_STOPS /* this rank starts no bucket of it any more */
 } tutti__plan_state_t;
@@ -61,6 +62,11 @@ typedef struct {
     uint8_t has_moved;    /* in the previous step, another tensor was before it */
     uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */
     uint8_t is_planned;
+    tutti__group_msg_t group; /* of the last call */
+    /* 1 + index of the first call of its group; 0: it is in no group, or the first call cannot be
+       planned */
+    uint32_t leader;
+    uint32_t members; /* of a leader: calls of the group with enough equal steps, in last_step */
 } tutti__known_t;
 
 /* The state from which the coordinator learns plans. */
@@ -70,6 +76,7 @@ typedef struct {
     uint32_t capacity;
     uint32_t step, position; /* now */
     uint32_t last;           /* 1 + index of the last tensor of this step; 0: none yet */
+    uint32_t leader;         /* 1 + index of the first call of the last group; 0: none yet */
     uint32_t need;           /* equal steps that make a plan */
     uint32_t begun;          /* the step in which the last plan began */
     uint32_t *planned; /* [nplanned] for each tensor of the plan that runs: its index in `known` */
@@ -80,9 +87,11 @@ typedef struct {
 /* plan.c */
 tutti_status_t tutti__plan_open(tutti__plan_t *plan, uint32_t nlinks);
 void tutti__plan_close(tutti__plan_t *plan);
-/* Is this name in the plan? If it is, an announcement of the name is void, except an announcement
-   of a message or of a call in a submission group. */
-int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes);
+/* Is the announcement of a call in phase 0 void? It is if the name is in the plan, and the call is
+   in no submission group or in the plan's. The caller handles lone messages, which are never
+   void. */
+int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes,
+                      const tutti__group_msg_t *group);
 void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const void *body,
                          size_t bytes);
 /* Forget the plan. */
@@ -92,6 +101,7 @@ void tutti__plan_clear(tutti__plan_t *plan);
 typedef struct {
     uint32_t position, tensor; /* index of the name */
     uint32_t bucket;
+    uint32_t leader; /* see tutti__known_t */
     uint64_t place;
     uint8_t after_wait;  /* a new bucket begins here: no bucket has this and an earlier tensor */
     uint8_t is_adjacent; /* see tutti__planned_t */
@@ -99,20 +109,27 @@ typedef struct {
 
 /* learn.c */
 /* The entry of a name; NULL: the call cannot be planned, or there is no memory. hash:
-   tutti__hash_name. If the entry's last step is the present step, the submission ends the step. The
-   caller then first makes a plan, if there is one to make, and calls tutti__learn_next_step. */
+   tutti__hash_name. */
 tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size_t bytes,
                                    uint64_t hash, const tutti__metadata_t *metadata);
+/* Does the submission end the step? If so, the caller first makes a plan, if there is one to make,
+   and calls tutti__learn_next_step. A step does not end within a submission group. */
+static inline int tutti__learn_ends_step(const tutti__learn_t *learn, const tutti__known_t *known,
+                                         const tutti__group_msg_t *group)
+{
+    return known->last_step == learn->step && group->index == 0;
+}
 void tutti__learn_next_step(tutti__learn_t *learn);
 /* Rank 0's program submits the tensor of an entry. */
 void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
-                       const tutti__metadata_t *metadata, uint64_t place);
+                       const tutti__metadata_t *metadata, const tutti__group_msg_t *group,
+                       uint64_t place);
 /* As tutti__learn_note. The caller has checked that the call is equal to the tensor's previous
    call. */
 void tutti__learn_repeat(tutti__learn_t *learn, tutti__known_t *known, uint64_t place);
 /* A plan of n tensors begins; laid [n] are its tensors. */
 void tutti__learn_begin(tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n);
-/* Was the tensor equal in the last `need` steps? */
+/* Was the tensor equal in the last `need` steps, and all other calls of its submission group? */
 int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);
 /* The number of regular tensors; 0 if other tensors may become regular soon. *ret_more 1: some
    regular tensors are in no plan. */

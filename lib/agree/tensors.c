@@ -162,6 +162,14 @@ void tutti__tensor_drop_participant(tutti__agree_t *a, tutti__tensor_t *tensor, 
     tutti__tensor_free_if_empty(a, tensor);
 }
 
+void tutti__tensor_drop_group(tutti__agree_t *a, tutti__tensor_t *tensor,
+                              const tutti__group_msg_t *group)
+{
+    for (uint32_t r = 0; tensor->participant != NULL && r < a->env.size; r++)
+        if (tutti__participant_is_of(tensor->participant[r], group))
+            drop_submission(a, tensor->participant[r]->submission, tensor);
+}
+
 /* May this be the next announcement of `rank`? A rank announces a tensor once, and the calls of a
    group in their order. group: NULL for a message. */
 static int is_next(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint32_t rank,

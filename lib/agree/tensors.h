@@ -130,6 +130,17 @@ void tutti__tensor_drop(tutti__agree_t *a, tutti__tensor_t *tensor);
 /* Forget one rank's announcement, and the submission group that contains it. If no announcement of
    the tensor is left, free the tensor. */
 void tutti__tensor_drop_participant(tutti__agree_t *a, tutti__tensor_t *tensor, uint32_t rank);
+/* Is the participant's announcement in this submission group? NULL is allowed. */
+static inline int tutti__participant_is_of(const tutti__participant_t *participant,
+                                           const tutti__group_msg_t *group)
+{
+    const tutti__submission_t *its = participant != NULL ? participant->submission : NULL;
+
+    return its != NULL && its->size == group->size && its->hash == group->hash;
+}
+/* Forget this submission group of all ranks. The tensor is one of the group, and is not freed. */
+void tutti__tensor_drop_group(tutti__agree_t *a, tutti__tensor_t *tensor,
+                              const tutti__group_msg_t *group);
 /* 1: the participant was added, and its submission group, if it has one, is complete. */
 int tutti__tensor_add_participant(tutti__agree_t *a, const tutti__announce_msg_t *msg,
                                   const tutti__group_msg_t *group, const char *name,

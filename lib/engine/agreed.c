@@ -38,7 +38,7 @@ static int begin_learning(tutti__agreement_t *a, tutti__request_t *request)
     if (request->waits != a->waits)
         tutti__agree_waited(a->agree);
     a->waits = request->waits;
-    return request->group.size == 0 && request->phase == 0 && !request->nameless;
+    return request->phase == 0 && !request->nameless;
 }
 
 /* Rank 0 learns the steps of its program from this submission, and may begin a plan. */
@@ -47,7 +47,7 @@ static void learn(tutti__agreement_t *a, tutti__request_t *request,
 {
     if (begin_learning(a, request))
         tutti__agree_learn(a->agree, request->name, request->name_bytes, request->hash, metadata,
-                           place_of(request), a->lanes->planned == 0);
+                           &request->group, place_of(request), a->lanes->planned == 0);
 }
 
 /* Submit a request that the plan knows. 0: the plan has stopped; submit the request as one that the

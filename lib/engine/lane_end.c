@@ -56,6 +56,32 @@ static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t st
     free(bucket);
 }
 
+/* Do the calls of the next bucket belong to the submission group of the first one? */
+static int has_more_of_group(const tutti__lane_t *lane)
+{
+    const tutti__bucket_t *bucket = lane->first, *next = bucket->next;
+
+    return bucket->first != NULL && next != NULL && next->first != NULL &&
+           tutti__group_is_same(&bucket->first->group, &next->first->group);
+}
+
+/* Queue requests that return to agreement: a submission group as a whole, and in its order. */
+static void queue_returned(tutti__lanes_t *lanes, tutti__lane_t *lane)
+{
+    tutti__request_t *next;
+
+    tutti__mutex_lock(&lanes->pending->lock);
+    for (tutti__request_t *r = lane->returned_first; r != NULL; r = next) {
+        next = r->next;
+        r->agreed = r->announced = 0;
+        r->lane = 0;
+        tutti__record_returned(lanes->env->watch->record, r->record);
+        tutti__pending_queue(lanes->pending, r);
+    }
+    tutti__mutex_unlock(&lanes->pending->lock);
+    lane->returned_first = lane->returned_last = NULL;
+}
+
 void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__request_t *next;
@@ -65,15 +91,12 @@ void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
        communicator ends, which is safe because they use only the library's memory. */
     if (!lane->is_left || lane->op.at != TUTTI__AT_COMPARE)
         tutti__operation_cancel(&lane->op);
-    tutti__mutex_lock(&lanes->pending->lock);
     for (tutti__request_t *r = lane->first->first; r != NULL; r = next) {
         next = r->next;
-        r->agreed = r->announced = 0;
-        r->lane = 0;
-        tutti__record_returned(lanes->env->watch->record, r->record);
-        tutti__pending_queue(lanes->pending, r);
+        tutti__request_insert(&lane->returned_first, &lane->returned_last, r);
     }
-    tutti__mutex_unlock(&lanes->pending->lock);
+    if (!has_more_of_group(lane))
+        queue_returned(lanes, lane);
     lanes->planned_ns = tutti__now_ns();
     lanes->plan_returned++;
     lanes->returned_plan = lane->first->plan;

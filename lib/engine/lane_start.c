@@ -97,9 +97,9 @@ static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *
 }
 
 /*
- * Start a bucket of a plan. If this rank has no requests for the bucket, it starts a barrier
- * instead, so the comparison fails on all ranks. The data follow the comparison at once, so the
- * bucket is packed before the comparison.
+ * Start a bucket of a plan. If this rank has no requests for the bucket, it starts a barrier with a
+ * factor instead, which is equal to no program's call, so the comparison fails on all ranks. The
+ * data follow the comparison at once, so the bucket is packed before the comparison.
  */
 static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
@@ -113,7 +113,7 @@ static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *
     lane->is_packed = 0;
     lane->still_ns = 0;
     lane->with = (tutti__call_with_t){ .tag = 0 };
-    lane->call = (tutti__call_t){ .kind = TUTTI_CALL_BARRIER, .prescale = 1, .postscale = 1 };
+    lane->call = (tutti__call_t){ .kind = TUTTI_CALL_BARRIER, .prescale = 0, .postscale = 1 };
     if (call != NULL) {
         lane->with.tag = TUTTI__TAG_BUCKET;
         lane->with.signature = (uint32_t)tutti__hash(&bucket->number, sizeof(bucket->number));

@@ -98,6 +98,7 @@ static void free_buckets(tutti__lane_t *lane)
         tutti__bucket_free(bucket);
     }
     lane->last = NULL;
+    lane->returned_first = lane->returned_last = NULL;
     lane->running = 0;
 }
 

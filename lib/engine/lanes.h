@@ -29,8 +29,11 @@ typedef struct {
     char *fuse;            /* memory for fused buckets */
     size_t fuse_bytes;
     int is_packed; /* plan's lane: the first bucket is packed */
-    int is_left;   /* plan's lane: a departure has ended it, so it starts no operation. The messages
-                      of a comparison stay in flight */
+    /* Plan's lane: calls of a submission group that return to agreement, in the order of the group.
+       They count as agreed until the last of them returns. */
+    tutti__request_t *returned_first, *returned_last;
+    int is_left; /* plan's lane: a departure has ended it, so it starts no operation. The messages
+                    of a comparison stay in flight */
     /* Plan's lane, after a departure. still_ns: the time of the bucket's last progress; 0: it has
        just begun. moves: tutti__operation_moves at that time. */
     uint64_t still_ns;

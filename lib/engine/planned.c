@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests of a learned plan (agree/plan.c). A request waits here until this rank has submitted all
- * tensors of its bucket. Buckets start in the order of the plan, in the plan's lane, without
- * agreement (lanes.c).
+ * tensors of its bucket, or of its submission group. Buckets start in the order of the plan, in the
+ * plan's lane, without agreement (lanes.c).
  *
  * This rank stops the plan
- *   if a tensor has other metadata or a priority, is in a submission group, or is a message,
+ *   if a tensor has other metadata, another submission group or a priority, or is a message,
  *   if requests wait here and no request is submitted for PLAN_REST_NS, or less if a thread waits,
  *   if not all ranks had the tensors of a bucket,
  *   if this rank joins,
@@ -46,9 +46,10 @@ static void give_up(tutti__plan_requests_t *p, tutti__plan_why_t why)
         p->why = TUTTI__MAX(p->why, why);
 }
 
-static void hold(tutti__plan_requests_t *p, tutti__request_t *request)
+static void hold(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t i)
 {
-    tutti__request_append(&p->held_first, &p->held_last, request);
+    assert(p->request[i] == NULL);
+    p->request[i] = request;
     tutti__store_release(&request->waits_in_plan, 1);
     p->nheld++;
 }
@@ -60,10 +61,9 @@ static int is_complete(const tutti__plan_requests_t *p)
     return p->bucket[p->next].missing == 0;
 }
 
-/* Start the next bucket. 0: no memory, and the communicator has ended. */
-static int start_next(tutti__plan_requests_t *p)
+/* 0: no memory, and the communicator has ended. */
+static int start_bucket(tutti__plan_requests_t *p, const tutti__planned_bucket_t *its)
 {
-    tutti__planned_bucket_t *its = &p->bucket[p->next];
     tutti__bucket_t *bucket = calloc(1, sizeof(*bucket));
 
     if (bucket == NULL) {
@@ -80,11 +80,23 @@ static int start_next(tutti__plan_requests_t *p)
     }
     assert(p->nheld >= its->ntensors);
     p->nheld -= its->ntensors;
-    its->missing = its->ntensors;
-    if (p->next == 0)
-        tutti__stats_plan_step(p->env->stats);
-    p->next = (p->next + 1) % p->plan.nbuckets;
     tutti__lanes_add_planned(p->lanes, bucket);
+    return 1;
+}
+
+/* Start all buckets of the next unit. 0: no memory, and the communicator has ended. */
+static int start_next(tutti__plan_requests_t *p)
+{
+    uint32_t unit = p->next, b = unit;
+
+    if (unit == 0)
+        tutti__stats_plan_step(p->env->stats);
+    for (; b < p->plan.nbuckets && p->bucket[b].unit == unit; b++) {
+        if (!start_bucket(p, &p->bucket[b]))
+            return 0;
+        p->bucket[unit].missing += p->bucket[b].ntensors;
+    }
+    p->next = b % p->plan.nbuckets;
     return 1;
 }
 
@@ -96,29 +108,41 @@ static void start_complete(tutti__plan_requests_t *p)
 
 /* ---- requests ---- */
 
-/* Can the request be in a plan? It must not be in a submission group, a second phase, or a
-   message. */
-static int is_plain(const tutti__request_t *r)
+/* Must this rank not announce the request while it has the plan? The other ranks drop such an
+   announcement: see tutti__plan_voids. Equal for all calls of a submission group. */
+static int belongs(const tutti__request_t *r, const tutti__planned_t *planned)
 {
-    return r->group.size == 0 && r->phase == 0 && !tutti__call_is_message(r->call.kind);
+    if (r->phase > 0)
+        return 0;
+    return r->group.size > 0 ? tutti__group_is_same(&r->group, &planned->group)
+                             : !tutti__call_is_message(r->call.kind);
+}
+
+/* Is the call, which belongs to the plan, the plan's call? */
+static int is_equal(const tutti__request_t *r, const tutti__metadata_t *metadata,
+                    const tutti__planned_t *planned)
+{
+    return metadata->priority == 0 && r->group.size == planned->group.size &&
+           !tutti__metadata_differ(&planned->metadata, metadata);
 }
 
 static void enter(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t i)
 {
-    assert(p->request[i] == NULL && p->bucket[p->plan.tensor[i].bucket].missing > 0);
-    p->request[i] = request;
-    p->bucket[p->plan.tensor[i].bucket].missing--;
-    p->nheld++;
+    tutti__planned_bucket_t *unit = &p->bucket[p->bucket[p->plan.tensor[i].bucket].unit];
+
+    assert(unit->missing > 0);
+    hold(p, request, i);
+    unit->missing--;
     p->arrived_ns = request->since_ns;
-    request->entered = p->plan.number;
-    tutti__store_release(&request->waits_in_plan, 1);
+    /* A request of the same name and call may be submitted later without its group. */
+    request->entered = request->group.size == 0 ? p->plan.number : 0;
     if (p->bucket[p->next].missing == 0)
         start_complete(p);
 }
 
 void tutti__planned_take_known(tutti__plan_requests_t *p, tutti__request_t *request)
 {
-    assert(tutti__planned_knows(p, request) && is_plain(request));
+    assert(tutti__planned_knows(p, request) && request->group.size == 0 && request->phase == 0);
     enter(p, request, request->planned - 1);
 }
 
@@ -127,7 +151,10 @@ static int64_t find(const tutti__plan_requests_t *p, const tutti__request_t *req
 {
     if (TUTTI__LIKELY(request->planned > 0 && p->runs && request->plan_number == p->plan.number))
         return request->planned - 1;
-    return tutti__agree_find_planned(p->agree, request->name, request->name_bytes);
+    /* If there was no memory for the plan, the communicator has ended. */
+    return p->request == NULL
+               ? -1
+               : tutti__agree_find_planned(p->agree, request->name, request->name_bytes);
 }
 
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
@@ -140,20 +167,16 @@ int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
     /* Not all ranks had a bucket's tensors. If no rank has stopped the plan yet, stop it here. */
     if (TUTTI__UNLIKELY(p->lanes->returned_plan == p->plan.number))
         give_up(p, TUTTI__PLAN_DEVIATION);
-    if (!is_plain(request)) {
+    if (!belongs(request, &p->plan.tensor[i])) {
         give_up(p, TUTTI__PLAN_DEVIATION);
         return 0;
     }
-    if (!p->runs || p->why != TUTTI__PLAN_GOES_ON) {
-        hold(p, request);
-        return 1;
-    }
-    if (metadata->priority > 0 || tutti__metadata_differ(&p->plan.tensor[i].metadata, metadata)) {
+    if (!is_equal(request, metadata, &p->plan.tensor[i]))
         give_up(p, TUTTI__PLAN_DEVIATION);
-        hold(p, request);
-        return 1;
-    }
-    enter(p, request, (uint32_t)i);
+    if (p->runs && p->why == TUTTI__PLAN_GOES_ON)
+        enter(p, request, (uint32_t)i);
+    else
+        hold(p, request, (uint32_t)i);
     return 1;
 }
 
@@ -185,12 +208,17 @@ static int reserve(tutti__plan_requests_t *p)
 static void lay_out(tutti__plan_requests_t *p)
 {
     for (uint32_t i = 0; i < p->plan.ntensors; i++) {
-        tutti__planned_bucket_t *bucket = &p->bucket[p->plan.tensor[i].bucket];
+        const tutti__planned_t *its = &p->plan.tensor[i];
+        tutti__planned_bucket_t *bucket = &p->bucket[its->bucket];
 
-        if (bucket->ntensors++ == 0)
+        if (bucket->ntensors++ == 0) {
             bucket->first = i;
-        bucket->missing++;
-        bucket->is_tight = p->plan.tensor[i].is_adjacent;
+            bucket->unit = i > 0 && tutti__group_is_same(&its->group, &its[-1].group)
+                               ? bucket[-1].unit
+                               : its->bucket;
+        }
+        p->bucket[bucket->unit].missing++;
+        bucket->is_tight = its->is_adjacent;
     }
 }
 
@@ -207,7 +235,7 @@ static void take_announced(tutti__plan_requests_t *p)
         if (r == NULL || !r->announced || r->agreed || r->ordered)
             continue;
         metadata = tutti__request_metadata(r, p->env->exec->size);
-        r->announced = !is_plain(r);
+        r->announced = !belongs(r, &p->plan.tensor[i]);
         if (!tutti__planned_take(p, r, &metadata))
             assert(r->announced);
     }
@@ -228,8 +256,7 @@ static void log_plan(const tutti__plan_requests_t *p)
 
 void tutti__planned_begin(tutti__plan_requests_t *p)
 {
-    tutti__request_t *held = p->held_first, *next;
-
+    assert(p->nheld == 0);
     tutti__agree_get_plan(p->agree, &p->plan);
     if (!reserve(p)) {
         tutti__watch_end(p->env->watch, TUTTI_ERR_NO_MEMORY, "no memory for a plan");
@@ -237,8 +264,6 @@ void tutti__planned_begin(tutti__plan_requests_t *p)
     }
     lay_out(p);
     log_plan(p);
-    p->held_first = p->held_last = NULL;
-    p->nheld = 0;
     p->next = 0;
     p->started = 0;
     p->why = TUTTI__PLAN_GOES_ON;
@@ -246,12 +271,6 @@ void tutti__planned_begin(tutti__plan_requests_t *p)
     p->plans++;
     p->runs = 1;
     publish(p, p->plan.names);
-    for (; held != NULL; held = next) {
-        tutti__metadata_t metadata = tutti__request_metadata(held, p->env->exec->size);
-
-        next = held->next;
-        tutti__planned_take(p, held, &metadata);
-    }
     take_announced(p);
     if (tutti__agree_has_joined(p->agree))
         give_up(p, TUTTI__PLAN_DEVIATION);
@@ -265,24 +284,24 @@ uint64_t tutti__planned_stop(tutti__plan_requests_t *p)
     return p->started;
 }
 
-/* Remove all requests that wait here. Returns them as one list, in the order of the plan. */
+/* Remove all requests that wait here. Returns them as one list, in the order of the plan; the calls
+   of a submission group, which follow each other in the plan, are in the order of the group. */
 static tutti__request_t *take_all(tutti__plan_requests_t *p)
 {
-    tutti__request_t *first = NULL, *last = NULL, *next;
+    tutti__request_t *first = NULL, *last = NULL, **from = &first;
 
-    for (uint32_t i = 0; p->request != NULL && i < p->plan.ntensors; i++) {
-        if (p->request[i] != NULL)
-            tutti__request_append(&first, &last, p->request[i]);
-        p->request[i] = NULL;
-    }
-    for (tutti__request_t *r = p->held_first; r != NULL; r = next) {
-        next = r->next;
-        tutti__request_append(&first, &last, r);
-    }
-    for (tutti__request_t *r = first; r != NULL; r = r->next)
+    for (uint32_t i = 0; p->nheld > 0; i++) {
+        tutti__request_t *r = p->request[i];
+
+        if (r == NULL)
+            continue;
+        if (last != NULL && !tutti__group_is_same(&last->group, &r->group))
+            from = &last->next;
+        tutti__request_insert(from, &last, r);
         tutti__store_release(&r->waits_in_plan, 0);
-    p->held_first = p->held_last = NULL;
-    p->nheld = 0;
+        p->request[i] = NULL;
+        p->nheld--;
+    }
     return first;
 }
 

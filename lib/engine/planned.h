@@ -12,9 +12,13 @@ typedef enum {
     TUTTI__PLAN_DEVIATION /* this rank's program does not follow the plan */
 } tutti__plan_why_t;
 
+/* A unit of a plan is one bucket, or the buckets of one submission group. Its buckets start
+   together, so either all ranks or none have its tensors. */
 typedef struct {
     uint32_t first, ntensors;
-    uint32_t missing; /* tensors that this rank has not submitted in this step */
+    uint32_t unit;    /* the first bucket of its unit */
+    uint32_t missing; /* of a unit's first bucket: tensors of the unit that this rank has not
+                         submitted in this step */
     int is_tight;     /* see tutti__planned_t, is_adjacent */
 } tutti__planned_bucket_t;
 
@@ -24,19 +28,19 @@ typedef struct {
     tutti__lanes_t *lanes;
     tutti__agree_t *agree;
     tutti__agree_plan_t plan;
-    uint32_t plans;             /* plans that have begun so far */
-    int runs;                   /* buckets may start */
-    tutti__plan_why_t why;      /* set when this rank must stop the plan */
-    tutti__request_t **request; /* [ntensors] requests that wait for the rest of their bucket */
+    uint32_t plans;        /* plans that have begun so far */
+    int runs;              /* buckets may start */
+    tutti__plan_why_t why; /* set when this rank must stop the plan */
+    /* [ntensors] requests that wait for the rest of their unit; and requests that cannot enter the
+       plan, and are announced when it is over */
+    tutti__request_t **request;
     tutti__planned_bucket_t *bucket; /* [nbuckets] */
-    uint32_t next;                   /* the bucket that starts next */
+    uint32_t next;                   /* the unit that starts next */
     uint64_t started;                /* buckets started since the plan began */
-    /* Requests with names of the plan that cannot enter it; announced when the plan is over. */
-    tutti__request_t *held_first, *held_last;
-    uint32_t nheld;           /* all requests that wait here */
-    uint64_t arrived_ns;      /* when the last request that entered the plan was submitted */
-    uint64_t wanted_ns;       /* since when a thread waits for a request here; 0: no wait */
-    uint64_t wanted_after_ns; /* arrived_ns at that time */
+    uint32_t nheld;                  /* requests that wait here */
+    uint64_t arrived_ns;             /* when the last request that entered the plan was submitted */
+    uint64_t wanted_ns;              /* since when a thread waits for a request here; 0: no wait */
+    uint64_t wanted_after_ns;        /* arrived_ns at that time */
 } tutti__plan_requests_t;
 
 /* For the callbacks of agree.h: a plan begins, stops, ends. */

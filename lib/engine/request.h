@@ -98,6 +98,21 @@ static inline void tutti__request_append(tutti__request_t **first, tutti__reques
     *last = request;
 }
 
+/* Insert a request into the part of a list that begins at *at, in the order of its submission
+   group: before requests with larger indices. *last: the end of the list. */
+static inline void tutti__request_insert(tutti__request_t **at, tutti__request_t **last,
+                                         tutti__request_t *request)
+{
+    if (*at != NULL && (*last)->group.index <= request->group.index)
+        at = &(*last)->next;
+    while (*at != NULL && (*at)->group.index <= request->group.index)
+        at = &(*at)->next;
+    request->next = *at;
+    *at = request;
+    if (request->next == NULL)
+        *last = request;
+}
+
 /* The program's requests. */
 extern tutti__handles_t tutti__requests;
 

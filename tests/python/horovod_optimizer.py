@@ -9,6 +9,7 @@ import horovod_jobs
 import torch
 from torch import nn
 
+import tutti
 import tutti.horovod.torch as hvd
 from tutti.horovod.torch import handles
 
@@ -147,6 +148,26 @@ class Equal(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             self.compare(self.train(num_groups=2, passes=2), alone(sgd, passes=2))
+
+    def test_planned_groups(self) -> None:
+        """Equal steps with groups become a plan: they announce nothing. Gradients on a GPU are not
+        planned."""
+        model = make_model()
+        if hvd.size() == 1 or next(model.parameters()).is_cuda:
+            return
+        named = [("planned." + name, p) for name, p in model.named_parameters()]
+        optimizer = hvd.DistributedOptimizer(sgd(model), named, groups=2)
+        before, quiet = tutti.stats(), 0
+        for step in range(100):
+            x, y = batch(step, hvd.rank())
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+            now = tutti.stats()
+            is_quiet = (now["plan_hits"] >= before["plan_hits"] + 2
+                        and now["announcements_sent"] == before["announcements_sent"])
+            before, quiet = now, quiet + 1 if is_quiet else 0
+        self.assertGreater(quiet, 10)
 
     def test_compression(self) -> None:
         """Gradients in 16 bits."""

@@ -41,7 +41,8 @@ typedef struct {
     int wrong;   /* the rank that submits another count; or -1 */
     int grouped; /* in one submission with the next tensor */
     int urgent;  /* ranks below this one give it a priority */
-    int is_gathered;
+    tutti_call_kind_t kind;
+    int root;
 } tensor_t;
 
 typedef struct {
@@ -67,6 +68,16 @@ static const tutti__plan_requests_t *counted(const rank_t *self)
     return &self->inside->engine->its_owners.agreed.plan;
 }
 
+/* Most calls are allreduces. */
+static tutti_call_kind_t random_kind(uint64_t *state)
+{
+    static const tutti_call_kind_t others[] = { TUTTI_CALL_ALLGATHER, TUTTI_CALL_REDUCE,
+                                                TUTTI_CALL_BROADCAST, TUTTI_CALL_BARRIER };
+    unsigned i = random_below(state, 16);
+
+    return i < 4 ? others[i] : TUTTI_CALL_ALLREDUCE;
+}
+
 static float element(int rank, int t, int step, size_t i)
 {
     return (float)((rank + 1) * (int)(i % 7 + 1) + t + step % 50);
@@ -83,7 +94,7 @@ static float sum(int size, int t, int step, size_t i)
 
 static void fill(program_t *p, const tensor_t *tensor, int t, int step)
 {
-    size_t first = tensor->is_gathered ? tensor->count * (size_t)p->self->rank : 0;
+    size_t first = tensor->kind == TUTTI_CALL_ALLGATHER ? tensor->count * (size_t)p->self->rank : 0;
 
     for (size_t i = 0; i < tensor->count; i++)
         p->x[t][first + i] = element(p->self->rank, t, step, i);
@@ -91,10 +102,16 @@ static void fill(program_t *p, const tensor_t *tensor, int t, int step)
 
 static void check(const program_t *p, const tensor_t *tensor, int t, int step)
 {
+    tutti_call_kind_t kind = tensor->kind;
+
+    if (kind == TUTTI_CALL_REDUCE && p->self->rank != tensor->root)
+        return;
     for (size_t i = 0; i < tensor->count; i++) {
-        if (!tensor->is_gathered)
+        if (kind == TUTTI_CALL_ALLREDUCE || kind == TUTTI_CALL_REDUCE)
             CHECK_INT(p->x[t][i], sum(p->self->size, t, step, i));
-        for (int r = 0; r < p->self->size && tensor->is_gathered; r++)
+        if (kind == TUTTI_CALL_BROADCAST)
+            CHECK_INT(p->x[t][i], element(tensor->root, t, step, i));
+        for (int r = 0; r < p->self->size && kind == TUTTI_CALL_ALLGATHER; r++)
             CHECK_INT(p->x[t][tensor->count * (size_t)r + i], element(r, t, step, i));
     }
 }
@@ -104,30 +121,42 @@ static tutti_call_t call_of(const program_t *p, const tensor_t *tensor, int t)
     tutti_call_t call = TUTTI_CALL_INIT;
     float *x = p->x[t];
 
-    call.kind = tensor->is_gathered ? TUTTI_CALL_ALLGATHER : TUTTI_CALL_ALLREDUCE;
+    call.kind = tensor->kind;
+    call.name = tensor->name;
+    if (tensor->kind == TUTTI_CALL_BARRIER)
+        return call;
+    call.root = tensor->root;
     call.dtype = TUTTI_FLOAT32;
     call.op = TUTTI_SUM;
-    call.name = tensor->name;
     call.recvbuf = x;
     call.count = tensor->count + (tensor->wrong == p->self->rank);
-    call.sendbuf = tensor->is_gathered ? x + call.count * (size_t)p->self->rank : x;
+    call.sendbuf = tensor->kind == TUTTI_CALL_ALLGATHER   ? x + call.count * (size_t)p->self->rank
+                   : tensor->kind == TUTTI_CALL_BROADCAST ? NULL
+                                                          : x;
     return call;
 }
 
 static void submit(program_t *p, const tensor_t *tensor, int t, int step)
 {
     tutti_async_options_t urgent = TUTTI_ASYNC_OPTIONS_INIT;
-    tutti_call_t calls[2];
-    int n = tensor->grouped ? 2 : 1;
+    tutti_request_t *request[MOST];
+    tutti_call_t calls[MOST];
+    int which[MOST];
+    size_t n = 0;
 
     urgent.priority = 1 + p->self->rank;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k == 0 || tensor[k - 1].grouped; k++) {
+        if (tensor[k].is_out)
+            continue;
         fill(p, &tensor[k], t + k, step);
-        calls[k] = call_of(p, &tensor[k], t + k);
+        calls[n] = call_of(p, &tensor[k], t + k);
         if (tensor[k].urgent > p->self->rank)
-            calls[k].options = &urgent;
+            calls[n].options = &urgent;
+        which[n++] = t + k;
     }
-    CHECK_OK(tutti_submit(calls, (size_t)n, p->self->comm, &p->request[t]));
+    CHECK_OK(tutti_submit(calls, n, p->self->comm, request));
+    for (size_t i = 0; i < n; i++)
+        p->request[which[i]] = request[i];
 }
 
 /* Wait by any call. random: of the calling thread. */
@@ -180,7 +209,7 @@ static void *submit_share(void *arg)
     for (int i = 0; i < share->n && share->waits; i++) {
         const tensor_t *tensor = &share->tensor[share->order[i]];
 
-        for (int k = 0; k <= tensor->grouped; k++)
+        for (int k = 0; k == 0 || tensor[k - 1].grouped; k++)
             if (tensor[k].late < 0)
                 finish_by(p, &tensor[k], share->order[i] + k, share->step, &share->random);
     }
@@ -236,7 +265,8 @@ static void run_step(program_t *p, const tensor_t *tensor, int n, int step)
     int half = random_below(&p->common, 4) == 0 ? n / 2 : n;
 
     /* A group is not divided. */
-    half += half < n && half > 0 && tensor[half - 1].grouped;
+    while (half < n && half > 0 && tensor[half - 1].grouped)
+        half++;
     submit_some(p, tensor, 0, half, step, 0);
     if (half < n && random_below(&p->own, 2)) {
         for (int t = 0; t < half; t++)
@@ -254,6 +284,17 @@ static void run_step(program_t *p, const tensor_t *tensor, int n, int step)
         finish(p, &tensor[t], t, step);
 }
 
+/* One rank is late, or has another count, in all calls of the tensor's submission group. */
+static void spoil(tensor_t *tensor, int t, int late, int wrong)
+{
+    while (t > 0 && tensor[t - 1].grouped)
+        t--;
+    do {
+        tensor[t].late = late;
+        tensor[t].wrong = wrong;
+    } while (tensor[t++].grouped);
+}
+
 /* How one step differs from the others. */
 static void deviate(program_t *p, tensor_t *tensor, int n)
 {
@@ -265,22 +306,22 @@ static void deviate(program_t *p, tensor_t *tensor, int n)
         tensor[t].is_out = 1;
         break;
     case 1:
-        tensor[t].late = r;
+        spoil(tensor, t, r, -1);
         break;
     case 2:
         tensor[t].count = 1 + random_below(&p->common, p->kind.longest);
         p->x[t] = p->apart[t];
         break;
     case 3:
-        if (tensor[t].count > 1 && p->self->size > 1)
-            tensor[t].wrong = r;
+        if (p->self->size > 1 && tensor[t].kind != TUTTI_CALL_BARRIER)
+            spoil(tensor, t, -1, r);
         break;
     case 4:
         if (t + 1 < n)
-            tensor[t].grouped = 1;
+            tensor[t].grouped ^= 1;
         break;
     case 5:
-        tensor[t].is_gathered = 1;
+        tensor[t].kind = random_kind(&p->common);
         p->x[t] = p->apart[t];
         break;
     case 6:
@@ -322,8 +363,9 @@ static void place(program_t *p, const tensor_t *tensor, int n)
 
     for (int t = 0; t < n; t++) {
         p->x[t] = are_apart ? p->apart[t] : at;
-        at += tensor[t].count * (tensor[t].is_gathered ? (size_t)p->self->size : 1) +
-              (random_below(&p->own, 40) == 0);
+        at +=
+            tensor[t].count * (tensor[t].kind == TUTTI_CALL_ALLGATHER ? (size_t)p->self->size : 1) +
+            (random_below(&p->own, 40) == 0);
     }
 }
 
@@ -335,7 +377,9 @@ static int tensors_of(program_t *p, tensor_t *tensor)
         tensor[t] = (tensor_t){ .count = 1 + random_below(&p->common, p->kind.longest),
                                 .late = -1,
                                 .wrong = -1,
-                                .is_gathered = random_below(&p->common, 8) == 0 };
+                                .kind = random_kind(&p->common),
+                                .root = (int)random_below(&p->common, (unsigned)p->self->size),
+                                .grouped = t + 1 < n && random_below(&p->common, 6) == 0 };
         snprintf(tensor[t].name, sizeof(tensor[t].name), "tensor %d", t);
     }
     place(p, tensor, n);
@@ -371,7 +415,16 @@ static void random_steps(rank_t *self)
     CHECK(self->size == 1 || counted(self)->plans > 0);
 }
 
-/* After three steps every bucket is planned, and nothing is announced. */
+static int has_group(const tensor_t *tensor, int n)
+{
+    for (int t = 0; t < n; t++)
+        if (tensor[t].grouped)
+            return 1;
+    return 0;
+}
+
+/* After three steps every bucket is planned, also those of submission groups, and nothing is
+   announced. */
 static void steady(rank_t *self)
 {
     /* ThreadSanitizer takes long for each element. */
@@ -385,7 +438,7 @@ static void steady(rank_t *self)
     open_program(&p, self, &kind);
     do
         n = tensors_of(&p, tensor);
-    while (n < 8);
+    while (n < 8 || !has_group(tensor, n));
     for (int step = 0; step < 40; step++) {
         submit_some(&p, tensor, 0, n, step, 0);
         for (int t = 0; t < n; t++)
@@ -427,11 +480,49 @@ static void same_bits(rank_t *self)
     CHECK(self->inside->engine->its_owners.lanes.plan_served > 0);
 }
 
+/* A submission group of an allreduce and a reduce, whose roundings show the order of the additions:
+   the results have the same bits in each step. */
+static void same_bits_in_group(rank_t *self)
+{
+    enum {
+        COUNT = 700
+    };
+    static const char *const names[] = { "all", "one" };
+    float x[2][COUNT], first[2][COUNT];
+    tutti_request_t *request[2];
+    tutti_call_t calls[2];
+
+    for (int step = 0; step < 12; step++) {
+        for (size_t i = 0; i < COUNT; i++)
+            x[0][i] = x[1][i] = 1.0f / (float)(1 + (i * 31 + (size_t)self->rank * 17) % 1009);
+        for (int k = 0; k < 2; k++) {
+            calls[k] = (tutti_call_t)TUTTI_CALL_INIT;
+            calls[k].kind = k == 0 ? TUTTI_CALL_ALLREDUCE : TUTTI_CALL_REDUCE;
+            calls[k].dtype = TUTTI_FLOAT32;
+            calls[k].op = TUTTI_SUM;
+            calls[k].root = k;
+            calls[k].name = names[k];
+            calls[k].sendbuf = calls[k].recvbuf = x[k];
+            calls[k].count = COUNT;
+        }
+        CHECK_OK(tutti_submit(calls, 2, self->comm, request));
+        CHECK_OK(tutti_wait_all(request, 2, -1));
+        if (step == 0)
+            memcpy(first, x, sizeof(x));
+        CHECK(memcmp(x, first, sizeof(x)) == 0);
+    }
+    CHECK(self->inside->engine->its_owners.lanes.plan_served > 0);
+}
+
 static int bits_of_plans(void)
 {
     job_t job = { .size = 4, .hosts = "aaab", .threads = !ranks_can_fork(), .fn = same_bits };
     int failures = 0;
 
+    RUN_JOB(failures, &job);
+    job.fn = same_bits_in_group;
+    RUN_JOB(failures, &job);
+    job.hosts = NULL;
     RUN_JOB(failures, &job);
     return failures;
 }

@@ -3,8 +3,8 @@
  * Programs that leave a learned plan for good, or once, and programs that make groups while a plan
  * runs: results, errors and counters.
  *
- * Each program has a single tensor on a communicator. So a bucket is never partly submitted, and no
- * pause of a thread stops the plan.
+ * Each program has a single tensor, or a single submission group, on a communicator. So a bucket is
+ * never partly submitted, and no pause of a thread stops the plan.
  */
 #include "engine/steps.h"
 #include "ranks.h"
@@ -164,6 +164,130 @@ static void deviations(rank_t *self)
         }
 }
 
+/* ---- one rank deviates in a submission group ---- */
+
+enum {
+    CALLS = 5,
+    BARRIER = 3, /* this call is a barrier */
+    ELEMENTS = 100
+};
+
+/* How one rank's submission differs. The result of all calls follows. */
+typedef enum {
+    LATE,
+    PRIORITY,
+    LARGER, /* its last call has another count */
+    TURNED, /* the calls are in another order */
+    ALONE,  /* the calls are in no group */
+    PARTLY, /* the first call is missing */
+    OTHER,  /* the group has another call instead of the first */
+    GROUP_WAYS
+} group_way_t;
+
+/* The last call and the third share a bucket. So the group has several buckets, and its calls are
+   not in the order of the buckets. */
+static void small_buckets(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.fusion_bytes = 1000;
+}
+
+/* Submit the group, or what `way` makes of it; returns the number of requests. */
+static size_t submit_group(const rank_t *self, int way, int (*x)[ELEMENTS],
+                           tutti_request_t **request)
+{
+    static const char *const names[] = { "a", "b", "c", "d", "e" };
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    tutti_call_t calls[CALLS];
+    size_t n = way == PARTLY ? CALLS - 1 : CALLS;
+
+    options.priority = 1;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = way == TURNED ? n - 1 - i : way == PARTLY ? i + 1 : i;
+
+        calls[i] = (tutti_call_t)TUTTI_CALL_INIT;
+        calls[i].kind = k == BARRIER ? TUTTI_CALL_BARRIER : TUTTI_CALL_ALLREDUCE;
+        calls[i].dtype = TUTTI_INT32;
+        calls[i].op = k == 1 ? TUTTI_MAX : TUTTI_SUM;
+        calls[i].name = way == OTHER && k == 0 ? "other" : names[k];
+        calls[i].count = ELEMENTS - (way == LARGER && i + 1 == n ? 0 : 1);
+        calls[i].sendbuf = calls[i].recvbuf = x[k];
+        calls[i].options = way == PRIORITY && k == 1 ? &options : NULL;
+        for (int e = 0; e < ELEMENTS; e++)
+            x[k][e] = self->rank + (int)k;
+    }
+    for (size_t i = 0; i < n && way == ALONE; i++)
+        CHECK_OK(tutti_submit(&calls[i], 1, self->comm, &request[i]));
+    if (way != ALONE)
+        CHECK_OK(tutti_submit(calls, n, self->comm, request));
+    return n;
+}
+
+/* Wait for a submitted group. If its calls do not match, no buffer was changed. */
+static void finish_group(const rank_t *self, size_t n, int (*x)[ELEMENTS],
+                         tutti_request_t **request, tutti_status_t wanted)
+{
+    int last = self->size - 1;
+
+    for (size_t i = 0; i < n; i++)
+        CHECK_STATUS(tutti_wait(request[i], -1), wanted);
+    for (int k = CALLS - (int)n; k < CALLS; k++) {
+        int result = k == 1 ? last + k : self->size * last / 2 + self->size * k;
+
+        for (int e = 0; e < ELEMENTS - 1 && k != BARRIER; e++)
+            CHECK_INT(x[k][e], wanted == TUTTI_OK ? result : self->rank + k);
+    }
+}
+
+static void deviate_in_group(const rank_t *self, int rank, int way, int (*x)[ELEMENTS])
+{
+    tutti_request_t *request[CALLS];
+    int deviates = self->rank == rank;
+    size_t n = 0;
+
+    for (int turn = 0; turn < 2; turn++) {
+        if (deviates == turn) {
+            n = submit_group(self, deviates ? way : LATE, x, request);
+            tutti__engine_settle(self->inside->engine);
+        }
+        CHECK_OK(tutti_barrier(self->comm));
+    }
+    finish_group(self, n, x, request, way > PRIORITY ? TUTTI_ERR_MISMATCH : TUTTI_OK);
+}
+
+/* The calls of a group are planned, though they have several buckets. When one rank deviates, no
+   bucket of the group is served by the plan. Then the group is learned again. */
+static void group_deviations(rank_t *self)
+{
+    int x[CALLS][ELEMENTS];
+    tutti_request_t *request[CALLS];
+    tutti_stats_t stats = TUTTI_STATS_INIT, before, after;
+    uint32_t n = 0;
+
+    for (int rank = 0; rank < self->size; rank += self->size - 1)
+        for (int way = LATE; way < GROUP_WAYS; way++) {
+            for (int step = 0; step < 30; step++) {
+                finish_group(self, submit_group(self, LATE, x, request), x, request, TUTTI_OK);
+                if (step == 6)
+                    stats = read_stats(self);
+            }
+            before = read_stats(self);
+            CHECK_INT(plans(self), n + 1);
+            CHECK_INT(before.plan_breaks, n);
+            CHECK(before.plan_steps >= stats.plan_steps + 23);
+            CHECK(before.plan_hits - stats.plan_hits > before.plan_steps - stats.plan_steps);
+            CHECK_INT(before.announcements_sent, stats.announcements_sent);
+            CHECK_INT(before.bucket_messages_sent, stats.bucket_messages_sent);
+            deviate_in_group(self, rank, way, x);
+            after = read_stats(self);
+            n += way != LATE;
+            CHECK_INT(after.plan_breaks, n);
+            if (way != LATE)
+                CHECK_INT(after.plan_hits, before.plan_hits);
+            check_equal(self, after.plan_hits);
+        }
+}
+
 /* ---- groups while a plan runs ---- */
 
 /* Submit "x" on a communicator; each rank contributes 1. */
@@ -249,6 +373,9 @@ int main(void)
         job.fn = deviations;
         RUN_JOB(failures, &job);
         job.fn = groups;
+        RUN_JOB(failures, &job);
+        job.fn = group_deviations;
+        job.settings = small_buckets;
         RUN_JOB(failures, &job);
     }
     return failures != 0;

@@ -94,6 +94,51 @@ static void leaves_some(rank_t *self)
     starts_nothing(self);
 }
 
+/* Submit a group whose calls are in two buckets. */
+static tutti_status_t submit_group(const rank_t *self, float *x, tutti_request_t **ret_requests)
+{
+    static const char *const names[] = { "sum", "max" };
+    tutti_call_t calls[2];
+
+    for (int i = 0; i < 2; i++) {
+        calls[i] = (tutti_call_t)TUTTI_CALL_INIT;
+        calls[i].kind = TUTTI_CALL_ALLREDUCE;
+        calls[i].dtype = TUTTI_FLOAT32;
+        calls[i].op = i == 0 ? TUTTI_SUM : TUTTI_MAX;
+        calls[i].name = names[i];
+        calls[i].sendbuf = calls[i].recvbuf = &x[i];
+        calls[i].count = 1;
+    }
+    return tutti_submit(calls, 2, self->comm, ret_requests);
+}
+
+/* The same with a planned submission group: all of its calls end. */
+static void leaves_group(rank_t *self)
+{
+    float x[2] = { 0 };
+    tutti_request_t *request[2];
+
+    for (int step = 0; step < 8; step++) {
+        CHECK_OK(submit_group(self, x, request));
+        CHECK_OK(tutti_wait_all(request, 2, -1));
+    }
+    CHECK(self->inside->engine->its_owners.agreed.plan.plans > 0);
+    if (self->rank == 0) {
+        CHECK_OK(submit_group(self, x, request));
+        tutti__engine_settle(self->inside->engine);
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == self->size - 1)
+        return;
+    for (int i = 0; self->rank > 0 && i < 6000; i++) {
+        if (tutti__watch_has_left(self->inside->engine->env.watch, 0))
+            return;
+        usleep(10000);
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK_STATUS(tutti_wait(request[i], -1), TUTTI_ERR_SHUTDOWN);
+}
+
 /* The same on several hosts. Then the two ranks that live on exchange messages. */
 static void leaves_talkers(rank_t *self)
 {
@@ -216,6 +261,9 @@ static int on_one_host(void)
         job.fn = leaves_some;
         if (job.size > 2)
             RUN_JOB(failures, &job);
+        job.fn = leaves_group;
+        if (job.size > 1)
+            RUN_JOB(failures, &job);
     }
     return failures;
 }
@@ -233,6 +281,9 @@ int main(void)
         return 1;
     failures += on_one_host();
     RUN_JOB(failures, &job);
+    job.fn = leaves_group;
+    RUN_JOB(failures, &job);
+    job.fn = leaves_talkers;
     job.settings = over_ucx;
     if (has_ucx())
         RUN_JOB(failures, &job);

@@ -2,7 +2,8 @@
 /*
  * What each rank does with a plan. This file does the same as engine/planned.c, but a bucket of a
  * plan has no data. Ranks may enter a bucket at any time. When all ranks have entered the bucket,
- * it is served if all ranks have its tensors; otherwise its tensors return to agreement.
+ * it is served if all ranks have its tensors; otherwise its tensors return to agreement. A rank
+ * enters the buckets of a submission group one after the other.
  */
 #include "world.h"
 
@@ -64,21 +65,65 @@ static void enter(rank_state_t *me, uint32_t tensors)
     p->started++;
 }
 
+/* The submission group of a bucket's tensors. */
+static const tutti__group_msg_t *group_of(const planned_t *p, uint32_t bucket)
+{
+    uint32_t i = 0;
+
+    while (p->plan.tensor[i].bucket < bucket)
+        i++;
+    return &p->plan.tensor[i].group;
+}
+
+/* Does this rank have all tensors of the next bucket, or of its submission group? *ret_end: the
+   bucket behind these. */
+static int has_next(const planned_t *p, uint32_t *ret_end)
+{
+    uint32_t b = p->next;
+
+    do {
+        if ((uint32_t)__builtin_popcount(tensors_in(p, b)) < size_of(p, b))
+            return 0;
+        b++;
+    } while (b < p->plan.nbuckets && tutti__group_is_same(group_of(p, b - 1), group_of(p, b)));
+    *ret_end = b;
+    return 1;
+}
+
 static void start_complete(rank_state_t *me)
 {
     planned_t *p = &me->plan;
+    uint32_t end;
 
-    while (p->runs && p->why == 0) {
-        uint32_t set = tensors_in(p, p->next);
+    while (p->runs && p->why == 0 && has_next(p, &end)) {
+        for (; p->next < end; p->next++) {
+            uint32_t set = tensors_in(p, p->next);
 
-        if ((uint32_t)__builtin_popcount(set) < size_of(p, p->next))
-            return;
-        for (uint32_t t = 0; t < MOST_TENSORS; t++)
-            if (set >> t & 1)
-                p->place[t] = PLACE_FLIES;
-        p->next = (p->next + 1) % p->plan.nbuckets;
-        enter(me, set);
+            for (uint32_t t = 0; t < MOST_TENSORS; t++)
+                if (set >> t & 1)
+                    p->place[t] = PLACE_FLIES;
+            enter(me, set);
+        }
+        p->next %= p->plan.nbuckets;
     }
+}
+
+/* Is the call, which belongs to the plan, the plan's call? */
+static int is_equal(const rank_state_t *me, uint32_t t, const tutti__planned_t *planned)
+{
+    return world_group(me, t).size == planned->group.size &&
+           !tutti__metadata_differ(&planned->metadata, &part_of(me, t)->metadata);
+}
+
+/* Must the rank not announce the call? */
+static int belongs(const rank_state_t *me, uint32_t t, const tutti__planned_t *planned)
+{
+    tutti__group_msg_t group = world_group(me, t);
+
+    if (me->phase[t] > 0)
+        return 0;
+    return group.size > 0 ? tutti__group_is_same(&group, &planned->group)
+                          : !is_message(part_of(me, t));
 }
 
 int64_t planned_find(const rank_state_t *me, uint32_t t)
@@ -88,12 +133,12 @@ int64_t planned_find(const rank_state_t *me, uint32_t t)
     int64_t i = tutti__agree_find_planned(me->agree, &name, 1);
 
     if (i < 0 || !p->runs || p->why != 0 || p->returned == p->plan.number ||
-        tutti__metadata_differ(&p->plan.tensor[i].metadata, &part_of(me, t)->metadata))
+        !belongs(me, t, &p->plan.tensor[i]) || !is_equal(me, t, &p->plan.tensor[i]))
         return -1;
     return i;
 }
 
-int planned_take(rank_state_t *me, uint32_t t, int is_plain)
+int planned_take(rank_state_t *me, uint32_t t)
 {
     planned_t *p = &me->plan;
     char name = (char)('0' + t);
@@ -101,12 +146,11 @@ int planned_take(rank_state_t *me, uint32_t t, int is_plain)
 
     if (i < 0)
         return 0;
-    if (p->returned == p->plan.number || !is_plain)
+    if (p->returned == p->plan.number || !belongs(me, t, &p->plan.tensor[i]))
         give_up(p, 2);
-    if (!is_plain)
+    if (!belongs(me, t, &p->plan.tensor[i]))
         return 0;
-    if (p->runs && p->why == 0 &&
-        tutti__metadata_differ(&p->plan.tensor[i].metadata, &part_of(me, t)->metadata))
+    if (p->runs && p->why == 0 && !is_equal(me, t, &p->plan.tensor[i]))
         give_up(p, 2);
     p->place[t] = p->runs && p->why == 0 ? PLACE_WAITS : PLACE_HELD;
     start_complete(me);
@@ -130,6 +174,32 @@ static void check_adjacent(const rank_state_t *me, const tutti__planned_t *its, 
     w->adjacent += its->is_adjacent;
 }
 
+/* A plan has all calls of a submission group, one after the other, and no other tensors in their
+   buckets. */
+static void check_group(const rank_state_t *me, uint32_t i)
+{
+    const planned_t *p = &me->plan;
+    const tutti__planned_t *its = &p->plan.tensor[i];
+    uint32_t n = 0, first = i, last = i;
+
+    for (uint32_t k = 0; k < p->plan.ntensors; k++) {
+        int is_same = tutti__group_is_same(&p->plan.tensor[k].group, &its->group);
+
+        if (!is_same && k != i && p->plan.tensor[k].bucket == its->bucket && its->group.size > 0)
+            world_complain(me->world, "bucket %u of a plan has other tensors than a group",
+                           its->bucket);
+        if (!is_same)
+            continue;
+        n++;
+        first = k < first ? k : first;
+        last = k > last ? k : last;
+    }
+    if (n != its->group.size || (n > 0 && last - first + 1 != n))
+        world_complain(me->world, "a plan has tensors %u to %u of a group of %u", first, last,
+                       its->group.size);
+    me->world->grouped += n > 0;
+}
+
 /* All ranks have received the same plan. No bucket of several tensors exceeds the limit of
    bytes. */
 static void check_plan(const rank_state_t *me)
@@ -147,7 +217,10 @@ static void check_plan(const rank_state_t *me)
         if (its->bucket != (i == 0 ? 0 : its[-1].bucket + (uint32_t)is_first))
             world_complain(w, "tensor %u of a plan is in bucket %u", i, its->bucket);
         bytes = its->metadata.count * 4 + (is_first ? 0 : bytes);
-        if (its->metadata.on_device || its->metadata.kind == TUTTI_CALL_BROADCAST ||
+        check_group(me, i);
+        if (its->metadata.on_device ||
+            (!tutti__metadata_can_fuse(&its->metadata) &&
+             its->metadata.kind != TUTTI_CALL_BARRIER) ||
             (!is_first && !tutti__metadata_fuse(&its[-1].metadata, &its->metadata)))
             world_complain(w, "tensor %u of a plan is not fit for its bucket", i);
         if (!is_first && bytes > w->plan_bytes)
@@ -182,15 +255,12 @@ void planned_begin(void *owner)
     me->world->ready = me->rank == 0 ? 1 : me->world->ready + 1;
     for (uint32_t i = 0; i < p->plan.ntensors; i++) {
         uint32_t t = tensor_at(p, i);
-        const part_t *part = part_of(me, t);
 
         if (p->place[t] == PLACE_HELD)
-            planned_take(me, t, 1);
+            world_complain(me->world, "rank %u: tensor %u is held before a plan", me->rank, t);
         if (me->is_announced[t] && me->outcome[me->at[t]][t] == PENDING) {
-            int is_plain = part->group == 0 && !is_message(part) && me->phase[t] == 0;
-
-            me->is_announced[t] = (uint8_t)!is_plain;
-            planned_take(me, t, is_plain);
+            me->is_announced[t] = (uint8_t)!belongs(me, t, &p->plan.tensor[i]);
+            planned_take(me, t);
         }
     }
     if (tutti__agree_has_joined(me->agree))
@@ -255,7 +325,16 @@ static int end_flight(rank_state_t *me)
     return 1;
 }
 
-/* Announce one tensor that has come back. */
+/* Have all calls of the submission group come back? */
+static int is_back(const rank_state_t *me, uint32_t t)
+{
+    for (uint32_t u = 0; u < MOST_TENSORS; u++)
+        if (world_is_with(me, t, u) && me->plan.place[u] != PLACE_QUEUED)
+            return 0;
+    return me->plan.place[t] == PLACE_QUEUED;
+}
+
+/* Announce one tensor that has come back, or its submission group. */
 static int announce_again(rank_state_t *me)
 {
     uint32_t first = draw(me->world, MOST_TENSORS);
@@ -263,9 +342,8 @@ static int announce_again(rank_state_t *me)
     for (uint32_t i = 0; i < MOST_TENSORS; i++) {
         uint32_t t = (first + i) % MOST_TENSORS;
 
-        if (me->plan.place[t] != PLACE_QUEUED)
+        if (!is_back(me, t))
             continue;
-        me->plan.place[t] = PLACE_NONE;
         world_announce(me, t);
         return 1;
     }

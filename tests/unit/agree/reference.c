@@ -79,7 +79,8 @@ static unsigned beside_joins(const scenario_t *s, uint32_t t, unsigned joined)
     unsigned set = ranks_with(s, t);
     const tutti__metadata_t *m = &s->part[t][set != 0 ? __builtin_ctz(set) : 0].metadata;
 
-    if (joined == 0 || (m->kind == TUTTI_CALL_ALLREDUCE && m->op == TUTTI_SUM))
+    if (joined == 0 || m->kind == TUTTI_CALL_BARRIER ||
+        ((m->kind == TUTTI_CALL_ALLREDUCE || m->kind == TUTTI_CALL_REDUCE) && m->op == TUTTI_SUM))
         return SERVED;
     if (set == ALL_RANKS(s) || (m->kind == TUTTI_CALL_BROADCAST && set >> m->root & 1))
         return SERVED | UNSUPPORTED;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -20,19 +21,37 @@ enum {
 
 static tutti__learn_t learn;
 
-/* Submit a tensor that is at this place. 'L' and 'A' are tensors besides the N of submit_tensor. */
-static void submit(char name, uint64_t place)
+/* Submit `count` elements that are at this place. */
+static void submit_as(char name, uint64_t place, uint64_t count, const tutti__group_msg_t *group)
 {
     tutti__metadata_t m = {
-        .count = COUNT, .op = TUTTI_SUM, .kind = TUTTI_CALL_ALLREDUCE, .dtype = TUTTI_FLOAT32
+        .count = count, .op = TUTTI_SUM, .kind = TUTTI_CALL_ALLREDUCE, .dtype = TUTTI_FLOAT32
     };
 
     tutti__known_t *known = tutti__learn_entry(&learn, &name, 1, tutti__hash_name(&name, 1), &m);
 
     assert_non_null(known);
-    if (known->last_step == learn.step)
+    if (tutti__learn_ends_step(&learn, known, group))
         tutti__learn_next_step(&learn);
-    tutti__learn_note(&learn, known, &m, place);
+    tutti__learn_note(&learn, known, &m, group, place);
+}
+
+/* Submit a tensor that is at this place. 'L' and 'A' are tensors besides the N of submit_tensor. */
+static void submit(char name, uint64_t place)
+{
+    static const tutti__group_msg_t alone;
+
+    submit_as(name, place, COUNT, &alone);
+}
+
+/* Submit a group of the tensors `names`; the last one has `count` elements. */
+static void submit_group(const char *names, uint64_t count)
+{
+    tutti__group_msg_t group = { tutti__hash_name(names, strlen(names)), 0,
+                                 (uint32_t)strlen(names) };
+
+    for (; group.index < group.size; group.index++)
+        submit_as(names[group.index], 4096, group.index + 1 < group.size ? COUNT : count, &group);
 }
 
 static void submit_tensor(uint32_t t)
@@ -200,6 +219,73 @@ static void test_planned(void **state)
     free(laid);
 }
 
+/* A group has buckets of its own, which follow each other. */
+static void test_group(void **state)
+{
+    tutti__laid_t *laid;
+    uint32_t n, other;
+
+    (void)state;
+    for (int step = 0; step < 6; step++) {
+        submit('L', 64);
+        submit('A', 128);
+        submit_group("cabedf", COUNT);
+        submit('B', 64);
+        submit('C', 128);
+    }
+    laid = plan(&n);
+    assert_int_equal(n, 10);
+    for (uint32_t i = 2; i < 8; i++) {
+        assert_int_equal(name_of(&laid[i]), "cabedf"[i - 2]);
+        assert_true(laid[i].bucket > laid[1].bucket && laid[i].bucket < laid[8].bucket);
+        assert_int_equal(laid[i].leader, laid[2].tensor + 1);
+    }
+    assert_true(laid[7].bucket > laid[2].bucket);
+    other = laid[0].leader + laid[1].leader + laid[8].leader + laid[9].leader;
+    assert_int_equal(other, 0);
+    free(laid);
+}
+
+/* If one call of a group changes, or the group has other calls, the group is not regular. */
+static void test_changing_groups(void **state)
+{
+    int more;
+
+    (void)state;
+    for (uint32_t step = 0; step < 9; step++) {
+        submit('L', 64);
+        submit_group("ab", COUNT + step);
+        submit_group(step % 2 ? "cd" : "dc", COUNT);
+        submit_group("ef", COUNT);
+    }
+    assert_int_equal(tutti__learn_regular(&learn, &more), 3);
+    submit('L', 64);
+    submit_group("ef", COUNT);
+    submit_group("ab", COUNT);
+    assert_int_equal(tutti__learn_regular(&learn, &more), 3);
+    /* The first call cannot be planned, so it is not noted. */
+    submit('L', 64);
+    submit_group("fe", COUNT);
+    for (int step = 0; step < 9; step++) {
+        submit('L', 64);
+        submit_as('f', 4096, COUNT, &(tutti__group_msg_t){ tutti__hash_name("ef", 2), 1, 2 });
+        assert_int_equal(tutti__learn_regular(&learn, &more), 1);
+    }
+    /* A group of fewer calls moves no later step into the middle of a group. */
+    submit_group("LAB", COUNT);
+    submit_group("AB", COUNT);
+    for (int step = 0; step < 6; step++)
+        submit_group("LAB", COUNT);
+    assert_int_equal(tutti__learn_regular(&learn, &more), 3);
+    /* A call is in another group within the same step. */
+    submit_group("CB", COUNT);
+    assert_int_equal(tutti__learn_regular(&learn, &more), 0);
+    submit_group("CB", COUNT);
+    submit_group("CB", COUNT);
+    submit_group("CB", COUNT);
+    assert_int_equal(tutti__learn_regular(&learn, &more), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +294,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_random, open_learn, close_learn),
         cmocka_unit_test_setup_teardown(test_waits, open_learn, close_learn),
         cmocka_unit_test_setup_teardown(test_planned, open_learn, close_learn),
+        cmocka_unit_test_setup_teardown(test_group, open_learn, close_learn),
+        cmocka_unit_test_setup_teardown(test_changing_groups, open_learn, close_learn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

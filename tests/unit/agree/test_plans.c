@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Learned plans of 2 to 9 ranks in memory, in random orders and trees, against the reference:
- * programs of many steps, with names that come again. In some steps tensors are left out, come
- * late, or differ on some ranks or on all, in a submission group, or as another call; ranks join,
- * leave and die.
+ * programs of many steps, with names that come again, some of them in submission groups. In some
+ * steps tensors are left out, come late, or differ on some ranks or on all, in another submission
+ * group, or as another call; ranks join, leave and die.
  *
  *     test_plans [FIRST_SEED [SEEDS]]
  */
@@ -30,9 +30,33 @@ typedef struct {
 } program_t;
 
 /* Sums over all seeds. */
-static uint64_t seeds, plans, served, returned, steady, of_agreement, adjacent;
+static uint64_t seeds, plans, served, returned, steady, of_agreement, adjacent, grouped;
 
 /* ---- programs ---- */
+
+/* A call that can be planned. */
+static void make_plannable(world_t *w, tutti__metadata_t *m)
+{
+    static const tutti_call_kind_t kinds[] = { TUTTI_CALL_ALLGATHER, TUTTI_CALL_BROADCAST,
+                                               TUTTI_CALL_REDUCE, TUTTI_CALL_BARRIER };
+
+    m->kind = draw(w, 4) ? TUTTI_CALL_ALLREDUCE : kinds[draw(w, 4)];
+    m->count = m->kind == TUTTI_CALL_BARRIER ? 0 : m->count;
+    m->op = m->kind == TUTTI_CALL_ALLREDUCE || m->kind == TUTTI_CALL_REDUCE ? TUTTI_SUM : 0;
+    m->on_device = 0;
+    m->root = m->kind == TUTTI_CALL_REDUCE ? draw(w, w->nranks) : 0;
+}
+
+/* Some tensors are in one submission group. */
+static void make_model_group(world_t *w, scenario_t *model)
+{
+    uint32_t begin = draw(w, model->ntensors), stride = 1 + draw(w, 2);
+    uint32_t end = begin + (2 + draw(w, 3)) * stride;
+
+    for (uint32_t t = begin; t < end && t < model->ntensors; t += stride)
+        for (uint32_t r = 0; r < w->nranks; r++)
+            model->part[t][r].group = MOST_TENSORS + 1;
+}
 
 static void make_model(program_t *p, scenario_t *model)
 {
@@ -43,30 +67,30 @@ static void make_model(program_t *p, scenario_t *model)
     for (uint32_t t = 0; t < n; t++) {
         tutti__metadata_t m = call_of(w);
 
-        if (p->is_steady || draw(w, 6) > 0) {
-            m.kind = draw(w, 4) ? TUTTI_CALL_ALLREDUCE : TUTTI_CALL_ALLGATHER;
-            m.op = m.kind == TUTTI_CALL_ALLREDUCE ? TUTTI_SUM : 0;
-            m.on_device = 0;
-            m.root = 0;
-        }
+        if (p->is_steady || draw(w, 6) > 0)
+            make_plannable(w, &m);
         for (uint32_t r = 0; r < w->nranks; r++)
             model->part[t][r] = (part_t){ .has = 1, .metadata = m };
     }
+    if (draw(w, 3) == 0)
+        make_model_group(w, model);
 }
 
-/* Ranks join in this step. Ranks that do not join first submit all calls of the step. */
+/* Ranks join in this step. Ranks that do not join first submit all calls of the step. A rank does
+   not leave out a part of a submission group: the outcome would depend on whether the rank joins
+   before a grace period ends. */
 static void make_joins(world_t *w, scenario_t *s)
 {
     s->joins = 1;
     for (uint32_t r = 0; r < s->nranks; r++)
         for (uint32_t t = 0; t < s->ntensors; t++)
-            s->part[t][r].has &= draw(w, 4) > 0;
+            s->part[t][r].has &= draw(w, 4) > 0 || s->part[t][r].group > 0;
 }
 
 static void leave_out(scenario_t *s, uint32_t t)
 {
     for (uint32_t r = 0; r < s->nranks; r++)
-        s->part[t][r].has = 0;
+        s->part[t][r].has = s->part[t][r].group = 0;
 }
 
 /* The step differs from the others. Returns 1 if it may still overlap them. */
@@ -111,7 +135,9 @@ static int deviate(program_t *p, scenario_t *s, uint32_t step)
         }
         return 0;
     case 9: /* one rank calls another collective */
-        s->part[t][rank].metadata.kind = TUTTI_CALL_REDUCE;
+        s->part[t][rank].metadata.kind = s->part[t][rank].metadata.kind == TUTTI_CALL_REDUCE
+                                             ? TUTTI_CALL_ALLREDUCE
+                                             : TUTTI_CALL_REDUCE;
         s->part[t][rank].version = 1;
         return 0;
     default:
@@ -150,6 +176,18 @@ static void make_program(program_t *p)
 
 /* ---- running ---- */
 
+/* The tensors of the step that are in a submission group with tensor t, as bits. */
+static uint32_t submitted_with(const scenario_t *s, uint32_t rank, uint32_t t)
+{
+    uint32_t set = 1u << t;
+
+    for (uint32_t u = 0; u < s->ntensors; u++)
+        if (s->part[u][rank].has && s->part[u][rank].group > 0 &&
+            s->part[u][rank].group == s->part[t][rank].group)
+            set |= 1u << u;
+    return set;
+}
+
 /* Have all of this rank's calls of the name ended? */
 static int is_free(const rank_state_t *me, uint32_t t)
 {
@@ -161,9 +199,11 @@ static int may_submit(const program_t *p, const rank_state_t *me, uint32_t t)
     const scenario_t *s = &p->w.scenario[me->round];
     uint32_t before = 0;
 
-    if (t >= s->ntensors || !s->part[t][me->rank].has || me->outcome[me->round][t] != 0 ||
-        !is_free(me, t))
+    if (t >= s->ntensors || !s->part[t][me->rank].has || me->outcome[me->round][t] != 0)
         return 0;
+    for (uint32_t u = 0; u < s->ntensors; u++)
+        if ((submitted_with(s, me->rank, t) >> u & 1) && !is_free(me, u))
+            return 0;
     if (p->late[me->round] == me->rank && p->late_tensor[me->round] == t)
         before = MOST_TENSORS;
     else if (p->is_plain[me->round] && p->late[me->round] == MOST_RANKS && t >= p->waits_before)
@@ -350,6 +390,7 @@ static int run_seed(uint64_t seed)
     of_agreement += w->rank[0].nserved;
     steady += (uint64_t)p->has_plan;
     adjacent += w->adjacent;
+    grouped += w->grouped;
     world_close(w);
     free(p);
     return failed;
@@ -359,16 +400,16 @@ static int run_seed(uint64_t seed)
 static int has_plans(void)
 {
     int enough = plans > seeds / 2 && served > seeds && returned > seeds / 10 &&
-                 steady > seeds / 8 && adjacent > seeds / 8;
+                 steady > seeds / 8 && adjacent > seeds / 8 && grouped > seeds / 2;
 
     if (seeds < 1000 || enough)
         return 1;
     printf(
         "of %llu seeds: %llu plans, %llu buckets served, %llu returned, %llu steady, %llu agreed, "
-        "%llu adjacent\n",
+        "%llu adjacent, %llu grouped\n",
         (unsigned long long)seeds, (unsigned long long)plans, (unsigned long long)served,
         (unsigned long long)returned, (unsigned long long)steady, (unsigned long long)of_agreement,
-        (unsigned long long)adjacent);
+        (unsigned long long)adjacent, (unsigned long long)grouped);
     return 0;
 }
 

@@ -268,39 +268,50 @@ void world_close(world_t *w)
 
 /* ---- steps ---- */
 
-static uint64_t hash_of(const scenario_t *s, uint32_t rank, int group, uint32_t *ret_size)
+int world_is_with(const rank_state_t *me, uint32_t tensor, uint32_t other)
 {
-    uint64_t hash = TUTTI__HASH_INIT;
+    const scenario_t *s = &me->world->scenario[me->at[tensor]];
+    const part_t *a = &s->part[tensor][me->rank], *b = &s->part[other][me->rank];
 
-    *ret_size = 0;
-    for (uint32_t t = 0; t < s->ntensors; t++) {
-        char name = (char)('0' + t);
-
-        if (s->part[t][rank].has && s->part[t][rank].group == group) {
-            hash = tutti__hash_more(hash, &name, 1);
-            (*ret_size)++;
-        }
-    }
-    return hash;
+    return a->has && b->has && a->group > 0 && a->group == b->group;
 }
 
-static void announce(rank_state_t *me, uint32_t tensor, const tutti__group_msg_t *group)
+tutti__group_msg_t world_group(const rank_state_t *me, uint32_t tensor)
+{
+    tutti__group_msg_t group = { TUTTI__HASH_INIT, 0, 0 };
+
+    for (uint32_t t = 0; t < MOST_TENSORS; t++) {
+        char name = (char)('0' + t);
+
+        if (!world_is_with(me, tensor, t))
+            continue;
+        group.hash = tutti__hash_more(group.hash, &name, 1);
+        group.index += t < tensor;
+        group.size++;
+    }
+    return group.size > 0 ? group : (tutti__group_msg_t){ 0 };
+}
+
+static void announce(rank_state_t *me, uint32_t tensor)
 {
     const tutti__metadata_t *m =
         &me->world->scenario[me->at[tensor]].part[tensor][me->rank].metadata;
+    tutti__group_msg_t group = world_group(me, tensor);
     char name = (char)('0' + tensor);
 
-    if (planned_take(me, tensor, group->size == 0 && !tutti__metadata_is_message(m)))
+    if (planned_take(me, tensor))
         return;
     me->is_announced[tensor] = 1;
-    tutti__agree_submit(me->agree, &name, 1, m, group);
+    tutti__agree_submit(me->agree, &name, 1, m, &group);
 }
 
 void world_announce(rank_state_t *me, uint32_t tensor)
 {
-    static const tutti__group_msg_t alone;
-
-    announce(me, tensor, &alone);
+    for (uint32_t t = 0; t < MOST_TENSORS; t++)
+        if (t == tensor || world_is_with(me, tensor, t)) {
+            me->plan.place[t] = PLACE_NONE;
+            announce(me, t);
+        }
 }
 
 /* With even seeds each tensor begins where the one before it ends, if the sizes are those of the
@@ -319,27 +330,23 @@ static void learn(rank_state_t *me, uint32_t tensor, const tutti__metadata_t *me
 {
     uint64_t place = world_place(me->world, tensor);
     int64_t planned = (me->round + tensor) % 2 ? planned_find(me, tensor) : -1;
+    tutti__group_msg_t group = world_group(me, tensor);
     int may_begin = me->plan.entered == me->plan.done;
     char name = (char)('0' + tensor);
 
     if (planned >= 0)
         tutti__agree_learn_planned(me->agree, (uint32_t)planned, place, may_begin);
     else
-        tutti__agree_learn(me->agree, &name, 1, tutti__hash_name(&name, 1), metadata, place,
+        tutti__agree_learn(me->agree, &name, 1, tutti__hash_name(&name, 1), metadata, &group, place,
                            may_begin);
 }
 
 /* As engine/agreed.c does. */
-static void submit_one(rank_state_t *me, uint32_t tensor, const tutti__group_msg_t *group)
+static void submit_one(rank_state_t *me, uint32_t tensor)
 {
-    const part_t *part = &me->world->scenario[me->round].part[tensor][me->rank];
-
-    me->at[tensor] = me->round;
-    me->outcome[me->round][tensor] = PENDING;
-    me->phase[tensor] = 0;
-    if (me->rank == 0 && group->size == 0)
-        learn(me, tensor, &part->metadata);
-    announce(me, tensor, group);
+    if (me->rank == 0)
+        learn(me, tensor, &me->world->scenario[me->round].part[tensor][me->rank].metadata);
+    announce(me, tensor);
 }
 
 void world_submit_again(rank_state_t *me, uint32_t tensor)
@@ -349,7 +356,7 @@ void world_submit_again(rank_state_t *me, uint32_t tensor)
     char name = (char)('0' + tensor);
 
     me->phase[tensor] = 2;
-    planned_take(me, tensor, 0);
+    planned_take(me, tensor);
     tutti__agree_submit(me->agree, &name, 1, &m, &alone);
 }
 
@@ -363,20 +370,20 @@ void world_join(rank_state_t *me)
 void world_submit(rank_state_t *me, uint32_t tensor)
 {
     const scenario_t *s = &me->world->scenario[me->round];
-    tutti__group_msg_t group = { 0 };
-    int number = s->part[tensor][me->rank].group;
+    int group = s->part[tensor][me->rank].group;
+    uint32_t n = 0, list[MOST_TENSORS];
 
-    if (number == 0) {
-        submit_one(me, tensor, &group);
-        return;
+    for (uint32_t t = 0; t < s->ntensors; t++)
+        if (t == tensor ||
+            (group > 0 && s->part[t][me->rank].has && s->part[t][me->rank].group == group))
+            list[n++] = t;
+    for (uint32_t i = 0; i < n; i++) {
+        me->at[list[i]] = me->round;
+        me->outcome[me->round][list[i]] = PENDING;
+        me->phase[list[i]] = 0;
     }
-    group.hash = hash_of(s, me->rank, number, &group.size);
-    for (uint32_t t = 0; t < s->ntensors; t++) {
-        if (!s->part[t][me->rank].has || s->part[t][me->rank].group != number)
-            continue;
-        submit_one(me, t, &group);
-        group.index++;
-    }
+    for (uint32_t i = 0; i < n; i++)
+        submit_one(me, list[i]);
 }
 
 /* As the engine does: goodbyes go up to rank 0, and take effect on their way down. */

@@ -39,7 +39,7 @@ typedef enum {
     PLACE_WAITS, /* waits in the plan until its bucket is complete */
     PLACE_HELD,  /* waits until the plan is over */
     PLACE_FLIES, /* in a bucket of the plan that has started */
-    PLACE_QUEUED /* will be announced to agreement */
+    PLACE_QUEUED /* will be announced to agreement, with all calls of its submission group */
 } place_t;
 
 /* What a rank keeps about a plan, as in engine/planned.c. See planned.c in this folder. */
@@ -100,6 +100,7 @@ struct world {
     uint32_t plans, served, returned; /* plans begun at rank 0; buckets, counted on each rank */
     uint32_t ready;                   /* ranks that have the latest plan */
     uint32_t adjacent;                /* tensors marked as adjacent, in all plans and ranks */
+    uint32_t grouped;                 /* tensors in submission groups, likewise */
 };
 
 uint32_t draw(world_t *w, uint32_t below);
@@ -114,8 +115,12 @@ void world_submit_again(rank_state_t *rank, uint32_t tensor);
 uint64_t world_place(const world_t *w, uint32_t tensor);
 /* The rank calls tutti_join. */
 void world_join(rank_state_t *rank);
-/* Announce a lone call, unless it belongs to a plan. */
+/* Announce a call that has returned, or its submission group, unless it belongs to a plan. */
 void world_announce(rank_state_t *rank, uint32_t tensor);
+/* The submission group of the rank's latest call of a tensor. */
+tutti__group_msg_t world_group(const rank_state_t *rank, uint32_t tensor);
+/* Are the rank's latest calls of these two tensors in one submission group? */
+int world_is_with(const rank_state_t *rank, uint32_t tensor, uint32_t other);
 /* Deliver one message, drawn by chance. Returns 0 if there is none. */
 int world_deliver(world_t *w);
 /* The rank calls finalize, or dies. */
@@ -129,7 +134,7 @@ void planned_end(void *owner, uint64_t buckets);
 /* The call's index in the plan that runs, if it is the call of the plan; otherwise -1. */
 int64_t planned_find(const rank_state_t *rank, uint32_t tensor);
 /* Returns 1 if the call belongs to the plan. */
-int planned_take(rank_state_t *rank, uint32_t tensor, int is_plain);
+int planned_take(rank_state_t *rank, uint32_t tensor);
 /* One action of the rank: stop the plan, end a bucket, or announce a tensor that has returned from
    the plan. Returns 0 if none was possible. */
 int planned_act(rank_state_t *rank);
