@@ -33,10 +33,10 @@
  *   all ranks know. Planned tensors need no further agreement: a rank starts each fused
  *   collective as soon as it has submitted the tensors of this collective. Results do not change.
  *   If a tensor changes or is left out, the plan ends, and the ranks agree on the tensors until
- *   equal steps make a new plan. Only allreduce, reduce_scatter and allgather of host memory are
- *   planned, and only outside submission groups. TUTTI_PLANS=0 turns plans off. Planned tensors are
- *   not copied if they are reduced in place and follow each other without gaps in memory of
- *   tutti_mem_alloc.
+ *   equal steps make a new plan. Allreduce, reduce, broadcast, reduce_scatter and allgather of host
+ *   memory are planned, and barriers; a submission group of such calls is planned as a whole.
+ *   TUTTI_PLANS=0 turns plans off. Planned tensors are not copied if they are reduced in place and
+ *   follow each other without gaps in memory of tutti_mem_alloc.
  *
  * Calls without a name
  *   Calls with name NULL are matched by their order, like direct calls. The n-th collective
