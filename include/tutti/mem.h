@@ -76,15 +76,17 @@ TUTTI_API tutti_status_t tutti_mem_free_local(void *ptr);
  *        tutti_mem_unregister has been called, the program must not unmap or free it
  *
  * The call copies the contents to shared pages, and maps these pages in place of the old ones. No
- * other thread may access the memory during the call. While it is registered, a forked child shares
- * the memory with this process, and does not get a copy. At most 64 ranges of a communicator's rank
- * can be registered at a time.
+ * other thread may access the memory during the call. Properties of the old pages are lost, such as
+ * mlock or a NUMA policy. A child that is forked while the memory is registered cannot access it. At
+ * most 64 ranges of a communicator's rank can be registered at a time. An allgather from a separate
+ * sendbuf and a reduce_scatter to a separate recvbuf still copy registered memory.
  *
  * Local: no other rank takes part. Any thread. The memory remains valid after tutti_comm_free and
  * tutti_finalize; tutti_mem_unregister is still needed before it is freed.
  *
  * TUTTI_ERR_UNSUPPORTED: the reason is in tutti_last_error, for instance parts of pages, memory of
- * a file, a stack, the heap (brk), or too many ranges. The memory is unchanged.
+ * a file, a stack, the heap (brk), memory that is pinned for a device (cudaHostRegister), or too
+ * many ranges. The memory is unchanged.
  * TUTTI_ERR_NO_MEMORY: as tutti_mem_alloc_local. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_register(tutti_comm_t *comm, void *ptr, size_t bytes);
@@ -93,8 +95,8 @@ TUTTI_API tutti_status_t tutti_mem_register(tutti_comm_t *comm, void *ptr, size_
  * Make registered memory private again. It keeps its contents.
  *
  * ptr  as passed to tutti_mem_register, or NULL. No pending call of this rank may use the memory,
- *      and no other thread may access it during the call. In a forked child, the call does not
- *      change memory of the parent
+ *      and no other thread may access it during the call. In a forked child, which cannot access
+ *      the memory, the call has no effect on it
  *
  * TUTTI_ERR_INVALID_ARGUMENT: `ptr` is not registered. TUTTI_ERR_NO_MEMORY: it stays registered.
  * Local. Any thread, also after tutti_finalize. Since 0.1.

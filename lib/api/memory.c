@@ -72,6 +72,14 @@ tutti_status_t tutti_mem_free_local(void *ptr)
     return tutti__block_free(ptr);
 }
 
+/* Does a device use this memory? */
+static int is_known(const tutti__comm_t *comm, const void *ptr)
+{
+    const tutti__device_ops_t *ops = comm->device.ops != NULL ? comm->device.ops : comm->lone.ops;
+
+    return ops != NULL && ops->where(ptr).kind != TUTTI__MEM_HOST;
+}
+
 tutti_status_t tutti_mem_register(tutti_comm_t *handle, void *ptr, size_t bytes)
 {
     tutti__comm_t *comm;
@@ -81,6 +89,8 @@ tutti_status_t tutti_mem_register(tutti_comm_t *handle, void *ptr, size_t bytes)
         return status;
     if (ptr == NULL && bytes > 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ptr is NULL");
+    if (bytes > 0 && is_known(comm, ptr))
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "the memory at %p is a device's, or pinned", ptr);
     return tutti__block_register(comm->machine->arena, ptr, bytes);
 }
 

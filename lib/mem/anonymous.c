@@ -39,8 +39,9 @@ static tutti_status_t judge(const void *ptr, const mapping_t *mapping)
 {
     if (mapping->inode != 0 || mapping->permissions[3] != 'p')
         return refuse(ptr, "is shared, or belongs to a file: ", mapping->name);
-    if (mapping->permissions[0] != 'r' || mapping->permissions[1] != 'w')
-        return refuse(ptr, "cannot be read and written", "");
+    if (memcmp(mapping->permissions, "rw-", 3) != 0)
+        return refuse(ptr,
+                      "has other permissions than to be read and written: ", mapping->permissions);
     if (mapping->name[0] == '[' && strncmp(mapping->name, "[anon", 5) != 0)
         return refuse(ptr, "is in ", mapping->name);
     return TUTTI_OK;
@@ -82,6 +83,8 @@ tutti_status_t tutti__mem_is_anonymous(const void *ptr, size_t bytes)
                            (size_t)page);
     if (begin == 0 || bytes > UINTPTR_MAX - begin)
         return refuse(ptr, "is not mapped", "");
+    if ((uintptr_t)&file >= begin && (uintptr_t)&file - begin < bytes)
+        return refuse(ptr, "is in the stack of this thread", "");
     file = fopen("/proc/self/maps", "re");
     if (file == NULL)
         return tutti__fail_errno("/proc/self/maps");

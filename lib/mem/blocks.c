@@ -2,11 +2,15 @@
 /* See blocks.h. Programs have a few dozen blocks, so a list suffices. */
 #include "mem/blocks.h"
 
+#include "base/constants.h"
 #include "base/forked.h"
 #include "base/status.h"
 #include "mem/anonymous.h"
+#include "mem/avail.h"
 #include "mem/mapping.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -53,14 +57,6 @@ static tutti_status_t destroy(block_t *block)
     return status;
 }
 
-static void add(block_t *block)
-{
-    tutti__mapping_lock();
-    block->next = blocks;
-    blocks = block;
-    tutti__mapping_unlock();
-}
-
 tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr)
 {
     tutti_status_t status;
@@ -73,7 +69,10 @@ tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **re
     status = create(arena, bytes, &block);
     if (status != TUTTI_OK)
         return status;
-    add(block);
+    tutti__mapping_lock();
+    block->next = blocks;
+    blocks = block;
+    tutti__mapping_unlock();
     *ret_ptr = block->ptr;
     return TUTTI_OK;
 }
@@ -89,14 +88,18 @@ tutti_status_t tutti__block_register(tutti__arena_t *arena, void *ptr, size_t by
     if (status != TUTTI_OK)
         return status;
     memcpy(block->memory, ptr, bytes);
+    /* Under the lock, so that a fork does not come between the mapping and the list. */
+    tutti__mapping_lock();
     status = tutti__arena_map_alias(arena, ptr, bytes, block->memory);
-    if (status != TUTTI_OK) {
-        (void)destroy(block);
-        return status;
+    if (status == TUTTI_OK) {
+        block->ptr = ptr;
+        block->next = blocks;
+        blocks = block;
     }
-    block->ptr = ptr;
-    add(block);
-    return TUTTI_OK;
+    tutti__mapping_unlock();
+    if (status != TUTTI_OK)
+        (void)destroy(block);
+    return status;
 }
 
 static int is_registered(const block_t *block)
@@ -134,75 +137,78 @@ const char *tutti__block_freed_by(const void *ptr)
     return name;
 }
 
-/* Take the block at `ptr` out of the list. NULL: there is none. */
-static block_t *take(const void *ptr, int registered)
+tutti_status_t tutti__block_free(void *ptr)
 {
-    block_t *block = NULL, **at;
+    block_t **at, *block = NULL;
 
+    if (ptr == NULL)
+        return TUTTI_OK;
     tutti__mapping_lock();
-    at = find(ptr, registered);
+    at = find(ptr, 0);
     if (at != NULL) {
         block = *at;
         *at = block->next;
     }
     tutti__mapping_unlock();
-    return block;
-}
-
-tutti_status_t tutti__block_free(void *ptr)
-{
-    block_t *block;
-
-    if (ptr == NULL)
-        return TUTTI_OK;
-    block = take(ptr, 0);
     if (block == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "%p is not from tutti_mem_alloc_local, or was freed before", ptr);
     return destroy(block);
 }
 
-/* Replace the alias by private memory with the data of `from`. */
-static tutti_status_t make_private(const block_t *block, const void *from)
+static tutti_status_t check_available(uint64_t bytes)
 {
-    if (mmap(block->ptr, block->bytes, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-        return tutti__fail_errno("cannot map %zu bytes at %p", block->bytes, block->ptr);
-    memcpy(block->ptr, from, block->bytes);
-    return TUTTI_OK;
+    const char *who;
+
+    if (bytes <= TUTTI__RESERVE_LEAST_BYTES || tutti__mem_available("", &who) >= bytes)
+        return TUTTI_OK;
+    return tutti__fail(TUTTI_ERR_NO_MEMORY,
+                       "%s has too little memory for a copy of %" PRIu64 " bytes", who, bytes);
 }
 
-/* A forked child has the alias, but not the arena, so it needs a copy of the data. */
-static tutti_status_t make_private_in_child(const block_t *block)
+/* Replace the alias by private memory with the same contents. The caller holds the lock, so that no
+   child is forked meanwhile. */
+static tutti_status_t make_private(const block_t *block)
 {
-    void *copy = malloc(block->bytes);
-    tutti_status_t status;
+    tutti_status_t status = check_available(block->bytes);
+    int code;
 
-    if (copy == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for a copy of %zu bytes", block->bytes);
-    memcpy(copy, block->ptr, block->bytes);
-    status = make_private(block, copy);
-    free(copy);
-    return status;
+    if (status != TUTTI_OK)
+        return status;
+    if (mmap(block->ptr, block->bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        code = errno;
+        /* Before Linux 6.12 a failed mmap may have removed the old mapping. */
+        tutti__arena_drop_alias(block->arena, block->ptr);
+        (void)tutti__arena_map_alias(block->arena, block->ptr, block->bytes, block->memory);
+        errno = code;
+        return tutti__fail_errno("cannot map %zu bytes at %p, which stay registered", block->bytes,
+                                 block->ptr);
+    }
+    memcpy(block->ptr, block->memory, block->bytes);
+    tutti__arena_drop_alias(block->arena, block->ptr);
+    return TUTTI_OK;
 }
 
 tutti_status_t tutti__block_unregister(void *ptr)
 {
-    tutti_status_t status;
-    block_t *block = take(ptr, 1);
-    int is_own;
+    unsigned generation = tutti__fork_generation();
+    tutti_status_t status = TUTTI_OK;
+    block_t **at, *block = NULL;
 
+    tutti__mapping_lock();
+    at = find(ptr, 1);
+    if (at != NULL) {
+        block = *at;
+        /* A forked child has nothing at `ptr`. */
+        status = block->generation == generation ? make_private(block) : TUTTI_OK;
+        if (status == TUTTI_OK)
+            *at = block->next;
+    }
+    tutti__mapping_unlock();
     if (block == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "%p was not passed to tutti_mem_register, or was unregistered before",
                            ptr);
-    is_own = block->generation == tutti__fork_generation();
-    status = is_own ? make_private(block, block->memory) : make_private_in_child(block);
-    if (status != TUTTI_OK) {
-        add(block);
-        return status;
-    }
-    if (is_own)
-        tutti__arena_drop_alias(block->arena, ptr);
-    return destroy(block);
+    return status == TUTTI_OK ? destroy(block) : status;
 }

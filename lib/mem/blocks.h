@@ -15,7 +15,7 @@ tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **re
    bytes 0: nothing is done. UNSUPPORTED: see tutti__mem_is_anonymous, tutti__arena_map_alias. */
 tutti_status_t tutti__block_register(tutti__arena_t *arena, void *ptr, size_t bytes);
 /* Make registered memory private again, with its contents. ptr: as registered. In a forked child,
-   the call does not change memory of the parent. INVALID_ARGUMENT: it is not registered. */
+   which has no memory at `ptr`, only the block ends. INVALID_ARGUMENT: it is not registered. */
 tutti_status_t tutti__block_unregister(void *ptr);
 
 /* The public function that frees the block that begins at `ptr`. NULL: this process has allocated

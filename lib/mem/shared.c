@@ -71,7 +71,7 @@ struct tutti__arena {
     tutti__mutex_t lock;
     tutti__ranges_t *ranges;  /* under lock */
     uint64_t file_bytes;      /* under lock */
-    tutti__aliases_t aliases; /* written under lock */
+    tutti__aliases_t aliases; /* written under tutti__mapping_lock */
 };
 
 static size_t span_wanted(uint32_t nranks)
@@ -439,7 +439,6 @@ tutti_status_t tutti__arena_map_alias(tutti__arena_t *arena, void *ptr, size_t b
     uint64_t offset = (uint64_t)((const char *)memory - arena->base);
     tutti_status_t status = TUTTI_OK;
 
-    tutti__mutex_lock(&arena->lock);
     if (!tutti__aliases_add(&arena->aliases, (uintptr_t)ptr, bytes, offset))
         status = tutti__fail(TUTTI_ERR_UNSUPPORTED, "%d ranges are registered, which is the most",
                              TUTTI__ALIASES);
@@ -447,16 +446,14 @@ tutti_status_t tutti__arena_map_alias(tutti__arena_t *arena, void *ptr, size_t b
                   (off_t)offset) == MAP_FAILED) {
         status = tutti__fail_errno("cannot map %zu bytes at %p", bytes, ptr);
         tutti__aliases_remove(&arena->aliases, (uintptr_t)ptr);
-    }
-    tutti__mutex_unlock(&arena->lock);
+    } else
+        (void)madvise(ptr, bytes, MADV_DONTFORK);
     return status;
 }
 
 void tutti__arena_drop_alias(tutti__arena_t *arena, const void *ptr)
 {
-    tutti__mutex_lock(&arena->lock);
     tutti__aliases_remove(&arena->aliases, (uintptr_t)ptr);
-    tutti__mutex_unlock(&arena->lock);
 }
 
 tutti_status_t tutti__arena_map(int fd, size_t span, int pid, char *owner_base, char **ret_base)

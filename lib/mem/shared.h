@@ -68,10 +68,11 @@ int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t byt
                         uint64_t *ret_offset);
 
 /* Map `bytes` of the arena from `memory` on at `ptr` as well, in place of all that is mapped there:
-   an alias (aliases.h). ptr, memory and bytes: whole pages. UNSUPPORTED: too many aliases. */
+   an alias (aliases.h). As the arena, it is not mapped in forked children. ptr, memory and bytes:
+   whole pages. The caller holds tutti__mapping_lock. UNSUPPORTED: too many aliases. */
 tutti_status_t tutti__arena_map_alias(tutti__arena_t *arena, void *ptr, size_t bytes,
                                       const void *memory);
-/* Forget the alias that begins at `ptr`. The mapping stays. */
+/* Forget the alias that begins at `ptr`. The mapping stays. Under the same lock. */
 void tutti__arena_drop_alias(tutti__arena_t *arena, const void *ptr);
 
 /* Map a peer's arena. If pid is this process, use the owner's mapping at owner_base, which stays

@@ -105,8 +105,7 @@ static const char *put_enable(void)
     return major == 1 && minor <= 13 ? "PUT_ENABLE" : "TCP_PUT_ENABLE";
 }
 
-/* Does the machine have a device with RDMA? */
-static int has_rdma(void)
+int tutti__ucx_has_rdma(void)
 {
     DIR *dir = opendir("/sys/class/infiniband");
     struct dirent *entry = NULL;
@@ -150,7 +149,7 @@ static void choose(ucp_config_t *config)
         /* Without TCP, UCX would warn of this setting. */
         if (is_tcp)
             ucp_config_modify(config, put_enable(), "n");
-        if (is_tcp && strstr(text, "UCX_RNDV_THRESH=auto") != NULL && !has_rdma())
+        if (is_tcp && strstr(text, "UCX_RNDV_THRESH=auto") != NULL && !tutti__ucx_has_rdma())
             ucp_config_modify(config, "RNDV_THRESH", "inf");
         if (strstr(text, "UCX_ZCOPY_THRESH=auto") != NULL)
             ucp_config_modify(config, "ZCOPY_THRESH", "1k");
@@ -167,7 +166,7 @@ static void choose(ucp_config_t *config)
  */
 static ucs_status_t make_context(uint32_t size, int shares)
 {
-    const int wakes = shares || has_rdma();
+    const int wakes = shares || tutti__ucx_has_rdma();
     const ucp_params_t params = { .field_mask =
                                       UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_TAG_SENDER_MASK |
                                       UCP_PARAM_FIELD_MT_WORKERS_SHARED |
@@ -241,7 +240,7 @@ tutti_status_t tutti__ucx_find_device(ucp_context_h context, const char *device,
                                "ucx: this UCX does not support %s memory: its module for it is not "
                                "installed, or UCX_TLS excludes it",
                                device);
-    if (!has_rdma())
+    if (!tutti__ucx_has_rdma())
         return tutti__ucx_fail(TUTTI_ERR_UNSUPPORTED,
                                "ucx: without an RDMA device, UCX would copy %s memory in small "
                                "pieces",

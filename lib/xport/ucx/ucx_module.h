@@ -101,6 +101,8 @@ struct tutti__ucx_xport {
 tutti_status_t tutti__ucx_take_context(const tutti__core_t *core, uint32_t size, int shares,
                                        ucp_context_h *ret_context, int *ret_wakes);
 void tutti__ucx_drop_context(void);
+/* Does the machine have a device with RDMA? */
+int tutti__ucx_has_rdma(void);
 /* UCX's type of the memory of this kind of device. TUTTI_ERR_UNSUPPORTED, with the reason, if UCX
    cannot send this memory, or would copy it through the host's. */
 tutti_status_t tutti__ucx_find_device(ucp_context_h context, const char *device,

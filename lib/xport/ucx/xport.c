@@ -472,7 +472,7 @@ static int xport_keeps(tutti__xport_t *base)
 
     for (uint32_t lane = 0; lane < TUTTI__LANES; lane++)
         end_lane(xport, lane);
-    return (int)tutti__load_acquire(&xport->abandoned);
+    return tutti__load_acquire(&xport->abandoned) != 0 && tutti__ucx_has_rdma();
 }
 
 static const tutti__xport_ops_t ops = {
