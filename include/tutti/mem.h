@@ -77,9 +77,9 @@ TUTTI_API tutti_status_t tutti_mem_free_local(void *ptr);
  *
  * The call copies the contents to shared pages, and maps these pages in place of the old ones. No
  * other thread may access the memory during the call. Properties of the old pages are lost, such as
- * mlock or a NUMA policy. A child that is forked while the memory is registered cannot access it. At
- * most 64 ranges of a communicator's rank can be registered at a time. An allgather from a separate
- * sendbuf and a reduce_scatter to a separate recvbuf still copy registered memory.
+ * mlock or a NUMA policy. A child that is forked while the memory is registered cannot access it.
+ * At most 64 ranges of a communicator's rank can be registered at a time. An allgather from a
+ * separate sendbuf and a reduce_scatter to a separate recvbuf still copy registered memory.
  *
  * Local: no other rank takes part. Any thread. The memory remains valid after tutti_comm_free and
  * tutti_finalize; tutti_mem_unregister is still needed before it is freed.

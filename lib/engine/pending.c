@@ -491,8 +491,10 @@ static tutti__request_t *next_ended(tutti__pending_t *pending)
 
     tutti__mutex_lock(&pending->lock);
     r = pending->ended_first;
-    if (r != NULL)
+    if (r != NULL) {
         pending->ended_first = r->next;
+        pending->ncalling++;
+    }
     if (pending->ended_first == NULL) {
         pending->ended_last = NULL;
         atomic_store(&pending->callbacks, 0);
@@ -501,7 +503,7 @@ static tutti__request_t *next_ended(tutti__pending_t *pending)
     return r;
 }
 
-static void call_back(const tutti__pending_t *pending, const tutti__request_t *r)
+static void call_back(tutti__pending_t *pending, const tutti__request_t *r)
 {
     tutti_callback_info_t info = { sizeof(info), r->handle, r->nameless ? NULL : r->name,
                                    r->callback_arg };
@@ -510,6 +512,9 @@ static void call_back(const tutti__pending_t *pending, const tutti__request_t *r
     calling = &here;
     r->callback(r->callback_info ? &info : r->callback_arg, r->status);
     calling = here.up;
+    tutti__mutex_lock(&pending->lock);
+    pending->ncalling--;
+    tutti__mutex_unlock(&pending->lock);
 }
 
 static int is_calling(const tutti__pending_t *pending)

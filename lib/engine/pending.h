@@ -63,6 +63,7 @@ struct tutti__pending {
     tutti__nameless_t nameless;
     tutti__request_t *join;                     /* a pending tutti_join */
     tutti__request_t *ended_first, *ended_last; /* requests whose callback is due */
+    uint32_t ncalling;                          /* callbacks that run */
     tutti__long_wait_t long_wait;
 };
 

@@ -15,6 +15,7 @@
 
 #include "base/constants.h"
 #include "base/log.h"
+#include "base/time.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +76,7 @@ void tutti__stuck_end(tutti__pending_t *pending)
 /* Can no callback run, which could submit a tensor? Under the lock of pending.h. */
 static int has_no_callback(const tutti__pending_t *pending)
 {
-    if (atomic_load(&pending->callbacks))
+    if (atomic_load(&pending->callbacks) || pending->ncalling > 0)
         return 0;
     for (uint32_t i = 0; i < pending->names.nbuckets; i++)
         for (const tutti__request_t *r = pending->names.bucket[i]; r != NULL; r = r->chain)
@@ -227,37 +228,47 @@ static size_t put_wait(const tutti__agreement_t *a, char *text, size_t bytes,
     return TUTTI__MIN((size_t)n, bytes - 1);
 }
 
+/* The waits of a rank and of the next rank of a circle may be longer than the log's limit for a
+   line. So the text has as many waits as fit completely. */
 static void warn(const tutti__stuck_state_t *s, uint32_t n)
 {
     const tutti__circle_t *circle = s->circle;
-    char text[TUTTI__LOG_BYTES], more[48] = "";
+    char text[TUTTI__LOG_BYTES - 128] = "", one[512], more[48] = "";
     size_t at = 0;
+    uint32_t i = 0;
 
-    for (uint32_t i = 0; i < TUTTI__MIN(n, TUTTI__NAMED); i++) {
-        at += (size_t)snprintf(text + at, 3, "%s", i > 0 ? "; " : "");
-        at += put_wait(s->agreed, text + at, sizeof(text) - 3 - at, &circle->stuck[circle->path[i]],
-                       &circle->stuck[circle->path[(i + 1) % n]]);
+    for (; i < TUTTI__MIN(n, TUTTI__NAMED); i++) {
+        size_t bytes = put_wait(s->agreed, one, sizeof(one), &circle->stuck[circle->path[i]],
+                                &circle->stuck[circle->path[(i + 1) % n]]);
+
+        if (at + bytes + sizeof("; ") > sizeof(text))
+            break;
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s", i > 0 ? "; " : "", one);
     }
-    if (n > TUTTI__NAMED)
-        snprintf(more, sizeof(more), "; and %u more ranks", n - TUTTI__NAMED);
+    if (i < n)
+        snprintf(more, sizeof(more), "; and %u more ranks", n - i);
     TUTTI__LOG(TUTTI__LOG_WARN, "waits exclude each other: %s%s", text, more);
     tutti__record_stall(s->agreed->env->watch->record);
 }
 
 void tutti__stuck_check(tutti__stuck_state_t *s)
 {
+    uint64_t now = tutti__now_ns();
     int asks = 0;
     uint32_t n;
 
     tell(s, NULL);
     if (s->circle == NULL || !tutti__circle_is_due(s->circle))
         return;
+    atomic_store(&s->agreed->lanes->signals->waits, 1); /* check again */
+    if (now < s->next_ns)
+        return;
+    s->next_ns = now + TUTTI__STUCK_NS;
     n = tutti__circle_search(s->circle, &asks);
     if (n > 0)
         warn(s, n);
     if (asks)
         pass_down(s, &s->circle->question);
-    atomic_store(&s->agreed->lanes->signals->waits, 1);
 }
 
 void tutti__stuck_close(tutti__stuck_state_t *s)

@@ -9,6 +9,7 @@
 typedef struct {
     tutti__agreement_t *agreed;
     tutti__circle_t *circle; /* rank 0; NULL until the first report */
+    uint64_t next_ns;        /* no search before this time */
 } tutti__stuck_state_t;
 
 /* The kinds of the messages. */

@@ -22,6 +22,7 @@
 /* How long rank 0 must be silent: some checks after all waits have become long. */
 #define SILENT_MS 5000
 #define MOST_RANKS 3
+#define RING 8
 /* Tensors that are pending at the same time, of all ranks that are threads of a process. */
 #define MOST_TENSORS 12
 
@@ -215,6 +216,63 @@ static void messages(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
+/* A message of a ring, from the next rank. The name is long, so rank 0's text is longer than a line
+   of the log. */
+static const char *ring_name(int to)
+{
+    static _Thread_local char name[100];
+
+    snprintf(name, sizeof(name),
+             "a message to rank %d of the ring whose name is so long that it is cut", to);
+    return name;
+}
+
+static tutti_comm_t *ring_of(const rank_t *self)
+{
+    static tutti_comm_t *_Atomic groups[RING];
+
+    if (groups[self->rank] == NULL) {
+        tutti_comm_t *group;
+
+        CHECK_OK(tutti_comm_split(self->comm, 0, self->rank, &group));
+        groups[self->rank] = group;
+    }
+    return groups[self->rank];
+}
+
+static void *send_in_ring(void *arg)
+{
+    const rank_t *self = arg;
+    int to = (self->rank + RING - 1) % RING;
+    float x[5] = { 0 };
+    tutti_request_t *request;
+
+    await_said(" more ranks");
+    CHECK_OK(
+        tutti_send_async(ring_name(to), x, 5, TUTTI_FLOAT32, to, ring_of(self), NULL, &request));
+    CHECK_OK(tutti_wait(request, -1));
+    return NULL;
+}
+
+/* Eight ranks of a group, whose names in errors are long. */
+static void ring(rank_t *self)
+{
+    tutti_comm_t *group = ring_of(self);
+    float x[5] = { 0 };
+    tutti_request_t *request;
+    pthread_t thread;
+
+    CHECK_OK(tutti_recv_async(ring_name(self->rank), x, 5, TUTTI_FLOAT32, (self->rank + 1) % RING,
+                              group, NULL, &request));
+    to_file(self);
+    CHECK(pthread_create(&thread, NULL, send_in_ring, self) == 0);
+    CHECK_OK(tutti_wait(request, -1));
+    CHECK(pthread_join(thread, NULL) == 0);
+    to_stderr(self);
+    CHECK_OK(tutti_barrier(group));
+    CHECK_OK(tutti_comm_free(group));
+}
+
 /* ---- no circles ---- */
 
 static void check_silent(const rank_t *self)
@@ -300,11 +358,12 @@ static tutti_request_t *from_callback;
 static void call_back(void *arg, tutti_status_t status)
 {
     CHECK_OK(status);
+    pause_long();
     from_callback = submit(arg, "a");
 }
 
-/* Rank 1 waits for 'b', and its callback submits 'a'. The callback runs when rank 2, which is slow,
-   has submitted 'c'. */
+/* Rank 1 waits for 'b', and its callback, which is slow, submits 'a'. The callback runs when rank 2,
+   which is slow as well, has submitted 'c'. */
 static void by_callback(rank_t *self)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
@@ -343,10 +402,11 @@ int main(void)
         int size;
         const char *hosts;
     } cases[] = {
-        { two, 2, NULL },          { two, 2, "ab" },          { three, 3, NULL },
-        { three, 3, "aab" },       { three, 3, "abc" },       { others, 3, "abb" },
-        { in_a_barrier, 2, NULL }, { messages, 3, "abb" },    { slow, 3, NULL },
-        { by_helper, 2, NULL },    { with_timeout, 2, NULL }, { by_callback, 3, NULL },
+        { two, 2, NULL },          { two, 2, "ab" },       { three, 3, NULL },
+        { three, 3, "aab" },       { three, 3, "abc" },    { others, 3, "abb" },
+        { in_a_barrier, 2, NULL }, { messages, 3, "abb" }, { slow, 3, NULL },
+        { ring, RING, NULL },      { by_helper, 2, NULL }, { with_timeout, 2, NULL },
+        { by_callback, 3, NULL },
     };
     job_t job = { .timeout_s = 120, .settings = settings, .threads = !ranks_can_fork() };
     int failures = 0;
