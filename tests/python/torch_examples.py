@@ -4,7 +4,6 @@ equal. Then runs restart_script.py, in which a rank fails before it has made its
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from typing import List
@@ -18,12 +17,8 @@ EXAMPLES = ["ddp", "fsdp", "zero", "powersgd", "tensor_parallel", "pipeline", "e
 
 def run(restarts: int, script: str, *arguments: str, **environment: str) -> str:
     """Run a script by torchrun with 2 ranks. Returns its output."""
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
-         "--max-restarts", str(restarts), script, *arguments],
-        env=dict(os.environ, **environment), timeout=300, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = torch_ranks.torchrun("--max-restarts", str(restarts), script, *arguments, **environment)
+    assert done.returncode == 0, done.stdout
     return done.stdout
 
 

@@ -10,6 +10,7 @@ a failure, or 77 if there is no torch.
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -119,6 +120,14 @@ def run(function: Callable[..., None], size: int, environment: Optional[Dict[str
         seconds: float = SECONDS) -> List[Result]:
     """Run a function as the ranks of a job."""
     return finish(start(function, size, environment), seconds)
+
+
+def torchrun(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run 2 ranks by torchrun with these arguments. Output and errors are in `stdout`."""
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
+         *arguments], env=dict(os.environ, **environment), timeout=300, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
 
 
 def words(function: Callable[[], Any], *patterns: str) -> str:
