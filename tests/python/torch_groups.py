@@ -19,6 +19,11 @@ def count_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def count_threads() -> int:
+    """Threads of this process."""
+    return len(os.listdir("/proc/self/task"))
+
+
 def test_members(rank: int, size: int) -> None:
     """All ranks call new_group, but only the members make the group. The groups overlap."""
     init()
@@ -45,6 +50,29 @@ def test_members(rank: int, size: int) -> None:
     dist.all_reduce(t, group=everyone)
     assert t.item() == size
     dist.destroy_process_group()
+
+
+def test_many(rank: int, size: int) -> None:
+    """64 groups of all ranks exist together. Prints what a group takes; the figures of a busy
+    machine are no limits."""
+    init()
+    dist.barrier()
+    files, threads, began = count_files(), count_threads(), time.monotonic()
+    groups = [dist.new_group() for _ in range(64)]
+    seconds = time.monotonic() - began
+    t = torch.ones(64)
+    works = [dist.all_reduce(t[i:i + 1].mul_(rank + i), group=group, async_op=True)
+             for i, group in enumerate(groups)]
+    for work in works:
+        work.wait()
+    assert t.tolist() == [sum(r + i for r in range(size)) for i in range(64)]
+    os.write(1, b"rank %d: 64 groups in %.2f s; each takes %.1f descriptors and %.1f threads\n"
+             % (rank, seconds, (count_files() - files) / 64, (count_threads() - threads) / 64))
+    dist.destroy_process_group()
+    assert count_files() <= files, (count_files(), files)
+
+
+test_many.sizes = (4,)  # type: ignore[attr-defined]
 
 
 def test_late_members(rank: int, size: int) -> None:
@@ -77,7 +105,7 @@ def test_again(rank: int, size: int) -> None:
         dist.barrier(group=group)
         dist.destroy_process_group()
         files.append(count_files())
-        threads.append(len(os.listdir("/proc/self/task")))
+        threads.append(count_threads())
     assert max(files[2:]) <= files[1] + 4, files
     assert max(threads[2:]) <= threads[1] + 4, threads
 

@@ -224,11 +224,61 @@ def test_tensor_parallel(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
-test_fsdp2.backends = ()  # type: ignore[attr-defined]
+def compare_with_one(net: nn.Module, part: int, parts: int) -> None:
+    """Compare the training of a distributed network with that of a plain network on this rank, on
+    the data of all parts. `part`: the part of the data that this rank's network gets."""
+    alone = model()
+    step = stepper(net, torch.optim.SGD(net.parameters(), 0.1))
+    step_alone = stepper(alone, torch.optim.SGD(alone.parameters(), 0.1))
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(6):
+        data = torch.randn(parts, 16, 20, generator=generator)
+        mine = step(data[part]).detach().clone()
+        dist.all_reduce(mine, dist.ReduceOp.AVG)
+        torch.testing.assert_close(mine, step_alone(data.flatten(0, 1)).detach(), rtol=1e-4,
+                                   atol=1e-5)
+
+
+def test_hybrid(rank: int, size: int) -> None:
+    """HSDP: the parameters are divided among the ranks of a row of the mesh, and each row has all
+    of them."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    init()
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("rows", "columns"))
+    net = model()
+    for layer in (net[0], net[2], net[4], net):
+        fully_shard(layer, mesh=mesh)
+    assert net[2].weight.to_local().shape == (32, 64)
+    compare_with_one(net, rank, size)
+    dist.destroy_process_group()
+
+
+def test_fsdp_tensor_parallel(rank: int, size: int) -> None:
+    """Tensor parallelism within a row of the mesh, and FSDP within a column."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
+                                                   parallelize_module)
+    init()
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    net = parallelize_module(model(), mesh["tensor"],
+                             {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    for layer in (net[0], net[2], net[4], net):
+        fully_shard(layer, mesh=mesh["data"])
+    assert net[2].weight.to_local().shape == (32, 32)
+    compare_with_one(net, mesh["data"].get_local_rank(), 2)
+    dist.destroy_process_group()
+
 
 if __name__ == "__main__":
+    fully_sharded = (test_fsdp2, test_hybrid, test_fsdp_tensor_parallel)
+    for test in fully_sharded:
+        test.backends = ()  # type: ignore[attr-defined]
+    test_hybrid.sizes = test_fsdp_tensor_parallel.sizes = (4,)  # type: ignore[attr-defined]
     if not torch_ranks.MISSING:
         version = tuple(int(n) for n in torch.__version__.split(".")[:2])
         if version >= (2, 12):
-            test_fsdp2.backends = ("cpp",)  # type: ignore[attr-defined]
+            for test in fully_sharded:
+                test.backends = ("cpp", "python")  # type: ignore[attr-defined]
     torch_ranks.main(sizes=(2, 4))
