@@ -2,6 +2,7 @@
 """The results of each collective of c10d are compared with gloo or with arithmetic, for random
 shapes and types."""
 
+import math
 import random
 from types import SimpleNamespace
 from typing import Any, List
@@ -29,8 +30,11 @@ def numbers(shape: Any, dtype: torch.dtype, rank: int, seed: int) -> torch.Tenso
 
 
 def shape_of(dice: random.Random) -> List[int]:
-    """A random shape; the same on all ranks."""
-    return [dice.choice([0, 1, 2, 3, 5, 17, 300]) for _ in range(dice.choice([0, 1, 2, 3]))]
+    """A random shape of at most a million elements; the same on all ranks."""
+    while True:
+        shape = [dice.choice([0, 1, 2, 3, 5, 17, 300]) for _ in range(dice.choice([0, 1, 2, 3]))]
+        if math.prod(shape) <= 1000000:
+            return shape
 
 
 def layout(t: torch.Tensor, dice: random.Random) -> torch.Tensor:
@@ -79,10 +83,10 @@ def operations(dtype: torch.dtype) -> List[Any]:
     """The operations that a type has."""
     r = dist.ReduceOp
     if dtype.is_complex:
-        return [r.SUM]
+        return [r.SUM, r.AVG]
     if dtype.is_floating_point:
-        return [r.SUM, r.MIN, r.MAX, r.PRODUCT] + ([r.AVG] if dtype.itemsize >= 4 else [])
-    return [r.SUM, r.MIN, r.MAX, r.PRODUCT, r.BAND, r.BOR, r.BXOR]
+        return [r.SUM, r.MIN, r.MAX, r.PRODUCT, r.AVG]
+    return [r.SUM, r.MIN, r.MAX, r.PRODUCT, r.AVG, r.BAND, r.BOR, r.BXOR]
 
 
 def test_reductions(rank: int, size: int) -> None:
@@ -130,6 +134,17 @@ def close(got: torch.Tensor, want: torch.Tensor, op: Any, what: Any) -> None:
         same(got, want, what)
 
 
+def test_average(rank: int, size: int) -> None:
+    """The quotient of integers is truncated, also that of negative ones."""
+    init()
+    for dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
+        t = torch.tensor([-5, 5, -1, 1, -(rank + 1), 7 * rank], dtype=dtype)
+        sums = [size * v for v in (-5, 5, -1, 1)] + [-sum(range(1, size + 1)), 7 * sum(range(size))]
+        dist.all_reduce(t, dist.ReduceOp.AVG)
+        assert t.tolist() == [int(total / size) for total in sums], (dtype, t)
+    dist.destroy_process_group()
+
+
 def test_bool(rank: int, size: int) -> None:
     """For bool, SUM and MAX are a logical or; PRODUCT and MIN are a logical and."""
     init()
@@ -170,6 +185,11 @@ def test_moves(rank: int, size: int) -> None:
             whole = torch.zeros([shape[0] * size] + shape[1:], dtype=dtype)
             dist.all_gather_into_tensor(whole, parts[rank])
             same(whole, torch.cat(parts), what)
+            if hasattr(dist, "gather_single"):
+                whole = torch.zeros_like(whole) if rank == root else None
+                dist.gather_single(layout(parts[rank], dice), whole, root)
+                if rank == root:
+                    same(whole, torch.cat(parts), what)
     dist.destroy_process_group()
 
 
