@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs torch's own DistributedTest, which is in the wheel, over a backend.
 
-    torch_distributed_test.py [--ranks 2,3,4] [--only PART]
+    torch_distributed_test.py [--ranks 2,3,4,8] [--only PART]
                             over gloo and over tutti; fails if gloo passes a test that tutti does
                             not pass and that is not in EXPECTED
-    torch_distributed_test.py --backend tutti|gloo [--ranks 2,3,4] [--only PART]
+    torch_distributed_test.py --backend tutti|gloo [--ranks 2,3,4,8] [--only PART]
                             over one backend; fails if a test fails
 
-The suite starts new processes for each test. This driver imports torch once and forks a child per
+With 8 ranks or more, only the tests run that the suite skips with fewer ranks. The suite starts new processes for each test. This driver imports torch once and forks a child per
 rank and test. Only tests for host memory run.
 """
 
@@ -34,16 +34,26 @@ EXPECTED: Dict[str, str] = {
     "test_accumulate_gradients_no_sync_allreduce_with_then_hook": _NAMES,
     "test_accumulate_gradients_no_sync_grad_is_view": _NAMES,
     "test_ddp_logging_data_cpu": "torch calls every backend from outside \"custom\" there",
-    # Before torch 2.14, monitored_barrier itself refuses every other name than gloo.
-    "test_monitored_barrier_failure_order": "torch < 2.14 accepts gloo only",
-    "test_monitored_barrier_gloo": "torch < 2.14 accepts gloo only",
-    "test_monitored_barrier_gloo_subgroup": "torch < 2.14 accepts gloo only",
-    "test_monitored_barrier_wait_all_ranks": "torch < 2.14 accepts gloo only",
 }
+
+# Before torch 2.14, monitored_barrier itself refuses every other name than gloo.
+EXPECTED_BEFORE_2_14 = dict.fromkeys(
+    ("test_monitored_barrier_failure_order", "test_monitored_barrier_gloo",
+     "test_monitored_barrier_gloo_subgroup", "test_monitored_barrier_wait_all_ranks"),
+    "torch < 2.14 accepts gloo only")
 
 # Tests that do not test a backend: profilers, sleeping, GPUs. The entries are parts of names.
 LEFT_OUT = ("profiler", "cuda", "gpu", "nccl", "timeout_global", "timeout_group",
             "timeout_full_group")
+
+
+def needs_eight(test: Any) -> bool:
+    """Whether the suite skips a test with fewer than 8 ranks: the decorator has this word."""
+    while test is not None:
+        if "small_worldsize" in test.__code__.co_consts:
+            return True
+        test = getattr(test, "__wrapped__", None)
+    return False
 
 
 def prepare(backend: str, size: int) -> Any:
@@ -88,12 +98,12 @@ def child(suite: Any, name: str, rank: int, size: int, folder: str, out: int) ->
                                 backend=os.environ["BACKEND"], world_size=size, rank=rank,
                                 timeout=timedelta(seconds=distributed_test.CUSTOM_PG_TIMEOUT.get(
                                     name, SECONDS)))
-        test._barrier()
+        test._barrier(timeout=SECONDS)
         function = getattr(test, name)
         # The decorators of the suite choose between parent and rank by the attribute `rank`.
         function()
         verdict = "P"
-        test._barrier()
+        test._barrier(timeout=SECONDS)
         dist.destroy_process_group()
     except unittest.SkipTest as skip:
         verdict, text = "S", str(skip)
@@ -155,6 +165,8 @@ def run_suite(backend: str, size: int, only: str, names: List[str]) -> Dict[str,
             continue
         if only and only not in name or names and name not in names:
             continue
+        if needs_eight(getattr(suite, name)) != (size >= 8):
+            continue
         results[name] = run_test(suite, name, size)
         letter, text = results[name]
         print("%s %s %d %s%s" % (letter, backend, size, name,
@@ -184,12 +196,15 @@ def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", default="")
-    parser.add_argument("--ranks", default="2,3,4")
+    parser.add_argument("--ranks", default="2,3,4,8")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     if torch_ranks.MISSING:
         print("skipped: %s" % torch_ranks.MISSING)
         return 77
+    import torch
+    if tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 14):
+        EXPECTED.update(EXPECTED_BEFORE_2_14)
     bad = 0
     for size in [int(n) for n in arguments.ranks.split(",")]:
         names: List[str] = []
