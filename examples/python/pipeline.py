@@ -21,7 +21,7 @@ stage = PipelineStage(half, rank, 2, torch.device("cpu"))
 schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=nn.functional.cross_entropy)
 optimizer = torch.optim.SGD(half.parameters(), lr=0.1)
 for epoch in range(3):
-    total, count = 0.0, 0
+    total, right, count = 0.0, 0.0, 0
     for images, labels in common.batches(data, 64, epoch, 0, 1):
         if len(labels) < 64:
             continue  # all micro-batches must have the same size
@@ -30,10 +30,12 @@ for epoch in range(3):
         if rank == 0:
             schedule.step(images)
         else:
-            schedule.step(target=labels, losses=losses)
+            output = schedule.step(target=labels, losses=losses)
             total += sum(loss.item() for loss in losses) / len(losses)
+            right += float((output.argmax(1) == labels).float().mean())
             count += 1
         optimizer.step()
     if rank == 1:
-        print("epoch %d: loss %.4f" % (epoch, total / count), flush=True)
+        print("epoch %d: loss %.4f, accuracy %.3f" % (epoch, total / count, right / count),
+              flush=True)
 dist.destroy_process_group()
