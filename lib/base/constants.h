@@ -375,8 +375,8 @@
 #define TUTTI__CHECK_FAILED_US 10000
 
 /* [ns] A wait without a timeout is long after this time. Then the rank reports it to rank 0, which
-   searches for ranks that wait for each other, at most once in this time. Chosen: few waits of a job
-   in progress take so long, and a user who watches the job does not yet think that it hangs. A
+   searches for ranks that wait for each other, at most once in this time. Chosen: few waits of a
+   job in progress take so long, and a user who watches the job does not yet think that it hangs. A
    search of 4096 ranks takes 0.2 s. */
 #define TUTTI__STUCK_NS 1000000000u
 

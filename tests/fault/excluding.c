@@ -362,8 +362,8 @@ static void call_back(void *arg, tutti_status_t status)
     from_callback = submit(arg, "a");
 }
 
-/* Rank 1 waits for 'b', and its callback, which is slow, submits 'a'. The callback runs when rank 2,
-   which is slow as well, has submitted 'c'. */
+/* Rank 1 waits for 'b', and its callback, which is slow, submits 'a'. It runs when rank 2, which is
+   slow as well, has submitted 'c'. */
 static void by_callback(rank_t *self)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
