@@ -161,6 +161,9 @@ void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes, u
    that the call is that of the plan. */
 void tutti__agree_learn_planned(tutti__agree_t *agree, uint32_t planned, uint64_t place,
                                 int may_begin);
+/* The tensor's call has failed on all ranks, although all ranks made it. Until its call changes, it
+   is not planned. It has an effect at the coordinator only. */
+void tutti__agree_refused(tutti__agree_t *agree, const char *name, size_t bytes, uint64_t hash);
 /* A thread of this rank has begun to wait for a tensor. */
 void tutti__agree_waited(tutti__agree_t *agree);
 /* Stop the plan, or ask rank 0 to stop it. is_deviation: this rank's program has deviated from the

@@ -4,18 +4,18 @@
  * submitted, and rank 1 for tensor 'b', which rank 0 has not submitted.
  *
  *      a rank      --STUCK-->     coordinator               its wait has become long
- *      coordinator --QUESTION-->  all                       ranks are stuck in several tensors
+ *      coordinator --QUESTION-->  all                       ranks are stuck in different waits
  *      stuck ranks --STUCK-->     coordinator               the tensors that each of them lacks
  *
  * A rank is stuck if the only thread that submits its tensors waits, without a timeout, for a
  * tensor that is not agreed. A rank may also be stuck in a direct call, and then waits for one rank
  * of its machine.
  *
- * Answers are given at different times, so a circle of answers need not have existed at any time.
- * Therefore the coordinator asks again. Suppose that all ranks of the circle answer the second
- * question as they have answered the first, in the same waits. Then, when the second question was
- * sent, all of them were in these waits, and none could submit what it lacks. So the waits of the
- * circle do not end, unless a thread that has never submitted a tensor submits one of theirs.
+ * Ranks answer at different times, so their answers may form a circle that never existed. Therefore
+ * the coordinator asks a second time. Suppose that each rank of the circle answers again with the
+ * same wait, and still lacks the tensor. Then all of these waits were in progress when the second
+ * question was sent, and no rank of the circle could submit the tensor that it lacks. So these
+ * waits do not end, unless a thread that has never submitted a tensor submits a missing tensor.
  *
  * This is the coordinator's part: no thread, no messages, no clock. engine/stuck.c is its owner.
  */
@@ -64,8 +64,8 @@ typedef struct {
 
 typedef struct {
     uint32_t size;
-    int has_answers; /* answers have arrived since the last search.. */
-    int has_news;    /* ..and new waits since the last question */
+    int has_answers; /* answers have arrived since the last search, or it has found a circle */
+    int has_news;    /* waits have become long since the last question */
     tutti__question_t question;
     uint32_t *path;         /* [size] */
     tutti__stuck_t stuck[]; /* [size] */
@@ -87,7 +87,7 @@ static inline int tutti__circle_is_due(const tutti__circle_t *circle)
 
 /* Search for a circle. Returns the number of its ranks, which are path[0] and so on: each waits for
    the next one, and the last for the first. 0: none is proved. Then *ret_asks 1: send
-   circle->question. A circle is returned once. */
+   circle->question. Each circle is returned only once. */
 uint32_t tutti__circle_search(tutti__circle_t *circle, int *ret_asks);
 
 #endif

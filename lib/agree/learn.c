@@ -2,14 +2,15 @@
 /*
  * The coordinator learns a plan from the submissions of rank 0's program.
  *
- * A step ends when a name is submitted again, but not within a submission group. Tensors that were
- * equal in the last `need` steps become a plan. If there is a new tensor that may soon become
- * regular, the plan waits for it. Tensors that are submitted irregularly stay outside. The plan has
- * the order of the last step, which is the program's own order.
+ * A step ends when a name is submitted again, but not within a submission group. A tensor is
+ * regular if its call was the same in each of the last `need` steps. The regular tensors become a
+ * plan. If a new tensor may soon become regular, no plan begins before. Tensors that are submitted
+ * irregularly stay outside. The plan has the order of the last step, which is the program's own
+ * order.
  *
  * If the program waits between two tensors, no bucket contains both, because the program may wait
- * for the first of them. If a plan is stopped soon after it began, because a rank deviated, `need`
- * doubles. This limits the cost of plans for a program whose steps differ.
+ * for the first of them. If a rank's deviation stops a plan within 4 `need` steps, `need` doubles;
+ * after a longer plan it is reset. This limits the cost of plans for a program whose steps differ.
  *
  * If the tensors of a bucket follow each other in rank 0's memory, the bucket has them in the order
  * of memory. The bucket then has no gaps, and a rank with the same order in its memory need not
@@ -79,9 +80,9 @@ void tutti__learn_again(tutti__learn_t *learn, int is_deviation)
 
 /* ---- what is learned ---- */
 
-/* May the call be part of a plan? It must touch no buffer before all ranks have the same call, and
-   its counts must be equal on all ranks. Buckets of a plan start in their order, so a plan contains
-   no call with a priority. */
+/* May the call be part of a plan? Only if it changes no buffer before the ranks have found that
+   their calls are equal, and if its counts are equal on all ranks. Buckets start in the order of
+   the plan, so a call with a priority cannot be part of it. */
 static int can_be_planned(const tutti__metadata_t *m)
 {
     return !m->on_device && m->phase == 0 && m->priority == 0 &&
@@ -160,7 +161,7 @@ uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more)
 
 /* A bucket that takes more tensors. */
 typedef struct {
-    uint32_t number, last; /* position of its last tensor */
+    uint32_t number;
     uint64_t bytes;
     const tutti__known_t *like; /* its first tensor */
 } open_t;
@@ -238,7 +239,7 @@ static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32
             memset(open, 0, sizeof(open));
         its = choose(open, known, bytes, most);
         if (its->like == NULL)
-            *its = (open_t){ nbuckets++, 0, 0, known };
+            *its = (open_t){ nbuckets++, 0, known };
         its->bytes += bytes;
         laid[i].bucket = its->number;
     }
@@ -384,10 +385,12 @@ static void note_group(tutti__learn_t *learn, tutti__known_t *known)
 /* is_same: the call is that of the previous step. */
 static void note(tutti__learn_t *learn, tutti__known_t *known, uint64_t place, int is_same)
 {
-    /* In this step the call was also submitted in another group, which so lacks a call. */
+    /* The call was already submitted in this step, in a group. This group now lacks a call, so it
+       is not planned. */
     if (known->last_step == learn->step && known->leader > 0)
         learn->known[known->leader - 1].members = 0;
-    known->streak = is_same ? known->streak + 1 : 1;
+    known->is_refused = is_same && known->is_refused;
+    known->streak = known->is_refused ? 0 : is_same ? known->streak + 1 : 1;
     known->after_wait = (uint8_t)(learn->has_waited | (is_same && known->after_wait));
     known->place = place;
     known->waits_inside =

@@ -277,6 +277,16 @@ void tutti__agree_learn_planned(tutti__agree_t *a, uint32_t planned, uint64_t pl
     tutti__learn_repeat(&a->learn, known, place);
 }
 
+void tutti__agree_refused(tutti__agree_t *a, const char *name, size_t bytes, uint64_t hash)
+{
+    int64_t i = tutti__tensor_names_find(&a->learn.names, name, bytes, hash);
+
+    if (i < 0)
+        return;
+    a->learn.known[i].is_refused = 1;
+    a->learn.known[i].streak = 0;
+}
+
 void tutti__agree_waited(tutti__agree_t *a)
 {
     a->learn.has_waited = 1;

@@ -62,6 +62,7 @@ typedef struct {
     uint8_t has_moved;    /* in the previous step, another tensor was before it */
     uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */
     uint8_t is_planned;
+    uint8_t is_refused; /* the call has failed on all ranks, so it is not planned */
     tutti__group_msg_t group; /* of the last call */
     /* 1 + index of the first call of its group; 0: it is in no group, or the first call cannot be
        planned */

@@ -155,7 +155,7 @@ tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_cal
     tutti_call_t read;
     const tutti_call_t *call = &read;
     tutti_status_t status;
-    int has_root;
+    int has_root, is_barrier;
 
     if (user == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call is NULL");
@@ -166,16 +166,17 @@ tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_cal
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call->kind %d is not a kind of call",
                            (int)call->kind);
     has_root = tutti__call_has_root(call->kind) || tutti__call_is_message(call->kind);
-    /* If the kind has no operation or root, the ranks may have passed different values for it. */
+    is_barrier = call->kind == TUTTI_CALL_BARRIER;
+    /* The ranks may have passed different values for a field that the kind does not have. */
     *ret_call = (tutti__call_t){ .kind = call->kind,
-                                 .dtype = call->dtype,
+                                 .dtype = is_barrier ? (tutti_dtype_t)0 : call->dtype,
                                  .op = tutti__call_reduces(call->kind) ? call->op : TUTTI_SUM,
                                  .root = has_root ? (uint32_t)call->root : 0,
                                  .source = (uint32_t)call->source,
                                  .sendbuf = call->sendbuf,
                                  .recvbuf = call->recvbuf,
-                                 .count = call->count,
-                                 .recvcount = call->recvcount,
+                                 .count = is_barrier ? 0 : call->count,
+                                 .recvcount = is_barrier ? 0 : call->recvcount,
                                  .sendcounts = call->sendcounts,
                                  .senddispls = call->senddispls,
                                  .recvcounts = call->recvcounts,

@@ -84,6 +84,7 @@ static inline void begin(tutti__operation_t *op, const tutti__call_t *call)
     op->is_common = op->polls = op->has_compared = op->is_staged = op->is_queued = op->is_certain =
         0;
     op->bytes = 0;
+    op->refusal = TUTTI_OK;
     op->run_sched = NULL;
     op->is_keeping = 0;
     op->left_ns = 0;
@@ -218,6 +219,19 @@ static tutti_status_t meet(tutti__operation_t *op)
     return TUTTI_OK;
 }
 
+/* No algorithm serves the call; all ranks with this call find this. In a plan, another rank may
+   lack the bucket, and enter it with another call. So on one host the ranks meet first; between
+   hosts they have compared their calls. */
+static tutti_status_t refuse(tutti__operation_t *op, tutti_status_t status)
+{
+    int is_planned = op->env->is_bucket && !op->env->is_agreed;
+
+    if (!op->is_common || !is_planned || op->env->shape->nhosts > 1)
+        return status;
+    op->refusal = status;
+    return meet(op);
+}
+
 static inline tutti_status_t pack(tutti__operation_t *op)
 {
     if (op->call == NULL)
@@ -277,15 +291,15 @@ static inline tutti_status_t choose(tutti__operation_t *op)
     if (TUTTI__UNLIKELY(empty))
         return meet(op);
     status = tutti__operation_find(op, call, &sched);
-    if (status != TUTTI_OK)
-        return status;
+    if (TUTTI__UNLIKELY(status != TUTTI_OK))
+        return refuse(op, status);
     op->has_far = op->may_be_far && polls(op, sched);
     if (op->env->is_agreed)
         op->polls |= op->has_far;
     status = tutti__own_allows(op->env, sched);
     op->is_common = status == TUTTI_ERR_UNSUPPORTED;
     if (TUTTI__UNLIKELY(status != TUTTI_OK))
-        return status;
+        return refuse(op, status);
     op->bytes = TUTTI__MAX(op->exec.count, op->exec.in_count) * tutti_dtype_bytes(op->exec.dtype);
     status = pack(op);
     if (status != TUTTI_OK)
@@ -407,6 +421,10 @@ static tutti_status_t step_meet(tutti__operation_t *op)
     tutti_status_t status = node->ops->step(node, op->lane, &op->hint);
 
     op->is_common = status == TUTTI_ERR_MISMATCH;
+    if (status == TUTTI_OK && op->refusal != TUTTI_OK) {
+        op->is_common = 1;
+        return tutti__fail(op->refusal, "no algorithm serves this call");
+    }
     return status == TUTTI_OK ? end_call(op) : status;
 }
 

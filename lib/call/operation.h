@@ -107,6 +107,7 @@ struct tutti__operation {
     tutti__exchange_t exchange;
     tutti__pairs_t *pairs; /* lane 0 only */
     tutti__node_call_t meet;
+    tutti_status_t refusal; /* MEET: the error to return when the ranks have met, or OK */
 
     /* Calls on device memory. */
     tutti__call_t own;             /* the call with other buffers */

@@ -65,14 +65,24 @@ static int has_more_of_group(const tutti__lane_t *lane)
            tutti__group_is_same(&bucket->first->group, &next->first->group);
 }
 
-/* Queue requests that return to agreement: a submission group as a whole, and in its order. */
+/* Queue requests that return to agreement: a submission group as a whole, and in its order. If some
+   of its calls were served, the others return as calls without a group. This happens if a call
+   fails on all ranks, so all ranks do the same. */
 static void queue_returned(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
+    const tutti__request_t *first = lane->returned_first;
     tutti__request_t *next;
+    uint32_t n = 0;
+    int is_whole;
 
+    for (const tutti__request_t *r = first; r != NULL; r = r->next)
+        n++;
+    is_whole = first != NULL && n == first->group.size;
     tutti__mutex_lock(&lanes->pending->lock);
     for (tutti__request_t *r = lane->returned_first; r != NULL; r = next) {
         next = r->next;
+        if (!is_whole)
+            r->group = (tutti__group_msg_t){ 0 };
         r->agreed = r->announced = 0;
         r->lane = 0;
         tutti__record_returned(lanes->env->watch->record, r->record);
@@ -116,6 +126,8 @@ void tutti__lane_refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status
     else
         snprintf(text, sizeof(text), "%s", tutti_last_error());
     tutti__operation_cancel(&lane->op);
+    for (; r != NULL && !tutti__lane_is_ordered(lanes, lane); r = r->next)
+        tutti__agree_refused(lanes->agree, r->name, r->name_bytes, r->hash);
     finish(lanes, lane, status, text);
 }
 
@@ -180,6 +192,8 @@ void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane)
                                   lane->first->nrequests > 1 && !lane->is_packed);
             if (lane->is_packed)
                 tutti__fuse_packing.unpack(lane, &lane->op);
+            if (lane->returned_first != NULL && !has_more_of_group(lane))
+                queue_returned(lanes, lane);
         }
         lanes->agreed_served += !tutti__lane_is_compared(lanes, lane);
         finish(lanes, lane, TUTTI_OK, NULL);

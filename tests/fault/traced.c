@@ -29,6 +29,12 @@ static void quiet(tutti__conf_t *conf, int rank)
     conf->log_level = TUTTI__LOG_NONE;
 }
 
+static void quiet_agreed(tutti__conf_t *conf, int rank)
+{
+    quiet(conf, rank);
+    conf->shared.plans = 0;
+}
+
 static void quiet_traced(tutti__conf_t *conf, int rank)
 {
     quiet(conf, rank);
@@ -37,7 +43,7 @@ static void quiet_traced(tutti__conf_t *conf, int rank)
 }
 
 /* Submit several tensors, one after the other (n is 1), or all n at once, as a submission group:
-   they are one bucket. Only tensors outside a group can be planned. */
+   they are one bucket. */
 static void submit_by(rank_t *self, int n)
 {
     static float x[TENSORS][100];
@@ -193,10 +199,14 @@ int main(void)
         void (*settings)(tutti__conf_t *conf, int rank);
         rank_fn_t fn;
     } cases[] = {
-        { 2, NULL, 0, quiet_traced, steps },   { 3, "aab", 0, quiet_traced, steps },
-        { 2, "ab", 0, quiet, start_and_stop }, { 3, NULL, 0, quiet, start_and_stop },
-        { 2, NULL, 0, quiet, planned },        { 3, "aab", 0, quiet, planned },
-        { 2, NULL, 3, quiet_traced, die },     { 2, NULL, 0, quiet_traced, fork_child },
+        { 2, NULL, 0, quiet_traced, steps },
+        { 3, "aab", 0, quiet_traced, steps },
+        { 2, "ab", 0, quiet_agreed, start_and_stop },
+        { 3, NULL, 0, quiet_agreed, start_and_stop },
+        { 2, NULL, 0, quiet, planned },
+        { 3, "aab", 0, quiet, planned },
+        { 2, NULL, 3, quiet_traced, die },
+        { 2, NULL, 0, quiet_traced, fork_child },
     };
     const char *source = getenv("srcdir");
     int failures = 0;

@@ -9,6 +9,12 @@
 #include "engine/steps.h"
 #include "ranks.h"
 
+#include <unistd.h>
+
+enum {
+    BAD_ELEMENTS = 1024
+};
+
 /* What the engine has counted. Read without the engine's token, so only when nothing is pending. */
 static uint32_t plans(const rank_t *self)
 {
@@ -211,6 +217,8 @@ static size_t submit_group(const rank_t *self, int way, int (*x)[ELEMENTS],
         calls[i].op = k == 1 ? TUTTI_MAX : TUTTI_SUM;
         calls[i].name = way == OTHER && k == 0 ? "other" : names[k];
         calls[i].count = ELEMENTS - (way == LARGER && i + 1 == n ? 0 : 1);
+        if (k == BARRIER) /* a barrier has no such field */
+            calls[i].count = (size_t)self->rank;
         calls[i].sendbuf = calls[i].recvbuf = x[k];
         calls[i].options = way == PRIORITY && k == 1 ? &options : NULL;
         for (int e = 0; e < ELEMENTS; e++)
@@ -357,6 +365,71 @@ static void groups(rank_t *self)
     CHECK(stats.plan_hits > 50);
 }
 
+/* ---- calls that no algorithm serves ---- */
+
+static void appended(void *dst, const void *left, const void *right, size_t count,
+                     tutti_dtype_t dtype, void *arg)
+{
+    (void)dtype;
+    (void)arg;
+    for (size_t i = 0; i < count; i++)
+        ((int *)dst)[i] = 10 * ((const int *)left)[i] + ((const int *)right)[i];
+}
+
+static void large_in_a_ring(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    snprintf(conf->shared.algorithm, sizeof(conf->shared.algorithm), "allreduce:1k-:ring");
+    conf->shared.fusion_bytes = 1;
+    conf->log_level = TUTTI__LOG_NONE;
+}
+
+/* A step of a group of two calls. bad: index of a call that a ring does not serve, or -1. */
+static void refused_step(rank_t *self, const char *const *names, int bad, tutti_op_t op)
+{
+    static _Thread_local int x[2][BAD_ELEMENTS];
+    tutti_call_t calls[2];
+    tutti_request_t *request[2];
+    int sum = self->size * (self->size + 1) / 2;
+
+    for (int i = 0; i < 2; i++) {
+        calls[i] = (tutti_call_t)TUTTI_CALL_INIT;
+        calls[i].kind = TUTTI_CALL_ALLREDUCE;
+        calls[i].dtype = TUTTI_INT32;
+        calls[i].op = i == bad ? op : TUTTI_SUM;
+        calls[i].name = names[i];
+        calls[i].count = i == bad ? BAD_ELEMENTS : 1;
+        calls[i].sendbuf = calls[i].recvbuf = x[i];
+        x[i][0] = (self->rank + 1) * (i + 1);
+    }
+    CHECK_OK(tutti_submit(calls, 2, self->comm, request));
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(tutti_wait(request[i], -1), i == bad ? TUTTI_ERR_UNSUPPORTED : TUTTI_OK);
+        if (i != bad)
+            CHECK_INT(x[i][0], sum * (i + 1));
+    }
+}
+
+/* A call of a group fails on all ranks in each step, and one rank is late. The group's other call,
+   and later groups, have the right results. */
+static void refused(rank_t *self)
+{
+    static const char *const names[2][2] = { { "bad", "good" }, { "good 2", "bad 2" } };
+    static const char *const later[2] = { "p", "q" };
+    tutti_op_t op;
+
+    CHECK_OK(tutti_op_create(appended, NULL, 0, &op));
+    for (int bad = 0; bad < 2; bad++)
+        for (int step = 0; step < 8; step++) {
+            if (self->rank == self->size - 1)
+                usleep(5000);
+            refused_step(self, names[bad], bad, op);
+        }
+    for (int step = 0; step < 10; step++)
+        refused_step(self, later, -1, op);
+    CHECK_OK(tutti_op_free(op));
+}
+
 int main(void)
 {
     static const char *const hosts[] = { "aa", "aaa", "aabb", "abc", "aaaab" };
@@ -376,6 +449,9 @@ int main(void)
         RUN_JOB(failures, &job);
         job.fn = group_deviations;
         job.settings = small_buckets;
+        RUN_JOB(failures, &job);
+        job.fn = refused;
+        job.settings = large_in_a_ring;
         RUN_JOB(failures, &job);
     }
     return failures != 0;
