@@ -66,14 +66,14 @@ TUTTI_API tutti_status_t tutti_mem_alloc_local(tutti_comm_t *comm, size_t bytes,
 TUTTI_API tutti_status_t tutti_mem_free_local(void *ptr);
 
 /*
- * Make memory of the program's own memory that collectives need not copy, as if it came from
- * tutti_mem_alloc_local. This serves programs that cannot change their allocator.
+ * Register memory of the program, so that collectives need not copy it. It is then used like memory
+ * from tutti_mem_alloc_local. This serves programs that cannot change their allocator.
  *
  * comm   the communicator whose collectives need not copy the memory
  * ptr    the beginning of a page
- * bytes  whole pages; 0: nothing is done. The memory is private and anonymous, as from mmap, and
- *        from aligned_alloc if the block is large. It keeps its contents. Until
- *        tutti_mem_unregister has been called, the program must not unmap or free it
+ * bytes  whole pages. 0: nothing is registered, and there is nothing to unregister. The memory must
+ *        be private and anonymous: from mmap, or from aligned_alloc if the block is large. It keeps
+ *        its contents. The program must not unmap or free it before tutti_mem_unregister
  *
  * The call copies the contents to shared pages, and maps these pages in place of the old ones. No
  * other thread may access the memory during the call. Properties of the old pages are lost, such as

@@ -98,7 +98,7 @@ static void tell(const tutti__device_setup_t *setup, const char *why)
 {
     TUTTI__LOG(setup->world == NULL && setup->topo->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
                "device memory to other hosts: %s%s",
-               why != NULL ? "through the host's: " : "direct", why != NULL ? why : "");
+               why != NULL ? "through host memory: " : "direct", why != NULL ? why : "");
 }
 
 /* Can this rank use device memory? If not, `why` gets the reason. */

@@ -6,7 +6,8 @@
  *
  * This rank stops the plan
  *   if a tensor has other metadata, another submission group or a priority, or is a message,
- *   if requests wait here and no request is submitted for PLAN_REST_NS, or less if a thread waits,
+ *   if requests wait here and no further request enters the plan for PLAN_REST_NS; for a shorter
+ *     time if a thread waits for such a request, or tests it,
  *   if not all ranks had the tensors of a bucket,
  *   if this rank joins,
  *   if a bucket makes no progress for long; agreement then names the rank that is late.
@@ -20,6 +21,7 @@
 #include "base/time.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,8 +110,8 @@ static void start_complete(tutti__plan_requests_t *p)
 
 /* ---- requests ---- */
 
-/* Must this rank not announce the request while it has the plan? The other ranks drop such an
-   announcement: see tutti__plan_voids. Equal for all calls of a submission group. */
+/* Is the announcement of this request forbidden while this rank has the plan? The other ranks would
+   drop it: see tutti__plan_voids. The result is equal for all calls of a submission group. */
 static int belongs(const tutti__request_t *r, const tutti__planned_t *planned)
 {
     if (r->phase > 0)
@@ -118,7 +120,7 @@ static int belongs(const tutti__request_t *r, const tutti__planned_t *planned)
                              : !tutti__call_is_message(r->call.kind);
 }
 
-/* Is the call, which belongs to the plan, the plan's call? */
+/* The request belongs to the plan. Is its call the one that was planned? */
 static int is_equal(const tutti__request_t *r, const tutti__metadata_t *metadata,
                     const tutti__planned_t *planned)
 {
@@ -134,7 +136,7 @@ static void enter(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t
     hold(p, request, i);
     unit->missing--;
     p->arrived_ns = request->since_ns;
-    /* A request of the same name and call may be submitted later without its group. */
+    /* A call of a group may be submitted later without its group, so it is compared again. */
     request->entered = request->group.size == 0 ? p->plan.number : 0;
     if (p->bucket[p->next].missing == 0)
         start_complete(p);
@@ -360,8 +362,8 @@ void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *requ
 }
 
 /* If no bucket makes progress for this time, this rank stops the plan, and agreement finds the late
-   rank. */
-static uint64_t patience_ns(const tutti__conf_shared_t *conf)
+   rank. A quarter of the stall interval or of the timeout, whichever is shorter. */
+static uint64_t late_after_ns(const tutti__conf_shared_t *conf)
 {
     uint64_t ms =
         conf->stall_ms > 0 ? TUTTI__MIN(conf->stall_ms, conf->timeout_ms) : conf->timeout_ms;
@@ -375,7 +377,7 @@ void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now)
         return;
     if (p->nheld > 0 && now > p->arrived_ns + TUTTI__PLAN_REST_NS)
         give_up(p, TUTTI__PLAN_DEVIATION);
-    if (p->lanes->planned > 0 && now > p->lanes->planned_ns + patience_ns(p->env->conf))
+    if (p->lanes->planned > 0 && now > p->lanes->planned_ns + late_after_ns(p->env->conf))
         give_up(p, TUTTI__PLAN_LATE);
 }
 

@@ -3,13 +3,13 @@
  * Ranks that wait for each other in a circle: the messages of agree/circle.h, and the warning. This
  * warning comes soon after the waits have become long, much earlier than the stall warning.
  *
- * A waiting thread notes its wait here after TUTTI__STUCK_NS. So no message is sent while no thread
- * waits for long. The checks for stalls send the messages, so with TUTTI_STALL_WARNING=0 there are
- * none.
+ * A thread notes its wait here when the wait has lasted TUTTI__STUCK_NS. Shorter waits cause no
+ * messages. The checks for stalls send the messages, so TUTTI_STALL_WARNING=0 disables them.
  *
- * A rank is not stuck if another thread may submit a tensor: several threads have submitted tensors
- * of the communicator, or a pending request has a callback. A new thread may submit a tensor as
- * well, and end the circle. So the circle is reported, but does not end the communicator.
+ * A rank does not count as stuck if several of its threads have submitted tensors of the
+ * communicator, or if a pending request has a callback: such a thread or callback may submit the
+ * missing tensor. A thread that has not yet submitted any tensor may also do this, but cannot be
+ * detected. So a circle is reported, but the communicator does not end.
  */
 #include "engine/stuck.h"
 
@@ -73,7 +73,8 @@ void tutti__stuck_end(tutti__pending_t *pending)
 
 /* ---- this rank's wait ---- */
 
-/* Can no callback run, which could submit a tensor? Under the lock of pending.h. */
+/* Is it certain that no callback can run? A callback could submit a tensor. Under the lock of
+   pending.h. */
 static int has_no_callback(const tutti__pending_t *pending)
 {
     if (atomic_load(&pending->callbacks) || pending->ncalling > 0)
@@ -108,8 +109,8 @@ static int is_stuck(const tutti__pending_t *pending)
     return r == NULL || (r->known && r->announced && !r->agreed && r->phase == 0);
 }
 
-/* The wait of a rank that is stuck, with its name behind it. question NULL: a report. Returns the
-   number of bytes. Under the lock of pending.h. */
+/* Write the wait of this stuck rank, followed by the name of the tensor or of the direct call.
+   question NULL: a report. Returns the number of bytes. Under the lock of pending.h. */
 static size_t describe(const tutti__agreement_t *a, const tutti__question_t *question, void *body)
 {
     const tutti__long_wait_t *wait = &a->pending->long_wait;
@@ -228,8 +229,8 @@ static size_t put_wait(const tutti__agreement_t *a, char *text, size_t bytes,
     return TUTTI__MIN((size_t)n, bytes - 1);
 }
 
-/* The waits of a rank and of the next rank of a circle may be longer than the log's limit for a
-   line. So the text has as many waits as fit completely. */
+/* The texts of all waits of a circle may exceed the log's limit for a line. So the warning has as
+   many complete texts as fit, and counts the other ranks. */
 static void warn(const tutti__stuck_state_t *s, uint32_t n)
 {
     const tutti__circle_t *circle = s->circle;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Aliases: second addresses of ranges of an arena. The owner maps such a range at the addresses of
- * memory that the program has registered (blocks.h).
+ * Aliases: second addresses of ranges of an arena. The rank that owns the arena maps such a range
+ * at the addresses of memory that the program has registered (blocks.h).
  *
- * Any thread finds aliases without a lock, while another thread adds or removes one. A reader
- * repeats its search if `version` has changed meanwhile (a sequence lock).
+ * Any thread may search without a lock, even while another thread adds or removes an alias. The
+ * search is repeated if `version` has changed meanwhile (a sequence lock).
  */
 #ifndef TUTTI__MEM_ALIASES_H
 #define TUTTI__MEM_ALIASES_H
@@ -12,6 +12,7 @@
 #include "base/atomic.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define TUTTI__ALIASES 64
 
@@ -24,7 +25,7 @@ typedef struct {
 /* Zero it first. */
 typedef struct {
     tutti__word_t version; /* odd: an entry is being changed */
-    tutti__word_t used;    /* all later entries are free */
+    tutti__word_t used;    /* entries from this index on are free */
     tutti__alias_t at[TUTTI__ALIASES];
 } tutti__aliases_t;
 
@@ -34,7 +35,7 @@ int tutti__aliases_find(const tutti__aliases_t *aliases, uintptr_t begin, size_t
 
 /* ---- one thread at a time ---- */
 
-/* Add an alias; 0: all entries are in use. */
+/* Add an alias. Returns 0 if all entries are in use. */
 int tutti__aliases_add(tutti__aliases_t *aliases, uintptr_t begin, size_t bytes, uint64_t offset);
 /* Remove the alias that begins at `begin`. */
 void tutti__aliases_remove(tutti__aliases_t *aliases, uintptr_t begin);

@@ -5,6 +5,7 @@
 #include "base/status.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,8 @@ static tutti_status_t judge(const void *ptr, const mapping_t *mapping)
     if (mapping->inode != 0 || mapping->permissions[3] != 'p')
         return refuse(ptr, "is shared, or belongs to a file: ", mapping->name);
     if (memcmp(mapping->permissions, "rw-", 3) != 0)
-        return refuse(ptr,
-                      "has other permissions than to be read and written: ", mapping->permissions);
+        return refuse(
+            ptr, "can be executed, or cannot be both read and written: ", mapping->permissions);
     if (mapping->name[0] == '[' && strncmp(mapping->name, "[anon", 5) != 0)
         return refuse(ptr, "is in ", mapping->name);
     return TUTTI_OK;
@@ -71,7 +72,21 @@ static tutti_status_t judge_all(FILE *file, uintptr_t begin, size_t bytes)
     return status;
 }
 
-tutti_status_t tutti__mem_is_anonymous(const void *ptr, size_t bytes)
+/* The stack of a thread is anonymous memory too. The kernel knows only the main stack. */
+static int overlaps_stack(uintptr_t begin, size_t bytes)
+{
+    pthread_attr_t attributes;
+    size_t stack_bytes = 0;
+    void *stack = NULL;
+
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return 0;
+    (void)pthread_attr_getstack(&attributes, &stack, &stack_bytes);
+    pthread_attr_destroy(&attributes);
+    return begin < (uintptr_t)stack + stack_bytes && (uintptr_t)stack < begin + bytes;
+}
+
+tutti_status_t tutti__mem_check_anonymous(const void *ptr, size_t bytes)
 {
     uintptr_t begin = (uintptr_t)ptr, page = (uintptr_t)sysconf(_SC_PAGESIZE);
     tutti_status_t status;
@@ -83,7 +98,7 @@ tutti_status_t tutti__mem_is_anonymous(const void *ptr, size_t bytes)
                            (size_t)page);
     if (begin == 0 || bytes > UINTPTR_MAX - begin)
         return refuse(ptr, "is not mapped", "");
-    if ((uintptr_t)&file >= begin && (uintptr_t)&file - begin < bytes)
+    if (overlaps_stack(begin, bytes))
         return refuse(ptr, "is in the stack of this thread", "");
     file = fopen("/proc/self/maps", "re");
     if (file == NULL)

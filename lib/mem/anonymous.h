@@ -8,6 +8,6 @@
 /* TUTTI_OK if [ptr, ptr + bytes) consists of whole pages of private anonymous memory that can be
    read and written, but not executed, and that is neither the main or this thread's stack nor the
    heap (brk). Otherwise UNSUPPORTED, with the reason. */
-tutti_status_t tutti__mem_is_anonymous(const void *ptr, size_t bytes);
+tutti_status_t tutti__mem_check_anonymous(const void *ptr, size_t bytes);
 
 #endif

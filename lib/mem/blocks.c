@@ -9,7 +9,6 @@
 #include "mem/avail.h"
 #include "mem/mapping.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 
 typedef struct block {
     void *ptr;    /* the program's address */
-    void *memory; /* in the arena. Not equal to ptr: ptr is registered memory of the program */
+    void *memory; /* the block in the arena. If `ptr` differs, the program has registered `ptr` */
     size_t bytes;
     tutti__arena_t *arena;
     unsigned generation; /* of the process that allocated it */
@@ -50,6 +49,7 @@ static tutti_status_t destroy(block_t *block)
 {
     tutti_status_t status = TUTTI_OK;
 
+    /* A forked child must not free memory of its parent. */
     if (block->generation == tutti__fork_generation())
         status = tutti__arena_free(block->arena, block->memory);
     tutti__arena_destroy(block->arena);
@@ -77,9 +77,39 @@ tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **re
     return TUTTI_OK;
 }
 
+/* Map private memory at `ptr`, with the block's contents. */
+static tutti_status_t map_private(const block_t *block, void *ptr)
+{
+    if (mmap(ptr, block->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) == MAP_FAILED)
+        return tutti__fail_errno("cannot map %zu bytes at %p", block->bytes, ptr);
+    memcpy(ptr, block->memory, block->bytes);
+    return TUTTI_OK;
+}
+
+/* Move the contents of the memory at `ptr` to the block. The caller holds the lock, so that a fork
+   does not come between the mapping and the list. */
+static tutti_status_t move_in(block_t *block, void *ptr)
+{
+    tutti_status_t status = tutti__arena_add_alias(block->arena, ptr, block->bytes, block->memory);
+
+    if (status != TUTTI_OK)
+        return status;
+    memcpy(block->memory, ptr, block->bytes);
+    status = tutti__arena_map_at(block->arena, ptr, block->bytes, block->memory);
+    if (status == TUTTI_OK) {
+        block->ptr = ptr;
+        return TUTTI_OK;
+    }
+    tutti__arena_drop_alias(block->arena, ptr);
+    /* Before Linux 6.12, a mapping that fails may remove the old one. */
+    (void)map_private(block, ptr);
+    return status;
+}
+
 tutti_status_t tutti__block_register(tutti__arena_t *arena, void *ptr, size_t bytes)
 {
-    tutti_status_t status = bytes > 0 ? tutti__mem_is_anonymous(ptr, bytes) : TUTTI_OK;
+    tutti_status_t status = bytes > 0 ? tutti__mem_check_anonymous(ptr, bytes) : TUTTI_OK;
     block_t *block;
 
     if (status != TUTTI_OK || bytes == 0)
@@ -87,12 +117,9 @@ tutti_status_t tutti__block_register(tutti__arena_t *arena, void *ptr, size_t by
     status = create(arena, bytes, &block);
     if (status != TUTTI_OK)
         return status;
-    memcpy(block->memory, ptr, bytes);
-    /* Under the lock, so that a fork does not come between the mapping and the list. */
     tutti__mapping_lock();
-    status = tutti__arena_map_alias(arena, ptr, bytes, block->memory);
+    status = move_in(block, ptr);
     if (status == TUTTI_OK) {
-        block->ptr = ptr;
         block->next = blocks;
         blocks = block;
     }
@@ -156,38 +183,31 @@ tutti_status_t tutti__block_free(void *ptr)
     return destroy(block);
 }
 
+/* Is there memory for a copy? A small copy is not checked: reading the limits takes longer. */
 static tutti_status_t check_available(uint64_t bytes)
 {
-    const char *who;
+    const char *owner;
 
-    if (bytes <= TUTTI__RESERVE_LEAST_BYTES || tutti__mem_available("", &who) >= bytes)
+    if (bytes <= TUTTI__RESERVE_LEAST_BYTES || tutti__mem_available("", &owner) >= bytes)
         return TUTTI_OK;
     return tutti__fail(TUTTI_ERR_NO_MEMORY,
-                       "%s has too little memory for a copy of %" PRIu64 " bytes", who, bytes);
+                       "%s has too little memory for a copy of %" PRIu64 " bytes", owner, bytes);
 }
 
 /* Replace the alias by private memory with the same contents. The caller holds the lock, so that no
    child is forked meanwhile. */
-static tutti_status_t make_private(const block_t *block)
+static tutti_status_t move_out(const block_t *block)
 {
     tutti_status_t status = check_available(block->bytes);
-    int code;
 
-    if (status != TUTTI_OK)
-        return status;
-    if (mmap(block->ptr, block->bytes, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
-        code = errno;
-        /* Before Linux 6.12 a failed mmap may have removed the old mapping. */
+    if (status == TUTTI_OK)
+        status = map_private(block, block->ptr);
+    if (status == TUTTI_OK)
         tutti__arena_drop_alias(block->arena, block->ptr);
-        (void)tutti__arena_map_alias(block->arena, block->ptr, block->bytes, block->memory);
-        errno = code;
-        return tutti__fail_errno("cannot map %zu bytes at %p, which stay registered", block->bytes,
-                                 block->ptr);
-    }
-    memcpy(block->ptr, block->memory, block->bytes);
-    tutti__arena_drop_alias(block->arena, block->ptr);
-    return TUTTI_OK;
+    else
+        /* As in move_in. */
+        (void)tutti__arena_map_at(block->arena, block->ptr, block->bytes, block->memory);
+    return status;
 }
 
 tutti_status_t tutti__block_unregister(void *ptr)
@@ -200,8 +220,8 @@ tutti_status_t tutti__block_unregister(void *ptr)
     at = find(ptr, 1);
     if (at != NULL) {
         block = *at;
-        /* A forked child has nothing at `ptr`. */
-        status = block->generation == generation ? make_private(block) : TUTTI_OK;
+        /* In a forked child, a block of the parent has no mapping: only the entry is removed. */
+        status = block->generation == generation ? move_out(block) : TUTTI_OK;
         if (status == TUTTI_OK)
             *at = block->next;
     }

@@ -12,7 +12,7 @@
 tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr);
 
 /* Move the program's memory at `ptr` into a block: copy its contents, and map the block at `ptr`.
-   bytes 0: nothing is done. UNSUPPORTED: see tutti__mem_is_anonymous, tutti__arena_map_alias. */
+   bytes 0: nothing is done. UNSUPPORTED: see tutti__mem_check_anonymous, tutti__arena_add_alias. */
 tutti_status_t tutti__block_register(tutti__arena_t *arena, void *ptr, size_t bytes);
 /* Make registered memory private again, with its contents. ptr: as registered. In a forked child,
    which has no memory at `ptr`, only the block ends. INVALID_ARGUMENT: it is not registered. */

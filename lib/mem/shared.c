@@ -433,22 +433,25 @@ int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t byt
     return 1;
 }
 
-tutti_status_t tutti__arena_map_alias(tutti__arena_t *arena, void *ptr, size_t bytes,
+tutti_status_t tutti__arena_map_at(const tutti__arena_t *arena, void *ptr, size_t bytes,
+                                   const void *memory)
+{
+    if (mmap(ptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, arena->fd,
+             (off_t)((const char *)memory - arena->base)) == MAP_FAILED)
+        return tutti__fail_errno("cannot map %zu bytes at %p", bytes, ptr);
+    (void)madvise(ptr, bytes, MADV_DONTFORK);
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__arena_add_alias(tutti__arena_t *arena, const void *ptr, size_t bytes,
                                       const void *memory)
 {
     uint64_t offset = (uint64_t)((const char *)memory - arena->base);
-    tutti_status_t status = TUTTI_OK;
 
-    if (!tutti__aliases_add(&arena->aliases, (uintptr_t)ptr, bytes, offset))
-        status = tutti__fail(TUTTI_ERR_UNSUPPORTED, "%d ranges are registered, which is the most",
-                             TUTTI__ALIASES);
-    else if (mmap(ptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, arena->fd,
-                  (off_t)offset) == MAP_FAILED) {
-        status = tutti__fail_errno("cannot map %zu bytes at %p", bytes, ptr);
-        tutti__aliases_remove(&arena->aliases, (uintptr_t)ptr);
-    } else
-        (void)madvise(ptr, bytes, MADV_DONTFORK);
-    return status;
+    if (tutti__aliases_add(&arena->aliases, (uintptr_t)ptr, bytes, offset))
+        return TUTTI_OK;
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED, "%d ranges are registered, which is the most",
+                       TUTTI__ALIASES);
 }
 
 void tutti__arena_drop_alias(tutti__arena_t *arena, const void *ptr)

@@ -67,13 +67,20 @@ tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr);
 int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t bytes,
                         uint64_t *ret_offset);
 
-/* Map `bytes` of the arena from `memory` on at `ptr` as well, in place of all that is mapped there:
-   an alias (aliases.h). As the arena, it is not mapped in forked children. ptr, memory and bytes:
-   whole pages. The caller holds tutti__mapping_lock. UNSUPPORTED: too many aliases. */
-tutti_status_t tutti__arena_map_alias(tutti__arena_t *arena, void *ptr, size_t bytes,
+/* ---- aliases (aliases.h); the caller holds tutti__mapping_lock ---- */
+
+/* Map `bytes` of the arena from `memory` on at `ptr` as well, in place of everything that is mapped
+   there. Like the arena, this is not mapped in forked children. ptr, memory and bytes: whole
+   pages. */
+tutti_status_t tutti__arena_map_at(const tutti__arena_t *arena, void *ptr, size_t bytes,
+                                   const void *memory);
+/* Make [ptr, ptr + bytes) an alias of the arena from `memory` on. UNSUPPORTED: too many aliases. */
+tutti_status_t tutti__arena_add_alias(tutti__arena_t *arena, const void *ptr, size_t bytes,
                                       const void *memory);
-/* Forget the alias that begins at `ptr`. The mapping stays. Under the same lock. */
+/* Remove the alias that begins at `ptr`. The mapping stays. */
 void tutti__arena_drop_alias(tutti__arena_t *arena, const void *ptr);
+
+/* ---- peers ---- */
 
 /* Map a peer's arena. If pid is this process, use the owner's mapping at owner_base, which stays
    until the owner and all peers have left it. A forked child has none of its parent's mappings. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank is killed or stopped under torchrun: the other rank ends with the library's words, and so
-does torchrun. And init_process_group under mpirun, in the way of docs/pytorch.md."""
+"""A rank is killed or stopped under torchrun: the other rank ends with the library's error, and
+torchrun with a status that is not 0. And init_process_group under mpirun, as docs/pytorch.md does
+it."""
 
 import json
 import os
@@ -71,8 +72,8 @@ def stop() -> None:
 
 def watch(case: str) -> None:
     """Run a case as a child, and report how the child has ended. When a rank has failed, torchrun
-    ends the others by SIGTERM, which may come before their own end. So the child and this process
-    ignore it."""
+    ends the others by SIGTERM, which may come before the other rank has raised its error. So the
+    child and this process ignore SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     done = subprocess.run([sys.executable, os.path.abspath(__file__)], text=True,
                           env=dict(os.environ, **{CASE: case}), stdout=subprocess.PIPE,
@@ -159,7 +160,7 @@ if __name__ == "__main__":
     case = os.environ.get(CASE, "")
     if not case:
         sys.exit(main())
-    watched = case.split(" ")
-    if watched[0] == "watched" and os.environ["RANK"] == "0":
-        watch(watched[-1])
-    globals()[watched[-1]]()
+    words = case.split(" ")
+    if words[0] == "watched" and os.environ["RANK"] == "0":
+        watch(words[-1])
+    globals()[words[-1]]()

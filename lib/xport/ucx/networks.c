@@ -34,7 +34,7 @@ static int read_lane(char *line, const char **ret_name)
     at++;
     end = at + strcspn(at, " \n");
     *end = '\0';
-    /* The number of the path, which UCX appends: ".0" */
+    /* Remove the number of the path, which UCX appends, as in ".0". */
     while (end > at && end[-1] >= '0' && end[-1] <= '9')
         end--;
     if (end > at && end[-1] == '.')
@@ -43,7 +43,8 @@ static int read_lane(char *line, const char **ret_name)
     return *at != '\0';
 }
 
-/* The list of networks in a text of ucp_ep_print_info, which is changed. */
+/* Store the list of the networks in `text`, the output of ucp_ep_print_info. Names that do not fit
+   are left out. Changes `text`. */
 static void list_networks(char *text, char *list, size_t bytes)
 {
     const char *name;

@@ -7,9 +7,9 @@
 set -u
 . "$srcdir/tests/multi/mpi/mpi_gpu_direct_common.sh"
 
-TUTTI_GPU_DIRECT=0 works aabb "$shim" staged "through the host's: TUTTI_GPU_DIRECT is 0"
-TUTTI_TEST_REFUSES=2 works aabb "$shim" staged "through the host's: rank 2 has no transport"
-works aabb '' staged "through the host's: mpi: this MPI does not report that it accepts pretend memory"
+TUTTI_GPU_DIRECT=0 works aabb "$shim" staged "through host memory: TUTTI_GPU_DIRECT is 0"
+TUTTI_TEST_REFUSES=2 works aabb "$shim" staged "through host memory: rank 2 has no transport"
+works aabb '' staged "through host memory: mpi: this MPI does not report that it accepts pretend memory"
 
 waits="aabb aaabb aaabbb"
 is_long "two of three placings with an MPI that waits" || waits=aaabbb

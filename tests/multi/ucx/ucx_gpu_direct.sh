@@ -53,11 +53,11 @@ TUTTI_ALGORITHM=allreduce:0-4k:hierarchical/ring,allreduce:4k-100M:hierarchical/
     works aabbcd direct direct
 works abcd direct direct
 
-TUTTI_GPU_DIRECT=0 works aabb staged "through the host's: TUTTI_GPU_DIRECT is 0"
-TUTTI_TEST_REFUSES=2 works aabb staged "through the host's: rank 2 has no transport"
+TUTTI_GPU_DIRECT=0 works aabb staged "through host memory: TUTTI_GPU_DIRECT is 0"
+TUTTI_TEST_REFUSES=2 works aabb staged "through host memory: rank 2 has no transport"
 TUTTI_TEST_REFUSES=0 works aabb staged \
-    "through the host's: ucx: this UCX does not support pretend memory: its module"
-TUTTI_TEST_NO_RDMA=1 works aabb staged "through the host's: ucx: without an RDMA device"
+    "through host memory: ucx: this UCX does not support pretend memory: its module"
+TUTTI_TEST_NO_RDMA=1 works aabb staged "through host memory: ucx: without an RDMA device"
 
 # Rank 1 is killed. A message may arrive for a receive that could not be cancelled.
 export TUTTI_COMPARE=0 # otherwise the comparison reports the death first

@@ -111,8 +111,8 @@ static void test_refused(void **state)
     (void)state;
     refuses(arena, ptr + 1, page, "whole pages");
     refuses(arena, ptr, page - 1, "whole pages");
-    refuses(arena, read_only, page, "other permissions than to be read and written: r--p");
-    refuses(arena, in_stack, page, "is in [stack]");
+    refuses(arena, read_only, page, "cannot be both read and written: r--p");
+    refuses(arena, in_stack, page, "is in the stack of this thread");
     assert_int_equal(mprotect(ptr, page, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
     refuses(arena, ptr, page, "rwxp");
     assert_int_equal(mprotect(ptr, page, PROT_READ | PROT_WRITE), 0);
