@@ -50,7 +50,10 @@ trained()
     on "$1" 200000 "$trainer" $arguments --checkpoint "$work/real"
     unset TUTTI_LOG
     said ${#2} "messages between hosts: ucx\$"
-    said ${#2} "ucx: messages to rank [0-9] use tcp/[a-z0-9]*\$"
+    # A rank that has no part of the data sends nothing, and so has no connection.
+    lines=$(grep -c "ucx: messages to rank [0-9] use tcp/[a-z0-9]*\$" "$work/out")
+    [ "$lines" -ge 2 ] && [ "$lines" -eq "$(grep -c "ucx: messages to rank" "$work/out")" ] ||
+        wrong "$lines connections over tcp" "$work/out"
     rank=0
     pids=
     while [ $rank -lt ${#2} ]; do

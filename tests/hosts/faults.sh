@@ -23,6 +23,16 @@ cases=0
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 
+# start RANKS HOSTS FAULT PHASE VICTIM RANKS-PER-HOST ID TIMEOUT: one job
+start()
+{
+    rm -f "$folder"/*
+    timeout --kill-after=5 100 "$cluster" run --launcher env -np "$1" --hosts "$2" \
+        --per-host $(($1 / $2)) -- sh -c "TUTTI_HOST_ID=$7 TUTTI_TIMEOUT=$8 \
+        exec tests/hosts/faults_check $folder $3 $4 $5 $6" \
+        >"$folder/log" 2>&1
+}
+
 # run PLACE RANKS FAULT PHASE VICTIM: runs one combination
 run()
 {
@@ -34,11 +44,12 @@ run()
     [ "$1" != pretended ] || id='$((RANK * 2 / WORLD_SIZE))'
     [ "$1" != cluster ] || hosts=2
     [ "$3" != stop ] || timeout=8
-    rm -f "$folder"/*
-    timeout --kill-after=5 100 "$cluster" run --launcher env -np "$2" --hosts $hosts \
-        --per-host $(($2 / hosts)) -- sh -c "TUTTI_HOST_ID=$id TUTTI_TIMEOUT=$timeout \
-        exec tests/hosts/faults_check $folder $3 $4 $5 $per_host" \
-        >"$folder/log" 2>&1
+    for try in 1 2 3; do
+        start "$2" $hosts $3 $4 $5 $per_host "$id" $timeout
+        # A UCX with assertions may end a survivor: see the head of lib/xport/ucx/xport.c.
+        grep -q "Assertion .comp->count > 0' failed" "$folder/log" || break
+        echo "$1, $2 ranks, rank $5: $3, $4: an assertion of UCX, try $try"
+    done
     cases=$((cases + 1))
     lines=$(cat "$folder"/rank* 2>/dev/null | wc -l)
     if [ "$lines" -ne $(($2 - 1)) ]; then

@@ -274,7 +274,7 @@ tutti_status_t tutti__ucx_chan_send(tutti__chan_t *chan, const void *data, size_
     code = post_send(chan, data, bytes, signature);
     pthread_mutex_unlock(&chan->xport->lock);
     if (code != UCS_OK)
-        return broken(chan, code, "connecting to");
+        return again(chan, "connecting to", hint);
     status = tutti__load_acquire(&chan->done) ? drain(chan, hint) : TUTTI__AGAIN;
     if (status != TUTTI_OK && status != TUTTI__AGAIN)
         return status;

@@ -24,6 +24,10 @@
  * cancel such a receive, and would write the rest into memory that the caller may have freed. An
  * RDMA device may still complete messages of an abandoned transport, without a poll. So memory of
  * the communicator is not freed (`keeps`).
+ *
+ * A UCX that is built with assertions, as Debian's, may end the process of a survivor over TCP:
+ * "Assertion `comp->count > 0' failed". UCX (1.13 to 1.19) completes a message twice if its peer
+ * dies while part of the message is in the socket (uct_tcp_ep_sendv). Nothing here can prevent it.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -103,6 +107,7 @@ ucs_status_t tutti__ucx_reach(tutti__ucx_peer_t *peer)
     tutti__ucx_restore_signals(&before);
     if (code != UCS_OK) {
         peer->ep = NULL;
+        mark_lost(peer, code);
         return code;
     }
     tutti__ucx_log_networks(peer->xport->has_reached ? TUTTI__LOG_DEBUG : TUTTI__LOG_INFO, peer->ep,

@@ -555,19 +555,19 @@ static void groups(rank_t *self)
 
 /* ---- stall warnings ---- */
 
-static atomic_int reports[2]; /* of the work that is queued on a device */
+static atomic_int reports[PRETEND_DEVICES]; /* of the work that is queued on a device */
 
 /* Receives the log of this process, which has all ranks. */
 static void count_reports(void *arg, tutti_log_level_t level, const char *text)
 {
     const char *at = strstr(text, ": the work of bucket ");
-    unsigned bucket, device = 2;
+    unsigned bucket, device = PRETEND_DEVICES;
 
     (void)arg;
     (void)level;
     if (at != NULL)
         sscanf(at, ": the work of bucket %u has been queued on device %u for", &bucket, &device);
-    if (device < 2)
+    if (device < PRETEND_DEVICES)
         atomic_fetch_add(&reports[device], 1);
     else
         fprintf(stderr, "%s\n", text);

@@ -9,6 +9,7 @@
 #include "multi/module_check.h"
 
 #include "base/atomic.h"
+#include "base/constants.h"
 #include "base/time.h"
 
 #include <dlfcn.h>
@@ -556,6 +557,31 @@ static void case_killed(void)
     free(block);
 }
 
+/* Rank 1 is gone before the others connect to it. Their calls do not fail at once, because the side
+   channel may report the reason. UCX prints errors. */
+static void case_unreachable(void)
+{
+    tutti__xport_t *xport = open_xport(4096, 4);
+    tutti_status_t status = TUTTI__AGAIN;
+    tutti__chan_t *chan;
+    tutti__hint_t hint;
+    uint64_t start;
+    int pending;
+
+    if (me == 1)
+        xport->ops->close(xport);
+    fence();
+    if (me == 1)
+        return;
+    CHECK_OK(xport->ops->open_send(xport, &KEY(0, 1, 1), &chan));
+    start = tutti__now_ns();
+    while (status == TUTTI__AGAIN && tutti__now_ns() - start < DEADLINE_NS)
+        status = xport->ops->send(chan, "12345678", 8, 0, &pending, &hint);
+    CHECK_STATUS(status, TUTTI_ERR_TRANSPORT);
+    CHECK(tutti__now_ns() - start > TUTTI__UCX_NEWS_NS);
+    xport->ops->close(xport);
+}
+
 /* A rank exits without closing. */
 static void case_left_open(void)
 {
@@ -594,13 +620,13 @@ static void case_lent(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = { { "data", case_data },       { "two", case_two },
-              { "threads", case_threads }, { "quiet", case_quiet },
-              { "anew", case_anew },       { "mismatch", case_mismatch },
-              { "placed", case_placed },   { "cancel", case_cancel },
-              { "woken", case_woken },     { "connecting", case_connecting },
-              { "killed", case_killed },   { "left_open", case_left_open },
-              { "lent", case_lent } };
+} cases[] = { { "data", case_data },           { "two", case_two },
+              { "threads", case_threads },     { "quiet", case_quiet },
+              { "anew", case_anew },           { "mismatch", case_mismatch },
+              { "placed", case_placed },       { "cancel", case_cancel },
+              { "woken", case_woken },         { "connecting", case_connecting },
+              { "killed", case_killed },       { "unreachable", case_unreachable },
+              { "left_open", case_left_open }, { "lent", case_lent } };
 
 static void open_module(void)
 {
