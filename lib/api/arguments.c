@@ -141,7 +141,8 @@ static tutti_status_t check_side(tutti__side_t *side, uint32_t size)
     return status;
 }
 
-/* A mismatch of the part that a rank sends to itself is found on that rank alone. */
+/* Check the part that this rank sends to itself. Only this rank can find a mismatch of its two
+   counts. */
 static tutti_status_t check_own(const tutti__call_t *call, uint32_t rank, int is_root)
 {
     size_t gives = 0, gets = 0;
@@ -192,7 +193,7 @@ static tutti_status_t check_buffers(const tutti__call_t *call, uint32_t rank, ui
     return status;
 }
 
-/* A fast check: a valid allreduce in its usual form. */
+/* A fast check: is the call a valid allreduce in its usual form? */
 static int is_plain(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     const char *send = call->sendbuf, *recv = call->recvbuf;
@@ -225,7 +226,7 @@ static int is_wire(tutti_dtype_t dtype)
            dtype == TUTTI_FLOAT8_E4M3;
 }
 
-/* Can messages of this call be of another type than its data? */
+/* Can the messages of this call have another type than its data? */
 static int can_narrow(const tutti__call_t *call)
 {
     return (call->kind == TUTTI_CALL_ALLREDUCE || call->kind == TUTTI_CALL_REDUCE ||
@@ -234,7 +235,7 @@ static int can_narrow(const tutti__call_t *call)
 }
 
 /* Is a call so small that, without a name, it keeps its type between hosts? Ranks with equal calls
-   get the same answer. With TUTTI_DETERMINISTIC=strict no call is small, because the bits of a
+   get the same result. With TUTTI_DETERMINISTIC=strict no call is small, because the bits of a
    result must not depend on the size. */
 static int is_small(const tutti__comm_t *comm, const tutti__call_t *call)
 {

@@ -13,10 +13,11 @@
  *
  * is_named      an asynchronous call with a name. Small calls without a name keep their own type
  *               between hosts
- * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then the receiving side is
- *               not checked
+ * counts_later  for allgatherv and alltoallv: recvcounts may be NULL. If it is NULL, the receiving
+ *               side is not checked
  *
- * INVALID_ARGUMENT or UNSUPPORTED, naming argument and value; NO_MEMORY for sorting many parts.
+ * INVALID_ARGUMENT or UNSUPPORTED: the text names argument and value. NO_MEMORY: there is no memory
+ * to sort many parts.
  */
 tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int is_named,
                                  int counts_later);
@@ -35,10 +36,10 @@ tutti_status_t tutti__call_check_receive(const void *comm, tutti__call_t *call);
  * Sides without elements are ignored, so a call without elements counts as host memory on all
  * ranks.
  *
- * INVALID_ARGUMENT, naming the buffers: they are in two kinds of memory; or on another device; or
- * on a device, but comm has none; or not at a multiple of the element's size on the device. As with
- * all argument errors, only this rank finds the error, before it has sent anything. So the other
- * ranks wait until this rank makes a valid call, or until TUTTI_TIMEOUT.
+ * INVALID_ARGUMENT: the text names the buffers. They are in two kinds of memory; or on another
+ * device; or on a device, but comm has none; or on the device, but not at a multiple of the
+ * element's size. As with all argument errors, only this rank finds the error, and has sent no
+ * message yet. So the other ranks wait until this rank makes a valid call, or until TUTTI_TIMEOUT.
  */
 tutti_status_t tutti__device_check(const tutti__comm_t *comm, const tutti__call_t *call,
                                    int receives, int *ret_on_device);

@@ -3,11 +3,11 @@
  * Direct calls: check the arguments, and run the communicator's operation on this thread.
  *
  * Mismatches. Inside a host every node operation begins with a meeting of all ranks, and a schedule
- * without node operations begins with a meeting as well. In the meeting the ranks compare their
- * calls before data moves, so all ranks find a mismatch, and the communicator stays usable. Between
+ * without node operations also begins with a meeting. In the meeting the ranks compare their calls
+ * before data moves, so all ranks find a mismatch, and the communicator stays usable. Between
  * hosts, and between two ranks, the ranks first compare their arguments by messages
- * (call/compare_calls.h, call/pairs.c). With TUTTI_COMPARE=0 they do not compare them. A mismatch
- * is then found while data moves, and ends the communicator.
+ * (call/compare_calls.h, call/pairs.c). With TUTTI_COMPARE=0 they omit these messages. In this case
+ * a mismatch is found while data moves, and ends the communicator.
  */
 #include "api/blocking.h"
 
@@ -80,8 +80,8 @@ static tutti_status_t finish_cached(tutti__comm_t *comm, tutti__cached_t *cached
         tutti__stats_count(cached->entry, cached->bytes);
         return status;
     }
-    /* All ranks find these errors of a node operation. An end of the communicator may have the same
-       status. */
+    /* All ranks find these errors of a node operation. The end of the communicator may also give
+       one of them: tutti__run_fail checks this first. */
     state->op.is_common = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_NO_MEMORY;
     return tutti__run_fail(comm->engine, &state->running, &state->op, status);
 }
@@ -134,7 +134,7 @@ static inline tutti_status_t make(tutti__comm_t *comm, const tutti__call_t *call
     return status;
 }
 
-/* Check a call and make it, if no cached form fits. */
+/* No cached form fits: check the call and make it. */
 static inline tutti_status_t make_checked(tutti__comm_t *comm, tutti__call_t *call, int in_stream)
 {
     tutti_status_t status = tutti__call_check(comm, call, 0, 0);

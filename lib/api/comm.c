@@ -284,7 +284,7 @@ static tutti_status_t open_made(tutti__comm_t *comm, tutti__comm_t **ret_comm)
     status = open_all(comm);
     if (status != TUTTI_OK) {
         if (comm->stats != NULL)
-            comm->stats->prints = 0; /* the program never gets this communicator */
+            comm->stats->prints = 0; /* the program never receives this communicator */
         tutti__comm_close(comm);
         return status;
     }
@@ -366,9 +366,9 @@ static void end_queued(tutti__comm_t *comm)
     tutti__device_leave(&comm->device, before);
 }
 
-/* If another thread is still inside a direct call, wait, at most END_DIRECT_MS, until the call has
-   found that the communicator has ended, and has returned. Programs join such threads first, but
-   Python does not join its daemon threads before the process exits. */
+/* If another thread is still inside a direct call, end the call, and wait for its return, at most
+   END_DIRECT_MS. Programs join such threads first, but Python does not join its daemon threads
+   before the process exits. */
 static void end_direct(tutti__comm_t *comm)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);
@@ -399,9 +399,9 @@ void tutti__comm_stop(tutti__comm_t *comm)
     state->is_stopped = 1;
 }
 
-/* Abandon the messages of failed calls that are still in flight. Until the peers take them, MPI, or
-   an RDMA device, may read their memory. So this memory is never freed: that of runs, STAGE of a
-   device, and the arena, which has fused buckets and the memory of tutti_mem_alloc. */
+/* Messages of failed calls may still be in flight. Until the peers have received these messages,
+   MPI or an RDMA device may read their memory. So the memory of runs, STAGE of a device, and the
+   arena are never freed. The arena has fused buckets and the memory of tutti_mem_alloc. */
 static void keep_memory(tutti__comm_t *comm)
 {
     tutti__xport_t *far = comm->mpi;
@@ -433,13 +433,13 @@ void tutti__comm_close(tutti__comm_t *comm)
         return;
     /* A callback may use any communicator of the process. So the groups and the world are all
        stopped before the first of them is freed. The handles of the groups end even earlier: if a
-       callback goes on using a group, it gets errors, and can return. */
+       callback then uses a group, the callback gets errors, and can return. */
     tutti__parts_stop(comm);
     tutti__comm_stop(comm);
     tutti__parts_close(comm);
     assert(state->parts == NULL && (comm->engine == NULL || state->is_stopped));
     keep_memory(comm);
-    assert(atomic_load(&state->busy) || state->op.at == TUTTI__AT_END); /* busy: it never ended */
+    assert(atomic_load(&state->busy) || state->op.at == TUTTI__AT_END); /* busy: a call runs */
     tutti__engine_close(comm->engine);
     /* If stopping the trace fails, the error is logged, and this rank's part of the trace stays. */
     if (state->ends_trace)

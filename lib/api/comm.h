@@ -16,7 +16,7 @@
 typedef struct tutti__comm tutti__comm_t;
 
 /* The name of a communicator from tutti_comm_connect in messages. */
-#define TUTTI__COMM_PREFIX 40 /* the name has at most so many bytes of the store's prefix */
+#define TUTTI__COMM_PREFIX 40 /* most bytes of the store's prefix in the name */
 typedef struct {
     char text[TUTTI__COMM_PREFIX + 24]; /* "communicator 'PREFIX'"; "" for other communicators */
 } tutti__comm_name_t;
@@ -28,7 +28,7 @@ struct tutti__comm {
     tutti__engine_t *engine;
     tutti__conf_t conf;
     const tutti__mpi_module_t *module; /* or NULL */
-    tutti__meet_t meet;                /* of all its ranks; in a group, only while it is opened */
+    tutti__meet_t meet;                /* of its ranks; in a group, valid only during opening */
     tutti__boot_t *boot;
     const tutti__topo_t *topo;
     tutti__shape_t shape;
@@ -56,13 +56,13 @@ struct tutti__comm {
 /* The program's communicators. */
 extern tutti__handles_t tutti__comms;
 
-/* Is it a communicator from tutti_comm_connect? */
+/* Is `comm` from tutti_comm_connect? */
 static inline int tutti__comm_is_connected(const tutti__comm_t *comm)
 {
     return comm->name.text[0] != '\0';
 }
 
-/* Is it the communicator of tutti_init? */
+/* Is `comm` the communicator of tutti_init? */
 static inline int tutti__comm_is_world(const tutti__comm_t *comm)
 {
     return comm->world == comm && !tutti__comm_is_connected(comm);

@@ -22,8 +22,8 @@ struct tutti__comm_state {
     tutti__pairs_t pairs;
     tutti__cached_t cached;
     /* Set during opening: are calls timed? If so, the cached form of a call (call/cached.h) is kept
-       in `timed`, and `cached` stays empty. So a call that fits `cached` need not read this
-       flag. */
+       in `timed`, and `cached` stays empty. So this flag is read only for a call that does not fit
+       `cached`. */
     int is_timed;
     tutti__cached_t timed;
     tutti__stats_entry_t *counted;      /* the entry of the last call that was not in cached form */
@@ -32,8 +32,8 @@ struct tutti__comm_state {
     int is_stopped;                     /* the engine has stopped, so no callback of it runs */
     atomic_int is_taken;                /* a connected communicator: a thread is freeing it */
     uint32_t groupings;                 /* splits and creates so far; equal on all ranks */
-    /* 1: closing this communicator stops the trace. For a world that is open, or that has started
-       the trace. */
+    /* 1: closing this communicator stops the trace. Set for a world that is open, or that has
+       started the trace. */
     int ends_trace;
 
     tutti__mutex_t parts_lock;
@@ -55,11 +55,11 @@ static inline tutti__comm_state_t *tutti__comm_state(tutti__comm_t *comm)
  */
 tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
                                 const tutti__conf_t *conf, tutti__comm_t **ret_comm);
-/* The same for tutti_comm_connect. */
+/* Like tutti__comm_open, for tutti_comm_connect. */
 tutti_status_t tutti__comm_open_connected(const tutti__meet_t *meet, const tutti__conf_t *conf,
                                           const tutti__comm_name_t *name, tutti__comm_t **ret_comm);
 /*
- * The same for a part of the ranks of `parent`, with the parent's settings.
+ * Like tutti__comm_open, for a part of the ranks of `parent`, with the parent's settings.
  *
  * world_rank  [meet->size]; taken over: freed with the communicator, or if this call fails
  *
@@ -69,7 +69,7 @@ tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__com
                                      uint32_t *world_rank, tutti__comm_t **ret_comm);
 /* Local. Takes NULL and half-open communicators. A world closes its groups first. */
 void tutti__comm_close(tutti__comm_t *comm);
-/* Local. Stop the engine, and with it its callbacks: the beginning of close. */
+/* Local. The beginning of tutti__comm_close: stop the engine, so that no further callback runs. */
 void tutti__comm_stop(tutti__comm_t *comm);
 
 /* transports.c: open the transports to all ranks. Collective. */

@@ -4,11 +4,11 @@
  *
  * Several front ends may be in one process (a c10d backend beside a Horovod module, or beside a
  * program that calls tutti_init), independently of each other. So such a communicator needs no
- * world, does not change tutti_world, and outlives tutti_finalize. In this file and below, it is a
- * world of its own: comm->world == comm, and it owns the groups that tutti_comm_split makes of it.
+ * world, does not change tutti_world, and outlives tutti_finalize. In the code it is a world:
+ * comm->world == comm, and it owns the groups that tutti_comm_split makes of it.
  *
- * Any number of threads may call tutti_comm_connect at once, for communicators that overlap. Two
- * processes may connect the same communicators in different orders, by different threads. So no
+ * Any number of threads may call tutti_comm_connect at once, for communicators with common ranks.
+ * Two processes may connect the same communicators in different orders, in different threads. So no
  * function here holds a lock while it waits.
  *
  * Such a communicator never uses MPI, because its ranks need not be those of an MPI communicator.
@@ -31,7 +31,7 @@
 
 /* The number of connected communicators that exist or are being made. The upper half is the fork
    generation, so a child begins at 0. No lock protects this number: if another thread held the lock
-   at a fork, it would stay locked in the child. */
+   at a fork, the lock would stay locked in the child. */
 static _Atomic uint64_t users;
 
 static uint32_t users_of(uint64_t word)
@@ -59,8 +59,9 @@ static uint32_t add_users(int by)
 /* ---- unique ids ---- */
 
 /* Protects ids_due, and is held while ids end: one thread at a time may end them. A forked child
-   makes this mutex anew. If a fork waited for it instead, there could be a deadlock: the fork also
-   holds the lock of boot/id_server.c, for which the thread that ends the ids waits. */
+   initialises this mutex again. If a fork waited for this mutex instead, a deadlock would be
+   possible: the fork holds the lock of boot/id_server.c, and the thread that ends the ids waits for
+   that lock. */
 static tutti__mutex_t ids_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_PARTS);
 static int ids_due; /* end the ids when the last of these communicators is freed */
 

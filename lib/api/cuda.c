@@ -15,7 +15,8 @@
 #include <assert.h>
 #include <tutti/cuda.h>
 
-/* Name of the request that a direct call becomes. When the call has returned, the name is free. */
+/* Name of the request that a direct call becomes. When the call has returned, the name can be used
+   again. */
 #define DIRECT_NAME "tutti_cuda_run"
 
 static tutti__dstream_t *stream_of(struct CUstream_st *stream)
@@ -24,7 +25,7 @@ static tutti__dstream_t *stream_of(struct CUstream_st *stream)
 }
 
 /* Is the call made as a request for which the stream waits? Messages are not requests, because they
-   involve two ranks only, and go through host memory. The result is equal on all ranks. */
+   involve two ranks only, and use host memory. The result is equal on all ranks. */
 static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return comm->conf.shared.stream_wait &&
@@ -41,7 +42,8 @@ static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
         status = tutti__device_check_stream(comm, call, call->stream);
     if (status != TUTTI_OK)
         return status;
-    /* Checked here: the engine's error would be about the name, which the caller has not given. */
+    /* Check this here: the engine's error would name DIRECT_NAME, which the caller has not
+       given. */
     if (atomic_exchange_explicit(in_stream, 1, memory_order_acquire))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "another thread is in a direct call on this communicator");

@@ -11,10 +11,10 @@
  *      3. the ranks of each group meet, and open a communicator as in tutti_init
  *      4. all ranks exchange their status      all ranks of a group have a communicator, or none
  *
- * So if an argument is invalid, or a rank cannot take part, all ranks concerned return an error
- * before any rank waits for another. In step 3 the ranks of a group wait for each other, and watch
- * the parent: it detects a rank that dies, and its side channel reports a rank that gives up (for
- * example without file descriptors). In step 4 all ranks receive the cause.
+ * So if an argument is invalid, or a rank cannot take part, all ranks of the parent or of the group
+ * return an error before any rank waits for another. In step 3 the ranks of a group wait for each
+ * other, and watch the parent: the parent detects a rank that dies, and its side channel reports a
+ * rank that gives up (for example without file descriptors). In step 4 all ranks receive the cause.
  *
  * Runs on the calling thread.
  */
@@ -42,10 +42,10 @@ typedef enum {
 /* A rank's data of step 1. */
 typedef struct {
     uint32_t kind;
-    int32_t status; /* of the check of this rank's arguments, with its text */
+    int32_t status; /* result of the check of this rank's arguments, with its text */
     char text[104];
     int32_t color, key; /* split */
-    uint32_t nranks;    /* create: of the list */
+    uint32_t nranks;    /* create: length of the list */
     uint32_t unused;
     uint64_t hash;
 } wish_t;
@@ -53,9 +53,10 @@ typedef struct {
 /* A rank's data of steps 2 and 4. */
 typedef struct {
     int32_t status;
-    int32_t own; /* 1: this rank found the error; 0: the error follows from another rank's */
+    int32_t own; /* 1: this rank found the error; 0: the error is a consequence of another rank's
+                    error */
     char text[248];
-    tutti__venue_t place; /* step 2: of the group's first rank */
+    tutti__venue_t place; /* step 2: the meeting point, from the group's first rank */
 } ready_t;
 
 /* The state of a call on this rank. */
@@ -63,14 +64,14 @@ typedef struct {
     tutti__comm_t *parent;
     const int *list;   /* create: the caller's list */
     wish_t *wishes;    /* [parent's size] */
-    ready_t ready;     /* this rank's */
+    ready_t ready;     /* this rank's data of steps 2 and 4 */
     ready_t *readies;  /* [parent's size] */
     uint64_t *line;    /* [parent's size] for sorting */
     uint32_t *members; /* [n] of this rank's group, as ranks of the parent */
     uint32_t n, me;    /* n 0: this rank is in no group */
     int meetings;      /* 1: some group has more than one rank */
     int door;          /* the meeting point's listening socket, or -1 */
-    uint32_t number;   /* of this call on the parent, equal on all ranks */
+    uint32_t number;   /* number of this call on the parent, equal on all ranks */
 } making_t;
 
 /* A direct allgather with a tag of its own. */
@@ -95,7 +96,7 @@ static const char *name_of(uint32_t kind)
     return kind == SPLIT ? "tutti_comm_split" : "tutti_comm_create";
 }
 
-/* Are all ranks' arguments valid and consistent? The same result on all ranks. */
+/* Are all ranks' arguments valid and consistent? All ranks get the same result. */
 static tutti_status_t judge(const making_t *m)
 {
     const wish_t *first = &m->wishes[0];
@@ -217,9 +218,9 @@ static tutti_status_t share(making_t *m)
     return gather(m->parent, &m->ready, m->readies, sizeof(m->ready));
 }
 
-/* OK if no rank of this rank's group has an error. Otherwise the error of the first rank that found
-   an error itself; if there is no such rank, of the first rank with an error. The same result on
-   all ranks of the group. */
+/* Return OK if no rank of this rank's group has an error. Otherwise return the error of the first
+   rank that has `own` 1; if there is no such rank, the error of the first failed rank. All ranks of
+   the group get the same result. */
 static tutti_status_t judge_group(const making_t *m)
 {
     uint32_t failed = m->n;
@@ -271,12 +272,12 @@ static void give_up(void *arg, tutti_status_t status)
 
 static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
 {
-    /* Half of the deadline: other groups already wait in step 4, for the whole deadline. */
+    /* Wait for half of the timeout: other groups already wait in step 4, for the whole timeout. */
     uint64_t deadline = tutti__net_deadline(m->parent->conf.shared.timeout_ms / 2);
     const tutti__venue_t *place = &m->readies[m->members[0]].place;
     tutti_status_t status;
 
-    /* All ranks of the group are ready, so the first one has opened its meeting point. */
+    /* All ranks of the group are ready, so the first rank has opened its meeting point. */
     assert((m->door >= 0) == (m->n > 1 && m->me == 0));
     if (m->n == 1) {
         tutti__meet_self(ret_meet);
@@ -314,7 +315,7 @@ static tutti_status_t open_group(making_t *m, tutti__comm_t **ret_comm)
     return tutti__comm_open_part(&way, parent, world_rank, ret_comm);
 }
 
-/* Steps 3 and 4. status: of step 2; the ranks of a failed group skip step 3. */
+/* Steps 3 and 4. status: the result of step 2; the ranks of a failed group skip step 3. */
 static tutti_status_t make_group(making_t *m, tutti_status_t status, tutti__comm_t **ret_comm)
 {
     if (status == TUTTI_OK && m->n > 0) {

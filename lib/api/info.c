@@ -172,7 +172,7 @@ static int is_same(const answer_t *a, const answer_t *b)
            a->choice.sub == b->choice.sub && a->choice.radix == b->choice.radix;
 }
 
-/* The first size after `bytes` at which TUTTI_ALGORITHM may change the choice. */
+/* The next edge: the first size after `bytes` at which TUTTI_ALGORITHM may change the choice. */
 static size_t next_edge(const tutti__override_t *forced, size_t bytes)
 {
     size_t edge = SIZE_MAX;
@@ -189,9 +189,8 @@ static size_t next_edge(const tutti__override_t *forced, size_t bytes)
 }
 
 /* The last size with the same algorithm as `from`. Bisection is valid between two edges: a row of
-   coll/select.c has one upper end, and costs are straight lines over the size. So above size 0, if
-   an algorithm is not chosen for one size, it is not chosen for larger sizes before the next
-   edge. */
+   coll/select.c applies up to one size, and costs are linear in the size. So above size 0, if an
+   algorithm is not chosen for one size, it is not chosen for larger sizes before the next edge. */
 static size_t last_size(const chooser_t *chooser, tutti__collective_t collective, size_t from,
                         const answer_t *answer)
 {
@@ -312,7 +311,7 @@ static tutti_status_t make_shape(const char *what, tutti__shape_t *ret_shape)
     return TUTTI_OK;
 }
 
-/* The link of this machine. It is assumed for all hosts. */
+/* The link of this machine. The report assumes the same link for all hosts. */
 static tutti__cost_link_t find_link(const tutti__conf_t *conf)
 {
     tutti__topo_facts_t facts;

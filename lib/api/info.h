@@ -2,9 +2,10 @@
 /*
  * The library's report about itself, for tutti_info and tutti_tune.
  *
- * They call the installed library, so the report describes this library and not a copy inside the
- * program. The function has the symbol version TUTTI_PRIVATE: it may change with each build, so
- * only the programs of the same build may call it. They compare tutti_version() before the call.
+ * Both programs call the installed library, so the report describes this library and not a copy
+ * inside the program. The function has the symbol version TUTTI_PRIVATE: it may change with each
+ * build, so only programs of the same build may call it. They compare tutti_version() before the
+ * call.
  */
 #ifndef TUTTI__API_INFO_H
 #define TUTTI__API_INFO_H
@@ -19,7 +20,7 @@ typedef enum {
        from "unknown": a TUTTI_* variable that is not a setting; note: the setting that may be
        meant.
        from "tuned", name "use": value: the tuned file in use, or the reason why none is used
-       (tutti_tune compares its beginning).
+       (tutti_tune compares the beginning of this text).
        from "tuned", name "place": value: the path of the tuned file for `what` local ranks */
     TUTTI__INFO_SETTINGS,
     /* name: a module of this version; value: how it was built, or that it was not. name "folder":
@@ -37,7 +38,7 @@ typedef enum {
     TUTTI__INFO_ALGORITHMS
 } tutti__info_topic_t;
 
-/* Texts that do not apply are "". Valid during the call. */
+/* Texts that do not apply are "". All texts are valid during the call. */
 typedef struct {
     const char *name, *value, *from, *note;
     size_t from_bytes, to_bytes; /* to_bytes SIZE_MAX: no end */

@@ -19,7 +19,7 @@ tutti_status_t tutti_mem_alloc(tutti_comm_t *handle, size_t bytes, void **ret_pt
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_ptr is NULL");
     if (bytes > 0)
         mine = tutti__arena_alloc(comm->machine->arena, bytes, &ptr);
-    /* All ranks get their memory, or none does. */
+    /* If one rank gets no memory, the call fails on all ranks. */
     worst = (int32_t)mine;
     call = (tutti__exec_call_t){ .in = &worst,
                                  .out = &worst,
@@ -72,7 +72,7 @@ tutti_status_t tutti_mem_free_local(void *ptr)
     return tutti__block_free(ptr);
 }
 
-/* Does a device use this memory? */
+/* Is this memory on a device, or pinned? */
 static int is_known(const tutti__comm_t *comm, const void *ptr)
 {
     const tutti__device_ops_t *ops = comm->device.ops != NULL ? comm->device.ops : comm->lone.ops;

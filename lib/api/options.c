@@ -5,7 +5,7 @@
 #include "base/grown.h"
 #include "base/status.h"
 
-/* Sizes by version; a released one never changes. See base/grown.h. */
+/* Sizes by version; the size of a released version never changes. See base/grown.h. */
 enum {
     OPTIONS_V0 = 24,
     OPTIONS_V1 = 48,

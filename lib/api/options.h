@@ -5,10 +5,11 @@
 
 #include "conf/conf.h"
 
-/* A copy of the caller's structure, of any version. If `user` is NULL: the defaults. */
+/* Copy the caller's structure, which may be of any version. If `user` is NULL: return the
+   defaults. */
 tutti_status_t tutti__options_read(const tutti_options_t *user, tutti_options_t *ret_options);
 
-/* Do unique_id, store, mpi_comm, rank and nranks fit each other? */
+/* Are unique_id, store, mpi_comm, rank and nranks consistent? */
 tutti_status_t tutti__options_check_ranks(const tutti_options_t *options);
 
 /* Is there a unique id or a store? */
@@ -17,7 +18,7 @@ static inline int tutti__options_have_place(const tutti_options_t *options)
     return options->unique_id != NULL || options->store != NULL;
 }
 
-/* Options that replace settings of the environment. */
+/* Apply the options that replace settings of the environment. */
 void tutti__options_apply(const tutti_options_t *options, tutti__conf_t *conf);
 
 #endif

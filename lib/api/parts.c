@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of a world's groups, which are called its parts here, and the end of a group: by
- * tutti_comm_free, or at the world's end. Several threads may add and free groups at the same time.
+ * The list of a world's groups, which are called its parts here. A group ends by tutti_comm_free,
+ * or at the world's end. Several threads may add and free groups at the same time.
  */
 #include "api/connected.h"
 
@@ -21,7 +21,7 @@ void tutti__parts_add(tutti__comm_t *comm)
 }
 
 /* Take `part` out of its world's list, or the first group if `part` is NULL. Returns NULL if the
-   list does not have it. */
+   list does not have this group. */
 static tutti__comm_state_t *take(tutti__comm_state_t *world, const tutti__comm_state_t *part)
 {
     tutti__comm_state_t **at = &world->parts, *taken;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Dumps and traces: see record.h. Any thread; tutti_dump also in signal handlers. */
+/* Dumps and traces: see record.h. Any thread; signal handlers may call tutti_dump. */
 #include "record/record.h"
 
 tutti_status_t tutti_dump(const char *path)

@@ -2,7 +2,7 @@
 /*
  * The communicator's shape for the algorithms, and the length of its messages.
  *
- * The cost model uses settings and the speed of the network cards only, so that the same settings
+ * The cost model uses only settings and the speed of the network cards, so that the same settings
  * give the same bits. If TUTTI_CHUNK_BYTES is auto, the length of messages also depends on the
  * round trip between hosts, which TCP has measured on the side channel. This changes no bits: the
  * cost model uses the length that follows from settings and network cards.
@@ -18,8 +18,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The round trip between hosts, in nanoseconds; 0: unknown, or not measured. A group gets that of
-   its world. Collective. */
+/* The round trip between hosts, in nanoseconds; 0: unknown, or not measured. A group gets its
+   world's value. Collective. */
 static tutti_status_t measure_rtt(tutti__comm_t *comm, uint64_t *ret_rtt_ns)
 {
     uint64_t mine = tutti__boot_rtt_ns(comm->boot), *all;

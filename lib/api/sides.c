@@ -56,7 +56,7 @@ static tutti_status_t overlap(const part_t *a, const part_t *b)
    written part may begin inside another part. */
 static tutti_status_t sweep(part_t *parts, size_t n, const tutti__side_t *recv)
 {
-    const part_t *read = NULL, *written = NULL; /* the part with the highest end */
+    const part_t *read = NULL, *written = NULL; /* of each kind, the part with the highest end */
     tutti_status_t status = TUTTI_OK;
 
     qsort(parts, n, sizeof(*parts), by_begin);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Sizes by version; a released one never changes. See base/grown.h. */
+/* Sizes by version; the size of a released version never changes. See base/grown.h. */
 enum {
     STATS_V0 = 2784,
     PART_V0 = 96
@@ -21,7 +21,7 @@ static const size_t stats_sizes[] = { STATS_V0 }, part_sizes[] = { PART_V0 };
 static const tutti__grown_t stats_grown = TUTTI__GROWN("stats", "TUTTI_STATS_INIT", stats_sizes);
 static const tutti__grown_t part_grown = TUTTI__GROWN("part", "TUTTI_STATS_PART_INIT", part_sizes);
 
-/* Copy a structure of this version to the caller's, of any version. */
+/* Copy a structure of this version to the caller's structure, which may be of any version. */
 static void put(void *to, const void *from, size_t bytes)
 {
     size_t size;

@@ -13,7 +13,7 @@
 
 /* ---- options ---- */
 
-/* Sizes by version; a released one never changes. See base/grown.h. */
+/* Sizes by version; the size of a released version never changes. See base/grown.h. */
 enum {
     OPTIONS_V0 = 40,
     OPTIONS_V1 = 48,
@@ -79,7 +79,7 @@ static tutti_status_t read_options(const tutti_async_options_t *user, tutti__ent
 
 /* ---- one entry ---- */
 
-/* For allgatherv and alltoallv, recvcounts may be NULL; then the ranks determine the counts. */
+/* For allgatherv and alltoallv, recvcounts may be NULL: the ranks exchange the counts later. */
 static tutti_status_t check_later(const tutti__call_t *call, int *ret_later)
 {
     *ret_later = (call->kind == TUTTI_CALL_ALLGATHERV || call->kind == TUTTI_CALL_ALLTOALLV) &&
@@ -167,7 +167,8 @@ tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_cal
                            (int)call->kind);
     has_root = tutti__call_has_root(call->kind) || tutti__call_is_message(call->kind);
     is_barrier = call->kind == TUTTI_CALL_BARRIER;
-    /* The ranks may have passed different values for a field that the kind does not have. */
+    /* A field that the kind does not have gets a fixed value, because the ranks may have passed
+       different values. */
     *ret_call = (tutti__call_t){ .kind = call->kind,
                                  .dtype = is_barrier ? (tutti_dtype_t)0 : call->dtype,
                                  .op = tutti__call_reduces(call->kind) ? call->op : TUTTI_SUM,

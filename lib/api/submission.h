@@ -5,7 +5,7 @@
 
 #include "call/call.h"
 
-/* Check and submit one call. The factors are taken from the options. */
+/* Check and submit one call. The scale factors come from the options. */
 tutti_status_t tutti__submit_one(tutti_comm_t *comm, const char *name, tutti__call_t *call,
                                  const tutti_async_options_t *options,
                                  tutti_request_t **ret_request);

@@ -5,7 +5,7 @@
  *      TUTTI_TRANSPORT   the ranks met over MPI                  the ranks met without MPI
  *      auto              the faster one of UCX and MPI: see      shared memory if there is one
  *                        xport/faster.c; on one machine MPI       machine, otherwise UCX
- *      ucx, mpi, shm     that one                                that one; mpi is an error
+ *      ucx, mpi, shm     the named transport                     the named one; mpi is an error
  *
  * A group takes its world's transport between hosts.
  */
@@ -57,12 +57,12 @@ static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xpo
     return TUTTI_OK;
 }
 
-/* The ranks of a group exchange this before they open a transport over the world's MPI. */
+/* The ranks of a group exchange these data before they open a transport over the world's MPI. */
 typedef struct {
     uint32_t world_rank, number;
 } part_facts_t;
 
-/* Every rank takes part in every collective step, also after it has failed. */
+/* Every rank takes part in every collective step, even if the rank has failed. */
 static tutti_status_t open_mpi_part(tutti__comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
@@ -148,7 +148,7 @@ static tutti_status_t open_mpi(tutti__comm_t *comm, tutti__xport_t **ret_xport)
                                     ret_xport);
 }
 
-/* Can MPI send this rank's device memory, and UCX cannot? */
+/* Can only MPI, and not UCX, send this rank's device memory? */
 static int only_mpi_takes_device(const tutti__comm_t *comm, tutti__xport_t *ucx,
                                  tutti__xport_t *mpi)
 {
@@ -211,7 +211,7 @@ static tutti_status_t choose_ucx(tutti__comm_t *comm, tutti__xport_t *mpi, tutti
 }
 
 /* A message of the probe over MPI may still be in flight. So the probe's transport is closed, and
-   if MPI is chosen, a new one is opened. */
+   if MPI is chosen, a new transport is opened. */
 static tutti_status_t open_faster(tutti__comm_t *comm)
 {
     tutti__xport_t *mpi = NULL;

@@ -8,7 +8,7 @@
  * failed before the exchange (for example, it cannot open a socket), its block contains the error.
  * Then the ranks connect the tree, and agree: if one rank has failed, all ranks fail.
  *
- * Runs on the thread that makes the communicator.
+ * This file runs on the thread that makes the communicator.
  */
 #include "base/constants.h"
 #include "base/log.h"
@@ -101,7 +101,7 @@ static void version_text(uint32_t version, uint32_t layout, char *ret_text, size
              version & 255, layout);
 }
 
-/* Check that rank r can work with rank 0, and has reported no error. All ranks get the same
+/* Check that rank r has rank 0's version, and has reported no error. All ranks get the same
    result. */
 static tutti_status_t judge(const hello_t *first, const hello_t *hello, uint32_t r)
 {
@@ -173,7 +173,7 @@ static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hell
     return status;
 }
 
-/* ret_path_bytes: rank 0's; set on success. */
+/* Exchange the hellos. ret_path_bytes: rank 0's lengths; set on success. */
 static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf,
                                 path_bytes_t *ret_path_bytes)
 {
@@ -201,7 +201,7 @@ static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf,
     return status;
 }
 
-/* Replace a path in this rank's settings by rank 0's, of `bytes` bytes. */
+/* Replace a path in this rank's settings by rank 0's path, which has `bytes` bytes. */
 static tutti_status_t share_path(tutti__boot_t *boot, size_t bytes, char *path)
 {
     if (boot->meet.rank != 0)
@@ -219,15 +219,15 @@ static tutti_status_t share_paths(tutti__boot_t *boot, const path_bytes_t *bytes
 
 /*
  * The largest number of descriptors that this rank has open at a time. Each neighbour has a link
- * and a pidfd. While ranks pass arenas, each rank of the machine has two descriptors, and the
- * machine's lowest rank also has a connection to each rank of the machine.
+ * and a pidfd. While ranks pass arenas, this rank has two descriptors for each rank of its machine.
+ * The machine's lowest rank also has a connection to each other rank of the machine.
  */
 static uint32_t files_needed(const tutti__boot_t *boot)
 {
     const tutti__topo_t *topo = boot->topo;
     uint32_t host = topo->host_of[topo->rank], center = 0;
     uint32_t locals = topo->host_first[host + 1] - topo->host_first[host];
-    uint32_t files = FILES + 2 + 2 * topo->machine_ranks; /* 2: for the leader, or rank 0 */
+    uint32_t files = FILES + 2 + 2 * topo->machine_ranks; /* 2: link and pidfd of the parent */
 
     while (topo->machine_of[center] != topo->machine_of[topo->rank])
         center++;
@@ -235,14 +235,14 @@ static uint32_t files_needed(const tutti__boot_t *boot)
         files += topo->machine_ranks;
     if (tutti__boot_leader(boot, topo->rank) == topo->rank)
         files += 2 * locals;
-    /* The leaders of other hosts. They have a pidfd only if they are on this machine (pretended
-       hosts, TUTTI_HOST_ID). */
+    /* A link and a pidfd for each leader of another host. The pidfd is needed only for a leader on
+       this machine (pretended hosts, TUTTI_HOST_ID). */
     if (topo->rank == 0)
         files += 2 * (topo->nhosts - 1);
     return files;
 }
 
-/* Keep the Unix socket open only where descriptors will be passed through it. */
+/* Keep the Unix socket open only on the rank that will pass descriptors through it. */
 static void close_door(tutti__boot_t *boot)
 {
     const tutti__topo_t *topo = boot->topo;

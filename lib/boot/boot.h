@@ -10,16 +10,16 @@
  *        tcp     env://, unique ids, stores
  *        mpi     MPI, through a module (module.h)
  *
- * 2. tutti__boot_open() uses it to exchange version, metadata, addresses and a random token. Then
- *    it builds the side channel, a tree of stream sockets.
+ * 2. tutti__boot_open() exchanges version, metadata, addresses and a random token through this
+ *    allgather. Then it builds the side channel, a tree of stream sockets.
  *
  *        rank 0 ----TCP---- leader of host 1 ---- leader of host 2 ...   (star around rank 0)
  *          | Unix               | Unix
  *        local ranks          local ranks                                (star around the leader)
  *
- *    The side channel carries control messages between hosts, aborts and reports of deaths. The
- *    side channel works when the data path is stuck, and sends nothing when idle. A closed
- *    connection or a readable pidfd means a lost peer.
+ *    The side channel carries control messages between hosts, aborts and reports of deaths. It
+ *    works even if the data path is stuck, and sends nothing when idle. A closed connection or a
+ *    readable pidfd means a lost peer.
  *
  * tutti__boot_open, _allgather, _agree, _read_file and _share_fds are collective, and block until
  * the deadline at most. They are called only on the thread that makes the communicator. The
@@ -46,19 +46,20 @@ typedef struct {
        ranks. Collective. */
     tutti_status_t (*allgather)(void *ctx, const void *mine, size_t bytes, void *ret_all,
                                 uint64_t timeout_ms);
-    /* Between two allgathers: an error if this rank can see that another rank has ended. Never
-       waits. May be NULL. */
+    /* Called between two allgathers. Returns an error if this rank detects the end of another rank.
+       Never waits. May be NULL. */
     tutti_status_t (*still)(void *ctx);
-    /* No further allgather will be called: release what only allgather needs. May be NULL. */
+    /* No further allgather will be called: release the resources that only allgather needs. May be
+       NULL. */
     void (*settle)(void *ctx);
     void (*close)(void *ctx);
     /* The ranks' marks (marks.h), or NULL. tutti__boot_open closes them. If `still` is NULL,
        tutti__boot_open detects deaths by the marks until the first exchange is complete. */
     tutti__marks_t *marks;
-    const uint32_t *world_rank; /* [size] for a group: the world ranks of its members; lives as long
+    const uint32_t *world_rank; /* [size] for a group: the world ranks of its members; valid as long
                                    as the communicator. NULL: this is the world */
     const char *comm_name; /* for a communicator from tutti_comm_connect and its groups: the name in
-                              messages; lives as long as the communicator. NULL: the world */
+                              messages; valid as long as the communicator. NULL: the world */
 } tutti__meet_t;
 
 void tutti__meet_self(tutti__meet_t *ret_meet);
@@ -74,22 +75,23 @@ typedef struct tutti__boot tutti__boot_t;
    `meet` itself. On success conf->shared has rank 0's values. */
 tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
                                 tutti__boot_t **ret_boot);
-/* Local. Peers see the link close after the last message that was sent. boot may be NULL. A child
-   made by fork() closes the inherited sockets by itself, and need not call this function. */
+/* Local. Peers detect the closed link only after they have received the last message. boot may be
+   NULL. A child made by fork() closes the inherited sockets by itself, and need not call this
+   function. */
 void tutti__boot_close(tutti__boot_t *boot);
 
-/* Set-up is over: keep the side channel, which the rest of this header needs, and release
-   everything else. After this call no rank may call a collective function of boot. */
+/* Set-up is over: release everything that only set-up needs. The side channel, the topology and the
+   names of ranks remain. After this call no rank may call a collective function of boot. */
 void tutti__boot_settle(tutti__boot_t *boot);
 
 const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot);
 
 /* For each connection to a neighbour on another host, TCP keeps the shortest round trip. Returns
-   the longest of these; 0: unknown, or there is no such neighbour. */
+   the longest of these round trips; 0: unknown, or there is no such neighbour. */
 uint64_t tutti__boot_rtt_ns(const tutti__boot_t *boot);
 
 /* A random number that rank 0 has chosen. It is equal on all ranks, and other communicators have
-   other numbers. No secret. */
+   other numbers. It is not secret. */
 uint64_t tutti__boot_id(const tutti__boot_t *boot);
 /* Deadline of the whole set-up, a time of tutti__now_ns(). */
 uint64_t tutti__boot_deadline(const tutti__boot_t *boot);
@@ -109,7 +111,7 @@ tutti_status_t tutti__boot_read_file(tutti__boot_t *boot, const char *path, char
  *
  * fds       nfds of this rank; the caller keeps them
  * ret_fds   [machine ranks x nfds], in the order of ascending global rank; new descriptors
- *           (close-on-exec) that the caller closes; those of this rank are duplicates of fds
+ *           (close-on-exec) that the caller closes; this rank's descriptors are duplicates of fds
  * ret_pids  [machine ranks] process ids in the pid namespace of this process
  *
  * Collective over the machine.
@@ -141,13 +143,13 @@ typedef struct {
     /* The rank at the other end has closed the link, or the rank's process has ended. Called after
        the rank's last message. */
     void (*lost)(void *arg, uint32_t link);
-    /* The process of a rank has ended that is watched by tutti__side_watch. */
+    /* A process that tutti__side_watch watches has ended. */
     void (*ended)(void *arg, uint32_t rank);
 } tutti__side_events_t;
 
-/* Watch the process of a rank that is no neighbour. If this is not possible, or the rank is on
-   another machine, the call does nothing. TUTTI_ERR_PEER_LOST: the process has ended. Call it at
-   most once for each rank. */
+/* Watch the process of a rank that is not a neighbour. If the kernel cannot watch it, or the rank
+   is on another machine, the call does nothing. TUTTI_ERR_PEER_LOST: the process has ended. Call it
+   at most once for each rank. */
 tutti_status_t tutti__side_watch(tutti__boot_t *boot, uint32_t rank);
 
 /* Read and write as much as possible without waiting. If nothing is pending, this costs one

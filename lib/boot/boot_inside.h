@@ -40,7 +40,7 @@ typedef struct {
 #define TUTTI__NO_LINK UINT32_MAX
 
 typedef struct {
-    const tutti__boot_t *boot; /* the boot that contains this */
+    const tutti__boot_t *boot; /* the tutti__boot_t that contains this */
     int epfd;
     int parent; /* 0 or -1 */
     uint32_t nlinks, nwatches;
@@ -65,7 +65,7 @@ struct tutti__boot {
     uint64_t id; /* see tutti__boot_id */
     uint64_t timeout_ms;
     uint64_t deadline; /* of the whole set-up */
-    pid_t owner;       /* the process that opened this; a forked child has another pid */
+    pid_t owner;       /* the process that opened this boot; a forked child has another pid */
     int door; /* this rank's Unix socket, or -1. After tutti__boot_open only the machine's lowest
                  rank has it open; after tutti__boot_settle no rank has it open */
     uint32_t shares; /* calls of tutti__boot_share_fds */
@@ -86,8 +86,8 @@ int tutti__boot_has_ended(int pid);
 /* TUTTI_OK if dead[r] is 0 for all ranks r; otherwise TUTTI_ERR_PEER_LOST, and the text names the
    ranks with dead[r] 1. */
 tutti_status_t tutti__boot_report_dead(const unsigned char *dead, uint32_t size);
-/* After a failed connection: wait a little for the end of a process of this machine. If a process
-   ends, the kernel closes its sockets first, and reports the end later. */
+/* After a failed connection: wait for the end of a process of this machine, for a short time. If a
+   process ends, the kernel closes its sockets first, and reports the end later. */
 void tutti__boot_await_death(tutti__boot_t *boot);
 
 /* Connect the tree; collective. Fills in boot->side.links and boot->side.parent. */
@@ -109,7 +109,7 @@ void tutti__boot_shut_door(tutti__boot_t *boot);
 tutti_status_t tutti__side_begin(tutti__boot_t *boot);
 tutti_status_t tutti__side_start(tutti__boot_t *boot);
 void tutti__side_end(tutti__boot_t *boot);
-/* Close all descriptors, and nothing else. Async-signal-safe. */
+/* Only close all descriptors. Async-signal-safe. */
 void tutti__side_let_go(tutti__side_t *side);
 
 /* The source of an epoll event of the side channel. The upper half of the event's data is this

@@ -55,7 +55,7 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
                            "or the two ranks are in containers with separate networks and the "
                            "same hostname; such containers need different hostnames",
                            boot->topo->rank, leader, tutti_last_error(), leader);
-    add_link(boot, leader, fd); /* a later failure closes it with the other links */
+    add_link(boot, leader, fd); /* a later failure closes fd with the other links */
     boot->side.parent = 0;
     return tutti__gate_knock(&gate, fd, leader, deadline);
 }
@@ -79,7 +79,7 @@ static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *a
     return TUTTI_OK;
 }
 
-/* Is `rank` a child of this rank through the Unix socket, or through TCP? */
+/* Is `rank` a child of this rank, over TCP (over_tcp 1) or over the Unix socket (0)? */
 static int is_child(const tutti__boot_t *boot, uint32_t rank, int over_tcp)
 {
     const tutti__topo_t *topo = boot->topo;

@@ -3,8 +3,8 @@
  * If a rank forks a child, the child closes its copies of the rank's sockets.
  *
  * A stream ends only when its last descriptor is closed, in any process. If a child of a dead rank
- * (a data loader, say) kept a socket to another host open, that host would not notice the death.
- * On one machine the pidfds would still show the death. If a child calls exec, the kernel closes
+ * (a data loader, say) kept a socket to another host open, that host would not detect the death. On
+ * the same machine the pidfds would still show the death. If a child calls exec, the kernel closes
  * the sockets.
  */
 #include "boot/boot_inside.h"

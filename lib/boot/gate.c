@@ -14,11 +14,11 @@
  *   rank      has been admitted. The host watches the rank's connection: if the rank ends while
  *             the host still waits for other ranks, the gate fails.
  *
- * Usually the knock has already arrived when the host accepts the connection. In this case the
- * rank does not keep a stranger's place.
+ * Usually the knock has already arrived when the host accepts the connection. In this case the rank
+ * does not occupy a stranger's place.
  *
  * After a failure a strict gate stays open for a second and sends the reason to late ranks.
- * Without this message, such a rank would find no gate and wait until its own deadline.
+ * Without this message, a late rank would find no gate and wait until its own deadline.
  */
 #include "boot/gate.h"
 
@@ -100,7 +100,7 @@ static void hear_known(tutti__gate_host_t *host)
         host->fds[r] = TUTTI__GATE_NOBODY;
         tutti__gate_lose(host, r);
     }
-    /* From the last guest to the first, because the last guest moves to the place of a removed
+    /* The loop begins with the last guest, because the last guest moves to the place of a removed
        guest. */
     for (uint32_t i = ranks; i-- > guests;)
         if (host->polls[i].revents != 0)
@@ -129,8 +129,8 @@ static tutti_status_t hear_all(tutti__gate_host_t *host)
 }
 
 /* If a warning is due, log the ranks that have not come. Returns the time of the next call of this
-   function. A gate without a size does not warn before the first knock, because it does not have
-   the number of ranks. After a failure no warning is needed. */
+   function. A gate without a size does not warn before the first knock, because the number of ranks
+   is unknown. After a failure no warning is needed. */
 static uint64_t warn_of_missing(tutti__gate_host_t *host)
 {
     double waited_s;
@@ -162,8 +162,8 @@ static tutti_status_t serve(tutti__gate_host_t *host)
             host->ask_due = tutti__net_deadline(TUTTI__GATE_CHECK_MS);
             status = tutti__net_still();
         }
-        /* Prefer the check's error to the gate's PEER_LOST: the rank that the gate has lost may
-           have given up because of the rank that the check names. */
+        /* Prefer the check's error to the gate's PEER_LOST: the check may name the rank that has
+           failed first, and the lost rank may have given up because of it. */
         if (status != TUTTI_OK)
             return host->failed == TUTTI_OK || host->failed == TUTTI_ERR_PEER_LOST
                        ? status

@@ -11,29 +11,29 @@
  *     guest <-- answer -- gate
  *     guest -- CONFIRM or LATER --> gate           CONFIRM: the guest is admitted
  *
- * The gate closes the connections of strangers (another user, wrong token, garbage, silence). The
- * gate has at most TUTTI__GATE_STRANGERS such connections open at a time. The gate never drops a
- * guest that has shown the token.
+ * The gate closes the connections of strangers (another user, wrong token, garbage, silence). It
+ * has at most TUTTI__GATE_STRANGERS such connections open at a time. It never drops a guest that
+ * has shown the token.
  *
  * A gate fails if a rank shows the token and ends while the gate still waits for other ranks. A
- * gate for a meeting is strict: it also fails if a knock contradicts the meeting. Such a knock has
- * another number of ranks, or a rank that has connected already. After a failure a strict gate
- * sends the reason to all ranks that connect within the next second.
+ * gate for a meeting is strict. A strict gate also fails if a knock contradicts the meeting: the
+ * knock has another number of ranks, or a rank that has connected already. After a failure a strict
+ * gate sends the reason to all ranks that connect within the next second.
  *
  * Ranks start at different times, so their waits end at different times. A knock contains the time
- * for which its sender will still wait. A strict gate gives up before the first admitted rank does.
- * So all admitted ranks receive the numbers of the missing ranks.
+ * for which its sender will still wait. A strict gate gives up before the first admitted rank gives
+ * up. So all admitted ranks receive the numbers of the missing ranks.
  *
- * If other jobs know the gate's address, a greeting and a hello precede the knock: see pass.h.
+ * If other jobs have the gate's address, a greeting and a hello precede the knock: see pass.h.
  *
- * No state; any thread.
+ * The functions keep no state. Any thread may call them.
  */
 #ifndef TUTTI__BOOT_GATE_H
 #define TUTTI__BOOT_GATE_H
 
 #include "boot/net.h"
 
-/* Version of all messages between ranks before and on the side channel. */
+/* Version of all messages between ranks during set-up and on the side channel. */
 #define TUTTI__BOOT_LAYOUT 9
 
 /* Values in `fds` of tutti__gate_admit. */
@@ -60,12 +60,12 @@ typedef struct {
     uint32_t rank;   /* this rank */
     uint32_t size;   /* number of ranks */
     int strict;
-    /* For a guest only: the time of tutti__now_ns() until which the guest, once admitted, waits for
-       the host's first message. The guest's knock contains the time that is left until then. 0:
+    /* For a guest only: the guest's deadline for the host's first message after admission, a time
+       of tutti__now_ns(). The guest's knock contains the time that is left until this deadline. 0:
        the knock contains no such time. */
     uint64_t until;
     tutti__gate_token_t token; /* ignored if there is a pass */
-    /* Not NULL: other jobs know the gate's address; see pass.h. The gate refuses a guest without a
+    /* Not NULL: other jobs have the gate's address; see pass.h. The gate refuses a guest without a
        valid pass, and sends it the reason. Even a strict gate does not fail because of this. */
     const struct tutti__pass *pass;
     /* Called by an open gate after it has admitted `rank`. fds: all connections. May be NULL. */
@@ -73,8 +73,8 @@ typedef struct {
     void *came_arg;
     /* Called if a guest confirms but is not admitted, because another guest was admitted as the
        same rank after this guest's knock. The guest assumes that it is admitted, and waits for the
-       first message after an admission. This function sends the status and the thread's last error
-       in the form of that message. May be NULL. */
+       host's first message. This function sends the status and the thread's last error in the form
+       of that message. May be NULL. */
     void (*dismiss)(int fd, tutti_status_t status);
 } tutti__gate_t;
 
@@ -110,8 +110,8 @@ tutti_status_t tutti__gate_admit_all(const tutti__gate_t *gate, int door, int st
    `stop` is readable. */
 void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const char *text);
 
-/* A rank waits for a decision, for left_ms from now. Returns the latest time for the decision: from
-   this time on, enough time is left to send the decision. left_ms: at least 1. */
+/* A rank will wait left_ms from now for a decision. Returns the latest time for the decision: after
+   it, enough time is left to send the decision to the rank. left_ms: at least 1. */
 uint64_t tutti__gate_decide_by(uint32_t left_ms);
 
 /* Knock, as gate->rank, at the gate of rank `host` over the connection fd. The caller keeps fd. */
@@ -136,7 +136,7 @@ tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *r
 /*
  * Connect over TCP to one of these addresses and knock there.
  *
- * Some addresses may lead elsewhere (each host has its own 172.17.0.1) or hang (behind firewalls).
+ * Connections may reach another host (each host has its own 172.17.0.1) or hang (behind firewalls).
  * So this function tries all addresses in rounds, with longer timeouts in each round, until an
  * address leads to a gate with the job's token. This gate's answer is final, even if it is a
  * refusal.

@@ -74,7 +74,7 @@ static char *find_free(tutti__gate_guest_t *guest, size_t *ret_bytes)
     }
 }
 
-/* Continue to read; 1: complete, 0: incomplete, -1: the connection has ended. */
+/* Continue to read a message. 1: complete, 0: incomplete, -1: the connection has ended. */
 static int read_guest(tutti__gate_guest_t *guest)
 {
     size_t bytes;
@@ -112,8 +112,8 @@ static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 
 /* ---- admitting ---- */
 
-/* Set the socket options by which the kernel detects a guest's lost host, while the gate waits for
-   other ranks. */
+/* Set the socket options by which the kernel detects that the guest's host is lost, while the gate
+   waits for other ranks. */
 static tutti_status_t notice_lost_host(int fd)
 {
     int family;
@@ -151,7 +151,7 @@ static tutti_status_t take_guest(tutti__gate_host_t *host, tutti__gate_guest_t *
     return status;
 }
 
-/* The first refusal is logged as a warning, further ones at debug. */
+/* Log the first refusal as a warning, and further refusals at level debug. */
 static void log_refusal(tutti__gate_host_t *host, const char *why)
 {
     tutti__log_level_t level = host->nstrangers++ == 0 ? TUTTI__LOG_WARN : TUTTI__LOG_DEBUG;
@@ -159,8 +159,8 @@ static void log_refusal(tutti__gate_host_t *host, const char *why)
     TUTTI__LOG(level, "refused a connection: %s", why);
 }
 
-/* If the gate has a pass, send its greeting before the gate receives anything. 0: the connection is
-   useless. */
+/* If the gate has a pass, send its greeting first: the guest sends nothing before it. 0: the
+   greeting could not be sent. */
 static int greet(const tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     guest->stage = TUTTI__GATE_SENDS_KNOCK;
@@ -220,8 +220,8 @@ static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 
     if (host->suspect == rank)
         host->suspect_due = 0;
-    /* If this rank gave up before the gate, the gate would report this rank as lost, and not the
-       missing ranks. */
+    /* The gate must give up before this rank: otherwise the gate would report this rank as lost,
+       and not the missing ranks. */
     if (host->gate->strict && host->failed == TUTTI_OK && left_ms > 0)
         host->deadline = TUTTI__MIN(host->deadline, tutti__gate_decide_by(left_ms));
     host->fds[rank] = guest->fd;
@@ -281,8 +281,8 @@ tutti_status_t tutti__gate_welcome(tutti__gate_host_t *host, uint32_t *ret_accep
         if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
-            /* An error of this connection only, or of a firewall. The listening socket
-               may stay readable, so sleep before the next attempt. */
+            /* The error concerns this connection only, or comes from a firewall. The listening
+               socket may stay readable, so sleep before the next attempt. */
             tutti__net_sleep_ms(TUTTI__RESOURCE_NAP_MS);
             break;
         }

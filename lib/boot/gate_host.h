@@ -30,26 +30,26 @@ typedef struct {
 typedef struct {
     const tutti__gate_t *gate;
     int door, stop;
-    uint32_t rank, size; /* as in gate. If gate has no size: 0 until the first knock, and after it
-                            the knock's values */
+    uint32_t rank, size; /* as in gate. If gate has no size: 0 until the first knock, then the
+                            knock's values */
     int **ret_fds;       /* if gate has no size: where to store fds */
-    uint64_t begin_ns;   /* of the wait for ranks */
+    uint64_t begin_ns;   /* start of the wait for ranks */
     uint64_t deadline;
-    uint64_t timeout_ms;   /* if the deadline is counted from the first guest's knock */
+    uint64_t timeout_ms;   /* for a deadline that is counted from the first guest's knock */
     tutti_status_t failed; /* the error for all ranks that connect, with `text`; or TUTTI_OK */
     char text[TUTTI__ERROR_BYTES];
     int *fds;
     uint32_t awaited;
     uint32_t trials;     /* waits by tutti__net_files_settle since the last accepted connection */
     int refuses;         /* in tutti__gate_refuse: refuse all guests until `stop` */
-    uint32_t nstrangers; /* refused so far; the first is logged as a warning */
+    uint32_t nstrangers; /* connections refused so far; the first is logged as a warning */
     uint32_t next;       /* the next stranger's place */
     tutti__gate_guest_t stranger[TUTTI__GATE_STRANGERS];
     tutti__gate_guest_t *guest; /* [nguests] */
     uint32_t nguests, capacity;
-    /* For poll(): listening socket, stop, strangers, guests, ranks; `about` has their indices. The
-       list has only open descriptors, apart from the first two: poll() refuses a list longer than
-       the limit of descriptors. */
+    /* For poll(): listening socket, stop, strangers, guests, ranks; `about` has their indices.
+       After the first two entries the list has only open descriptors: poll() refuses a list longer
+       than the limit of descriptors. */
     struct pollfd *polls;
     uint32_t *about;
     uint32_t npolls, polls_capacity, listed_strangers;
@@ -68,7 +68,7 @@ void tutti__gate_close(tutti__gate_guest_t *guest);
 uint32_t tutti__gate_drop_strangers(tutti__gate_host_t *host);
 /* Accept at most TUTTI__GATE_STRANGERS connections, so that deadlines are still checked. */
 tutti_status_t tutti__gate_welcome(tutti__gate_host_t *host, uint32_t *ret_accepted);
-/* Read a stranger's messages, as far as they have arrived. */
+/* Read the messages of a stranger that have arrived. */
 tutti_status_t tutti__gate_hear_stranger(tutti__gate_host_t *host, tutti__gate_guest_t *guest);
 /* Read guest i's last message. If the message is whole, or the connection has ended, guest i leaves
    the list, and the guest with the highest index gets index i. */
@@ -80,15 +80,15 @@ void tutti__gate_hear_guest(tutti__gate_host_t *host, uint32_t i);
 void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status);
 /* A rank that was admitted, or that has shown the token, has ended: the gate fails. */
 void tutti__gate_lose(tutti__gate_host_t *host, uint32_t rank);
-/* The rank will not come, or has received an error. */
+/* Stop waiting for a rank that will not connect, or has received an error. */
 void tutti__gate_stop_awaiting(tutti__gate_host_t *host, uint32_t rank);
 
 /* Does the guest belong to another job? If so, the gate does not answer it. */
 int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_guest_t *guest);
 /* For a gate with a pass, after the guest's complete knock: check it, and set guest->token.
-   INVALID_ARGUMENT: the guest belongs to another job, or does not know the secret. */
+   INVALID_ARGUMENT: the guest belongs to another job, or does not have the secret. */
 tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_guest_t *guest);
-/* Is the knock consistent with the meeting? If the gate has no size, take the size from the first
+/* Is the knock consistent with the meeting? If the gate has no size, use the size of the first
    knock. */
 tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_knock_t *knock);
 /* Send the status. If the status is not TUTTI_OK, also send the thread's last error. Returns 0 if

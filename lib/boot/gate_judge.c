@@ -51,7 +51,8 @@ int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_guest_t
            !(gate->pass != NULL || tutti__gate_same_token(knock->token, gate->token.knock));
 }
 
-/* The answer to a refused guest has no token, because the guest does not know this job's token. */
+/* The answer to a refused guest has no token, because the guest has not proved that it belongs to
+   this job. */
 tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_guest_t *guest)
 {
     const tutti__gate_knock_t *knock = &guest->knock;
@@ -138,7 +139,7 @@ int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status)
            (ssize_t)sizeof(answer);
 }
 
-/* Write a text with the ranks that have not come. */
+/* Write a text with the ranks that have not connected. */
 static void list_missing(const tutti__gate_host_t *host, char *ret_text, size_t text_bytes)
 {
     unsigned char *listed = calloc(host->size, 1);

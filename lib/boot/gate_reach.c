@@ -24,7 +24,7 @@
 typedef struct {
     int is_refused; /* a gate with the token has refused: final */
     int is_other;   /* a gate of another job has refused; the last error has its text */
-    int is_greeted; /* a gate with a pass, of this job, has greeted */
+    int is_greeted; /* a gate with a pass has sent a greeting that names this job */
 } verdict_t;
 
 /* Replace unprintable characters: the sender of the text has not proved that it belongs to this
@@ -36,7 +36,7 @@ static void clean(char *text)
             *text = '?';
 }
 
-/* The answer has no valid token. */
+/* Return the error for an answer without a valid token. */
 static tutti_status_t wrong_token(const tutti__gate_t *gate, const tutti__gate_answer_t *answer,
                                   uint32_t host, verdict_t *verdict)
 {
@@ -223,7 +223,7 @@ static tutti_status_t unreachable(tutti_status_t status, const tutti__gate_t *ga
     return tutti__fail(status, "%s; TUTTI_INTERFACE names the network interface to use", text);
 }
 
-/* Between two rounds of attempts: warn if the attempts have lasted for long. */
+/* Between two rounds of attempts: warn if the attempts have lasted for a long time. */
 static void warn_of_wait(tutti__waiting_t *waiting, const tutti__gate_t *gate,
                          const tutti__net_addrs_t *addrs, uint32_t host)
 {

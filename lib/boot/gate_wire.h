@@ -11,7 +11,7 @@
 #define TUTTI__GATE_CONFIRM 0x796573u
 #define TUTTI__GATE_LATER 0x6f6eu
 
-/* Before the knock, at gates with a pass; see pass.h. */
+/* Messages before the knock, at gates with a pass; see pass.h. */
 #define TUTTI__GATE_GREETING 0x7465657267747475u /* "uttgreet" */
 #define TUTTI__GATE_HELLO 0x006f6c6c65687475u    /* "uthello" */
 #define TUTTI__GATE_RUN_BYTES 64
@@ -29,14 +29,14 @@ typedef struct {
     uint64_t magic;
     uint32_t layout, port;
     uint64_t restart, run_hash;
-    char run[TUTTI__GATE_RUN_BYTES]; /* filled up with zeros */
+    char run[TUTTI__GATE_RUN_BYTES]; /* padded with zeros */
     unsigned char number[16];
 } tutti__gate_hello_t;
 
 typedef struct {
     uint64_t magic;
     uint32_t layout, purpose, number, rank, size;
-    uint32_t left_ms; /* until the guest's tutti__gate_t.until, at least 1; 0: not set */
+    uint32_t left_ms; /* time until the guest's tutti__gate_t.until, at least 1; 0: not set */
     unsigned char token[16];
 } tutti__gate_knock_t;
 

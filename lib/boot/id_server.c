@@ -13,14 +13,13 @@
  *
  * Until all ranks have joined, the maker watches the connections. The ranks that have joined wait
  * in rank 0's meeting for the missing ranks. So if a rank ends without its last message, or cannot
- * join, the maker reports this to the other ranks.
- * If the maker is itself a rank, it also sends its rank number. So if the maker ends, the other
- * ranks can name the maker.
+ * join, the maker reports this to the other ranks. If the maker is itself a rank, it also sends its
+ * rank number. So if the maker ends, the other ranks can name the maker.
  *
  * Each id has a thread, because ranks may connect at any time. After the meeting the thread still
- * answers: a second use of the id is an error with a text, and not a wait until the deadline. The
- * thread ends with tutti_finalize or with the process. A forked child closes the sockets, because
- * they belong to its parent.
+ * answers: a rank that uses the id again receives an error, and does not wait until its deadline.
+ * The thread ends with tutti_finalize or with the process. A forked child closes the sockets,
+ * because they belong to its parent.
  *
  * Tried: no thread; the maker serves the id during tutti_init. For this the maker must be a rank,
  * but a launcher that makes the id and forks the ranks is not a rank.
@@ -49,7 +48,7 @@ typedef struct server {
     tutti__gate_t gate;
     int door, stop;
     uint64_t timeout_ms, stall_ms;
-    _Atomic uint32_t rank; /* of this process in the meeting; set by tutti__meet_id */
+    _Atomic uint32_t rank; /* this process's rank in the meeting; set by tutti__meet_id */
     /* The ranks' connections, used by the thread while ranks meet. Stored here, so that a leak
        checker in a forked child finds the memory. */
     int *fds;
@@ -61,7 +60,7 @@ typedef struct server {
    The holder takes no other lock than the log's. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static server_t *servers;
-static server_t *inherited; /* in a child: its parent's servers, for leak checkers */
+static server_t *inherited; /* in a forked child: the parent's servers, for leak checkers */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void before_fork(void)
@@ -114,7 +113,7 @@ static void close_accepted(int door)
 }
 
 /* Close the sockets of the servers. If a child of the maker held a rank's connection, this rank
-   would not notice the maker's end. */
+   would not detect the maker's end. */
 static void in_child(void)
 {
     for (server_t *server = servers; server != NULL; server = server->next) {
@@ -164,7 +163,7 @@ static void set_word(tutti__id_word_t *word, tutti_status_t status, const char *
     snprintf(word->text, sizeof(word->text), "%.246s", text);
 }
 
-/* Rank r has ended, or has sent its last message. Returns TUTTI_OK if rank r has joined. */
+/* Receive rank r's last message, or detect rank r's end. Returns TUTTI_OK if rank r has joined. */
 static tutti_status_t receive_report(int fd, uint32_t r)
 {
     tutti__id_report_t report;
@@ -302,12 +301,12 @@ static tutti_status_t start_thread(server_t *server)
 }
 
 /* Listen, and start the thread. The caller holds the lock until the server is in the list, so a
-   forked child finds the sockets there. */
+   forked child finds the sockets in the list. */
 static tutti_status_t open_server(server_t *server, const tutti__conf_t *conf, tutti__id_t *id)
 {
     tutti_status_t status = tutti__net_addrs(conf->interface, 0, &id->addrs);
 
-    /* On a machine without a network all ranks are on this machine. */
+    /* If this machine has no network, all ranks are on this machine. */
     if (status == TUTTI_ERR_UNSUPPORTED && conf->interface[0] == '\0')
         status = tutti__net_addrs("", 1, &id->addrs);
     if (status == TUTTI_OK)

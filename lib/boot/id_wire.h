@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The messages between an id's maker, id_server.c, and the ranks, meet_id.c: in host byte order. */
+/* The messages between an id's maker (id_server.c) and the ranks (meet_id.c), in host byte
+   order. */
 #ifndef TUTTI__BOOT_ID_WIRE_H
 #define TUTTI__BOOT_ID_WIRE_H
 

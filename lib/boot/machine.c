@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opens the arenas of one machine's ranks; wakes and sleeps. See machine.h.
+ * Opens the arenas of one machine's ranks; sleeps, and wakes other ranks. See machine.h.
  */
 #include "boot/machine.h"
 
@@ -191,8 +191,8 @@ void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
 
     if (TUTTI__LIKELY(tutti__load_relaxed(sleeping) == 0))
         return;
-    /* Between its submission and its wait a peer does not poll, so `sleeping` is 1. Give the peer
-       some time: if it begins its wait, no system call is needed. */
+    /* Between its submission and its wait, a peer does not poll, so its `sleeping` is 1. Give the
+       peer some time: if it begins its wait, no system call is needed. */
     for (int i = 0; i < TUTTI__RING_LOOKS; i++) {
         tutti__pause();
         if (tutti__load_relaxed(sleeping) == 0)

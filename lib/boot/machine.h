@@ -9,13 +9,14 @@
  *     status page of the peer that will write the word; a writer reads only its own status page.
  *     There is no fence between the writer's store and this read, because a fence would cost every
  *     small allreduce 20 ns. So a wake-up can be lost while a store buffer drains. The sleep is
- *     bounded: a lost wake-up costs at most 2 ms, or a sixteenth of the time waited if that is
- *     longer. tests/unit/boot/test_wake.c shows that no wake-up is lost in another way.
+ *     bounded: a lost wake-up costs at most 2 ms or a sixteenth of the time already waited,
+ *     whichever is longer. tests/unit/boot/test_wake.c shows that no wake-up is lost for another
+ *     reason.
  *   An engine sleeps on its doorbell, an eventfd, together with its sockets. It sets `sleeping` in
  *     its own status page. After its store, a writer in the engine's lanes executes a fence and
- *     reads `sleeping`; if it is 1, the writer rings the doorbell.
+ *     reads `sleeping`. If `sleeping` is 1, the writer rings the doorbell.
  *
- * Belongs to the communicator. Any thread may call its functions.
+ * A tutti__machine_t belongs to the communicator. Any thread may call these functions.
  */
 #ifndef TUTTI__BOOT_MACHINE_H
 #define TUTTI__BOOT_MACHINE_H
@@ -46,9 +47,9 @@ typedef struct {
     tutti__word_t end; /* TUTTI__PAGE_..., written by the owner */
     /* The number of threads that sleep on a word that the owner writes; written by all ranks. */
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t waiters;
-    /* The status with which the communicator has ended for the owner, if it is not SHUTDOWN, and
-       its text. Only ranks without a parent read them; see watch/orphan.c. `failed` is written
-       last. */
+    /* The status with which the communicator has ended for the owner, if this is not SHUTDOWN, and
+       its text. Only ranks without a parent read these fields; see watch/orphan.c. `failed` is
+       written last. */
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t failed;
     char reason[TUTTI__ERROR_BYTES];
 } tutti__status_page_t;

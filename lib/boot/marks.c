@@ -4,7 +4,7 @@
  *
  * Each rank first listens at its socket, then tries to connect to the sockets of all other ranks.
  * In each pair of ranks, the rank that listens later finds the socket of the other rank. So each
- * pair has a connection, whatever the order in which the ranks start.
+ * pair has a connection, in any order in which the ranks start.
  *
  * Both ends read the peer's process id from the connection (SO_PEERCRED). The listener reads the
  * caller's rank from the name to which the caller has bound its end. A connection stays in the

@@ -6,7 +6,7 @@
  *   2. the caller's mpi_comm, or an MPI that the process itself initialised, with several ranks
  *   3. env://, unless a launcher has the same rank and size. If rank or size differ, torchrun was
  *      started inside the launcher's job, so torchrun's variables describe this process
- *   4. the launcher's MPI, if the launcher provides what MPI needs, and a module for MPI opens
+ *   4. the launcher's MPI, if the launcher provides the PMI that MPI needs, and an MPI module opens
  *   5. env://
  *   6. the launcher's variables, if they name a place or show that all ranks are on this host
  *   7. PMIx or PMI-2, if the launcher provides it and its library opens (meet_pm.c)
@@ -135,7 +135,7 @@ static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_co
     return TUTTI_OK;
 }
 
-/* A world of one, unless the launchers' variables show that other ranks exist. */
+/* Return an error if the launchers' variables show that other ranks exist. */
 static tutti_status_t check_alone(void)
 {
     char vars[96], unset[64];
@@ -185,7 +185,7 @@ static int wants_pm(const tutti__conf_job_t *job)
            tutti__conf_pm() != TUTTI__CONF_NO_PM;
 }
 
-/* Meet without MPI. The variables of env:// or of a launcher are set. */
+/* Meet without MPI. Call this if the variables of env:// or of a launcher are set. */
 static tutti_status_t meet_without_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                        tutti__meet_t *ret_meet)
 {
@@ -200,7 +200,7 @@ static tutti_status_t meet_without_mpi(const tutti__conf_t *conf, const tutti__c
     return is_complete(job) ? tutti__meet_job(conf, job, ret_meet) : incomplete(job);
 }
 
-/* The ranks have met over MPI, or MPI has only this rank. */
+/* Check a meeting over MPI. MPI may have only this rank. */
 static tutti_status_t judge_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                 const char *launcher, int size, tutti__meet_t *meet,
                                 const tutti__mpi_module_t **module)
@@ -230,7 +230,7 @@ static tutti_status_t judge_mpi(const tutti__conf_t *conf, const tutti__conf_job
     return status;
 }
 
-/* Meet over MPI. A launcher has started several ranks, or MPI runs in this process. */
+/* Meet over MPI. Call this if a launcher has started several ranks, or MPI runs in this process. */
 static tutti_status_t meet_by_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                   tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
 {

@@ -50,7 +50,7 @@ tutti_status_t tutti__venue_join(const tutti__venue_t *place, uint32_t rank, uin
  *     magic 4 | layout 2 | IPv4 addresses 1 | IPv6 addresses 1 | port 2 | token 32 | addresses ...
  *     ... zeros | checksum 4
  *
- * in network byte order. The id has as many addresses as fit into 80 bytes, IPv4 first.
+ * in network byte order. The id has as many addresses as fit into 80 bytes, IPv4 addresses first.
  */
 typedef struct {
     tutti__net_addrs_t addrs;
@@ -64,8 +64,8 @@ tutti_status_t tutti__id_decode(const tutti_unique_id_t *bytes, tutti__id_t *ret
 
 /* Make an id, and serve its meeting from a thread of this process until tutti__id_end_all. */
 tutti_status_t tutti__id_create(const tutti__conf_t *conf, tutti_unique_id_t *ret_id);
-/* End the servers. After this call no rank can meet by an id of this process. One thread at a
-   time. */
+/* End the servers. After this call no rank can meet by an id of this process. Only one thread at a
+   time may call it. */
 void tutti__id_end_all(void);
 
 /* Meet by an id, or by a store. The content of id and store is checked. */

@@ -11,7 +11,7 @@
  *
  * Rank 0's port may be in use: by an earlier rank 0 that is about to end, by another job, or by a
  * second process with rank 0. So rank 0 retries for a while, and also knocks at the port: if a rank
- * 0 of the same job answers, both ranks 0 receive the error.
+ * 0 of the same job answers, both processes receive the error.
  *
  * If a gate of another job refuses a rank, the rank tries again for a while, because the gate may
  * belong to an earlier rank 0 that is about to end.
@@ -48,10 +48,10 @@ static double waited_s(const way_t *way)
 /* ---- rank 0 ---- */
 
 /*
- * The address at which rank 0 listens. For "localhost" or an address in digits it is this address;
- * only a loopback address keeps other hosts out. For any other name rank 0 listens at all addresses
- * of its host: on this host the name may lead to a loopback address (Debian's 127.0.1.1), to a
- * router or to a service.
+ * The address at which rank 0 listens. If the name is "localhost" or an address in digits, this is
+ * the address; if it is a loopback address, other hosts cannot connect. For any other name rank 0
+ * listens at all addresses of its host: on this host the name may lead to a loopback address
+ * (Debian's 127.0.1.1), to a router or to a service.
  */
 static void choose_address(const char *name, tutti__net_addr_t *ret_addr)
 {
@@ -79,7 +79,7 @@ static tutti_status_t listen_there(tutti__net_addr_t *addr, int *ret_fd)
     return tutti__net_tcp_listen_at(addr, ret_fd);
 }
 
-/* The port is in use. INVALID_ARGUMENT: another rank 0 of this job uses it. */
+/* The port is in use: knock at it. INVALID_ARGUMENT: another rank 0 of this job has answered. */
 static tutti_status_t ask_other(const way_t *way, const tutti__net_addr_t *addr)
 {
     tutti__net_addr_t there = *addr;
@@ -190,13 +190,13 @@ typedef struct {
     uint64_t other_due;             /* when another job's refusal becomes final; 0: none */
     uint64_t gone_due;              /* when rank 0 counts as ended; 0: not set */
     int is_greeted;                 /* a gate of this job has greeted */
-    int has_warned;                 /* of a lookup that failed */
-    char other[TUTTI__ERROR_BYTES]; /* the refusal */
+    int has_warned;                 /* this rank has warned of a failed lookup */
+    char other[TUTTI__ERROR_BYTES]; /* text of another job's refusal */
     char last[TUTTI__ERROR_BYTES];  /* the last error */
 } search_t;
 
-/* The end of the search. If rank 0 has greeted, it is `until`, because rank 0's answer may arrive
-   after the deadline. Otherwise it is the deadline. */
+/* The end of the search. If rank 0 has greeted, the search ends at `until`, because rank 0's answer
+   may arrive after the deadline. Otherwise the search ends at the deadline. */
 static uint64_t end_of(const way_t *way, const search_t *search, uint64_t until)
 {
     return search->is_greeted ? until : TUTTI__MIN(until, way->deadline);
@@ -237,7 +237,7 @@ static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t u
     return tutti__net_still();
 }
 
-/* Between two rounds: warn if the search has lasted for long. */
+/* Between two rounds: warn if the search has lasted for a long time. */
 static void warn_of_wait(const way_t *way, search_t *search)
 {
     double waited_s;

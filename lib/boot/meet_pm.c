@@ -7,7 +7,8 @@
  * and no other job has the token.
  *
  * The exchange through the process manager has no deadline and cannot be ended from outside. So a
- * separate thread makes it. After the timeout the caller returns, and the thread continues to wait.
+ * separate thread performs the exchange. After the timeout the caller returns, and the thread
+ * continues to wait.
  */
 #include "base/atomic.h"
 #include "base/constants.h"
@@ -23,12 +24,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Rank 0's entry in the process manager, in hexadecimal digits. */
+/* Rank 0's entry in the process manager, which stores it as hexadecimal digits. */
 typedef struct {
     int32_t status;
     union {
         tutti_unique_id_t id;
-        char text[sizeof(tutti_unique_id_t)]; /* why rank 0 cannot listen */
+        char text[sizeof(tutti_unique_id_t)]; /* the reason why rank 0 cannot listen */
     } is;
 } entry_t;
 
@@ -53,7 +54,7 @@ typedef struct {
 static struct {
     const tutti__pm_t *pm; /* the connected process manager */
     pid_t pid;             /* the process that connected; a forked child is not connected */
-    unsigned meetings;     /* so far; each meeting has its own key */
+    unsigned meetings;     /* number of meetings so far; each has its own key */
     int is_stuck;          /* a thread may wait for ever in share(); close() would also wait */
 } used;
 

@@ -117,11 +117,12 @@ static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
  * Wait for rank 0's entry; returns the result of the store's last get. The wait consists of several
  * gets, so that this function can warn between them.
  *
- * If a get fails in the second half of its time, it counts as a timeout: a store may measure time
+ * If a get fails in the second half of its time, this counts as a timeout: a store may measure time
  * less precisely, or round it to seconds. If the store does not work, the next get fails early.
  *
- * If such a get ends before its warning interval has passed, the next interval begins at once. A
- * get for the rest of the interval might be too short for the store, and would seem to fail early.
+ * If a get has timed out before its warning interval has passed, the next interval begins at once.
+ * A get for the rest of the interval might be too short for the store, and would seem to fail
+ * early.
  */
 static int await_entry(const tutti_store_t *store, const char *key, uint32_t rank,
                        uint64_t deadline, entry_t *ret_entry, size_t *ret_bytes)

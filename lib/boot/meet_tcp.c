@@ -17,7 +17,7 @@ static tutti_status_t listen_tcp(const char *interface, tutti__venue_t *place, i
 {
     tutti_status_t status = tutti__net_addrs(interface, 0, &place->addrs);
 
-    /* On a machine without a network all ranks are on this machine. */
+    /* If this machine has no network, all ranks are on this machine. */
     if (status == TUTTI_ERR_UNSUPPORTED && interface[0] == '\0')
         status = tutti__net_addrs("", 1, &place->addrs);
     return status == TUTTI_OK ? tutti__net_tcp_listen(&place->addrs, ret_door) : status;

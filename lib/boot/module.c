@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finds and opens modules: those for MPI, and those for devices.
+ * Finds and opens the modules for MPI and for devices.
  *
  * There is one module for each MPI implementation, because the ABIs of the implementations differ.
  * Two MPIs in one process corrupt each other. So if the process has an MPI already, the module for
@@ -9,7 +9,7 @@
  * libmpi's names in the global scope, because not all plugins link libmpi. So libmpi becomes global
  * before MPI is initialised.
  *
- * tutti_init calls this; the lock serialises concurrent calls.
+ * tutti_init calls these functions; `lock` serialises concurrent calls.
  */
 #include "boot/module.h"
 
@@ -36,7 +36,7 @@ typedef int mpi_flag_f(int *flag);
 typedef struct {
     char dir[4096];
     const char *running;         /* the MPI in this process, or NULL */
-    char reasons[REASONS_BYTES]; /* why the tried modules do not fit */
+    char reasons[REASONS_BYTES]; /* the reasons why the tried modules do not fit */
     size_t used;
 } search_t;
 
@@ -64,7 +64,7 @@ const tutti__core_t *tutti__module_core(void)
     return &core;
 }
 
-/* Is this file an MPI library, by its name? libmpi.so.40, libmpi.so.12, libmpich.so.12. */
+/* Does this file have the name of an MPI library? libmpi.so.40, libmpi.so.12, libmpich.so.12. */
 static int find_libmpi(struct dl_phdr_info *info, size_t bytes, void *ret_path)
 {
     const char *base = strrchr(info->dlpi_name, '/');
@@ -129,8 +129,8 @@ int tutti__module_mpi_runs(void)
     return initialized(&begun) == 0 && begun && finalized(&ended) == 0 && !ended;
 }
 
-/* The modules are in tutti/ beside libtutti.so. If this code is linked statically, its file is a
-   program or another library, so the configured folder is used. */
+/* The modules are in tutti/ beside libtutti.so. If libtutti is linked statically, this code is in a
+   program or in another library, so the configured folder is used. */
 static void find_dir(const tutti__conf_t *conf, search_t *search)
 {
     const char *file = "", *slash, *base;
@@ -317,7 +317,8 @@ tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_mod
 
 /* ---- devices ---- */
 
-/* libcuda.so.1, libcudart.so.12, or libcudart-<hash>.so.12, the name in Python's packages. */
+/* Is it a CUDA library: libcuda.so.1, libcudart.so.12, or (in Python's packages)
+   libcudart-<hash>.so.12? */
 static int find_libcuda(struct dl_phdr_info *info, size_t bytes, void *unused)
 {
     const char *base = strrchr(info->dlpi_name, '/');
@@ -338,7 +339,7 @@ static tutti_status_t open_device(search_t *search, const char *name)
 
     if (strchr(name, '/') != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_DEVICE=%s is no name", name);
-    /* The tables of these modules begin like the table of a device. */
+    /* Reject these modules by name, because their tables begin like the table of a device. */
     if (strcmp(name, "ucx") == 0 || strncmp(name, "mpi_", 4) == 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "TUTTI_DEVICE=%s is no device, but a module for messages", name);

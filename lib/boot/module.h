@@ -26,7 +26,8 @@ typedef struct {
     tutti_status_t (*fail)(tutti_status_t status, const char *text);
     int (*log_on)(tutti__log_level_t level);
     void (*log)(tutti__log_level_t level, const char *text);
-    /* During the set-up of a communicator: an error if this rank detects another rank's end. */
+    /* For the set-up of a communicator. Returns an error if this rank detects another rank's
+       end. */
     tutti_status_t (*still)(void);
 } tutti__core_t;
 
@@ -46,7 +47,7 @@ typedef struct {
        MPI_COMM_WORLD). */
     tutti_status_t (*meet)(const tutti__core_t *core, const void *mpi_comm,
                            tutti__meet_t *ret_meet);
-    /* Open the transport over the communicator of that meeting. Local. slot_bytes, credits: of the
+    /* Open the transport over the communicator of that meeting. Local. slot_bytes, credits: for the
        transport's channels. Close the transport before the meeting. */
     tutti_status_t (*xport_open)(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                  tutti__xport_t **ret_xport);
@@ -58,8 +59,8 @@ typedef struct {
     /* A new number for messages to this rank over one transport. This rank never gets the number
        again in this meeting; other ranks may get the same number. Any thread. Local. */
     tutti_status_t (*take_number)(const tutti__meet_t *meet, uint32_t *ret_number);
-    /* The job has failed: do not finalize at exit an MPI that the module started, because this
-       would wait for ranks that no longer answer. Any thread, also before meet. */
+    /* The job has failed: if the module has initialised MPI, do not finalize it at exit, because
+       MPI_Finalize would wait for ranks that no longer answer. Any thread, also before meet. */
     void (*give_up)(void);
 } tutti__mpi_module_t;
 
@@ -68,9 +69,10 @@ typedef struct {
     uint32_t abi, unused;
     const char *name;             /* "ucx" */
     const char *(*version)(void); /* of UCX: "1.13.1" */
-    /* Open one end of a transport between `size` ranks. Local. slot_bytes, credits: of channels.
-       shares: ranks share processors, so a message should wake a rank that sleeps. ret_address:
-       the other ranks need it to connect; valid until the transport is closed. */
+    /* Open one end of a transport between `size` ranks. Local. slot_bytes, credits: for the
+       transport's channels. shares: ranks share processors, so a message should wake a rank that
+       sleeps. ret_address: the other ranks need it to connect; valid until the transport is
+       closed. */
     tutti_status_t (*open)(const tutti__core_t *core, uint32_t rank, uint32_t size, int shares,
                            size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
                            const void **ret_address, size_t *ret_bytes);
@@ -107,18 +109,19 @@ tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__devi
 /* The folder that contains the modules. */
 void tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096]);
 
-/* For tutti_info, in a process of its own: open the module in `file` of that folder, even if this
-   process does not need the module. NULL: it cannot be loaded; the last error has the reason. */
+/* For tutti_info, in a process of its own: open the module in `file` of the module folder, even if
+   this process does not need it. NULL: it cannot be loaded; the last error has the reason. */
 const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, void **ret_handle);
 
-/* probe.c: describe that module in texts. name: "library" (note: its path), "version", "devices" or
+/* probe.c: describe the module in texts. name: "library" (note: its path), "version", "devices" or
    "error". note may be NULL. */
 typedef void (*tutti__module_put_t)(void *arg, const char *name, const char *value,
                                     const char *note);
 void tutti__module_describe(const tutti__conf_t *conf, const char *file, tutti__module_put_t put,
                             void *arg);
 
-/* For tests: use this table instead of the file for the device `ops->name`. NULL: files again. */
+/* For tests: use this table instead of the file for the device `ops->name`. NULL: use files
+   again. */
 void tutti__module_lend_device(const tutti__device_ops_t *ops);
 
 /* The services for modules. */

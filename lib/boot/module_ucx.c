@@ -3,8 +3,8 @@
  * Opens the UCX module.
  *
  * When UCX 1.13 is loaded, it installs handlers for SIGSEGV, SIGBUS and other signals. They print a
- * backtrace and end the process. Only environment variables, which belong to the program, could
- * prevent this. So the program's handlers are restored after the load. All signals are blocked
+ * backtrace and end the process. Only environment variables could prevent this, but they belong to
+ * the program. So the program's handlers are restored after the load. All signals are blocked
  * during the load, and UCX's threads inherit this mask.
  */
 #include "boot/module.h"

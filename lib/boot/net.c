@@ -20,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A wait longer than this many milliseconds (three years) is treated as endless. */
+/* A longer wait is shortened to this many milliseconds (three years). */
 #define LONGEST_MS 100000000000u
 
 #define CHECKS 2
@@ -395,7 +395,7 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
     while (connect(fd, (struct sockaddr *)&addr, addr_bytes) != 0) {
         if (errno != EAGAIN && errno != EINTR && !(errno == ECONNREFUSED && patient)) {
             status = tutti__fail_errno("connect unix socket");
-            /* The listener has ended: it had opened its socket before it sent the name. */
+            /* The listener has ended: it opens its socket before it sends the socket's name. */
             if (errno == ECONNREFUSED)
                 status = TUTTI_ERR_PEER_LOST;
             goto close_fd;

@@ -3,9 +3,9 @@
  * Sockets with deadlines, for first contact and the side channel.
  *
  * All sockets here are close-on-exec and non-blocking. Functions that wait call poll() until their
- * deadline, a time of tutti__now_ns(). `rank` is the rank at the other end, for error texts. Any
- * thread may call these functions. The checks and the failure callback below are set for one
- * thread. Only tutti__net_files_left and tutti__net_files_settle take a lock.
+ * deadline, which is a time of tutti__now_ns(). `rank` is the rank at the other end, for error
+ * texts. Any thread may call these functions. The checks and the failure callback below are set for
+ * one thread. Only tutti__net_files_left and tutti__net_files_settle take a lock.
  */
 #ifndef TUTTI__BOOT_NET_H
 #define TUTTI__BOOT_NET_H
@@ -14,7 +14,7 @@
 
 #include <poll.h>
 
-/* Instead of a rank: the process that made the unique id. */
+/* Passed instead of a rank: the process that made the unique id. */
 #define TUTTI__NET_MAKER UINT32_MAX
 
 /* Longest abstract name of a Unix socket. */
@@ -43,12 +43,13 @@ void tutti__net_sleep_ms(unsigned ms);
 
 /*
  * Set a check for this thread: a function that each of the thread's waits calls every 100 ms. If
- * the check returns another status than TUTTI_OK, the wait ends with this status. So a wait also
- * ends if the check finds that a rank of this job has died during a meeting. NULL: no check.
+ * the check returns another status than TUTTI_OK, the wait ends with this status. For example, a
+ * check ends a wait if a rank of this job has died during a meeting. NULL: no check.
  */
 typedef tutti_status_t tutti__net_check_t(void *arg);
 void tutti__net_watch(tutti__net_check_t *check, void *arg);
-/* Set a second check, called after the first: `still` of the meeting, see tutti__meet_t. */
+/* Set a second check, which is called after the first: `still` of the meeting, see
+   tutti__meet_t. */
 void tutti__net_watch_meeting(tutti__net_check_t *check, void *arg);
 /* Call both checks. */
 tutti_status_t tutti__net_still(void);
@@ -85,8 +86,8 @@ void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret
                            size_t text_bytes);
 
 /*
- * Abstract Unix sockets. Such a name is in no file system, belongs to a network namespace, and
- * vanishes with the last descriptor. If `patient` is 1, _connect waits until a process listens.
+ * Abstract Unix sockets. The name of a socket is in no file system, belongs to a network namespace,
+ * and vanishes with the last descriptor. If `patient` is 1, _connect waits until a process listens.
  */
 tutti_status_t tutti__net_unix_listen(const void *name, size_t name_bytes, int *ret_fd);
 tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int patient,
@@ -104,9 +105,9 @@ tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t byt
 tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t deadline);
 
 /*
- * Addresses of this machine's interfaces that are up, IPv4 first. If `interface` is not "": only
- * of this interface. Otherwise, loopback 1: of the loopback interfaces; 0: of all other interfaces.
- * Ports are 0. UNSUPPORTED if there is no address.
+ * Addresses of this machine's interfaces that are up, IPv4 first. If `interface` is not "", only
+ * this interface counts. Otherwise, loopback 1: only the loopback interfaces; 0: only the other
+ * interfaces. Ports are 0. UNSUPPORTED if there is no address.
  */
 tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_addrs_t *ret_addrs);
 /* Listen on a free port for these addresses, and write the port into them. */

@@ -32,7 +32,7 @@ static int take_address(const struct sockaddr *sa, tutti__net_addr_t *ret_addr)
     if (sa->sa_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)sa;
 
-        /* A link-local address would select an interface of the other host. */
+        /* A link-local address needs the number of an interface of the connecting host. */
         if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
             return 0;
         ret_addr->family = 6;
@@ -161,9 +161,9 @@ tutti_status_t tutti__net_tcp_listen_at(const tutti__net_addr_t *addr, int *ret_
 }
 
 /*
- * One socket for all addresses. If there is only one address, the socket is bound to it. Otherwise
- * it is bound to a wildcard address: to the IPv6 wildcard, which serves both families, if an
- * address is IPv6.
+ * One socket serves all addresses. If there is only one address, the socket is bound to it.
+ * Otherwise the socket is bound to a wildcard address. If an address is IPv6, this is the IPv6
+ * wildcard, which serves both families.
  */
 tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd)
 {
@@ -201,7 +201,7 @@ int tutti__net_is_literal(const char *name)
     return inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1;
 }
 
-/* IPv4 first, as in tutti__net_addrs. */
+/* The list has the IPv4 addresses first, as in tutti__net_addrs. */
 tutti_status_t tutti__net_resolve(const char *name, tutti__net_addrs_t *ret_addrs)
 {
     static const int families[] = { AF_INET, AF_INET6 };
@@ -301,8 +301,8 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
 
 /*
  * The kernel sends keepalive probes, so the library sends nothing on an idle link.
- * TCP_USER_TIMEOUT covers bytes in flight. If a process is stopped, its kernel still answers the
- * probes, so a stopped process is not reported.
+ * TCP_USER_TIMEOUT limits the wait for bytes in flight. If a process is stopped, its kernel still
+ * answers the probes, so a stopped process is not reported.
  */
 tutti_status_t tutti__net_tcp_options(int fd)
 {

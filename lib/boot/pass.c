@@ -79,7 +79,7 @@ tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
     if (greeting->layout != TUTTI__BOOT_LAYOUT)
         return tutti__fail(TUTTI_ERR_ABI, "rank 0 has layout %u, this rank %u", greeting->layout,
                            TUTTI__BOOT_LAYOUT);
-    /* Otherwise a false gate could make a job with a secret continue without its secret. */
+    /* Without this check, a false gate could make a job continue without its secret. */
     if (!greeting->has_secret && pass->secret.bytes > 0)
         return tutti__fail(TUTTI_ERR_PEER_LOST,
                            "the process that listens there has no job secret, but this rank has");

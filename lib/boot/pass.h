@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The pass: both ends of a connection prove that they belong to the same job. A pass is needed if
- * other jobs know the gate's address: their processes may connect to it, or may listen at it.
+ * other jobs have the gate's address: their processes may connect to it, or may listen at it.
  *
  *     guest <-- greeting: the gate's job, a new number -- gate
  *     guest -- hello: its job, and a number of its own -> gate
@@ -13,8 +13,8 @@
  * The gate sends the first message, so a guest sends nothing to a service that is not a gate, such
  * as a store at a port near torchrun's MASTER_PORT.
  *
- * The proof is for the start of a connection. Later messages are neither encrypted nor signed, like
- * all messages between ranks.
+ * The pass protects only the start of a connection. Later messages are not encrypted and not
+ * signed, like all messages between ranks.
  */
 #ifndef TUTTI__BOOT_PASS_H
 #define TUTTI__BOOT_PASS_H
@@ -24,16 +24,16 @@
 
 /* This process's job. */
 typedef struct tutti__pass {
-    char run[TUTTI__GATE_RUN_BYTES]; /* the job's name, cut; "": none */
+    char run[TUTTI__GATE_RUN_BYTES]; /* the job's name, shortened; "": none */
     uint64_t run_hash;               /* of the whole name */
     uint64_t restart;
-    uint32_t port; /* of the launcher: it distinguishes jobs without a name */
+    uint32_t port; /* the launcher's port: distinguishes jobs without a name */
     tutti__secret_t secret;
 } tutti__pass_t;
 
 tutti_status_t tutti__pass_init(tutti__pass_t *ret_pass, const tutti__conf_t *conf,
                                 const tutti__conf_job_t *job);
-/* Forget the secret. */
+/* Erase the secret. */
 void tutti__pass_clear(tutti__pass_t *pass);
 
 tutti_status_t tutti__pass_greet(const tutti__pass_t *pass, tutti__gate_greeting_t *ret_greeting);
@@ -44,14 +44,14 @@ tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_g
                                   const tutti__gate_hello_t *hello, uint32_t rank, uint32_t size,
                                   tutti__gate_token_t *ret_token);
 
-/* For the guest: may it send its hello to this gate? TUTTI_OK: yes; TUTTI_ERR_ABI: the gate has
-   another version; PEER_LOST: no. */
+/* May the guest send its hello to this gate? TUTTI_OK: yes; TUTTI_ERR_ABI: the gate has another
+   version; PEER_LOST: no. */
 tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
                                           const tutti__gate_greeting_t *greeting);
 /* For the guest: does the greeting name this process's job? Any process can send this name. */
 int tutti__pass_is_ours(const tutti__pass_t *pass, const tutti__gate_greeting_t *greeting);
-/* For the gate, after it has compared the token: does the hello name the gate's job?
-   INVALID_ARGUMENT: no; the text is for the guest. */
+/* For the gate, after the check of the token: does the hello name the gate's job? INVALID_ARGUMENT:
+   no; the text is for the guest. */
 tutti_status_t tutti__pass_judge_hello(const tutti__pass_t *pass, const tutti__gate_hello_t *hello,
                                        uint32_t rank);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Detection of deaths during set-up, if the way to meet does not report them: MPI's collectives
- * wait for a dead rank, and a rank that has not connected yet has no connection that could end.
+ * Detection of deaths during set-up, if the way to meet does not report them. MPI's collectives
+ * wait for a dead rank, and a rank that has not connected has no connection that could end.
  * Whenever a rank waits at a socket (net.h) or for MPI (meet_mpi.c), it checks whether the other
  * processes of its machine exist. The rank has their process ids from the first exchange. Before
- * this exchange it finds the processes by their marks (marks.h).
+ * this exchange the rank finds the processes by their marks (marks.h).
  *
  * If a rank's process does not exist any more, the rank has died: no living rank leaves the set-up
  * before all ranks have begun the last exchange of the set-up. kill() finds a dead process until
- * its parent has waited for it; launchers wait at once.
+ * its parent has called waitpid(); launchers call it at once.
  */
 #include "base/constants.h"
 #include "boot/boot_inside.h"
@@ -51,8 +51,8 @@ tutti_status_t tutti__boot_peers_still(void *arg)
     return status;
 }
 
-/* After a failed connection: wait a little for the end of a process of this machine. If a process
-   dies, the kernel closes its sockets first, and ends the process later. */
+/* After a failed connection: wait for the end of a process of this machine, for a short time. If a
+   process dies, the kernel closes its sockets first, and ends the process later. */
 void tutti__boot_await_death(tutti__boot_t *boot)
 {
     uint64_t until = tutti__net_deadline(TUTTI__GATE_GRACE_MS);

@@ -3,15 +3,15 @@
  * The launcher's process manager, in which rank 0 stores a text for all ranks.
  *
  * PMIx and PMI-2 are libraries that a launcher provides. They are opened at run time, and stay open
- * and connected until the process ends, because they cannot be connected a second time. Only
- * functions with a stable binary interface are used, so no headers are needed to build.
+ * and connected until the process ends, because they cannot be connected a second time. Tutti uses
+ * only functions with a stable binary interface, so a build needs no headers.
  */
 #ifndef TUTTI__BOOT_PM_H
 #define TUTTI__BOOT_PM_H
 
 #include "base/status.h"
 
-/* Longest text, with its end. PMI-2 takes 1024 bytes. */
+/* Longest text, with the final 0 byte. PMI-2 takes 1024 bytes. */
 #define TUTTI__PM_TEXT_BYTES 512
 
 typedef struct {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The part of libpmix.so.2's binary interface that pmix.c uses. PMIx's standard keeps it stable.
- * The only difference from the header of PMIx 4.2.2: in that header a value has 32 bytes.
+ * The part of libpmix.so.2's binary interface that pmix.c uses. PMIx's standard keeps this
+ * interface stable. The only difference from the header of PMIx 4.2.2: in that header a value has
+ * 32 bytes.
  */
 #ifndef TUTTI__BOOT_PMIX_H
 #define TUTTI__BOOT_PMIX_H
@@ -20,7 +21,7 @@ typedef struct {
     uint32_t rank;
 } tutti__pmix_proc_t;
 
-/* May be longer than PMIx's own structure. */
+/* This structure may be longer than PMIx's own structure. */
 typedef struct {
     uint16_t type;
     union {

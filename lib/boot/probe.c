@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Describes a module, and the libraries that it found, for tutti_info.
+ * Describes a module, and the libraries that the module has loaded, for tutti_info.
  *
  * The caller starts a process for each module, because two MPIs corrupt each other in one process,
- * and because a library that crashes when it is loaded must not end the report. This file closes
- * nothing, because this process ends soon.
+ * and because a library that crashes when it is loaded must not end the report. This file closes no
+ * library, because the process ends soon.
  */
 #include "boot/module.h"
 

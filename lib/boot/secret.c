@@ -24,7 +24,7 @@ typedef unsigned char *hmac_f(const void *digest, const void *key, int key_bytes
 static struct {
     sha256_f *sha256;
     hmac_f *hmac;
-    char error[200]; /* why libcrypto cannot be opened */
+    char error[200]; /* the reason why libcrypto cannot be opened */
 } crypto;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

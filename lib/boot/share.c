@@ -9,7 +9,7 @@
  *     rank r -- ask {nfds}, its descriptors --------------> lowest rank
  *     rank r <-- answer {status, text}, all descriptors --- lowest rank
  *
- * Works between processes, whatever their TUTTI_HOST_ID, and between threads of one process.
+ * This works between processes with any TUTTI_HOST_ID, and between threads of one process.
  */
 #include "boot/boot_inside.h"
 
@@ -28,7 +28,7 @@
 
 typedef struct {
     int32_t status;
-    uint32_t nfds; /* of each rank */
+    uint32_t nfds; /* descriptors of each rank */
     char text[240];
 } answer_t;
 
@@ -90,8 +90,8 @@ static tutti_status_t send_portion(int fd, uint32_t rank, const int *fds, uint32
     }
 }
 
-/* Take up to n descriptors of a received message, and close all further descriptors. Returns how
-   many descriptors the message had. */
+/* Take up to n descriptors of a received message, and close all further descriptors. Returns the
+   number of descriptors in the message. */
 static uint32_t take_fds(struct msghdr *msg, int *ret_fds, uint32_t n)
 {
     uint32_t taken = 0;
@@ -243,7 +243,7 @@ static tutti_status_t be_center(tutti__boot_t *boot, const tutti__gate_t *gate, 
         links[r] = r != topo->rank && topo->machine_of[r] == topo->machine_of[topo->rank]
                        ? TUTTI__GATE_AWAITED
                        : TUTTI__GATE_NOBODY;
-    /* A machine with one rank has no Unix socket, and needs none. */
+    /* If the machine has only one rank, boot->door is -1, and no socket is needed. */
     status = tutti__gate_admit(gate, boot->door, links, deadline);
     if (status == TUTTI_OK)
         status = collect(boot, links, fds, nfds, ret_fds, deadline);

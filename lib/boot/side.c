@@ -2,15 +2,15 @@
 /*
  * The side channel: links to the neighbours in the tree, and detection of deaths.
  *
- * One epoll descriptor has each link's socket, and a pidfd for each neighbour of this machine. It
- * is level-triggered, so a poll may leave events for the next poll. If this rank's parent has left,
- * tutti__side_watch adds the other processes of the machine.
+ * One epoll descriptor watches each link's socket, and a pidfd for each neighbour of this machine.
+ * It is level-triggered, so a poll may leave events for the next poll. If this rank's parent has
+ * left, tutti__side_watch adds the other processes of the machine.
  *
  * If a neighbour dies, its stream usually ends. The stream does not end if a forked child of the
  * neighbour holds the socket (fork.c prevents most cases), so a rank watches pidfds as well. Before
  * a neighbour is reported lost, its stream is read to the end. So its last messages (the reason of
- * a failure, or an orderly end) are delivered first. If another rank ends, its own neighbours
- * report this.
+ * a failure, or an orderly end) are delivered first. If a rank that is not a neighbour ends, its
+ * own neighbours report this.
  *
  * Only the owner of the engine's token calls this file after set-up. The calls never block, except
  * for tutti__side_end, which may wait for a short time.
@@ -45,7 +45,7 @@ tutti_status_t tutti__side_begin(tutti__boot_t *boot)
     tutti__side_t *side = &boot->side;
 
     side->boot = boot;
-    /* More than enough: a rank has at most one link to each other rank. */
+    /* These tables are large enough: a rank has at most one link to each other rank. */
     side->links = calloc((size_t)topo->size + 1, sizeof(*side->links));
     side->watches = calloc((size_t)topo->size + 1, sizeof(*side->watches));
     side->piece = malloc(TUTTI__SIDE_PIECE_BYTES);
@@ -107,8 +107,8 @@ tutti_status_t tutti__side_start(tutti__boot_t *boot)
     return status;
 }
 
-/* Clear *fd before the close. After the close another thread may get the same number, and then
-   fork.c in a forked child would close that thread's file. */
+/* Clear *fd before the close. After the close another thread may get the same number. If *fd still
+   had this number, fork.c in a forked child would close that thread's file. */
 static void close_fd(int *fd)
 {
     int old = *fd;
@@ -119,7 +119,7 @@ static void close_fd(int *fd)
 }
 
 /* Close *fd, but first remove it from the epoll descriptor. If a forked child has a copy of *fd,
-   close() does not remove it, and its event would keep the epoll descriptor readable. */
+   close() does not remove *fd, and the epoll descriptor would stay readable. */
 static void stop_polling(const tutti__side_t *side, int *fd)
 {
     if (*fd >= 0)
@@ -138,7 +138,7 @@ static void lose(tutti__side_t *side, const tutti__side_events_t *events, uint32
     events->lost(events->arg, index);
 }
 
-/* Pass on the whole messages in a piece of the stream. */
+/* Deliver the messages that are complete after this piece of the stream. */
 static tutti_status_t deliver(tutti__side_link_t *link, const tutti__side_events_t *events,
                               uint32_t index, const char *piece, size_t bytes)
 {
@@ -153,8 +153,8 @@ static tutti_status_t deliver(tutti__side_link_t *link, const tutti__side_events
     }
 }
 
-/* Read up to `pieces` pieces of a link, or until the socket has no more bytes; the next poll
-   continues. If the stream has ended, the link is lost. */
+/* Read up to `pieces` pieces of a link, or until the socket has no more bytes. The next poll reads
+   the rest. If the stream has ended, the link is lost. */
 static void read_link(tutti__side_t *side, const tutti__side_events_t *events, uint32_t index,
                       unsigned pieces)
 {

@@ -7,7 +7,7 @@
  * The parser takes pieces of any length, as a socket returns them. The parser does not trust the
  * length in a frame: a length above the limit is an error, and memory grows with the received
  * bytes, not with this length.
- * Pure: no sockets here, so it can be fuzzed.
+ * The parser uses no sockets, so it can be fuzzed.
  */
 #ifndef TUTTI__BOOT_SIDE_FRAME_H
 #define TUTTI__BOOT_SIDE_FRAME_H

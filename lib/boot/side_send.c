@@ -31,7 +31,7 @@ void tutti__side_drop(tutti__side_link_t *link)
     link->waiting_bytes = 0;
 }
 
-/* While messages wait, let epoll report space in the socket. */
+/* wanted 1: let epoll report space in the socket, because messages wait. */
 static tutti_status_t want_writable(tutti__side_t *side, const tutti__side_link_t *link, int wanted)
 {
     struct epoll_event event = { .events = EPOLLIN | (wanted ? EPOLLOUT : 0),

@@ -8,14 +8,14 @@
  * If an answer's status is not TUTTI_OK, all ranks get the same answer, and the meeting ends. So
  * all ranks receive a text that names the missing rank. Ranks other than 0 wait a little longer
  * than their deadline. An ask contains the time for which its sender will wait (left_ms). Rank 0
- * gives up before the first sender does, so that all senders receive this answer.
+ * gives up before the first sender gives up, so that all senders receive this answer.
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
  * a rank has ended, rank 0 answers all ranks in its current or next step, without waiting for the
  * asks. If rank 0 cannot send an answer to a rank, that rank is lost. The other ranks still receive
  * the answer, and the next step reports the loss to all ranks.
  *
- * Runs on the calling thread. No wait lasts more than some 2 s beyond the deadline.
+ * Runs on the calling thread. No wait lasts longer than about 2 s after the deadline.
  */
 #include "boot/star.h"
 
@@ -34,7 +34,7 @@
 
 typedef struct {
     uint32_t number;  /* number of the allgather, from 1 */
-    uint32_t left_ms; /* how long the rank will wait for the answer; 0: not known */
+    uint32_t left_ms; /* time for which the rank will wait for the answer; 0: unknown */
     uint64_t bytes;
 } ask_t;
 
@@ -48,7 +48,7 @@ typedef struct {
 typedef struct {
     uint32_t rank, size;
     uint32_t nfds;         /* length of fds, polls, asks and have. Rank 0: size; others: 1 */
-    int *fds;              /* rank 0: its own is NOBODY; others: the connection to rank 0 */
+    int *fds;              /* rank 0: its own entry is NOBODY; others: the connection to rank 0 */
     uint32_t number;       /* number of the last allgather */
     uint64_t patience_ms;  /* others: added to the timeout of an allgather */
     tutti_status_t failed; /* the status that ended the meeting, or will end it in the next step */
@@ -110,7 +110,7 @@ static void star_close(void *ctx)
     free(star);
 }
 
-/* Rank 0: rank r takes no further part. The status and the thread's last error are the reason. */
+/* Rank 0: rank r takes no further part. The reason: the status and the thread's last error. */
 static tutti_status_t drop(star_t *star, uint32_t r, tutti_status_t status)
 {
     close(star->fds[r]);
@@ -215,8 +215,8 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
 
-/* Rank 0: send the error to a process that claims to be a rank that has connected already. The send
-   buffer of its connection is empty, so the answer fits. */
+/* Rank 0: send the error to a process whose rank has connected already. The send buffer of its
+   connection is empty, so the answer fits. */
 static void dismiss(int fd, tutti_status_t status)
 {
     answer_t answer = { .status = (int32_t)status };
@@ -257,7 +257,7 @@ static tutti_status_t missing(const star_t *star, size_t bytes)
                        star->number);
 }
 
-/* Rank 0: does rank r take part in the same step, with as many bytes? */
+/* Rank 0: does rank r take part in the same step, with the same number of bytes? */
 static tutti_status_t judge(const star_t *star, uint32_t r, size_t bytes)
 {
     const ask_t *ask = &star->asks[r];
@@ -273,7 +273,7 @@ static tutti_status_t judge(const star_t *star, uint32_t r, size_t bytes)
     return TUTTI_OK;
 }
 
-/* Rank 0: read what has arrived from rank r. */
+/* Rank 0: read the bytes that have arrived from rank r. */
 static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t bytes)
 {
     size_t *have = &star->have[r];

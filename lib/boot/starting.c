@@ -3,8 +3,8 @@
  * Warnings while MPI_Init waits.
  *
  * MPI_Init returns when all ranks of the launcher have called it. It has no deadline and cannot be
- * ended from outside. A thread warns after TUTTI_STALL_WARNING, or TUTTI_TIMEOUT if that is
- * shorter, and again after each further such interval.
+ * ended from outside. A thread warns after an interval, and again after each further interval. The
+ * interval is the shorter of TUTTI_STALL_WARNING and TUTTI_TIMEOUT.
  *
  * The ranks of a machine detect each other by their marks (marks.h), and the lowest rank warns. A
  * rank whose application calls MPI_Init itself is not detected.
@@ -66,7 +66,7 @@ static void *thread_main(void *arg)
 
 /* ---- begin and end ---- */
 
-/* Do the launcher's variables suffice to meet without MPI? */
+/* A text that advises to meet without MPI; "" if the launcher's variables do not suffice. */
 static const char *advise(const tutti__conf_t *conf)
 {
     tutti__conf_job_t job;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See waiting.h. No state but the thread's interval. */
+/* See waiting.h. The only state is the thread's interval. */
 #include "boot/waiting.h"
 
 #include "base/time.h"

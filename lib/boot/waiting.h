@@ -21,8 +21,8 @@ typedef struct {
 
 /* Set the interval of this thread's waits. 0: no warnings. A new thread has the interval 0. */
 void tutti__waiting_every(uint64_t ms);
-/* Returns 1 if a warning is due, and otherwise 0. The caller logs the warning. ret_waited_s: how
-   long the wait has lasted; set only if the result is 1. */
+/* Returns 1 if a warning is due, and otherwise 0. The caller logs the warning. ret_waited_s:
+   duration of the wait until now; set only if the result is 1. */
 int tutti__waiting_now(tutti__waiting_t *waiting, double *ret_waited_s);
 
 #endif

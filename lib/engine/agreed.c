@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- in ---- */
+/* ---- from this rank to the agreement ---- */
 
 static uint64_t place_of(const tutti__request_t *request)
 {
@@ -26,9 +26,10 @@ static uint64_t place_of(const tutti__request_t *request)
 }
 
 /*
- * Mark the submission as learned, and report waits. 1: rank 0 learns from the submission. It does
- * not learn again from a request that a stopped plan gave back: the same plan would begin again at
- * once. If some rank submitted nothing, this plan would stop and begin without end.
+ * Mark the submission as learned. If threads have begun waits since the previous submission, tell
+ * the agreement. 1: rank 0 learns from the submission. Rank 0 learns only once from a request that
+ * a stopped plan gives back: otherwise the same plan would begin again at once. If a rank submitted
+ * nothing, the plan would stop and begin without end.
  */
 static int begin_learning(tutti__agreement_t *a, tutti__request_t *request)
 {
@@ -50,8 +51,8 @@ static void learn(tutti__agreement_t *a, tutti__request_t *request,
                            &request->group, place_of(request), a->lanes->planned == 0);
 }
 
-/* Submit a request that the plan knows. 0: the plan has stopped; submit the request as one that the
-   plan does not know. */
+/* Submit a request for which tutti__planned_knows returns 1. 0: the plan has stopped, so submit the
+   request like any other. */
 static int submit_known(tutti__agreement_t *a, tutti__request_t *request)
 {
     if (begin_learning(a, request))
@@ -147,14 +148,15 @@ void tutti__agreed_clear(tutti__agreement_t *a)
     tutti__planned_clear(&a->plan);
     tutti__agree_clear(a->agree);
     /* The rest of this bucket does not arrive any more, and the bucket is in no lane. So its
-       requests count as not agreed: after a departure they end like all such requests. */
+       requests count as not agreed. After a departure they end like all requests that are not
+       agreed. */
     for (tutti__request_t *r = first; r != NULL; r = r->next)
         r->agreed = 0;
     tutti__bucket_free(a->filling);
     a->filling = NULL;
 }
 
-/* ---- out ---- */
+/* ---- callbacks of the agreement ---- */
 
 static void send_message(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes,
                          int urgent)

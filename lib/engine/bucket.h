@@ -13,7 +13,7 @@ struct tutti__bucket {
     uint32_t nrequests; /* 0: this rank has no request in the bucket */
     uint32_t plan;      /* the plan that it belongs to; 0: none */
     int is_tight;       /* packed without gaps; see tutti__planned_t */
-    int counts;         /* exchange the counts first */
+    int counts;         /* 1: the ranks exchange the counts first */
     uint32_t on_device; /* 1: its tensors are device memory */
     int joined;         /* some ranks have joined, and make zero contributions */
     tutti__request_t *first, *last;
@@ -44,7 +44,7 @@ static inline void tutti__bucket_append(tutti__bucket_t **first, tutti__bucket_t
 void tutti__bucket_free(tutti__bucket_t *bucket);
 /* Is the bucket served in memory of the lane, and not in the caller's buffers? */
 int tutti__bucket_is_packed(const tutti__bucket_t *bucket);
-/* Can all ranks serve the bucket in device memory? device NULL: there is none. */
+/* Can all ranks serve the bucket in device memory? device NULL: there is no device. */
 int tutti__bucket_fits_device(const tutti__bucket_t *bucket, const tutti__exec_device_t *device);
 
 /* Estimated cost of a step with the bucket. A bucket in device memory costs nothing here: the host

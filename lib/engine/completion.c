@@ -33,7 +33,7 @@ tutti_status_t tutti__completion_record(tutti__completions_t *completions, tutti
 {
     tutti_status_t status;
 
-    /* The lane's CUDA streams already wait for these events, or the host has waited. */
+    /* The lane's CUDA streams already wait for these events, or the host has waited for them. */
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
         tutti__events_put(completions->pending->events, &r->ready);
     status = tutti__events_take(completions->pending->events, &bucket->landed);

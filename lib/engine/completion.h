@@ -20,15 +20,15 @@ tutti_status_t tutti__completion_record(tutti__completions_t *completions, tutti
                                         tutti__dstream_t *stream);
 /* Add a bucket that has left its lane. */
 void tutti__completion_add(tutti__completions_t *completions, tutti__bucket_t *bucket);
-/* End the buckets that are complete; 1 if there was any. */
+/* End the buckets that are complete; 1 if a bucket has ended. */
 int tutti__completion_poll(tutti__completions_t *completions);
 /* Forget all pending completions, on any device; the caller ends their requests. */
 void tutti__completion_clear(tutti__completions_t *completions);
 /* Wait for all pending completions and NCCL's other work. At limit_ns: abort NCCL's work that is
    not complete. On any device. */
 void tutti__completion_drain(tutti__completions_t *completions, uint64_t limit_ns);
-/* If the request is queued, order later work in the stream behind its result, and end the request:
-   *ret_found is 1. On any device. */
+/* If the request is queued: set *ret_found to 1, order later work in the stream behind the result
+   of the request, and end the request. On any device. */
 tutti_status_t tutti__completion_pass(tutti__completions_t *completions, tutti__request_t *request,
                                       tutti__dstream_t *stream, int *ret_found);
 

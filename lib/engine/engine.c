@@ -52,7 +52,7 @@ void tutti__engine_drain(tutti__engine_t *e)
 {
     /* If a peer is late with requests that were handed over, the engine's thread ends the
        communicator. If the caller's own work is late, this function waits for it without a limit:
-       freeing device memory would wait for this work anyway. */
+       freeing device memory also waits for this work. */
     while (atomic_load(&e->signals.given) > 0 && !tutti__watch_has_ended(e->env.watch))
         usleep(TUTTI__DRAIN_NAP_US);
 }
@@ -116,7 +116,7 @@ static void destroy(tutti__engine_t *e)
     tutti__engine_release(e);
 }
 
-/* Connect the engine's parts. Open all parts whose open may fail on this rank alone. */
+/* Connect the engine's parts. Open all parts that may fail to open on this rank alone. */
 static tutti_status_t open_parts(tutti__engine_t *e, tutti__owned_t *own)
 {
     tutti_status_t status;
@@ -239,7 +239,8 @@ static void end_all(tutti__engine_t *e)
                               tutti__watch_closed_text(e->env.watch));
     tutti__engine_sleeping(e, 0);
     tutti__token_leave(&e->token);
-    (void)tutti__pending_callbacks(&e->pending); /* no callback may close a communicator */
+    /* A callback may not close a communicator, so this thread is in no callback. */
+    (void)tutti__pending_callbacks(&e->pending);
 }
 
 void tutti__engine_stop(tutti__engine_t *e)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine: threads submit named tensors in any order; all ranks agree on them; the engine fuses
- * and reduces them. It also watches the peers for deaths, departures and delays.
+ * The engine. Threads submit named tensors in any order. The ranks agree on the tensors that all
+ * ranks have submitted, and the engine fuses and reduces these tensors. It also watches the peers
+ * for deaths, departures and delays.
  *
  * Threads. The owner of the token does all work, in steps. The owner is a thread that submits, a
  * thread that waits, or the engine's own thread. The engine's thread sleeps on the doorbell and the
- * sockets, and makes progress while no thread waits. A step follows a submission, a peer's
- * doorbell, or a message. The engine's thread also wakes soon after a submission for which no
- * thread waits, and at intervals while requests are pending.
+ * sockets, and makes progress while no thread waits. A submission, a peer's doorbell and a message
+ * each cause a step. The engine's thread also wakes soon after a submission for which no thread
+ * waits, and at intervals while requests are pending.
  *
  *      submit ---> queue ---> announce ---> merge at the host's leader ---> merge at rank 0
  *                                                                              |
@@ -53,8 +54,8 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
 void tutti__engine_drain(tutti__engine_t *engine);
 
 /* Call pause before device memory is allocated or freed, and resume afterwards. Between the two
-   calls, no communicator of the process hands over requests. Pause waits until all requests that
-   were handed over before have ended, but in a callback it does not wait. */
+   calls, no communicator of the process hands requests over to streams. Pause waits for the end of
+   all requests that were handed over earlier. In a callback, pause does not wait. */
 void tutti__semaphore_pause(void);
 void tutti__semaphore_resume(void);
 
@@ -71,8 +72,8 @@ void tutti__engine_close(tutti__engine_t *engine);
 /* ---- asynchronous calls: async.h has their guarantees ---- */
 
 /* A call for submission, with checked arguments. The engine copies its arrays. Data in device
-   memory are complete when the present work of the call's CUDA stream is complete. has_stream 0:
-   the data are complete already. */
+   memory are complete when the present work of the call's CUDA stream is complete. If
+   call.has_stream is 0, the data are complete already. */
 typedef struct {
     const char *name; /* NULL: matched by order, see nameless.h */
     tutti__call_t call;
@@ -81,7 +82,7 @@ typedef struct {
     int counts_later;          /* recvcounts is NULL, and the engine determines it */
     tutti_callback_t callback; /* or NULL */
     void *callback_arg;
-    int callback_info; /* callback receives a tutti_callback_info_t with callback_arg in it */
+    int callback_info; /* 1: callback receives a tutti_callback_info_t, which has callback_arg */
 } tutti__entry_t;
 
 /*
@@ -89,8 +90,8 @@ typedef struct {
  *
  * ret_requests  [nentries]
  *
- * INVALID_ARGUMENT: a name is too long, empty, pending, or used twice; or only some of several
- * calls have names.
+ * INVALID_ARGUMENT: a name is too long, empty, pending, or used twice; or some calls have names and
+ * other calls have no names.
  */
 tutti_status_t tutti__engine_submit(tutti__engine_t *engine, const tutti__entry_t *entries,
                                     size_t nentries, tutti_request_t **ret_requests);
@@ -110,8 +111,9 @@ tutti_status_t tutti__engine_free(tutti_request_t *request);
 /* See the public functions of these names. */
 tutti_status_t tutti__engine_test(tutti_request_t *request, int *ret_done);
 tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms);
-/* As wait. But if the request is on device memory, return as soon as its work is queued or, with
-   TUTTI_STREAM_WAIT=device, has begun. Later work in `stream` sees the result. */
+/* As wait. But if the request is on device memory, return as soon as its work is queued. With
+   TUTTI_STREAM_WAIT=device, return as soon as its work has begun. Later work in `stream` sees the
+   result. */
 tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,
                                          tutti__dstream_t *stream);
 /* Submit one call, and wait for it as wait_queued does. When this returns, the call has ended, or

@@ -2,14 +2,14 @@
 /*
  * One call serves several tensors. They are packed into memory that the other ranks of the host
  * map, served there in place without further copies, and unpacked. Scaling is part of the copies.
- * Tensors in device memory are packed into the lane's device memory, by one launch for all.
+ * Tensors in device memory are packed into the lane's device memory, all by one kernel launch.
  *
  *      allreduce, reduce, broadcast    |a         |b  |c     |
  *      reduce_scatter, allgather       |a0  |b0|c0|a1  |b1|c1|     block r: rank r's part
  *
  * Tensors begin at cache lines, and the gaps are zero. A caller's own operation must receive only
- * elements of tensors, so its buckets have no gaps. In device memory the gaps are not zeroed: their
- * sums are never read, and no element depends on another.
+ * elements of tensors, so a bucket with such an operation has no gaps. In device memory the gaps
+ * are not zeroed: their sums are never read, and no element depends on another.
  *
  * If the tensors of a plan's bucket follow each other in rank 0's memory, the bucket has no gaps on
  * any rank. If a rank has these tensors in the same order, without gaps, in memory that the other

@@ -56,7 +56,7 @@ static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t st
     free(bucket);
 }
 
-/* Do the calls of the next bucket belong to the submission group of the first one? */
+/* Do the calls of the next bucket belong to the submission group of the first bucket? */
 static int has_more_of_group(const tutti__lane_t *lane)
 {
     const tutti__bucket_t *bucket = lane->first, *next = bucket->next;
@@ -65,9 +65,9 @@ static int has_more_of_group(const tutti__lane_t *lane)
            tutti__group_is_same(&bucket->first->group, &next->first->group);
 }
 
-/* Queue requests that return to agreement: a submission group as a whole, and in its order. If some
-   of its calls were served, the others return as calls without a group. This happens if a call
-   fails on all ranks, so all ranks do the same. */
+/* Queue the requests that return to agreement. A submission group returns as a whole, in the order
+   of the group. If some calls of the group were served, the remaining calls return without a group.
+   This happens only if a call fails on all ranks, so all ranks do the same. */
 static void queue_returned(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     const tutti__request_t *first = lane->returned_first;

@@ -43,7 +43,7 @@ static tutti_status_t on_device(tutti__lanes_t *lanes, tutti__lane_t *lane,
     return gather_ready(lane, with);
 }
 
-/* Make the call that serves the bucket, on the user's buffers or fused. */
+/* Make the call that serves the bucket: on the user's buffers, or on the fused tensors. */
 static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
                                 tutti__call_with_t *with)
 {
@@ -98,8 +98,8 @@ static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *
 
 /*
  * Start a bucket of a plan. If this rank has no requests for the bucket, it starts a barrier with a
- * factor instead, which is equal to no program's call, so the comparison fails on all ranks. The
- * data follow the comparison at once, so the bucket is packed before the comparison.
+ * factor instead. No program can make this call, so the comparison fails on all ranks. The data
+ * follow the comparison at once, so the bucket is packed before the comparison.
  */
 static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {

@@ -2,19 +2,20 @@
 /*
  * Lanes: buckets in flight.
  *
- * Agreed bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank. So
+ * On every rank, agreed bucket k runs in lane 1 + k mod 4, after the lane's previous bucket. So
  * ranks never wait for each other in different orders. A bucket of one tensor runs on the user's
- * buffers; several tensors are one call in the lane's memory (fuse.c). If a rank does not have the
- * other ranks' counts, all ranks first exchange the counts in the same lane. Each lane steps one
- * operation (call/).
+ * buffers. A bucket of several tensors is one call in the lane's memory (fuse.c). If a rank does
+ * not have the other ranks' counts, all ranks first exchange the counts in the same lane. Each lane
+ * steps one operation (call/).
  *
  * If all work of a bucket is queued on a device, the bucket leaves its lane before this work is
  * complete (completion.c).
  *
  * The ordered lane runs calls without a name, one by one, in the order in which this rank submits
  * them. The ranks do not agree on these calls. They compare each call in the lane, like a direct
- * call. Rejected: lane 0, in one order with direct calls. Each direct call would have to check for
- * earlier ordered calls, and its stores would have to ring doorbells: a fence for each store.
+ * call. Rejected: to run these calls in lane 0, in one order with direct calls. Each direct call
+ * would have to check for earlier ordered calls. Its stores would have to ring doorbells, which
+ * takes a fence for each store.
  *
  * The plan's lane has buckets of a learned plan (planned.c), in the order of the plan. The ranks
  * compare these buckets in the same way. If not all ranks have the tensors of a bucket, the
@@ -22,7 +23,7 @@
  *
  * While a run uses a device, every rank must keep stepping all lanes in which it has started an
  * operation (see node/nccl/nccl.h). So `polling` keeps the engine's thread awake, and this thread
- * also steps the lanes that brief steps omit.
+ * also steps the large buckets that brief steps skip.
  */
 #include "engine/lane.h"
 
@@ -205,12 +206,12 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
 }
 
 /*
- * After a rank has left, all ranks drop their plans. A peer that has not yet started this bucket
- * never starts it. On the same machine the peer's status page shows this. A peer on another machine
- * has no status page here, so this rank gives up if the bucket has not moved for PLAN_REST_NS. If
- * the peer has started the bucket, the peer gives up in the same way. A rank can complete a bucket
+ * After a rank has left, all ranks drop their plans. If a peer has not started this bucket by then,
+ * the peer never starts it. On the same machine the peer's status page shows this. A peer on
+ * another machine has no status page here, so this rank gives the bucket up if it has not moved for
+ * PLAN_REST_NS. Each peer that has started the bucket does the same. A rank can complete a bucket
  * only if all ranks have started it. So if a rank that has left has completed this bucket or a
- * later bucket, no rank gives up.
+ * later bucket, no rank gives the bucket up.
  */
 static int is_abandoned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
@@ -236,7 +237,7 @@ static tutti_status_t fail_abandoned(const tutti__lanes_t *lanes)
     return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
 }
 
-/* Step a lane's operation. If it waits for a rank that has left, step again before it fails. */
+/* Step a lane's operation. If it waits for a rank that has left, step once more before it fails. */
 static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti_status_t status;
@@ -259,9 +260,9 @@ static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t
 
 /*
  * May a lane's failed bucket return to agreement? If a rank leaves while the bucket's data move
- * between hosts, the bucket may not return: it ends the communicator, as an agreed bucket does.
- * To return the bucket, its messages would have to be cancelled, because they use the callers'
- * buffers. Over UCX this might close connections that other lanes use.
+ * between hosts, the bucket may not return: its failure ends the communicator, as with an agreed
+ * bucket. To return the bucket, its messages would have to be cancelled, because they use the
+ * callers' buffers. Over UCX this might close connections that other lanes use.
  */
 static int may_give_back(const tutti__lanes_t *lanes, const tutti__lane_t *lane,
                          tutti_status_t status)

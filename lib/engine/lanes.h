@@ -32,10 +32,10 @@ typedef struct {
     /* Plan's lane: calls of a submission group that return to agreement, in the order of the group.
        They count as agreed until the last of them returns. */
     tutti__request_t *returned_first, *returned_last;
-    int is_left; /* plan's lane: a departure has ended it, so it starts no operation. The messages
-                    of a comparison stay in flight */
-    /* Plan's lane, after a departure. still_ns: the time of the bucket's last progress; 0: it has
-       just begun. moves: tutti__operation_moves at that time. */
+    int is_left; /* plan's lane: a departure has ended the lane. It starts no operation, but the
+                    messages of a comparison stay in flight */
+    /* Plan's lane, after a departure. still_ns: the time of the bucket's last progress; 0: not set
+       for this bucket yet. moves: tutti__operation_moves at that time. */
     uint64_t still_ns;
     uint32_t moves;
     char *packed; /* where the first bucket is packed: `fuse`, or device memory */
@@ -53,12 +53,13 @@ struct tutti__lanes {
     uint32_t planned;      /* buckets in the plan's lane */
     int polls;             /* as signals->polling */
     uint64_t planned_ns;   /* when a bucket last entered or left the plan's lane */
-    /* Numbers of buckets so far: agreed and served; of a plan and served; of a plan and returned
-       to agreement, because not all ranks had the tensors. */
+    /* Numbers of buckets so far. agreed_served: agreed, and served. plan_served: of a plan, and
+       served. plan_returned: of a plan, and returned to agreement, because some ranks lacked
+       tensors. */
     uint64_t agreed_served, plan_served, plan_returned;
-    /* The plan (upper half) and the number of buckets of this plan that this rank has served. Ranks
-       serve a plan's buckets in the same order, and a bucket is served only if all ranks have
-       started it. */
+    /* Upper half: the plan. Lower half: how many buckets of this plan this rank has served. Ranks
+       serve a plan's buckets in the same order. A bucket is served only if all ranks have started
+       it. */
     uint64_t plan_progress;
     uint32_t returned_plan; /* the plan of the last bucket that returned to agreement */
     tutti__lane_t lane[TUTTI__LANES];
@@ -77,12 +78,12 @@ void tutti__lanes_close(tutti__lanes_t *lanes);
 void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Append a request to the ordered lane. */
 void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request);
-/* Append a bucket to the plan's lane. If the bucket has no requests, this rank lacks some of its
-   tensors, and no rank serves the bucket. */
+/* Append a bucket to the plan's lane. If the bucket has no requests, this rank lacks some of the
+   bucket's tensors, and no rank serves the bucket. */
 void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Advance all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left);
-/* A number that changes whenever a run in a lane advances. */
+/* A number that changes whenever an operation in a lane advances. */
 uint32_t tutti__lanes_moves(const tutti__lanes_t *lanes);
 /* Write which rank or device an agreed request waits for; 1 if that is certain. */
 int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *request, char *text,

@@ -3,7 +3,7 @@
  * Calls without a name are matched by their order.
  *
  * Collectives: the n-th calls of all ranks of the communicator belong together. Without a device
- * they run one after another in the ordered lane, as soon as this rank has submitted them, and the
+ * they run one after another in the ordered lane, as soon as this rank has submitted them. The
  * ranks compare them as they compare direct calls (lanes.c). With a device the ranks agree on each
  * call, under a name made of n: an ordered lane would hold up the launches of all other lanes.
  *
@@ -40,7 +40,7 @@ static inline int tutti__nameless_is_ordered(const tutti__nameless_t *nameless,
 /* The lock of pending.h must be held in this and all following functions. Give a request its number
    and name. */
 void tutti__nameless_number(tutti__nameless_t *nameless, tutti__request_t *request);
-/* Take a number back. If several are taken back, the number given last is taken back first. */
+/* Take a request's number back. Call this first for the number that was given last. */
 void tutti__nameless_undo(tutti__nameless_t *nameless, const tutti__request_t *request);
 /* All ranks have joined, after different numbers of calls: count from 0 again. */
 void tutti__nameless_restart(tutti__nameless_t *nameless);

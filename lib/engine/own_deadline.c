@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Deadlines of single requests. A request that passes its own deadline will never be complete, so
- * the communicator ends, as after the deadline of a wait (wait.c). Such a request may have a
- * callback instead of a waiter, so the engine's thread checks these deadlines as well.
+ * Deadlines of single requests. If a request passes its own deadline, it is assumed never to
+ * complete, so the communicator ends, as after the deadline of a wait (wait.c). Such a request may
+ * have a callback instead of a waiter, so the engine's thread checks these deadlines as well.
  *
  * `due_ns` of pending.h is the earliest deadline of all pending requests. If the request with this
- * deadline is done, due_ns is too early. After due_ns, a search of the pending requests sets it
- * anew.
+ * deadline is done, due_ns is too early. When due_ns has passed, a search of the pending requests
+ * sets due_ns anew.
  */
 #include "engine/own_deadline.h"
 
@@ -27,7 +27,7 @@ static uint64_t due_of(const tutti__request_t *request)
                                     : request->since_ns + request->timeout_ms * (uint64_t)1000000;
 }
 
-/* Set due_ns anew. Returns the request with this deadline if it has passed; otherwise NULL. */
+/* Set due_ns anew. Returns the request with this deadline if the deadline has passed, or NULL. */
 static const tutti__request_t *search(tutti__pending_t *pending, uint64_t now)
 {
     const tutti__request_t *first = NULL;
@@ -100,8 +100,8 @@ int64_t tutti__overdue_nap_us(const tutti__pending_t *pending)
        culprit. */
     if (due <= now)
         return TUTTI__NEWS_POLL_US;
-    /* Sleep for at most a tick: a submission does not end the sleep, but may have an earlier
-       deadline. */
+    /* Sleep for at most a tick: a new request may have an earlier deadline, and its submission does
+       not end the sleep. */
     return TUTTI__MIN((int64_t)TUTTI__MIN((due - now) / 1000, (uint64_t)INT64_MAX / 2) + 1,
                       TUTTI__TICK_MS * 1000);
 }

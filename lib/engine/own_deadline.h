@@ -7,7 +7,7 @@
 
 /* If a request has passed its own deadline, end the communicator. The token's owner calls it. */
 void tutti__overdue_check(tutti__agreement_t *agreed, tutti__pending_t *pending);
-/* How long the engine's thread may sleep until the next check; -1: there is none. */
+/* How long the engine's thread may sleep until the next check; -1: no check is needed. */
 int64_t tutti__overdue_nap_us(const tutti__pending_t *pending);
 
 #endif

@@ -3,9 +3,9 @@
  * Pending requests: the queue, the table of names, and the end of a request.
  *
  * A request with a callback ends in two steps. First its status is set, and it is added to the list
- * of due callbacks. Then a thread that has given the token back calls the callback. Only after that
- * may the waiter take the request. So a callback runs under no lock, and its argument may be freed
- * after tutti_wait.
+ * of due callbacks. Then a thread that has given the token back calls the callback. The waiter may
+ * take the request only after the callback. So a callback runs under no lock, and its argument may
+ * be freed after tutti_wait.
  */
 #include "engine/pending.h"
 
@@ -53,7 +53,7 @@ static tutti__request_t **chain_of(const tutti__names_t *names, uint64_t hash)
     return &names->bucket[hash & (names->nbuckets - 1)];
 }
 
-/* Keep chains short. Without memory for this, chains grow longer, which is not an error. */
+/* Keep chains short. If there is no memory for a larger table, chains grow longer: not an error. */
 static void grow(tutti__names_t *names)
 {
     tutti__names_t larger = { NULL, names->nbuckets ? 2 * names->nbuckets : 256, names->count };
@@ -216,7 +216,7 @@ static void take_deadline(tutti__pending_t *pending, const tutti__request_t *req
         atomic_store(&pending->due_ns, due_ns);
 }
 
-/* Find a request's place in the plan. 0: it has none. */
+/* Find a request's place in the plan. 0: it has no place. */
 static int find_place(const tutti__pending_t *pending, tutti__request_t *r)
 {
     int64_t i;
@@ -236,7 +236,7 @@ static int find_place(const tutti__pending_t *pending, tutti__request_t *r)
     return 1;
 }
 
-/* Another thread than before submits. */
+/* The calling thread is not the thread that submitted last. */
 static void note_submitter(tutti__pending_t *pending)
 {
     pending->submitter = pthread_self();
@@ -393,8 +393,8 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
     }
     tutti__mutex_unlock(&pending->lock);
     assert(atomic_load(&pending->count) >= ended);
-    /* Subtract before any of these requests is done: its waiter may then call tutti_join, which
-       fails if `count` is not 0. */
+    /* Subtract before any of these requests is done: as soon as a request is done, its waiter may
+       call tutti_join, which fails if `count` is not 0. */
     atomic_fetch_sub(&pending->count, ended);
     for (tutti__request_t *r = first; r != NULL; r = next) {
         next = r->next;
@@ -472,7 +472,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
 
 /* ---- callbacks ---- */
 
-/* The callbacks that this thread is in, the innermost first. */
+/* The callbacks that this thread executes now, the innermost first. */
 typedef struct frame {
     const tutti__pending_t *pending;
     const struct frame *up;
@@ -534,8 +534,8 @@ int tutti__pending_callbacks(tutti__pending_t *pending)
         return 0;
     /* If this thread is inside a callback of the same communicator, an outer call of this function
        calls the due callbacks after that callback. If this thread is inside a callback of another
-       communicator, the engine's thread must call them. If the engine has no thread, they are
-       called here, nested in the other callback. Each communicator is nested at most once. */
+       communicator, the engine's thread must call the due callbacks. If the engine has no thread,
+       they are called here, nested in the other callback. A communicator is nested at most once. */
     if (is_calling(pending))
         return 0;
     if (calling != NULL && !pending->is_threadless)

@@ -17,16 +17,16 @@ typedef struct {
 /* The long wait of the only thread that submits. See stuck.c. */
 typedef struct {
     int is_on;             /* the thread has waited for long, and still waits */
-    uint32_t number, told; /* counts these waits; the last one that was reported to rank 0 */
-    const tutti__request_t *request; /* it waits for this request; NULL: in a direct call.. */
-    uint32_t peer;                   /* ..for this rank */
-    char call[TUTTI__STUCK_NAME];    /* "a barrier" */
+    uint32_t number, told; /* number: counts these waits. told: the last number sent to rank 0 */
+    const tutti__request_t *request; /* the awaited request; NULL: the thread is in a direct call */
+    uint32_t peer;                   /* direct call: the awaited rank */
+    char call[TUTTI__STUCK_NAME];    /* direct call: a text, such as "a barrier" */
 } tutti__long_wait_t;
 
 /* Values of has_deadlines. */
 enum {
     TUTTI__DEADLINES_NONE,
-    TUTTI__DEADLINES_UNTOLD, /* there are some; the engine's thread has not been told */
+    TUTTI__DEADLINES_UNTOLD, /* deadlines exist, but the engine's thread was not woken for them */
     TUTTI__DEADLINES_TOLD
 };
 
@@ -81,7 +81,7 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
                                    tutti_request_t **ret_handles, int *ret_rests);
 /* Add a pending request to the queue again. The caller holds the lock. */
 void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
-/* From now on nothing can be submitted. */
+/* Refuse all later submissions. */
 void tutti__pending_refuse(tutti__pending_t *pending);
 /* Is a request with this hash of its name pending? The caller holds the lock. */
 int tutti__pending_has(const tutti__pending_t *pending, uint64_t hash);

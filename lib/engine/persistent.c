@@ -27,7 +27,7 @@ static tutti_status_t not_persistent(const tutti__request_t *request)
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not persistent", request->name);
 }
 
-/* Give a persistent request the state after its creation. */
+/* Give a persistent request the state that it had after its creation. */
 static void reset(tutti__request_t *r)
 {
     assert(!r->known && r->semaphore == 0 && r->ready == NULL);
@@ -122,7 +122,8 @@ tutti_status_t tutti__engine_start_all(tutti_request_t *const *handles, size_t n
     return status;
 }
 
-/* Set the buffers of a request that no other thread can start meanwhile. */
+/* Set the buffers of a request. The caller has made the request active, so no other thread can
+   start it meanwhile. */
 static tutti_status_t set_buffers(tutti__request_t *request, const void *sendbuf, void *recvbuf)
 {
     tutti__engine_t *e = request->engine;

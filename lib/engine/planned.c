@@ -6,8 +6,8 @@
  *
  * This rank stops the plan
  *   if a tensor has other metadata, another submission group or a priority, or is a message,
- *   if requests wait here and no further request enters the plan for PLAN_REST_NS; for a shorter
- *     time if a thread waits for such a request, or tests it,
+ *   if requests wait here and no further request enters the plan for PLAN_REST_NS (a shorter time
+ *     if a thread waits for such a request, or tests it),
  *   if not all ranks had the tensors of a bucket,
  *   if this rank joins,
  *   if a bucket makes no progress for long; agreement then names the rank that is late.
@@ -110,8 +110,9 @@ static void start_complete(tutti__plan_requests_t *p)
 
 /* ---- requests ---- */
 
-/* Is the announcement of this request forbidden while this rank has the plan? The other ranks would
-   drop it: see tutti__plan_voids. The result is equal for all calls of a submission group. */
+/* 1: this rank must not announce the request while it has the plan, because the other ranks would
+   drop the announcement: see tutti__plan_voids. All calls of a submission group have the same
+   result. */
 static int belongs(const tutti__request_t *r, const tutti__planned_t *planned)
 {
     if (r->phase > 0)
@@ -120,7 +121,7 @@ static int belongs(const tutti__request_t *r, const tutti__planned_t *planned)
                              : !tutti__call_is_message(r->call.kind);
 }
 
-/* The request belongs to the plan. Is its call the one that was planned? */
+/* For a request that belongs to the plan: is its call equal to the planned call? */
 static int is_equal(const tutti__request_t *r, const tutti__metadata_t *metadata,
                     const tutti__planned_t *planned)
 {
@@ -136,7 +137,7 @@ static void enter(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t
     hold(p, request, i);
     unit->missing--;
     p->arrived_ns = request->since_ns;
-    /* A call of a group may be submitted later without its group, so it is compared again. */
+    /* Later a call of a group may be submitted without its group, so compare it each time. */
     request->entered = request->group.size == 0 ? p->plan.number : 0;
     if (p->bucket[p->next].missing == 0)
         start_complete(p);
@@ -286,8 +287,8 @@ uint64_t tutti__planned_stop(tutti__plan_requests_t *p)
     return p->started;
 }
 
-/* Remove all requests that wait here. Returns them as one list, in the order of the plan; the calls
-   of a submission group, which follow each other in the plan, are in the order of the group. */
+/* Remove all requests that wait here. Returns them as one list, in the order of the plan. The calls
+   of a submission group follow each other in the plan. In the list they have the group's order. */
 static tutti__request_t *take_all(tutti__plan_requests_t *p)
 {
     tutti__request_t *first = NULL, *last = NULL, **from = &first;

@@ -12,8 +12,8 @@ typedef enum {
     TUTTI__PLAN_DEVIATION /* this rank's program does not follow the plan */
 } tutti__plan_why_t;
 
-/* A unit of a plan is one bucket, or the buckets of one submission group. Its buckets start
-   together, so either all ranks or none have its tensors. */
+/* A unit of a plan is one bucket, or the buckets of one submission group. A rank starts all buckets
+   of a unit together, when it has submitted all tensors of the unit. */
 typedef struct {
     uint32_t first, ntensors;
     uint32_t unit;    /* the first bucket of its unit */
@@ -31,14 +31,14 @@ typedef struct {
     uint32_t plans;        /* plans that have begun so far */
     int runs;              /* buckets may start */
     tutti__plan_why_t why; /* set when this rank must stop the plan */
-    /* [ntensors] requests that wait for the rest of their unit; and requests that cannot enter the
-       plan, and are announced when it is over */
+    /* [ntensors] A request waits here for the other requests of its unit. A request that cannot
+       enter the plan waits here until the plan is over, and is then announced. */
     tutti__request_t **request;
     tutti__planned_bucket_t *bucket; /* [nbuckets] */
     uint32_t next;                   /* the unit that starts next */
     uint64_t started;                /* buckets started since the plan began */
     uint32_t nheld;                  /* requests that wait here */
-    uint64_t arrived_ns;             /* when the last request that entered the plan was submitted */
+    uint64_t arrived_ns;             /* submission time of the request that entered the plan last */
     uint64_t wanted_ns;              /* since when a thread waits for a request here; 0: no wait */
     uint64_t wanted_after_ns;        /* arrived_ns at that time */
 } tutti__plan_requests_t;
@@ -52,7 +52,8 @@ tutti__request_t *tutti__planned_end(tutti__plan_requests_t *p, uint64_t buckets
 void tutti__planned_clear(tutti__plan_requests_t *p);
 void tutti__planned_free(tutti__plan_requests_t *p);
 
-/* Pass a submitted request. 1: it belongs to the plan, and waits here or has started. */
+/* Pass a submitted request to the plan. 1: the request belongs to the plan, and waits here or has
+   started. */
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
                         const tutti__metadata_t *metadata);
 /* 1: this request has already entered this plan with the same call, so its metadata need not be
@@ -65,7 +66,7 @@ static inline int tutti__planned_knows(const tutti__plan_requests_t *p,
            p->lanes->returned_plan != p->plan.number;
 }
 
-/* Pass a request that the plan knows. */
+/* Pass a request for which tutti__planned_knows returns 1. */
 void tutti__planned_take_known(tutti__plan_requests_t *p, tutti__request_t *request);
 /* After the engine has taken the queue: set the number of requests that the queue must have before
    the engine takes it again. */
@@ -76,7 +77,7 @@ void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *requ
                          uint64_t patience_ns);
 /* Stop a plan that makes no progress. Call it at intervals. */
 void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now);
-/* Write why a request that is held here waits; 1 if the reason is certain. */
+/* Write the reason for which a request waits here; 1 if the reason is certain. */
 int tutti__planned_culprit(const tutti__plan_requests_t *p, char *text, size_t bytes);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Deadlines of the work that is queued in CUDA streams. See queued.c. For the engine's thread. */
+/* Deadlines of the work that is queued in CUDA streams. See queued.c. The engine's thread calls
+   these functions. */
 #ifndef TUTTI__ENGINE_QUEUED_H
 #define TUTTI__ENGINE_QUEUED_H
 

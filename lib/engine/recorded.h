@@ -8,7 +8,7 @@
 
 #include "record/record.h"
 
-/* Under the lock of pending.h. */
+/* Record a submission. Under the lock of pending.h. */
 static inline void tutti__recorded_submit(const tutti__watch_t *watch, tutti__request_t *request)
 {
     const tutti__submitted_t submitted = {
@@ -26,14 +26,14 @@ static inline void tutti__recorded_submit(const tutti__watch_t *watch, tutti__re
     request->record = tutti__record_submit(watch->record, &submitted);
 }
 
-/* The request is in a bucket of its lane. */
+/* Record that the request is in a bucket of its lane. */
 static inline void tutti__recorded_agreed(const tutti__watch_t *watch,
                                           const tutti__request_t *request, uint32_t bucket)
 {
     tutti__record_agreed(watch->record, request->record, bucket, request->lane);
 }
 
-/* The first bucket of a lane begins to run. */
+/* Record that the first bucket of a lane begins to run. */
 static inline void tutti__recorded_start(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
     const tutti__bucket_t *bucket = lane->first;
@@ -49,7 +49,7 @@ void tutti__recorded_slow(tutti__record_t *record, const tutti__operation_t *op)
    the whole schedule. */
 void tutti__recorded_arrived(tutti__record_t *record, const tutti__operation_t *op);
 
-/* The lane's operation cannot continue. */
+/* The lane's operation cannot continue: record its wait if the wait has become long. */
 static inline void tutti__recorded_stuck(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
     tutti__record_t *record = lanes->env->watch->record;
@@ -58,7 +58,7 @@ static inline void tutti__recorded_stuck(const tutti__lanes_t *lanes, const tutt
         tutti__recorded_slow(record, &lane->op);
 }
 
-/* The lane has packed or unpacked its bucket since began_ns; 0: the trace is off. */
+/* Trace the packing or unpacking of the lane's bucket. began_ns: its start; 0: the trace is off. */
 static inline void tutti__recorded_copies(const tutti__lane_t *lane, const tutti__watch_t *watch,
                                           tutti__trace_kind_t kind, uint64_t began_ns)
 {
@@ -71,7 +71,7 @@ static inline void tutti__recorded_copies(const tutti__lane_t *lane, const tutti
                                                               .lane = lane->op.lane });
 }
 
-/* A caller has waited since began_ns; 0: the trace is off. tensor: number of the first request. */
+/* Trace a wait that began at began_ns; 0: the trace is off. tensor: number of the first request. */
 static inline void tutti__recorded_wait(tutti__record_t *record, uint32_t tensor, uint64_t began_ns)
 {
     if (TUTTI__UNLIKELY(began_ns != 0))
@@ -82,7 +82,7 @@ static inline void tutti__recorded_wait(tutti__record_t *record, uint32_t tensor
                                                        .bucket = TUTTI__RECORD_NONE });
 }
 
-/* A waiter goes to sleep. */
+/* Record, once per wait, that a waiter goes to sleep. */
 static inline void tutti__recorded_sleep(const tutti__watch_t *watch, tutti__waiter_t *w,
                                          const tutti__request_t *first)
 {

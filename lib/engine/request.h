@@ -19,17 +19,18 @@ typedef struct tutti__spares tutti__spares_t;
 
 struct tutti__request {
     /* If the memory of a new request had a request of the same name before, the new request takes
-       over these fields; `call`, `bytes` and `entered` only if the call is the same. */
+       over these fields. It takes over `call`, `bytes` and `entered` only if the call is the
+       same. */
     uint64_t hash;      /* hash of the name */
-    tutti__call_t call; /* its arrays are in `arrays`. The data are complete when the work that
-                           its CUDA stream had at submission is complete */
+    tutti__call_t call; /* its arrays are in `arrays`. The data are complete when the CUDA stream's
+                           work from before the submission is complete */
     size_t bytes;       /* size of the larger buffer (tutti__call_bytes); also serves as an estimate
                            of the call's cost */
-    uint32_t planned;   /* 1 + index in the plan `plan_number`; 0: in none at its submission */
+    uint32_t planned;   /* 1 + index in the plan `plan_number`; 0: not in a plan when submitted */
     uint32_t plan_number;
     uint32_t entered; /* the plan that it has entered with its present call; 0: none */
-    uint32_t record;  /* its number in the flight recorder, and before its submission that of the
-                           previous request of this name; 0: none */
+    uint32_t record;  /* its number in the flight recorder. Before its submission: the number of
+                           the previous request of this name. 0: none */
     uint32_t name_capacity; /* bytes of `name`; always kept */
     uint8_t name_bytes;
     uint8_t nameless; /* see nameless.h; its name is made when it is submitted */
@@ -51,7 +52,7 @@ struct tutti__request {
     tutti__request_t *chain; /* next in the table of pending names, or in `given` */
     tutti__group_msg_t group;
     uint8_t callback_info; /* see tutti__entry_t */
-    uint8_t priority;      /* likewise */
+    uint8_t priority;      /* see tutti__entry_t */
     uint8_t counts_later;  /* phase 0 determines the recvcounts */
     uint8_t phase;         /* 1: the exchange of counts is over */
     uint8_t agreed;        /* it is in a bucket */
@@ -69,10 +70,12 @@ struct tutti__request {
     tutti__word_t counted; /* 1: phase 0 has set recvcounts; 2: the buffer is set. Release by the
                               owner, or for 2 by tutti_request_receive; acquire by
                               tutti_request_recvcounts */
-    tutti__word_t begun;   /* 1: may be handed over, see semaphore.c. Memory order: see `queued` */
+    tutti__word_t begun;   /* 1: may be handed over to a stream, see semaphore.c. Memory order: see
+                              `queued` */
     uint8_t semaphore;     /* 1 + index of its semaphore; 0: not handed over */
     uint32_t semaphore_value;
-    uint64_t given_ns;           /* time of the handover, or when its data were last incomplete */
+    uint64_t given_ns;           /* time of the handover, or of the last check that found its data
+                                    incomplete */
     tutti__word_t waits_in_plan; /* 1: planned.c holds the request; any thread may read this word */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */

@@ -15,7 +15,7 @@ static uint64_t bits_of(double x)
     return bits;
 }
 
-/* Set the fields that describe recvcounts, which must be equal on all ranks. */
+/* Set the fields that describe recvcounts. All ranks must have equal recvcounts. */
 static void take_recvcounts(tutti__metadata_t *m, const size_t *recvcounts, uint32_t size)
 {
     m->count = tutti__request_sum(recvcounts, size);

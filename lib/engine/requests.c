@@ -41,8 +41,8 @@ static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t size)
     return TUTTI_OK;
 }
 
-/* The key of a request in the spares. Calls without a name use the address of recvbuf. It only
-   spreads them over the places, and usually finds the memory of the previous step. */
+/* The key of a request in the spares. A call without a name uses the address of recvbuf, which
+   usually finds the memory of the same call in the previous step. */
 static uint64_t key_of(const tutti__call_t *call, int nameless, uint64_t hash)
 {
     return nameless ? tutti__hash_mix(0, (uintptr_t)call->recvbuf) : hash;
@@ -67,8 +67,8 @@ static tutti__request_t *allocate(size_t bytes, tutti__spares_t *spares, uint64_
     return r;
 }
 
-/* Set the name. 1: the request's memory had a request of this name before. name NULL: none; bytes:
-   its length. */
+/* Set the name. 1: the request's memory had a request of this name before. name NULL: no name.
+   bytes: the length of the name. */
 static int set_name(tutti__request_t *r, const char *name, size_t bytes, uint64_t hash)
 {
     if (TUTTI__LIKELY(name != NULL && r->hash == hash && r->name_bytes == bytes && !r->nameless &&

@@ -25,7 +25,7 @@ typedef struct {
     uint64_t since_ns;   /* start of the wait; 0: not yet read from the clock */
     uint64_t checked_ns; /* time of the last check */
     int is_long;         /* tutti__stuck_begin_direct has returned 1 */
-    int is_late;         /* the deadline has passed: the next polls decide */
+    int is_late;         /* the deadline has passed; step_late makes the last polls */
     int has_failed;      /* an error of a step has ended the wait */
 } run_t;
 
@@ -58,7 +58,7 @@ static tutti_status_t step_late(run_t *r)
     return status;
 }
 
-/* Poll only the word of the wait hint, for about a microsecond. Has it changed? */
+/* Poll only the word of the wait hint, for about a microsecond. 1: the word has changed. */
 static int comes_soon(const tutti__hint_t *hint)
 {
     if (hint->word == NULL)
@@ -151,7 +151,7 @@ static void what(void *subject, char *text, size_t bytes)
              (double)r->op->env->conf->timeout_ms / 1000, tutti__tag_name(tag_of(r)), whom(r));
 }
 
-/* Is the culprit certain? For a call on a device it is not, so a peer may report it later. */
+/* Is the culprit certain? In a call on a device it is not, and a peer may report it later. */
 static int culprit(void *subject, char *text, size_t bytes)
 {
     (void)bytes;
@@ -198,8 +198,8 @@ static void record(const run_t *r)
     tutti__record_direct(r->env->watch->record, &direct);
 }
 
-/* Ranks may wait for each other. Only a word of a rank of this machine shows that this rank has not
-   made the call: a message from another host may be on its way. */
+/* Ranks may wait for each other in a circle: see stuck.c. Only a word in shared memory shows that
+   the peer has not made the call. A message from another host may still be on its way. */
 static void note_long(run_t *r, uint64_t now)
 {
     const tutti__hint_t *hint = &r->wait.hint;
@@ -276,7 +276,7 @@ static void sleep_on_far(const run_t *r, tutti__xport_t *far)
     far->ops->sleep(far, -1, only && !early ? share_us(r, waited) : tutti__far_nap_us(waited));
 }
 
-/* Sleep without a word to sleep on. */
+/* Sleep if there is no word to sleep on. */
 static void nap(const run_t *r)
 {
     tutti__xport_t *far = r->op->has_far ? r->wait.engine->far : NULL;

@@ -23,9 +23,9 @@ typedef struct {
 
 /* Set `words` if the device has semaphores. The caller has set env. */
 tutti_status_t tutti__semaphore_open(tutti__semaphores_t *semaphores);
-/* Can the request be handed over once it has begun, if there are words? Any thread. */
+/* If there are words: can the request be handed over when it has begun? Any thread. */
 int tutti__semaphore_suits(const tutti__request_t *request);
-/* Hand over a suitable request, if it has begun and the stream can wait: *ret_gone is 1. */
+/* If a suitable request has begun, and the stream can wait, hand it over: *ret_gone is 1. */
 tutti_status_t tutti__semaphore_give(tutti__semaphores_t *semaphores, tutti__request_t *request,
                                      tutti__dstream_t *stream, int *ret_gone);
 /* A request that was handed over has ended: release its semaphore, and free it. */

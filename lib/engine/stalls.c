@@ -4,10 +4,10 @@
  *
  * A tensor or request is reported when it has waited for TUTTI_STALL_WARNING seconds, and again
  * after each further interval while it waits. No field records the reports: a check reports a
- * tensor or request if one of its intervals has ended since the previous check.
+ * tensor or request if an interval of its wait has ended since the previous check.
  *
- *   announced here, some ranks missing   a line per tensor, by the rank whose table has it:
- *                                        the leader of a host, which passes the line on to rank 0
+ *   announced here, some ranks missing   a line per tensor, by the rank whose table has the tensor:
+ *                                        a leader of a host. It also sends the line to rank 0
  *   all other pending requests           a line for the oldest request of this rank
  *
  * The wait of a request in a lane counts from the last advance of the lane. If the request's work
@@ -46,7 +46,7 @@ int64_t tutti__stalls_nap_us(const tutti__conf_shared_t *conf, const tutti__sign
 
     if (ms == 0)
         return -1;
-    /* If a request is submitted during the long sleep, it is not due at the sleep's end. */
+    /* A request that is submitted during the long sleep is not due before the sleep ends. */
     return atomic_load(&signals->waits) ? TUTTI__MIN(ms * 250, TUTTI__TICK_MS * 1000) : ms * 500;
 }
 

@@ -15,12 +15,12 @@ typedef struct {
 
 /* Check for stalls. The token's owner calls it. */
 void tutti__stalls_check(tutti__stalls_t *stalls);
-/* For the thread: how long it may sleep until the next check; -1: there is none. */
+/* How long the engine's thread may sleep until the next check; -1: no check is needed. */
 int64_t tutti__stalls_nap_us(const tutti__conf_shared_t *conf, const tutti__signals_t *signals);
 
 /* The kind of a message to rank 0: a text about a tensor that has waited for long. */
 #define TUTTI__MSG_MISSING TUTTI__MSG_OTHERS
-/* Rank 0: log such a warning, which a host's leader has sent. */
+/* Rank 0: log the warning in a message from a host's leader. */
 void tutti__stalls_message(const tutti__engine_env_t *env, const void *body, size_t bytes);
 
 #endif

@@ -15,7 +15,7 @@
 /* For the owner of the token only. */
 typedef struct {
     uint32_t polls;
-    int is_buried; /* the state was cleared after the end */
+    int is_buried; /* the state was cleared after the end of the communicator */
     tutti__lanes_t lanes;
     tutti__agreement_t agreed;
     tutti__semaphores_t semaphores;
@@ -30,7 +30,7 @@ struct tutti__engine {
     tutti__events_t events;
     tutti__signals_t signals;
     tutti__spares_t spares;
-    atomic_int refs;    /* one of the communicator, and one per request */
+    atomic_int refs;    /* references: the communicator's, and one for each request */
     atomic_int news;    /* the doorbell or a socket has woken a thread: poll everything */
     atomic_int alarmed; /* the alarm is set, or has gone off and the thread has not read it yet */
     _Atomic uint64_t crowded_ns; /* before this time waiters do not spin, see wait_loop.c; 0: they
@@ -41,7 +41,7 @@ struct tutti__engine {
     tutti__owned_t its_owners; /* accessed through tutti__owned */
 
     /* The engines of one world; see help.c. */
-    tutti__engine_t *world; /* the world's engine; in a world, this one */
+    tutti__engine_t *world; /* the world's engine; in a world, this engine */
     tutti__xport_t *far;    /* the transport to other hosts, or NULL */
     tutti__mutex_t groups_lock;
     tutti__engine_t *groups;      /* under groups_lock: list of the world's groups */
@@ -71,8 +71,8 @@ static inline tutti__owned_t *tutti__owned(tutti__engine_t *e)
    it. The engine's `pending` is open. */
 void tutti__help_open(tutti__engine_t *e);
 void tutti__help_close(tutti__engine_t *e);
-/* The calling thread waits in `e`. Has this or another engine work that the calling thread must do,
-   because the engine's own thread may not? If so, the caller must sleep only briefly. */
+/* The calling thread waits in `e`. Does an engine have work that its own thread may not do, so that
+   the calling thread must do it? If so, the caller must sleep only briefly. */
 int tutti__help_is_due(const tutti__engine_t *e);
 /* `e` has begun work that advances only when polled, and has set signals.polling. If its own thread
    may not do this work, wake the threads that wait for requests and may help. 0: its own thread may
@@ -80,7 +80,7 @@ int tutti__help_is_due(const tutti__engine_t *e);
 int tutti__help_wake(tutti__engine_t *e);
 
 /* thread.c */
-/* A lone rank without a device has no thread: it has nothing to wait for but its own program. */
+/* A lone rank without a device needs no thread: it waits only for its own program. */
 int tutti__thread_is_needed(const tutti__engine_t *e);
 tutti_status_t tutti__thread_start(tutti__engine_t *e);
 void tutti__thread_stop(tutti__engine_t *e);

@@ -5,12 +5,12 @@
  * If a thread finds the token taken, it leaves its request in the queue. The owner of the token
  * finds the request there: after it has given the token back, it checks `queued` once more.
  *
- * Sleeping. No thread sleeps with the token. If requests are pending, or buckets are in lanes, the
- * last active thread sets `sleeping` in this rank's status page, executes a fence, and takes one
- * more step. Peers store, execute a fence, and read `sleeping`. So either the step sees their
- * stores, or they ring the doorbell. Otherwise peers need not wake this rank: no tensor can be
- * complete without this rank's announcement. (Deaths and goodbyes, which must be seen at once,
- * arrive through sockets.)
+ * Sleeping. No thread sleeps while it owns the token. If requests are pending, or buckets are in
+ * lanes, the last active thread sets `sleeping` in this rank's status page, executes a fence, and
+ * takes one more step. Peers store, execute a fence, and read `sleeping`. So either the step sees
+ * their stores, or they ring the doorbell. If nothing is pending, peers need not wake this rank:
+ * each tensor still needs this rank's announcement. (Deaths and goodbyes must be seen at once, so
+ * they arrive through sockets.)
  */
 #include "engine/steps.h"
 
@@ -46,7 +46,7 @@ void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const voi
 }
 
 /* A rank has left: end all requests that are not agreed, because they need that rank. An ordered
-   call ends like a direct call: when it waits for that rank. A tutti_join ends later: see
+   call ends only when it waits for that rank, like a direct call. A tutti_join ends later: see
    end_join. */
 static int not_agreed(const tutti__request_t *request)
 {
@@ -58,8 +58,8 @@ static void refuse(tutti__engine_t *e)
     char text[160] = "";
 
     tutti__watch_left_text(e->env.watch, TUTTI__NO_RANK, text, sizeof(text));
-    /* Call agreed_clear first: it takes the plan's names away from the submitting threads, before
-       the agreement forgets these names. */
+    /* Call agreed_clear first: submitting threads use the plan's names until agreed_clear resets
+       plan_names, and agree_depart clears these names. */
     tutti__agreed_clear(&tutti__owned(e)->agreed);
     tutti__agree_depart(tutti__owned(e)->agreed.agree);
     tutti__pending_finish_all(&e->pending, not_agreed, TUTTI_ERR_SHUTDOWN, text);
@@ -201,8 +201,8 @@ void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)
     tutti__fence();
 }
 
-/* May peers wait for this rank? Even without pending requests it may run buckets: zero
-   contributions, and buckets of a plan whose tensors this rank has not submitted. */
+/* May peers wait for this rank? A rank without pending requests may also run buckets: with zero
+   contributions, or buckets of a plan whose tensors this rank has not submitted. */
 static int has_work(tutti__engine_t *e)
 {
     const tutti__lanes_t *lanes = &tutti__owned(e)->lanes;
@@ -242,8 +242,8 @@ int tutti__engine_help(tutti__engine_t *e)
 {
     uint32_t before, after;
 
-    /* The engine's thread calls the callbacks, not the helper. If the engine has no thread, do not
-       help. */
+    /* The helper must not call callbacks: the engine's thread calls them. If the engine has no
+       thread, do not help. */
     if (!e->has_thread || atomic_load(&e->pending.count) == 0 || !tutti__token_take(&e->token))
         return 0;
     before = tutti__lanes_moves(&tutti__owned(e)->lanes);

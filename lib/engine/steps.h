@@ -12,7 +12,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who);
 void tutti__engine_yield(tutti__engine_t *e, tutti__who_t who);
 /* Take the token if it is free, and run one round of steps. */
 void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who);
-/* As kick, if there is work; calls no callbacks. 1: a run in a lane has advanced. */
+/* As kick, if there is work; calls no callbacks. 1: an operation in a lane has advanced. */
 int tutti__engine_help(tutti__engine_t *e);
 /* Tell peers whether to ring. With the token. */
 void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value);

@@ -7,7 +7,7 @@
  * messages. The checks for stalls send the messages, so TUTTI_STALL_WARNING=0 disables them.
  *
  * A rank does not count as stuck if several of its threads have submitted tensors of the
- * communicator, or if a pending request has a callback: such a thread or callback may submit the
+ * communicator, or if a pending request has a callback. Such a thread or callback may submit the
  * missing tensor. A thread that has not yet submitted any tensor may also do this, but cannot be
  * detected. So a circle is reported, but the communicator does not end.
  */
@@ -86,7 +86,8 @@ static int has_no_callback(const tutti__pending_t *pending)
     return 1;
 }
 
-/* Set the tensors of the question that this rank has not submitted. Under the lock of pending.h. */
+/* The tensors of the question that this rank has not submitted, one bit each. Under the lock of
+   pending.h. */
 static uint64_t find_lacking(const tutti__pending_t *pending, const tutti__question_t *question)
 {
     uint64_t lacks = 0;
@@ -144,7 +145,7 @@ static size_t describe(const tutti__agreement_t *a, const tutti__question_t *que
 
 /* ---- messages ---- */
 
-/* The coordinator has received a rank's message. Without memory it does not search. */
+/* Take a rank's message. The coordinator calls this. If there is no memory, it does not search. */
 static void take(tutti__stuck_state_t *s, const void *body, size_t bytes)
 {
     const tutti__agreement_t *a = s->agreed;

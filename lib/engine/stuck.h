@@ -22,7 +22,7 @@ typedef struct {
    wait is over, call tutti__stuck_end. */
 int tutti__stuck_begin(tutti__pending_t *pending, const tutti__request_t *request);
 /* As tutti__stuck_begin, in a direct call that waits for a rank of this machine. Call it again if
-   the wait lasts. *ret_news 1: the owner of the token must check. */
+   the wait lasts. *ret_news 1: the owner of the token must call tutti__stuck_check. */
 int tutti__stuck_begin_direct(tutti__pending_t *pending, uint32_t peer, const char *call,
                               int *ret_news);
 void tutti__stuck_end(tutti__pending_t *pending);

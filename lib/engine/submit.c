@@ -111,7 +111,7 @@ tutti_status_t tutti__submit_find(const tutti_request_t *handle, tutti__request_
     return status == TUTTI_OK ? tutti__fork_check((*ret_request)->engine->generation) : status;
 }
 
-/* Names identify a submission group, so either all of its calls have names, or none has. */
+/* Names identify a submission group, so all of its calls must have names, or none of them. */
 static tutti_status_t check_names(const tutti__entry_t *entries, size_t n)
 {
     for (size_t i = 1; i < n; i++)

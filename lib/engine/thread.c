@@ -33,8 +33,8 @@ typedef enum {
 
 /*
  * Sleep until the doorbell rings, a socket is readable, or the alarm goes off. far not NULL: also
- * wake when a message may have arrived there. This function empties the doorbell. So it sets
- * `news`, which tells the token's next owner, perhaps another thread, that the doorbell has rung.
+ * wake when a message may have arrived there. This function empties the doorbell, so it sets
+ * `news`: the token's next owner may be another thread, and must poll everything.
  *
  * ppoll is used, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2.
  * Seccomp filters of older containers refuse it with EPERM: the thread spun, used half of a
@@ -62,7 +62,7 @@ static wake_t sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeou
     return BELL;
 }
 
-/* Have the lanes' runs advanced since the last round? */
+/* Have the operations in the lanes advanced since the last round? */
 static int has_advanced(tutti__engine_t *e, pace_t *pace)
 {
     uint32_t moves = tutti__lanes_moves(&tutti__owned(e)->lanes);
@@ -112,7 +112,7 @@ static int64_t poll_nap(const tutti__engine_t *e, pace_t *pace, tutti__xport_t *
     return tutti__poll_nap_us(e, now - pace->moved_ns);
 }
 
-/* The shorter of two sleeps; -1 stands for an endless one. */
+/* The shorter of two sleeps; -1: a sleep without a limit. */
 static int64_t sooner(int64_t a, int64_t b)
 {
     if (a < 0 || b < 0)
@@ -152,9 +152,9 @@ static void *thread_main(void *arg)
         thread_work(e, &pace);
         busy = !pace.owns && wake == BELL;
         /* The owner of the token may leave work, and set no timer because `alarmed` was still set.
-           So try once more, soon. Every later owner sets the timer again. If the timer were set
-           here, it would take the processor from a thread that works in a long wait, once in
-           ALARM_US. */
+           So try once more, soon. Every later owner sets the timer again. The timer is not set
+           here: this thread would wake once in ALARM_US, and each time take the processor from a
+           thread that works in a long wait. */
         missed = !pace.owns && wake == ALARM;
     }
     return NULL;

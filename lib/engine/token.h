@@ -23,7 +23,7 @@ typedef struct {
 #endif
 } tutti__token_t;
 
-/* For asserts only. If a thread that is not the owner calls this, there is a bug. */
+/* For asserts only: a call by a thread that is not the owner is a bug. */
 static inline int tutti__token_is_mine(const tutti__token_t *token)
 {
 #ifndef NDEBUG
@@ -53,8 +53,8 @@ static inline int tutti__token_take(tutti__token_t *token)
     return 1;
 }
 
-/* Wait for the token and take it; no thread keeps it for long. Call it rarely: meanwhile no other
-   thread takes the token. */
+/* Wait for the token and take it; no thread keeps it for long. Call this rarely: while a thread
+   waits here, token_take fails on other threads. */
 void tutti__token_await(tutti__token_t *token);
 
 /* Give the token back, and do no more. tutti__engine_yield also tells the peers whether to ring,

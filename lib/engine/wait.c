@@ -2,10 +2,10 @@
 /*
  * Testing and waiting. Any thread.
  *
- * A waiting thread does the work itself, for two reasons: mpirun may bind all threads of a rank to
- * one core, and waking a thread on another core takes 38 us on a virtual machine. The waiter spins
- * for a while if there are enough processors, and yields a hundred times. Then it leaves the work
- * to the engine's thread, and sleeps until a request is done.
+ * A waiting thread does the work itself, for two reasons. mpirun may bind all threads of a rank to
+ * one core. On a virtual machine, waking a thread on another core takes 38 us. The waiter spins for
+ * a while if there are enough processors, and yields a hundred times. Then it leaves the work to
+ * the engine's thread, and sleeps until a request is done.
  */
 #include "engine/waiter.h"
 
@@ -116,10 +116,10 @@ static void what(void *waiter, char *text, size_t bytes)
 }
 
 /* If the caller's timeout has passed: TIMEOUT. If the library's own timeout has passed, the request
-   will never be complete, so the communicator ends. Rank 0 waits half as long as other ranks for a
-   report of the culprit, because rank 0 can name at least the culprit's host. A rank in tutti_join
-   waits for ranks that still work, so each bucket that is served extends the deadline of this
-   wait. */
+   is assumed never to complete, so the communicator ends. Rank 0 waits half as long as other ranks
+   for a report of the culprit, because rank 0 can name at least the culprit's host. A rank in
+   tutti_join waits for ranks that still work, so each bucket that is served extends the deadline of
+   this wait. */
 static tutti_status_t check(tutti__engine_t *e, tutti__waiter_t *w)
 {
     const tutti__request_t *request;
@@ -229,7 +229,7 @@ static tutti_status_t poll(tutti__wait_t *wait)
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
     /* The deadline is checked before each sleep. If other requests always make progress, the waiter
-       would never sleep, so it must rest for this check. */
+       never sleeps by itself, so it must rest for this check. */
     if (wait->moved && ++w->busy % TUTTI__BUSY_CHECK == 0 && tutti__now_ns() >= w->deadline_ns)
         wait->rests = 1;
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
@@ -285,13 +285,13 @@ static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now
     if (must_poll(e))
         return TUTTI__MIN(left,
                           tutti__poll_nap_us(e, now - TUTTI__MAX(w->quiet_ns, w->wait.helped_ns)));
-    if (held_of(e, w) != NULL) /* poll again soon: a poll stops a plan that makes no progress */
+    if (held_of(e, w) != NULL) /* poll soon again: the poll stops a plan without progress */
         left = TUTTI__MIN(left, TUTTI__PLAN_WAIT_NS / 1000);
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);
 }
 
-/* Ranks may wait for each other. A waiter with a timeout, or of several requests, waits for no
-   single tensor. */
+/* Ranks may wait for each other in a circle: see stuck.c. This applies to a wait for one request,
+   without a timeout. */
 static void note_long(tutti__engine_t *e, tutti__waiter_t *w, uint64_t now)
 {
     if (!w->is_long && w->one != NULL && w->timeout_ms < 0 &&
@@ -364,7 +364,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
         status = is_ready(w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
     } else {
         /* This thread may call callbacks when it gives the token back. If they free the request
-           that was ready, wait for the next one. */
+           that was ready, wait for the next request. */
         do {
             status = tutti__wait_loop(&w->wait);
             let_go(e, w);

@@ -3,8 +3,9 @@
  * The wait loop. See wait.h.
  *
  * If each rank has a processor, a waiter first spins for about as long as it takes to wake a
- * sleeping thread. After that it yields. If ranks share a core, yielding is enough: each rank runs
- * once per call. After that it sleeps. It checks deadlines and deaths of peers only between sleeps.
+ * sleeping thread, then yields, and then sleeps. If ranks share a core, a waiter does not spin:
+ * yielding is enough, because each rank runs once per yield. A waiter checks deadlines and deaths
+ * of peers only between sleeps.
  */
 #include "engine/wait.h"
 

@@ -15,7 +15,7 @@ typedef struct {
     uint32_t moves;               /* tutti__lanes_moves before the last sleep */
     uint32_t busy;                /* polls that have moved something */
     int is_long;                  /* tutti__stuck_begin has returned 1 */
-    uint32_t record;              /* number in the flight recorder; 0: it has not slept */
+    uint32_t record;              /* number in the flight recorder; 0: has not slept yet */
     uint64_t traced_ns;           /* the beginning of this wait; 0: the trace is off */
     int holds;                    /* this waiter owns the token */
     int calls_back;               /* callbacks are due */

@@ -7,13 +7,13 @@
  * stream may go on although its SEND is not complete (sends.c).
  *
  * On device memory (exec_call.on_device) the node operations are those of env->device->node, and
- * the device executes COPY from or to IN and OUT, in the lane's streams. The thread that starts and
- * steps a run must have called ops->use(env->device->device). Chunks have a size that suits the
- * device, so usually they are longer than a message. A stream with channels cuts each chunk into
- * pieces that fit a message, as if the run had more and shorter chunks. So the checker's proof for
- * one slot per channel holds for slots of any length. (Rejected: let SEND and RECV cut long
- * messages. Two ranks that both send first would need slots for all pieces, or would wait for each
- * other for ever.)
+ * the device executes COPY from or to IN and OUT, in the lane's CUDA streams. The thread that
+ * starts and steps a run must have called ops->use(env->device->device). Chunks have a size that
+ * suits the device, so usually they are longer than a message. A stream with channels cuts each
+ * chunk into pieces that fit a message, as if the run had more and shorter chunks. So the checker's
+ * proof for one slot per channel holds for slots of any length. (Rejected: let SEND and RECV cut
+ * long messages. Two ranks that both send first would need slots for all pieces, or would wait for
+ * each other for ever.)
  */
 #ifndef TUTTI__EXEC_EXEC_H
 #define TUTTI__EXEC_EXEC_H
@@ -34,8 +34,8 @@ typedef struct {
     const tutti__exec_device_t *device; /* NULL: no device */
     tutti__record_t *record;            /* for the trace; NULL: chunks are not traced */
     const uint32_t *host_of;            /* [size] for the trace and for wire formats */
-    int keeps; /* set before the end: a transport may still read memory of runs, which must never
-                  be freed */
+    int keeps; /* 1: a transport may still read the memory of runs, so this memory is never freed.
+                  Set before the end */
 } tutti__exec_env_t;
 
 /* The head of a framed message; its data follow. See framed.c. */
@@ -96,7 +96,7 @@ typedef struct {
     size_t mask; /* applied to a chunk's offset in its block. All bits: each chunk has its own
                     place. SCRATCH: 0, so all chunks use one place. STAGE with memory of its own:
                     the low bits, so chunks use a few places in turn */
-    int joint;   /* one trip and contiguous blocks: several blocks can be used as one */
+    int joint;   /* 1: one trip and contiguous blocks, so several blocks can be used as one */
 } tutti__place_t;
 
 #define TUTTI__NO_SEND UINT32_MAX
@@ -137,9 +137,9 @@ typedef struct {
 } tutti__layout_t;
 
 /*
- * A run reuses what an earlier call has set up (its channels, and the layout of its blocks) if the
- * values that determine it are equal. Addresses of schedules are not compared. So a schedule may be
- * freed when its run has ended.
+ * A run reuses the channels of an earlier call, and the layout of its blocks, if the values that
+ * determine them are equal. Addresses of schedules are not compared. So a schedule may be freed
+ * when its run has ended.
  */
 typedef struct {
     const tutti__exec_env_t *env;
@@ -151,8 +151,8 @@ typedef struct {
     int meeting;           /* the host's ranks meet; no operation has begun */
     int detours;           /* messages are GPU-direct, or framed, or in a wire format */
     tutti__frame_t *frame; /* the frame of the call; NULL: messages are not framed */
-    tutti_dtype_t wire;    /* the call's; 0: none */
-    uint32_t moves;        /* changes with each progress; wraps */
+    tutti_dtype_t wire;    /* the wire format of the call; 0: none */
+    uint32_t moves;        /* changes when the run makes progress; wraps around */
     const tutti__exec_device_t *device; /* NULL: the call is on host memory */
     /* The next three fields are for a device only. */
     tutti__devent_t *ready; /* the call's event; NULL: none, or passed to the node */
@@ -172,7 +172,7 @@ typedef struct {
     char *sent_from, *sent_upto; /* range of addresses that contains all these SENDs' blocks */
 
     /* blocks */
-    tutti__layout_t layout; /* the last call's; count 0: a new call must not use it again */
+    tutti__layout_t layout; /* of the last call; count 0: the next call must not reuse it */
     unsigned eshift;        /* log2 of an element's bytes */
     size_t chunk;           /* bytes */
     size_t message;         /* bytes of a chunk in a message; on the host the whole chunk */
@@ -215,10 +215,10 @@ static inline int tutti__run_untouched(const tutti__run_t *run)
 
 /*
  * Give up a failed run, so that it touches no buffer of the call any more. If the run is untouched,
- * the transports stay as they are.
+ * nothing is cancelled in the transports.
  *
- * On the device: wait for queued copies, at most a second. Copies wait for the call's `ready` and
- * nothing else. NCCL's work continues until env->device->node is aborted.
+ * On the device: wait for queued copies, at most a second. Copies wait only for the call's `ready`.
+ * NCCL's work continues until env->device->node is aborted.
  */
 void tutti__run_cancel(tutti__run_t *run);
 
@@ -229,7 +229,7 @@ typedef struct {
     int is_recv;               /* 0: the message is to be sent */
     uint32_t step, steps;      /* index of the operation, and the number of operations */
     size_t bytes;              /* of the message; wire formats: of its data before rounding */
-    size_t complete, messages; /* of the channel: complete ones, and all of this run */
+    size_t complete, messages; /* of the channel in this run: complete messages, all messages */
 } tutti__run_wait_t;
 
 /* For a run that has returned AGAIN: find the message from or to `peer` that the run waits for.
@@ -238,12 +238,12 @@ int tutti__run_awaits(const tutti__run_t *run, int32_t peer, tutti__run_wait_t *
 /* Describe this message in a text that follows a text about `peer`. If there is no message, the
    text is empty. */
 void tutti__run_awaits_text(const tutti__run_t *run, int32_t peer, char *text, size_t bytes);
-/* The index of an operation at which the run is blocked, preferably of one that waits for `peer`.
-   If all operations are complete: the number of operations. */
+/* The index of an operation at which the run is blocked, preferably an operation that waits for
+   `peer`. If all operations are complete: the number of operations. */
 uint32_t tutti__run_blocked_at(const tutti__run_t *run, int32_t peer);
 
-/* If the last run, of `sched`, was in host memory and was one node operation on whole buffers,
-   return 1 and copy this operation, with its reducer. Otherwise return 0. */
+/* sched: the schedule of the last run. If that run was in host memory and was one node operation on
+   whole buffers, return 1 and copy this operation, with its reducer. Otherwise return 0. */
 int tutti__run_as_one(const tutti__run_t *run, const tutti__sched_t *sched,
                       tutti__node_call_t *ret_call, tutti__reducer_t *ret_reducer);
 

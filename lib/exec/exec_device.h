@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator's resources on a device: a node of NCCL, and for each lane streams, events and
- * memory. All of them are made with the communicator, so no call allocates device or pinned memory.
- * A lane's resources belong to the user of the lane.
+ * A communicator's resources on a device: a node of NCCL, and for each lane CUDA streams, events
+ * and memory. All of them are made with the communicator, so no call allocates device or pinned
+ * memory. A lane's resources belong to the user of the lane.
  *
  * A call on device memory is executed in one of two ways. If its schedule is made for device memory
  * (sched->on_device), the executor runs node operations by NCCL, and copies between device memory
@@ -48,14 +48,14 @@ typedef struct {
     tutti__node_t *node; /* node of the host's ranks, on device memory; NULL: no NCCL, so no
                             schedule runs on the device */
     /* Node of all ranks of several hosts, for schedules of scope ALL; may be NULL. The schedules of
-       `sequencer` run in host memory before each of its calls: call/sequencer.h. */
+       `sequencer` run in host memory before each call of this node: call/sequencer.h. */
     tutti__node_t *all_node;
     const tutti__sequencer_ops_t *sequencer_ops; /* of all_node */
     tutti__sched_t *sequencer[TUTTI__SEQUENCER_STEPS];
     size_t chunk_bytes; /* limit of a block's chunk in loops, at least 64. The length of a chunk is
                            a power of two within this limit */
-    size_t stage_bytes, fuse_bytes; /* equal on all ranks, as is chunk_bytes */
-    /* Longest message from and to device memory, a power of two; 0: there are none.
+    size_t stage_bytes, fuse_bytes; /* equal on all ranks; chunk_bytes also */
+    /* Longest message from and to device memory, a power of two; 0: no such messages.
        gpu_direct_slots: a lane's slots for such messages. Both are equal on all ranks. */
     size_t gpu_direct_bytes;
     uint32_t gpu_direct_slots;
@@ -75,14 +75,14 @@ static inline tutti__scope_t tutti__device_scope(const tutti__exec_device_t *dev
 /* Does NCCL have queued work that is not complete? */
 int tutti__device_is_queued(const tutti__exec_device_t *device);
 
-/* Abort all of NCCL's work; its lanes return errors from now on. The calling thread's current
-   device does not change. Any thread. */
+/* Abort all of NCCL's work. From now on the lanes of its nodes return errors. The calling thread's
+   current device does not change. Any thread. */
 void tutti__device_abort(const tutti__exec_device_t *device);
 
 /* Quiesce the device. The communicator has ended, NCCL was aborted, and no thread queues work in
-   lanes `first` to `end` - 1 any more. Waits, at most TUTTI__QUIESCE_NS, until work in the CUDA
-   streams of these lanes, and NCCL's work, touch no caller's buffer any more. The calling thread
-   uses the device and owns the lanes. */
+   lanes `first` to `end` - 1 any more. Waits at most TUTTI__QUIESCE_NS for the end of NCCL's work
+   and of the work in the CUDA streams of these lanes. Work that has ended touches no caller's
+   buffer any more. The calling thread uses the device and owns the lanes. */
 void tutti__device_quiesce(const tutti__exec_device_t *device, uint32_t first, uint32_t end);
 
 #endif

@@ -80,8 +80,8 @@ tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t 
                                        const tutti__op_t *op, tutti__hint_t *hint);
 /* `st` is blocked and waits for `peer`. Does its polling also poll the transport of the SENDs? */
 int tutti__run_polls_sends(const tutti__run_t *run, const tutti__stream_t *st, int32_t peer);
-/* All streams are blocked: poll what no stream has polled. polled: a stream has polled the SENDs'
-   transport. Returns AGAIN, or an error. */
+/* All streams are blocked: poll the messages that no stream has polled. polled: a stream has polled
+   the SENDs' transport. Returns AGAIN, or an error. */
 tutti_status_t tutti__run_poll_blocked(tutti__run_t *run, int polled, tutti__hint_t *hint);
 /* The run has failed: forget its SENDs. */
 void tutti__run_forget_sends(tutti__run_t *run);
@@ -139,8 +139,8 @@ void tutti__run_end_copies(const tutti__run_t *run);
 
 /* ---- gpu_direct.c: messages from and to device memory ---- */
 
-/* The value of run->gpu_direct for a call on device memory. Either all ranks get 0, or all get
-   numbers above 0, which may differ. */
+/* The value of run->gpu_direct for a call on device memory. Either all ranks get 0, or all ranks
+   get numbers above 0. These numbers may differ. */
 tutti_status_t tutti__run_choose_gpu_direct(const tutti__run_t *run, const tutti__sched_t *sched,
                                             const tutti__exec_call_t *call, uint32_t *ret_credits);
 /* Fill in the key of a channel's end; a receiving end gets slots. */

@@ -9,10 +9,10 @@
  *                   rank's frame as different, and drop its data
  *      RECV         the same, but copy the data
  *
- * A frame that is marked as different marks the receiver's frame as well. If the first and the last
- * rank on a path of messages have different calls, then two neighbours on this path have different
- * calls. The receiving neighbour marks its frame, and the mark reaches the end of the path. In an
- * allreduce such a path leads from each rank to each other rank.
+ * If a rank receives a frame that is marked as different, it marks its own frame. If the first and
+ * the last rank on a path of messages have different calls, two neighbours on this path have
+ * different calls. The receiving neighbour marks its frame, and the mark reaches the end of the
+ * path. In an allreduce such a path leads from each rank to each other rank.
  */
 #include "exec/exec_inside.h"
 

@@ -9,13 +9,13 @@
  *      RECV         the device copies from the slot in which the message arrived
  *      RECV_REDUCE  the device adds the slot to the destination
  *
- * An operation ends when the device has done its work. An event shows this. So when a slot is
- * released or a message is sent, no queued work touches that memory any more. Work that reads a
- * message is queued after the message has arrived.
+ * An operation ends when an event shows that the device has done the operation's work. So when a
+ * slot is released or a message is sent, no queued work touches that memory any more. Work that
+ * reads a message is queued after the message has arrived.
  *
- * If the device cannot compute the sum, or the schedule has SCRATCH, STAGE and messages are in host
- * memory. The choice depends only on values that are equal on all ranks: the call, the schedule and
- * settings.
+ * STAGE and messages are in host memory if the device cannot compute the sum, or if the schedule
+ * has SCRATCH. The choice depends only on values that are equal on all ranks: the call, the
+ * schedule and settings.
  *
  * Channels take the lane's slots from the first slot on; streams that pack messages take them from
  * the last slot downwards.

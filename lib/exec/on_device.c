@@ -4,8 +4,8 @@
  * it up. See exec.h. exec.c has the parts that are the same for host memory.
  *
  * Until the first node operation is done, no other operation of the run executes, and no message is
- * expected: if NCCL does not serve the call, or the host's ranks have different calls, the lane
- * must still be in the state before the run.
+ * expected. So the lane is still in its state before the run if NCCL does not serve the call, or if
+ * the host's ranks have different calls.
  */
 #include "exec/exec_inside.h"
 
@@ -131,7 +131,7 @@ static tutti_status_t queue_copies(tutti__run_t *run, const tutti__stream_t *st,
     const tutti__device_ops_t *ops = run->device->ops;
     tutti_status_t status = TUTTI_OK;
 
-    /* All later copies in the CUDA stream follow this wait. A copy in place is only this wait. */
+    /* All later copies in the CUDA stream follow this wait. A copy in place needs only the wait. */
     if (op->sbuf == TUTTI__IN && st->trip == op->shift && run->ready != NULL) {
         status = ops->wait(stream, run->ready);
         *ret_queued = 1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor's receives into their place: a long message of a RECV goes straight into its block,
- * without a slot and a copy, over transports that can do so (expect_at in xport.h).
+ * without a slot and a copy. The transport must have expect_at (xport.h).
  *
- * The receive is posted before the stream reaches the RECV, so that it is there when the message
- * arrives. Once the receive is posted, the block may change at any time. So it is posted only when
- * no SEND of any stream still reads this memory (sends.c), and no operation of the stream before
- * the RECV
+ * The receive is posted before the stream reaches the RECV, so that the message finds a posted
+ * receive when it arrives. Once the receive is posted, the block may change at any time. So the
+ * receive is posted only when no SEND of any stream still reads this memory (sends.c), and no
+ * operation of the stream before the RECV
  *      touches this memory
  *      is a WAIT: perhaps only this WAIT orders an earlier use of the block by another stream
  *      is a node operation, in which other ranks may read this rank's buffers.

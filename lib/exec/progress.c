@@ -3,8 +3,8 @@
  * For reports: the message that a blocked run waits for, and how many messages of its channel are
  * complete.
  *
- * A run does not count messages. A report computes their number from the position of the stream and
- * the sizes of the blocks. For this it reads the operations of the stream.
+ * A run does not count messages. A report computes their number from the operations of the stream,
+ * its position, and the sizes of the blocks.
  */
 #include "exec/exec_inside.h"
 

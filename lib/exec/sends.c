@@ -4,8 +4,8 @@
  * in a rendezvous, or while a socket is full.
  *
  * The stream goes on if its next operation is a SEND; otherwise it waits. If the transport needs no
- * polls of the sender (sends_alone), the stream always goes on. Then only the following steps wait
- * for the SEND:
+ * polls of the sender (sends_alone), the stream always goes on. When the stream has gone on, only
+ * the following steps wait for the SEND:
  *      an operation of any stream that writes the block
  *      the next SEND of the channel: a channel has one message in flight
  *      a SEND of several blocks, if the memory into which it packs is still being sent

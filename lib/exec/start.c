@@ -3,9 +3,9 @@
  * The executor before its first operation: memory, and the places of the call's blocks. ends.c has
  * the channels.
  *
- * A small call on one host takes 150 ns in total, so a call reuses the last call's channels if it
- * needs the same, and the last call's blocks if their number and size are the same. Tables of block
- * lengths belong to the caller and are read in each call.
+ * A small call on one host takes 150 ns in total. So a call reuses the last call's channels if it
+ * needs the same channels, and the last call's blocks if their number and size are the same. Tables
+ * of block lengths belong to the caller and are read in each call.
  */
 #include "exec/exec_inside.h"
 
@@ -230,7 +230,7 @@ static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
 
     if (run->scratch_bytes < scratch) {
         free(run->scratch);
-        /* Clear the memory: a barrier sends it without writing it. */
+        /* Clear the memory: a barrier sends memory that it has never written. */
         run->scratch = calloc(1, scratch);
         run->scratch_bytes = run->scratch == NULL ? 0 : scratch;
         if (run->scratch == NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Switches threads to a communicator's device, and quiesces the device after the communicator has
- * ended with an error: after a call has returned, no device work touches its buffers.
+ * Switches threads to a communicator's device. Quiesces the device after the communicator has ended
+ * with an error, so that no device work touches the buffers of a call that has returned.
  *
  * Queued work continues after an error. It may read or write buffers that the caller frees, or uses
  * again, as soon as the call has returned the error. So NCCL is aborted first, which ends all work
@@ -54,7 +54,7 @@ void tutti__device_abort(const tutti__exec_device_t *device)
     int before = device->ops->current();
     int begun[] = { 0, 0 };
 
-    /* Begin both aborts before the first is awaited: an abort waits for the other node's
+    /* Begin both aborts before waiting for the first: an abort waits for the other node's
        kernels. */
     for (int i = 0; i < 2; i++)
         if (nodes[i] != NULL)

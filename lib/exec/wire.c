@@ -10,10 +10,10 @@
  * Node operations do not round: they add the data of a host's ranks in float32.
  *
  * A rounded number stays the same if it is rounded again. So an addition has the same operands on
- * the rank that owns a block and on a rank that has received it, and a finished result is passed on
+ * the rank that owns a block and on a rank that has received it. A finished result is passed on
  * without loss. Therefore all ranks get the same bits if their sums have the same association, and
- * the bits do not depend on which messages are narrow. The checker proves it (`wire` in check.h). A
- * contribution is rounded once for each addition on its way to the result, and once by FINISH.
+ * the bits do not depend on which messages are narrow. The checker proves this (`wire` in check.h).
+ * A contribution is rounded once for each addition on its way to the result, and once by FINISH.
  *
  * Rejected: rounding messages only. If two ranks exchange their blocks, each rank would add its own
  * exact block to the rounded block of its peer, and the two sums would differ. Rejected: CAST
@@ -210,8 +210,8 @@ static tutti_status_t local(tutti__run_t *run, const tutti__stream_t *st, const 
 {
     tutti_status_t status = tutti__run_may_write(run, st, op, hint);
 
-    /* No COPY has FINISH here. Only a schedule for one rank or of a scan has such a COPY (sched.h),
-       and neither has a wire format. */
+    /* No COPY has FINISH here. Only schedules for one rank and schedules of scans have such a COPY
+       (sched.h), and these schedules have no wire format. */
     assert(op->kind == TUTTI__REDUCE || !(op->flags & TUTTI__FINISH));
     for (uint32_t i = 0; i < op->nblk && status == TUTTI_OK; i++) {
         tutti__span_t dst = tutti__run_chunk(run, st, op, op->dbuf, op->dblk + i);

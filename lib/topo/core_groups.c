@@ -2,9 +2,10 @@
 /*
  * Groups of a host's ranks that are near each other, for operations in two levels.
  *
- *   Ranks are grouped by L3 cache, NUMA node or package: the first kind with at most half as many
- *     places as ranks. Ranks whose processors are in several places of this kind form one group.
- *   If there is no such kind, all ranks are one group: they may run anywhere, or too few ranks
+ *   Ranks are grouped by L3 cache, NUMA node or package: by the first of these kinds that has at
+ *     most half as many places as ranks. Ranks whose processors are in several places of this kind
+ *     form one group.
+ *   If there is no such kind, all ranks are one group: the ranks may run anywhere, or too few ranks
  *     share a place.
  *   Groups that are too large are cut into equal parts: along NUMA nodes if an L3 cache has
  *     several, otherwise in the order of ranks.
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 
 typedef struct {
-    int32_t place; /* its group's place */
+    int32_t place; /* the rank's place of the kind by which ranks are grouped */
     int32_t node;
     uint32_t rank;
 } seat_t;
@@ -42,9 +43,9 @@ static uint32_t end_of(const seat_t *seat, uint32_t n, uint32_t begin)
     return end;
 }
 
-/* Sort the seats by one kind of place. 1: groups by this kind are useful, because some ranks have
-   such a place, and there are at most half as many places as ranks, rounded up. All ranks without a
-   place count as one place. */
+/* Sort the seats by one kind of place. Return 1 if groups by this kind are useful: some ranks have
+   a place of this kind, and there are at most half as many places as ranks, rounded up. All ranks
+   without a place count as one place. */
 static int sort_by(const tutti__topo_facts_t *facts, int kind, seat_t *seat, uint32_t n)
 {
     uint32_t places = 0;
@@ -108,7 +109,7 @@ tutti_status_t tutti__topo_find_groups(tutti__topo_t *topo, const tutti__topo_fa
         if (kind == TUTTI__PLACES)
             sort_by_rank(seat, n);
         find_leaders(seat, n, topo->group_of);
-        /* Replace leaders by numbers. A leader comes before the other ranks of its group. */
+        /* Replace leaders by numbers. A leader comes first: it is the lowest rank of its group. */
         for (uint32_t i = 0; i < n; i++) {
             uint32_t r = ranks[i], leader = topo->group_of[r];
 

@@ -2,9 +2,10 @@
 /*
  * This process's metadata: its machine, and the processors that it may use.
  *
- * The thread that calls tutti_init calls this once. The mask is this thread's mask. The library's
- * own threads inherit it. The boot id distinguishes cloned machines with the same hostname. The
- * hostname distinguishes containers of one machine, which have separate networks.
+ * The thread that calls tutti_init calls tutti__topo_detect once. The mask of processors is this
+ * thread's mask. The library's own threads inherit the mask. The boot id distinguishes cloned
+ * machines with the same hostname. The hostname distinguishes containers of one machine, which have
+ * separate networks.
  *
  * Tried: hwloc_topology_load and hwloc_get_cpubind. They return the same mask as the kernel. The
  * kernel takes 2 us. hwloc takes 2.2 ms with all objects filtered out and the x86 backend off;
@@ -69,8 +70,8 @@ static tutti_status_t read_mask(hwloc_bitmap_t mask)
     return tutti__fail_errno("cannot tell which processors this process may use");
 }
 
-/* Write the mask as a list. If the list is too long, write a number; if this is too long, write the
-   range from the lowest to the highest processor. */
+/* Write the mask as a list. If the list is too long, write a hexadecimal number; if the number is
+   too long, write the range from the lowest to the highest processor. */
 static void write_mask(hwloc_const_bitmap_t mask, char *text, size_t capacity)
 {
     if (hwloc_bitmap_list_snprintf(text, capacity, mask) < (int)capacity)

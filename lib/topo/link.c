@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The link of this host to others, as the kernel reports it:
+ * The link of this host to other hosts, as the kernel reports it:
  *
  *      class/infiniband/CARD/ports/N/rate   "100 Gb/sec (4X EDR)"
- *      class/net/NAME/speed                 Mbit/s; fails, or -1, where it is not known
+ *      class/net/NAME/speed                 Mbit/s; if unknown, reading fails or gives -1
  *
  * A card for RDMA is preferred to a network interface, because UCX also prefers the card. If there
  * are several cards or interfaces, the fastest one is used. Interfaces without a `device`, such as
- * bridges and ends of virtual cables, are used only if no other interface has a known speed.
+ * bridges and veth pairs, are used only if no other interface has a known speed.
  */
 #include "topo/topo.h"
 
@@ -28,7 +28,7 @@ static double number_in(const char *path)
 
     if (file == NULL)
         return 0;
-    /* Not %lf, which expects the program's locale. */
+    /* Not %lf: it uses the decimal point of the program's locale. */
     n = fscanf(file, "%10ld.%1ld", &whole, &tenths);
     fclose(file);
     return n < 1 || whole < 0 ? 0 : (double)whole + (n < 2 ? 0 : (double)tenths / 10);

@@ -27,7 +27,7 @@ enum {
     MOST_CACHES = 16 /* caches of one processor */
 };
 
-/* Read the file that fmt names into text[LIST_BYTES]; 0 if it cannot be read. */
+/* Read the file that fmt names into text[LIST_BYTES]. Returns 0 if the file cannot be read. */
 TUTTI__PRINTF(2, 3) static int read_text(char *text, const char *fmt, ...)
 {
     char path[PATH_BYTES];

@@ -2,9 +2,9 @@
 /*
  * Computes hosts, machines and places from all ranks' metadata.
  *
- * Pure, so tests can use invented machines. The metadata come from other processes, so their texts
- * are read with a length limit. Jobs may have many ranks, so the computation takes only n log n
- * steps:
+ * These functions use only their arguments, so tests can use invented machines. The metadata come
+ * from other processes, so their texts are read with a length limit. Jobs may have many ranks, so
+ * the computation takes only n log n steps:
  *
  *      metadata --sort by machine and host--> groups --lowest rank of each--> leaders
  *      leaders in rank order --> numbers of hosts and machines --> lists
@@ -23,7 +23,7 @@ static int compare_ids(const char *a, const char *b)
     return strncmp(a, b, TUTTI__TOPO_TEXT);
 }
 
-/* Compare by machine, host, rank. Even with TUTTI_HOST_ID, a host never has several machines: its
+/* Compare by machine, host, rank. Even with TUTTI_HOST_ID, a host never spans several machines: its
    ranks must be able to share memory. All entries are in one array, in the order of ranks, so
    comparing their addresses compares the ranks. */
 static int compare(const void *a, const void *b)
@@ -38,8 +38,8 @@ static int compare(const void *a, const void *b)
 }
 
 /*
- * Set leader[rank] to the lowest rank of its group. `sorted` lists the entries group by group. The
- * first entry of a machine's group need not be its lowest rank.
+ * Set leader[rank] to the lowest rank of its group. `sorted` lists the entries group by group. A
+ * machine's entries are sorted by host, so its first entry need not be its lowest rank.
  */
 static void find_leaders(const tutti__topo_facts_t *const *sorted, const tutti__topo_facts_t *facts,
                          uint32_t size, int by_host, uint32_t *leader)
@@ -59,8 +59,8 @@ static void find_leaders(const tutti__topo_facts_t *const *sorted, const tutti__
     }
 }
 
-/* Replace leaders by numbers of groups, in place, and return the number of groups. A leader comes
-   before the other ranks of its group. */
+/* Replace leaders by numbers of groups, in place, and return the number of groups. A leader is the
+   lowest rank of its group, so the loop numbers the leader first. */
 static uint32_t number_groups(uint32_t *leader, uint32_t size)
 {
     uint32_t groups = 0;
@@ -70,7 +70,7 @@ static uint32_t number_groups(uint32_t *leader, uint32_t size)
     return groups;
 }
 
-/* List the ranks of each host. host_of is complete. */
+/* List the ranks of each host. Call this when host_of is complete. */
 static void list_hosts(tutti__topo_t *topo)
 {
     /* At first, host_first[h + 1] is the number of host h's ranks so far. */
@@ -86,7 +86,7 @@ static void list_hosts(tutti__topo_t *topo)
         topo->by_host[topo->host_first[topo->host_of[rank]] + topo->local_of[rank]] = rank;
 }
 
-/* Add a mask in the form of write_mask() (detect.c) to `mask`. */
+/* Add a mask to `mask`. text: the mask as write_mask() (detect.c) writes it. */
 static void add_mask(const char *text, hwloc_bitmap_t mask, hwloc_bitmap_t scratch)
 {
     char ended[sizeof(((tutti__topo_facts_t *)0)->cpus) + 1] = "";
@@ -130,7 +130,7 @@ free_masks:
     return status;
 }
 
-/* Allocate a zeroed topo, with all its arrays in one piece of memory. */
+/* Allocate a zeroed topo. All its arrays but host_name are in the same piece of memory. */
 static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
 {
     size_t words = 6 * (size_t)size + 1;

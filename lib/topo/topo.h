@@ -3,9 +3,9 @@
  * The hosts, machines and processors of the ranks.
  *
  * Each rank detects its metadata (tutti__topo_detect), and boot/ exchanges them. The rest is
- * computed from the metadata, and can be tested with invented machines. Algorithms use "hosts":
- * TUTTI_HOST_ID can make several hosts of one machine, never one host of several machines. Only the
- * ranks of a "machine" can share memory.
+ * computed from the metadata, and can be tested with invented machines. Algorithms use "hosts".
+ * TUTTI_HOST_ID can split a machine into several hosts, but a host never spans several machines.
+ * Only the ranks of a "machine" can share memory.
  */
 #ifndef TUTTI__TOPO_TOPO_H
 #define TUTTI__TOPO_TOPO_H
@@ -57,14 +57,14 @@ typedef struct {
                                all ranks of the machine */
     int oversubscribed;     /* more ranks on this machine than machine_cpus */
     uint32_t link_mbps;     /* speed of the slowest known link of a host; 0: none is known */
-    int link_is_rdma;       /* 1: on all hosts */
+    int link_is_rdma;       /* 1: the cards of all ranks are for RDMA */
 } tutti__topo_t;
 
-/* Fill in this process's metadata. host_id: TUTTI_HOST_ID; "": the machine's own. */
+/* Fill in this process's metadata. host_id: TUTTI_HOST_ID; "": the machine's own id. */
 tutti_status_t tutti__topo_detect(const char *host_id, tutti__topo_facts_t *ret_facts);
 
 /* link.c: fill in link_mbps and link_is_rdma. interface: TUTTI_INTERFACE. If the speed of this
-   interface is known, it is link_mbps, and link_is_rdma is 0. */
+   interface is known, link_mbps is this speed, and link_is_rdma is 0. */
 void tutti__topo_find_link(const char *sysfs, const char *interface, tutti__topo_facts_t *facts);
 
 /* Fill in `place` and `l3_bytes`, from `cpus` and the files below `sysfs` ("/sys"). */
@@ -74,7 +74,7 @@ tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size,
                                 tutti__topo_t **ret_topo);
 void tutti__topo_free(tutti__topo_t *topo);
 
-/* core_groups.c: a part of tutti__topo_make. The lists of hosts are complete. */
+/* core_groups.c: a part of tutti__topo_make. Call it when the lists of hosts are complete. */
 tutti_status_t tutti__topo_find_groups(tutti__topo_t *topo, const tutti__topo_facts_t *facts);
 
 #endif

@@ -12,13 +12,13 @@
  *    makes a connection, which later calls use.
  * 2. If MPI's shortest round trip is clearly shorter, MPI is taken, otherwise UCX. If only MPI
  *    supports the fast network (Omni-Path, EFA, Slingshot), UCX's round trip takes several times as
- *    long as MPI's. If both use the same network, UCX's took 0.55 to 0.99 of MPI's
+ *    long as MPI's. If both use the same network, UCX's round trip took 0.55 to 0.99 of MPI's
  *    (docs/decisions.md). If eight round trips take longer than TUTTI__FASTER_NS, the ranks share
  *    their processors with other work, so UCX is taken without figures. Leader 0 ends the
  *    measurement.
  *
- * The transport changes no bits of results: it is not used to choose schedules, and a schedule adds
- * in an order that does not depend on the length of messages.
+ * The choice changes no bits of results: schedules are chosen without it, and a schedule adds in an
+ * order that does not depend on the length of messages.
  *
  * Runs on the thread that makes the communicator, over lane 0.
  */

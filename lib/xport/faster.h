@@ -8,8 +8,8 @@
 
 /*
  * Decide which of two transports between all ranks of boot carries the messages between hosts. All
- * ranks get the same answer. Collective. The caller closes one or both. It must not use `mpi` after
- * this, because a message may still be in flight.
+ * ranks get the same answer. Collective. The caller closes one transport or both. It must not use
+ * `mpi` after this, because a message may still be in flight.
  *
  * An error: the meeting has failed. A transport that does not work is no error.
  */

@@ -4,7 +4,7 @@
  *
  * A channel is identified by (lane, source, destination, stream). It carries messages of at most
  * slot_bytes, first in first out, with `credits` slots on the receiver's side. The functions for
- * messages do not block: if one cannot continue, it returns TUTTI__AGAIN and is called again.
+ * messages do not block: a function that cannot continue returns TUTTI__AGAIN. Then call it again.
  *
  * - Sender: call send() while it returns AGAIN. If it returns TUTTI_OK and sets *ret_pending, the
  *   transport still reads the bytes. In this case call flush() until it returns TUTTI_OK, before
@@ -21,10 +21,11 @@
  * receiver's slots, because no transport can allocate such memory. Ends stay open until close.
  * While an end expects no message, it may be opened again with other slots.
  *
- * Messages over UCX are longer: each message costs system calls and polls of both ranks, and UCX
- * overlaps the copies of a long message. All ranks must cut a call into the same pieces, so the
- * longest message of a communicator is the smallest most_bytes of its transports. Hence in a
- * communicator of several hosts the transport inside the hosts has long slots as well.
+ * Messages over UCX are longer than over other transports: each message costs system calls and
+ * polls of both ranks, and UCX overlaps the copies of a long message. All ranks must cut a call
+ * into the same pieces, so the longest message of a communicator is the smallest most_bytes of its
+ * transports. So in a communicator of several hosts, the transport inside the hosts also needs
+ * long slots.
  *
  * One thread at a time uses one lane of one xport; different threads may use different lanes.
  */
@@ -92,7 +93,8 @@ typedef struct {
 
     /* Sleep until a message may have arrived, the descriptor `fd` is readable (-1: none), or the
        time has passed. Returns 1 if fd is readable. The caller has just polled its messages. Any
-       thread; several may sleep. If another thread takes a sleeper's message from the network,
+       thread; several threads may sleep. If another thread takes a sleeper's message from the
+       network,
        the sleeper is not woken, so the time must be short. NULL: messages wake no sleeper. */
     int (*sleep)(tutti__xport_t *xport, int fd, int64_t timeout_us);
 
@@ -101,8 +103,8 @@ typedef struct {
     void (*cancel)(tutti__xport_t *xport, uint32_t lane);
 
     /* Prepare for GPU-direct ends, with memory of this kind of device ("cuda").
-       TUTTI_ERR_UNSUPPORTED, with the reason: the transport does not accept this memory. NULL: it
-       accepts none. Call it before the first GPU-direct end is opened. */
+       TUTTI_ERR_UNSUPPORTED, with the reason: the transport does not accept this memory. NULL: the
+       transport accepts no device memory. Call it before the first GPU-direct end is opened. */
     tutti_status_t (*take_device)(tutti__xport_t *xport, const char *device);
     /* Abandon the messages still in flight. 1: the transport may still read sent messages, or write
        messages of GPU-direct ends, so their memory must never be freed. NULL: never 1. Called
@@ -121,8 +123,8 @@ struct tutti__xport {
 enum {
     TUTTI__XPORT_LONGER = 4, /* messages over UCX are this many times slot_bytes */
     TUTTI__XPORT_LONG =
-        1 << 20, /* bytes: limit of the product. A longer slot_bytes is not limited */
-    TUTTI__XPORT_MOST_LONG = 64 /* ranks; with more, the slots of all peers take too much memory */
+        1 << 20, /* bytes: limit of the product. A larger slot_bytes is not reduced */
+    TUTTI__XPORT_MOST_LONG = 64 /* ranks; with more ranks, all peers' slots take too much memory */
 };
 
 /* The longest message over UCX in a communicator of `size` ranks. slot_bytes: the length

@@ -3,11 +3,11 @@
  * One end of a channel over MPI.
  *
  * A sender passes the user's block to MPI_Isend. At most one message of an end is in flight,
- * because the executor completes a SEND before it starts the channel's next one (exec/sends.c).
+ * because the executor completes a SEND before it starts the channel's next SEND (exec/sends.c).
  *
- * A receiver owns `credits` staging slots, into which it posts receives in order, but never more
- * receives than the call still expects messages. An extra receive would take the first message of
- * the next call on this lane.
+ * A receiver owns `credits` staging slots. It posts receives into them in order, but only for
+ * messages that the call still expects. An extra receive would take the first message of the next
+ * call on this lane.
  *
  *      slots   | 0 | 1 | 2 | 3 |       expected: messages not posted yet
  *                    ^head              posted = 2: slots 1 and 2; view() returns slot 1
@@ -99,7 +99,7 @@ static unsigned char *slot(const tutti__chan_t *chan, uint32_t index)
     return chan->slots + stride * index;
 }
 
-/* Take the lock, at the beginning of a channel's function. An error: it cannot be taken. */
+/* Take the lock, at the beginning of a channel's function. After an error the lock is not taken. */
 static tutti_status_t enter(tutti__chan_t *chan)
 {
     if (TUTTI__UNLIKELY(chan->status != TUTTI_OK))
@@ -282,7 +282,7 @@ size_t tutti__mpi_chan_length(const tutti__chan_t *chan)
     return chan->arrived_bytes;
 }
 
-/* An error of posting ends the channel, so the next call returns it. */
+/* An error of posting ends the channel, so the channel's next call returns an error. */
 void tutti__mpi_chan_release(tutti__chan_t *chan)
 {
     if (enter(chan) != TUTTI_OK)

@@ -4,10 +4,10 @@
  * blocks on it.
  *
  * Called while a communicator is made, on the thread that makes it. Set-up uses non-blocking calls,
- * because MPI waits for a dead rank as for any other. These calls are tested until the deadline, or
- * until the core reports that a rank has ended. tutti__mpi_meet takes no timeout, so the first
- * allgather makes the duplicate. MPI cannot cancel a collective. If a collective is not complete
- * when its wait ends, its memory is kept for ever, and MPI is not finalized at exit.
+ * because a blocking call waits for ever if a rank is dead. These calls are tested until the
+ * deadline, or until the core reports that a rank has ended. tutti__mpi_meet takes no timeout, so
+ * the first allgather makes the duplicate. MPI cannot cancel a collective. If a collective is not
+ * complete when its wait ends, its memory is kept for ever, and MPI is not finalized at exit.
  */
 #include "xport/mpi/mpi_module.h"
 

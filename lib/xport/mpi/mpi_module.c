@@ -14,7 +14,7 @@
  *
  * An exit without tutti_finalize counts as a failure: peers may be waiting for this rank, and they
  * receive an error soon only if the launcher detects the exit. Until the process ends, calls of its
- * other threads return PEER_LOST with this rank: these threads may report the status to peers
+ * other threads return PEER_LOST with this rank. These threads may report the status to peers
  * before the peers detect the end of the process.
  *
  * The module requests MPI_THREAD_MULTIPLE. SERIALIZED would suffice for its own calls, which are

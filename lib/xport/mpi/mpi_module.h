@@ -24,7 +24,7 @@ typedef struct tutti__mpi_meet {
     MPI_Comm comm; /* the duplicate; MPI_COMM_NULL until the first allgather */
     uint32_t rank, size;
     uint32_t next_number; /* number of this rank's next transport */
-    int broken;           /* a gather was abandoned, so the next one would not match the peers' */
+    int broken;           /* a gather was abandoned, so later gathers would not match the peers' */
     int stale;            /* messages may be in flight that no rank will receive: see meet_close */
 } tutti__mpi_meet_t;
 
@@ -62,7 +62,7 @@ struct tutti__mpi_xport {
     uint32_t credits;
     uint32_t rank, size;
     uint32_t *world;  /* [size] ranks in the meeting */
-    uint32_t *number; /* [size] each rank's number for this transport, for messages to the rank */
+    uint32_t *number; /* [size] each rank's number for this transport, in tags of messages to it */
     tutti__chan_t *chans[TUTTI__LANES];
     int keeps; /* sends, or receives of GPU-direct ends, were abandoned */
 };

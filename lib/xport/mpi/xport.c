@@ -13,11 +13,11 @@
  * if several groups are made at the same time.
  *
  * Numbers are not reused. A peer that has not been told of the end of a transport may still send to
- * it, and the next transport with the same number would receive this message. MPI guarantees
- * tags for 512 transports; real MPIs have enough for at least 2^17.
+ * it. The next transport with the same number would receive this message. MPI guarantees tags for
+ * 512 transports; real MPIs have enough for at least 2^17.
  *
  * Only lengths distinguish calls. A signature would need a header in each message (a copy), or bits
- * of the tag; with such bits a message of another call would wait for ever instead of failing.
+ * of the tag. With such bits, a message of another call would wait for ever instead of failing.
  *
  * The thread that drives a schedule calls these functions, if may_progress() allows it. They never
  * wait, except cancel(), keeps() and close(), which give messages in flight a tenth of a second.
@@ -198,11 +198,11 @@ static uint32_t look(tutti__mpi_xport_t *xport, uint32_t lane)
 /*
  * Abandon the messages in flight of a lane.
  *
- * A receive can be cancelled unless its message is arriving. A send cannot be cancelled (Open MPI
- * ignores this, and MPI 4 deprecates it), so the function waits for it, but not for long, because
- * the peer may be dead. The remaining messages are abandoned: their requests are freed, and MPI may
- * complete them later. Until then MPI may still read a sender's block, and no call prevents this.
- * So the communicator does not free its own blocks (`keeps`).
+ * A receive can be cancelled unless its message is arriving. A send cannot be cancelled: Open MPI
+ * ignores the attempt, and MPI 4 deprecates it. So the function waits for sends, but not for long,
+ * because a peer may be dead. The remaining messages are abandoned: their requests are freed, and
+ * MPI may complete them later. Until then MPI may still read a sender's block, and no call prevents
+ * this. So the communicator does not free its own blocks (`keeps`).
  */
 static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
 {
@@ -256,8 +256,8 @@ void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport)
     }
 }
 
-/* End all lanes. If a lane's thread could not call MPI when the communicator died, the lane's
-   receives would otherwise write into memory that is freed next. */
+/* End all lanes. If a lane's thread could not call MPI when the communicator died, the lane still
+   has posted receives, and these could write into memory that is freed next. */
 static int xport_keeps(tutti__xport_t *base)
 {
     tutti__mpi_xport_t *xport = mine(base);

@@ -63,8 +63,8 @@ struct shm_xport {
     size_t slot_bytes; /* longest message */
     uint32_t credits;
     tutti__word_t **table; /* [machine ranks] each rank's channel table */
-    tutti__chan_t **ends;  /* [lanes][streams][sends, receives][machine ranks], NULL: not open.
-                              Lanes have different threads */
+    tutti__chan_t **ends;  /* [lanes][streams][sends, receives][machine ranks], NULL: not open. No
+                              lock: one thread at a time uses a lane */
 };
 
 static shm_xport_t *self(tutti__xport_t *xport)

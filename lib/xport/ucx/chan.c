@@ -7,12 +7,12 @@
  * A receive matches all fields but the signature, which is compared afterwards. So a message of
  * another call is a mismatch, and not a message that is never received.
  *
- * A sender passes the user's block to UCX. UCX copies short messages, and sends long ones from the
- * block, over RDMA by its rendezvous. At most one message of an end is in flight, because the
- * executor completes a SEND before it starts the channel's next one (exec/sends.c). A receiver
+ * A sender passes the user's block to UCX. UCX copies short messages, and sends long messages from
+ * the block, over RDMA by its rendezvous. At most one message of an end is in flight, because the
+ * executor completes a SEND before it starts the channel's next SEND (exec/sends.c). A receiver
  * posts receives in order, into its staging slots, or into places that expect_at has given. It
- * never posts more receives than the call still expects messages, because an extra receive would
- * take the first message of the next call.
+ * posts receives only for messages that the call still expects: an extra receive would take the
+ * first message of the next call.
  *
  * After its last message a rank may stop polling for a long time. So a message that UCX reports as
  * complete must need no further poll of this rank. Over TCP, UCX copies short messages, and reports
@@ -21,8 +21,8 @@
  * never ended in 5 of 5 runs.
  *
  * A GPU-direct end (xport.h) works in the same way on device memory, and no code here reads this
- * memory. But UCX may copy any message from a device, also a long one. So these messages are sent
- * synchronously: UCX reports them as complete when the peer has them. Such an UCX may use the
+ * memory. But UCX may copy any message from a device, even a long message. So these messages are
+ * sent synchronously: UCX reports them as complete when the peer has them. Such a UCX may use the
  * device at the same time as NCCL: see the hazard in call/device_gpu_direct.c.
  *
  * One thread at a time uses an end. A completion may run on any thread that polls the worker. The
@@ -171,8 +171,8 @@ static tutti_status_t broken(tutti__chan_t *chan, ucs_status_t code, const char 
 
 /*
  * Return TUTTI__AGAIN: the message is not complete. If the endpoint has failed, the call still
- * waits for a short time: the side channel may report whether the peer has left or was lost, and
- * the reason.
+ * waits for a short time. In this time the side channel may report whether the peer has left or was
+ * lost, and the reason.
  */
 static tutti_status_t again(tutti__chan_t *chan, const char *what, tutti__hint_t *hint)
 {
@@ -304,8 +304,8 @@ static void on_arrival(void *request, ucs_status_t status, const ucp_tag_recv_in
     tutti__store_release(&slot->done, 1);
 }
 
-/* Post the next receive, into `place` or, if this is NULL, into its slot. If the message has
-   already arrived, the completion runs before UCX's function returns. Under the lock. */
+/* Post the next receive, into `place`; NULL: into its slot. If the message has already arrived, the
+   completion runs before UCX's function returns. Under the lock. */
 static ucs_status_t post_one(tutti__chan_t *chan, void *place, size_t bytes)
 {
     tutti__ucx_xport_t *xport = chan->xport;
@@ -436,7 +436,7 @@ size_t tutti__ucx_chan_length(const tutti__chan_t *chan)
     return chan->slot[chan->head].bytes;
 }
 
-/* An error of posting ends the channel, so the next call returns it. */
+/* An error of posting ends the channel, so the channel's next call returns an error. */
 void tutti__ucx_chan_release(tutti__chan_t *chan)
 {
     if (chan->status != TUTTI_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The networks that UCX has chosen for an endpoint, for the log. UCX 1.13 has no function that
- * returns them, so they are read from the text of ucp_ep_print_info. It has lines such as
+ * returns them, so they are read from the text of ucp_ep_print_info. The text has lines such as
  *
  *      #                 lane[0]:  1:tcp/eth0.0 md[1]    -> md[1]/tcp/sysdev[255] am am_bw#0 wireup
  */
@@ -43,8 +43,8 @@ static int read_lane(char *line, const char **ret_name)
     return *at != '\0';
 }
 
-/* Store the list of the networks in `text`, the output of ucp_ep_print_info. Names that do not fit
-   are left out. Changes `text`. */
+/* Write the names of the networks into `list`. text: the output of ucp_ep_print_info, which is
+   changed. Names that do not fit are left out. */
 static void list_networks(char *text, char *list, size_t bytes)
 {
     const char *name;

@@ -13,9 +13,9 @@
 tutti_status_t tutti__xport_ucx_open(tutti__boot_t *boot, const tutti__conf_t *conf,
                                      tutti__xport_t **ret_xport);
 
-/* The same, if MPI can replace UCX: if a rank cannot use UCX, this returns TUTTI_OK, *ret_xport is
-   NULL on all ranks, and the last error has the reason. It returns an error only if the ranks could
-   not exchange data. */
+/* The same, for a world in which MPI can replace UCX. If a rank cannot use UCX, this returns
+   TUTTI_OK, *ret_xport is NULL on all ranks, and the last error has the reason. It returns an error
+   only if the ranks could not exchange data. */
 tutti_status_t tutti__xport_ucx_try(tutti__boot_t *boot, const tutti__conf_t *conf,
                                     tutti__xport_t **ret_xport);
 

@@ -3,13 +3,13 @@
  * The UCX of this process: its context, which the transports of all communicators share, and its
  * settings.
  *
- * UCX_* variables that the user has set apply. For variables that are not set, the module changes
- * some defaults, for its own context only and never in the environment: see choose(). UCX detects
- * the memory type of each buffer, unless the call passes it. All calls here pass it, so UCX
- * installs no memory hooks on a host without InfiniBand.
+ * If the user has set a UCX_* variable, the module does not change this setting. For variables that
+ * are not set, the module changes some defaults, for its own context only and never in the
+ * environment: see choose(). UCX detects the memory type of each buffer, unless the call passes it.
+ * All calls here pass it, so UCX installs no memory hooks on a host without InfiniBand.
  *
- * UCX installs signal handlers when it is loaded, whatever its settings. The core restores
- * the program's handlers after it has loaded this module (boot/module_ucx.c).
+ * UCX installs signal handlers when it is loaded, with any settings. The core restores the
+ * program's handlers after it has loaded this module (boot/module_ucx.c).
  *
  * UCX has a thread of its own for connections. A forked child does not have it, so a child of a
  * process with an open context cannot use UCX.
@@ -221,10 +221,10 @@ tutti_status_t tutti__ucx_take_context(const tutti__core_t *core, uint32_t size,
 }
 
 /*
- * UCX knows a device's memory as a type, and "cuda" is the name of one. The context lists the types
+ * UCX has a named type for each kind of device memory, such as "cuda". The context lists the types
  * for which UCX has a module. UCX's TCP cannot read this memory: UCX would copy it to the host, in
  * pieces of 8 KiB (UCX_TCP_TX_SEG_SIZE), and wait for each copy. The library copies long pieces,
- * and goes on meanwhile. So a machine without RDMA does not send device memory.
+ * and does not wait for them. So a machine without RDMA does not send device memory.
  */
 tutti_status_t tutti__ucx_find_device(ucp_context_h context, const char *device,
                                       ucs_memory_type_t *ret_type)

@@ -26,7 +26,7 @@ typedef struct {
     tutti__word_t failed;      /* the endpoint is lost; failed_ns is valid */
     tutti__word64_t failed_ns; /* when */
     /* Under the transport's lock: */
-    ucp_ep_h ep;      /* NULL: no message was sent yet, or closed */
+    ucp_ep_h ep;      /* NULL: not made yet, or closed */
     int is_connected; /* a message has left */
     ucs_status_t why; /* the error, if `failed` */
 } tutti__ucx_peer_t;
@@ -85,7 +85,7 @@ struct tutti__ucx_xport {
     pthread_mutex_t lock;
     uint32_t rank, size, credits;
     size_t request_bytes; /* of UCX's requests */
-    void *kept;           /* requests of messages that are discarded, until the worker is gone */
+    void *kept;           /* requests of discarded messages; freed after the worker is destroyed */
     size_t slot_bytes;
     ucs_memory_type_t device_type;      /* of GPU-direct ends; UNKNOWN: none can be opened */
     char *addresses;                    /* [size] of all workers, `stride` bytes apart */
@@ -104,7 +104,7 @@ void tutti__ucx_drop_context(void);
 /* Does the machine have a device with RDMA? */
 int tutti__ucx_has_rdma(void);
 /* UCX's type of the memory of this kind of device. TUTTI_ERR_UNSUPPORTED, with the reason, if UCX
-   cannot send this memory, or would copy it through the host's. */
+   cannot send this memory, or would copy it through host memory. */
 tutti_status_t tutti__ucx_find_device(ucp_context_h context, const char *device,
                                       ucs_memory_type_t *ret_type);
 

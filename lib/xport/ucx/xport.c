@@ -8,26 +8,27 @@
  * that finds the lock taken does not wait: the holder polls the worker for all lanes. A message's
  * completion is a word that the lane's thread reads without the lock.
  *
- * An endpoint is made at the first message to a peer, with error mode PEER: if the peer dies, its
+ * An endpoint is made at the first message to a peer, with error mode PEER. If the peer dies, its
  * endpoint ends, and the messages in flight end with it. In this mode UCX does not use its shared
  * memory, which cannot detect deaths; the ranks of a host have another transport.
  *
- * Of these functions only sleep(), cancel() and close() wait. cancel() and close() give messages in
+ * Only sleep(), cancel(), keeps() and close() wait. cancel(), keeps() and close() give messages in
  * flight a tenth of a second, and then force their endpoints to close. After that UCX touches no
  * buffer of a caller.
  *
- * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP this ends both ends'
- * processes, by assertions in ucp_worker_progress and ucp_worker_destroy. So a transport that ends
- * with such an endpoint is abandoned: no thread polls its worker any more, so UCX touches no
- * buffer, and the worker is not destroyed. Its connections end with the process. If a message into
- * a caller's buffer has arrived in part, the transport is abandoned as well. UCX can no longer
- * cancel such a receive, and would write the rest into memory that the caller may have freed. An
- * RDMA device may still complete messages of an abandoned transport, without a poll. So memory of
- * the communicator is not freed (`keeps`).
+ * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP this ends the processes
+ * at both ends, by assertions in ucp_worker_progress and ucp_worker_destroy. So a transport that
+ * ends with such an endpoint is abandoned. No thread polls its worker any more, so UCX touches no
+ * buffer. The worker is not destroyed; its connections end with the process. If a message into a
+ * caller's buffer has arrived in part, the transport is abandoned as well. UCX can no longer cancel
+ * such a receive, and would write the rest into memory that the caller may have freed. An RDMA
+ * device may still complete messages of an abandoned transport, without a poll. So memory of the
+ * communicator is not freed (`keeps`).
  *
  * A UCX that is built with assertions, as Debian's, may end the process of a survivor over TCP:
  * "Assertion `comp->count > 0' failed". UCX (1.13 to 1.19) completes a message twice if its peer
- * dies while part of the message is in the socket (uct_tcp_ep_sendv). Nothing here can prevent it.
+ * dies while part of the message is in the socket (uct_tcp_ep_sendv). The transport cannot prevent
+ * this.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -222,8 +223,8 @@ static int abandon_if_connecting(tutti__ucx_xport_t *xport)
 /*
  * Abandon the messages in flight of a lane. A receive is cancelled, unless its message is arriving.
  * A send cannot be cancelled: if the peer does not take the message soon, the endpoint is forced to
- * close. This ends all messages in flight with this peer, also in other lanes, but the communicator
- * is ending anyway.
+ * close. This ends all messages in flight with this peer, also in other lanes. This is no loss,
+ * because the communicator is ending.
  */
 static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
 {
@@ -443,7 +444,7 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
     return 1;
 }
 
-/* `sleep` of xport.h. If the worker cannot be armed, something has arrived already. */
+/* `sleep` of xport.h. If the worker cannot be armed, an event has arrived already. */
 static int xport_sleep(tutti__xport_t *base, int fd, int64_t timeout_us)
 {
     static const struct timespec now;
