@@ -39,7 +39,7 @@ enum {
     TUTTI__MSG_REJECT,       /* down: a tensor that will not be served */
     TUTTI__MSG_JOIN,         /* up: uint32_t, the rank that has called tutti_join */
     TUTTI__MSG_JOINED,       /* down: all ranks have joined; uint32_t, the rank that joined last */
-    TUTTI__MSG_PLAN,         /* down: a tensor of a learned plan; for PLAN...: see plan.c */
+    TUTTI__MSG_PLAN,         /* down: a tensor of a learned plan. plan.c explains all PLAN kinds */
     TUTTI__MSG_PLAN_STOP,    /* up and down */
     TUTTI__MSG_PLAN_STOPPED, /* up */
     TUTTI__MSG_PLAN_END,     /* down */
@@ -58,7 +58,8 @@ typedef struct {
     uint8_t is_mine; /* the tensor concerns this rank */
     uint8_t counts;  /* the ranks exchange their counts first */
     uint8_t last;    /* the bucket is complete */
-    /* While ranks have joined: the metadata of the other ranks' calls. Otherwise NULL. */
+    /* If some ranks have joined (tutti_join): the metadata of the other ranks' calls. Otherwise
+       NULL. */
     const tutti__metadata_t *metadata;
 } tutti__agreed_t;
 
@@ -74,8 +75,8 @@ typedef struct {
 /* One tensor of a learned plan, in the order of the plan. */
 typedef struct {
     tutti__metadata_t metadata;
-    /* A plan has all calls of a submission group, in successive buckets that have no other
-       tensors. */
+    /* If a plan has a call of a submission group, it has all calls of the group, in successive
+       buckets without other tensors. */
     tutti__group_msg_t group;
     uint32_t bucket; /* from 0, ascending */
     /* 1: on rank 0 the tensors of this bucket follow each other in memory. All ranks then lay the
@@ -85,7 +86,7 @@ typedef struct {
 
 /* The callbacks. Pointers in their arguments are valid during the call only. */
 typedef struct {
-    /* Queue a message. urgent: wake the neighbour even if nothing is pending there. */
+    /* Queue a message. urgent: wake the neighbour even if it has no pending request. */
     void (*send)(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes,
                  int urgent);
     /* Serve the tensor. Returns 0 if the communicator has ended. */
@@ -113,7 +114,7 @@ typedef struct {
 /* A link of the tree. */
 typedef struct {
     uint32_t rank;         /* the neighbour */
-    uint32_t nranks;       /* of the subtree behind the link; 0 for the parent's */
+    uint32_t nranks;       /* in the subtree behind the link; 0: the link to the parent */
     const uint32_t *ranks; /* [nranks] */
 } tutti__agree_link_t;
 
@@ -122,16 +123,16 @@ typedef struct {
     int parent; /* link, or -1 at rank 0 */
     uint32_t nlinks;
     const tutti__agree_link_t *links; /* [nlinks] */
-    uint64_t bucket_bytes;            /* the largest bucket of several tensors in host memory.. */
+    uint64_t bucket_bytes;            /* limit of a bucket of several tensors: in host memory.. */
     uint64_t device_bucket_bytes;     /* ..and in device memory */
     uint64_t plan_bytes;              /* the largest bucket of a plan; 0: no plan is learned */
-    uint64_t plan_part_bytes; /* a plan has at least TUTTI__PLAN_PARTS buckets if each then has
-                                 this many bytes or more; 0: it may have fewer buckets */
+    uint64_t plan_part_bytes; /* if a plan has TUTTI__PLAN_PARTS times this many bytes, it is cut
+                                 into at least TUTTI__PLAN_PARTS buckets; 0: no such rule */
     const tutti__agree_ops_t *ops;
     void *owner;
 } tutti__agree_env_t;
 
-/* env: copied; its pointers stay valid until close. Local. NO_MEMORY. */
+/* env: copied; its pointers must stay valid until close. Local. NO_MEMORY. */
 tutti_status_t tutti__agree_open(const tutti__agree_env_t *env, tutti__agree_t **ret_agree);
 /* NULL is allowed. */
 void tutti__agree_close(tutti__agree_t *agree);
@@ -143,8 +144,8 @@ void tutti__agree_close(tutti__agree_t *agree);
    data of a call whose counts were exchanged before). */
 void tutti__agree_submit(tutti__agree_t *agree, const char *name, size_t name_bytes,
                          const tutti__metadata_t *metadata, const tutti__group_msg_t *group);
-/* This rank has called tutti_join. Until all ranks have joined, it counts as having announced every
-   tensor. */
+/* This rank has called tutti_join. Until all ranks have joined, this rank counts as having
+   announced every tensor. */
 void tutti__agree_join(tutti__agree_t *agree);
 /* A message of a kind below TUTTI__MSG_OTHERS. body: aligned to 8 bytes. */
 void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, const void *body,
@@ -158,11 +159,11 @@ void tutti__agree_learn(tutti__agree_t *agree, const char *name, size_t bytes, u
                         const tutti__metadata_t *metadata, const tutti__group_msg_t *group,
                         uint64_t place, int may_begin);
 /* As tutti__agree_learn. planned: index of the tensor in the plan that runs. The caller has checked
-   that the call is that of the plan. */
+   that the call is equal to the planned call. */
 void tutti__agree_learn_planned(tutti__agree_t *agree, uint32_t planned, uint64_t place,
                                 int may_begin);
-/* The tensor's call has failed on all ranks, although all ranks made it. Until its call changes, it
-   is not planned. It has an effect at the coordinator only. */
+/* The tensor's call has failed on all ranks, although all ranks made it. Until the call changes,
+   the tensor is not planned. This function has an effect at the coordinator only. */
 void tutti__agree_refused(tutti__agree_t *agree, const char *name, size_t bytes, uint64_t hash);
 /* A thread of this rank has begun to wait for a tensor. */
 void tutti__agree_waited(tutti__agree_t *agree);
@@ -170,9 +171,9 @@ void tutti__agree_waited(tutti__agree_t *agree);
    plan; 0: the plan makes no progress. Further calls for the same plan do nothing. */
 void tutti__agree_stop_plan(tutti__agree_t *agree, int is_deviation);
 
-/* The coordinator calls these two in each step; on other ranks they do nothing. late: reject
-   conflicts whose grace period is over. bucket: send one bucket of agreed tensors; returns 0 if no
-   tensor is agreed. */
+/* The coordinator calls these two functions in each step; on other ranks they do nothing. late:
+   reject conflicts whose grace period is over. bucket: send one bucket of agreed tensors; returns 0
+   if no tensor is agreed. */
 void tutti__agree_late(tutti__agree_t *agree);
 int tutti__agree_bucket(tutti__agree_t *agree);
 
@@ -185,7 +186,8 @@ void tutti__agree_clear(tutti__agree_t *agree);
 /* ---- questions ---- */
 
 /* The index of a tensor in the plan, or -1. A rank that has a plan does not announce the tensors of
-   the plan. It still announces lone messages, and submission groups that are not in the plan. */
+   the plan. It still announces messages that are in no submission group, and submission groups that
+   are not in the plan. */
 int64_t tutti__agree_find_planned(const tutti__agree_t *agree, const char *name, size_t bytes);
 
 /* A plan; valid until plan_end or clear. */
@@ -216,7 +218,7 @@ int tutti__agree_missing_join(const tutti__agree_t *agree, char *text, size_t by
 typedef struct {
     const char *name;
     uint64_t since_ns;
-    const tutti__metadata_t *metadata; /* NULL: announced by messages or submission groups only */
+    const tutti__metadata_t *metadata; /* NULL: announced only in messages or submission groups */
     const tutti__tensor_t *tensor;
 } tutti__waiting_t;
 
@@ -224,7 +226,8 @@ typedef struct {
    this header. */
 void tutti__agree_each(const tutti__agree_t *agree,
                        void (*visit)(void *arg, const tutti__waiting_t *waiting), void *arg);
-/* Write which ranks the tensor waits for. 0: it waits for no rank, or another rank must report. */
+/* Write which ranks the tensor waits for. 0: no text was written, because the tensor waits for no
+   rank, or another rank must report. */
 int tutti__agree_awaits(const tutti__agree_t *agree, const tutti__tensor_t *tensor, char *text,
                         size_t bytes);
 /* The tensor of a name and phase, or NULL. */

@@ -75,7 +75,8 @@ static int pass_on(tutti__agree_t *a, tutti__tensor_t *tensor)
     if (moved)
         send_up(a, &news, 0);
     tensor->passed = tensor->msg.nranks;
-    /* Keep it: a rank that announced a message of this name may later announce a collective. */
+    /* Keep the tensor: a rank that announced a message of this name may later announce a
+       collective. */
     if (tensor->nparticipants > 0)
         return moved;
     tutti__tensor_take_out(a, tensor);

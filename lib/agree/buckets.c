@@ -98,8 +98,8 @@ static uint64_t most_bytes(const tutti__agree_t *a, const tutti__metadata_t *met
     return metadata->on_device ? a->env.device_bucket_bytes : a->env.bucket_bytes;
 }
 
-/* Take from the list the tensors of one bucket: the first, and later ones that can be fused with
-   it. */
+/* Take from the list the tensors of one bucket: the first tensor, and later tensors that can be
+   fused with it. */
 static tutti__tensor_t *take_bucket(tutti__agree_t *a)
 {
     tutti__tensor_t *first = a->ready_first, **end = &first->next, **at = &a->ready_first;
@@ -116,7 +116,7 @@ static tutti__tensor_t *take_bucket(tutti__agree_t *a)
             continue;
         }
         total += tutti__metadata_bytes(&t->msg.metadata, a->env.size);
-        /* A tensor never overtakes an earlier one that can be fused with it. */
+        /* A tensor never overtakes an earlier tensor that can be fused with it. */
         if (total > most_bytes(a, &first->msg.metadata))
             break;
         take_ready(a, at, before);

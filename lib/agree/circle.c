@@ -79,7 +79,7 @@ static int is_proved(const tutti__stuck_t *s)
     return s->before_wait == s->msg.wait;
 }
 
-/* Prepare a search. proved: use only what ranks have answered twice. */
+/* Prepare a search. proved: use only answers that a rank has given twice. */
 static void prepare(tutti__circle_t *c, int proved)
 {
     for (uint32_t r = 0; r < c->size; r++) {
@@ -93,8 +93,9 @@ static void prepare(tutti__circle_t *c, int proved)
     }
 }
 
-/* Does the first rank wait for the second? Direct calls of two ranks may be in progress, so a rank
-   in a direct call waits only for a rank in a tensor. */
+/* Does the first rank wait for the second? If both are in direct calls, these calls may be in
+   progress. So a rank in a direct call counts as waiting only for a rank that waits for a
+   tensor. */
 static int waits_for(const tutti__stuck_t *from, const tutti__stuck_t *to)
 {
     const uint32_t *peer = from->msg.peer;
@@ -160,9 +161,9 @@ static void ask_again(tutti__circle_t *c)
     c->question.number++;
 }
 
-/* Add the tensors of ranks to a question. newest 1: of ranks that have become stuck after the last
-   question, or have answered it; 0: of all other ranks, whose waits are probably over. Returns 1 if
-   such a rank is in a direct call. */
+/* Add the tensors of ranks to a question. newest 1: the tensors of ranks that have become stuck
+   after the last question, or have answered it; 0: the tensors of all other ranks, whose waits are
+   probably over. Returns 1 if one of these ranks is in a direct call. */
 static uint32_t add_tensors(const tutti__circle_t *c, tutti__question_t *question, int newest)
 {
     uint32_t direct = 0;
@@ -180,7 +181,8 @@ static uint32_t add_tensors(const tutti__circle_t *c, tutti__question_t *questio
     return direct;
 }
 
-/* Ask about the tensors of all ranks that are stuck. 0: a circle needs two different waits. */
+/* Ask about the tensors of all ranks that are stuck. 0: there are fewer than two different waits,
+   so there is no circle. */
 static int ask_anew(tutti__circle_t *c)
 {
     tutti__question_t next = { .number = c->question.number + 1 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that wait for each other in a circle: rank 0 for tensor 'a', which rank 1 has not
- * submitted, and rank 1 for tensor 'b', which rank 0 has not submitted.
+ * Ranks that wait for each other in a circle. Example: rank 0 waits for tensor 'a', which rank 1
+ * has not submitted, and rank 1 waits for tensor 'b', which rank 0 has not submitted.
  *
  *      a rank      --STUCK-->     coordinator               its wait has become long
  *      coordinator --QUESTION-->  all                       ranks are stuck in different waits
@@ -15,7 +15,8 @@
  * the coordinator asks a second time. Suppose that each rank of the circle answers again with the
  * same wait, and still lacks the tensor. Then all of these waits were in progress when the second
  * question was sent, and no rank of the circle could submit the tensor that it lacks. So these
- * waits do not end, unless a thread that has never submitted a tensor submits a missing tensor.
+ * waits do not end. Exception: a thread that has submitted no tensor so far may submit a missing
+ * tensor.
  *
  * This is the coordinator's part: no thread, no messages, no clock. engine/stuck.c is its owner.
  */
@@ -30,7 +31,8 @@ typedef struct {
     uint64_t lacks; /* bit i: the rank has not submitted tensor i of the question */
     uint32_t rank;
     uint32_t wait;     /* number of the wait on its rank, from 1 */
-    uint32_t question; /* the question that this answers; 0: none, the wait has become long */
+    uint32_t question; /* the question that this message answers; 0: no answer, but a wait that has
+                          become long */
     uint32_t peer[2];  /* messages and direct calls: the ranks that the rank waits for, or NOBODY;
                           both NOBODY: all ranks that lack the tensor */
     uint8_t name_bytes, unused[3];
@@ -41,21 +43,22 @@ typedef struct {
 typedef struct {
     uint32_t number; /* from 1 */
     uint32_t n;
-    uint64_t hash[TUTTI__QUESTION_TENSORS]; /* of the names of tensors in which ranks are stuck */
+    uint64_t hash[TUTTI__QUESTION_TENSORS]; /* of the names of tensors that stuck ranks wait for */
 } tutti__question_t;
 
 #define TUTTI__STUCK_NAME 80
 
-/* What the coordinator has been told about one rank. */
+/* The coordinator's record of one rank. */
 typedef struct {
     tutti__stuck_msg_t msg; /* the last message; wait 0: none */
-    /* Its answer to the previous question, if that had the same tensors; before_wait 0: none. */
+    /* The rank's answer to the previous question, if that question had the same tensors;
+       before_wait 0: none. */
     uint32_t before_wait;
     uint64_t before_lacks;
-    uint32_t reported; /* its last wait that was in a reported circle */
+    uint32_t reported; /* number of the rank's last wait that was in a reported circle */
     int is_new;        /* this wait has begun after the last question */
-    /* During a search. at: index of its tensor in the question, or -1; next: the rank to try next;
-       seen: see circle.c. */
+    /* During a search. at: index of the rank's tensor in the question, or -1; next: the rank to try
+       next; seen: see circle.c. */
     uint64_t lacks;
     uint32_t next;
     int seen, at;
@@ -64,7 +67,8 @@ typedef struct {
 
 typedef struct {
     uint32_t size;
-    int has_answers; /* answers have arrived since the last search, or it has found a circle */
+    int has_answers; /* answers have arrived since the last search, or this search has found a
+                        circle */
     int has_news;    /* waits have become long since the last question */
     tutti__question_t question;
     uint32_t *path;         /* [size] */
@@ -85,9 +89,9 @@ static inline int tutti__circle_is_due(const tutti__circle_t *circle)
     return circle->has_answers || circle->has_news;
 }
 
-/* Search for a circle. Returns the number of its ranks, which are path[0] and so on: each waits for
-   the next one, and the last for the first. 0: none is proved. Then *ret_asks 1: send
-   circle->question. Each circle is returned only once. */
+/* Search for a circle. Returns the number of its ranks, which are path[0] and so on: each rank
+   waits for the next rank, and the last rank for the first rank. 0: no circle is proved. If
+   *ret_asks is then 1, send circle->question. Each circle is returned only once. */
 uint32_t tutti__circle_search(tutti__circle_t *circle, int *ret_asks);
 
 #endif

@@ -2,14 +2,14 @@
 /*
  * The coordinator decides on a tensor when all ranks that the tensor concerns have announced it.
  *
- * A collective concerns all ranks. A message concerns the ranks that name each other: beginning
- * with the rank that announced last, follow each rank's receiver and sender. If all of these ranks
- * have announced the name, the set is closed: no other rank can belong to it, so the messages match
- * or they conflict. Thus a pair is served without waiting for other ranks, and a ring over all
- * ranks is served as one tensor.
+ * A collective concerns all ranks. A message concerns a set of ranks that name each other. To find
+ * the set, begin with the rank that announced last, and follow each rank's receiver and sender. If
+ * all of these ranks have announced the name, the set is closed: no other rank can belong to it, so
+ * the messages match or they conflict. Thus a pair is served without waiting for other ranks, and a
+ * ring over all ranks is served as one tensor.
  *
- * When all ranks have announced a name, no later announcement can complete it. If they have formed
- * neither a collective of all ranks nor closed sets, this is a mismatch as well.
+ * When all ranks have announced a name, no later announcement can complete it. If the announcements
+ * form neither a collective of all ranks nor closed sets, this is a mismatch as well.
  */
 #include "agree/tensors.h"
 
@@ -46,7 +46,8 @@ static void conflict_text(char *text, size_t bytes, const tutti__tensor_t *tenso
 
 /* ---- messages ---- */
 
-/* Does p's send match the receive of its destination, and p's receive the send of its source? */
+/* Does p's send match the receive of its destination? Does p's receive match the send of its
+   source? */
 static int participant_fits(const tutti__tensor_t *tensor, const tutti__participant_t *p,
                             conflict_t *ret_conflict)
 {
@@ -68,7 +69,8 @@ static int participant_fits(const tutti__tensor_t *tensor, const tutti__particip
     return 0;
 }
 
-/* Add a participant's peer to the list, once. 0: the peer has not announced the tensor. */
+/* Add a participant's peer to the list, if it is not there yet. 0: the peer has not announced the
+   tensor. */
 static int reach(const tutti__tensor_t *tensor, uint32_t peer, uint32_t *list, uint32_t *n)
 {
     tutti__participant_t *participant;
@@ -84,7 +86,8 @@ static int reach(const tutti__tensor_t *tensor, uint32_t peer, uint32_t *list, u
     return 1;
 }
 
-/* List the ranks that the message of `rank` concerns. 0: one of them has not announced the name. */
+/* List the ranks that the message of `rank` concerns. 0: one of these ranks has not announced the
+   name. */
 static int closure(const tutti__tensor_t *tensor, uint32_t rank, uint32_t *list, uint32_t *ret_n)
 {
     int closed = 1;
@@ -170,8 +173,8 @@ int tutti__decide_joined(tutti__agree_t *a, tutti__tensor_t *tensor)
 
 /* ---- conflicts ---- */
 
-/* Does an incomplete submission group share tensors with the chain? If so, the chain waits for it,
-   because a group is only rejected as a whole. */
+/* Does an incomplete submission group share tensors with the chain? If so, the chain waits for this
+   group, because a group is rejected only as a whole. */
 static int is_coming_in(const tutti__agree_t *a, const tutti__tensor_t *first)
 {
     for (const tutti__tensor_t *t = first;; t = t->related) {
@@ -187,7 +190,7 @@ static int is_coming_in(const tutti__agree_t *a, const tutti__tensor_t *first)
     }
 }
 
-/* 1: rejected. 0: the grace period has not ended. */
+/* 1: rejected. 0: the grace period has not ended, or a submission group is incomplete. */
 static int refuse(tutti__agree_t *a, tutti__tensor_t *tensor, const conflict_t *conflict)
 {
     char text[TUTTI__ERROR_BYTES];
@@ -234,8 +237,8 @@ void tutti__agree_late(tutti__agree_t *a)
         while (t != NULL) {
             int has_conflict = t->conflict_ns != 0 && tutti__refuse_is_complete(a, t);
 
-            /* If tutti__decide has rejected the tensor, it may have removed others as well: search
-               the list again. */
+            /* A rejection may remove further tensors from the list, so search it again from its
+               beginning. */
             t = has_conflict && tutti__decide(a, t) ? a->tensors[i] : t->next;
         }
     }

@@ -4,21 +4,22 @@
  *
  * A step ends when a name is submitted again, but not within a submission group. A tensor is
  * regular if its call was the same in each of the last `need` steps. The regular tensors become a
- * plan. If a new tensor may soon become regular, no plan begins before. Tensors that are submitted
- * irregularly stay outside. The plan has the order of the last step, which is the program's own
- * order.
+ * plan. If a new tensor may soon become regular, no plan begins yet. Tensors that are submitted
+ * irregularly stay outside the plan. The plan has the order of the last step, which is the
+ * program's own order.
  *
- * If the program waits between two tensors, no bucket contains both, because the program may wait
- * for the first of them. If a rank's deviation stops a plan within 4 `need` steps, `need` doubles;
- * after a longer plan it is reset. This limits the cost of plans for a program whose steps differ.
+ * If the program waits between two tensors, no bucket contains both: perhaps the program submits
+ * the second only when the first is complete. If a rank's deviation stops a plan within 4 * `need`
+ * steps, `need` doubles; after a longer plan, `need` is reset. This limits the cost of plans for a
+ * program whose steps differ.
  *
  * If the tensors of a bucket follow each other in rank 0's memory, the bucket has them in the order
  * of memory. The bucket then has no gaps, and a rank with the same order in its memory need not
  * pack it. If the program's order changes from step to step, the order of memory also determines
  * which tensors share a bucket.
  *
- * A submission group is planned as a whole, or not at all. Its calls have buckets of their own,
- * which follow each other.
+ * A submission group is planned as a whole, or not at all. Its calls have buckets of their own.
+ * These buckets follow each other.
  */
 #include "agree/plan.h"
 
@@ -159,15 +160,16 @@ uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more)
 
 /* ---- the buckets of a plan ---- */
 
-/* A bucket that takes more tensors. */
+/* An open bucket: more tensors may join it. */
 typedef struct {
     uint32_t number;
     uint64_t bytes;
     const tutti__known_t *like; /* its first tensor */
 } open_t;
 
-/* Buckets that are open at the same time. So tensors of up to this many types and operations may
-   alternate, and each tensor still joins the open bucket of its own type and operation. */
+/* Number of buckets that are open at the same time. So tensors of up to this many types and
+   operations may alternate, and each tensor still joins the open bucket of its own type and
+   operation. */
 #define OPEN_BUCKETS 4
 
 static int by_position(const void *a, const void *b)
@@ -184,8 +186,8 @@ static int by_bucket(const void *a, const void *b)
     return x->bucket != y->bucket ? (x->bucket < y->bucket ? -1 : 1) : by_position(a, b);
 }
 
-/* The open bucket that takes the tensor, or a free place. Closes a bucket if it is full, or the
-   oldest bucket if no place is free. */
+/* The open bucket that takes the tensor, or a free place. If the tensor's bucket is full, close it;
+   if no place is free, close the oldest bucket. Then return the place of the closed bucket. */
 static open_t *choose(open_t *open, const tutti__known_t *known, uint64_t bytes, uint64_t most)
 {
     open_t *oldest = &open[0];
@@ -205,8 +207,8 @@ static open_t *choose(open_t *open, const tutti__known_t *known, uint64_t bytes,
     return oldest;
 }
 
-/* The largest bucket, in bytes. A small plan has several buckets as well, because a bucket starts
-   only when its last tensor is submitted. */
+/* The largest bucket, in bytes. Even a small plan has several buckets, because a bucket starts only
+   when its last tensor is submitted. */
 static uint64_t most_bytes(const tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n,
                            const tutti__agree_env_t *env)
 {
@@ -268,7 +270,8 @@ static int by_place(const void *a, const void *b)
     return x->place != y->place ? (x->place < y->place ? -1 : 1) : by_position(a, b);
 }
 
-/* The n tensors of one bucket: if they follow each other in memory, bring them into this order. */
+/* The n tensors of one bucket: if they follow each other in memory, bring them into the order of
+   memory. */
 static void order_by_place(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n)
 {
     int are_adjacent = n > 1;
@@ -382,7 +385,7 @@ static void note_group(tutti__learn_t *learn, tutti__known_t *known)
     leader->members += known->streak >= learn->need;
 }
 
-/* is_same: the call is that of the previous step. */
+/* is_same: the call is equal to that of the previous step. */
 static void note(tutti__learn_t *learn, tutti__known_t *known, uint64_t place, int is_same)
 {
     /* The call was already submitted in this step, in a group. This group now lacks a call, so it

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metadata of calls: compared, measured, and as text. See metadata.h. */
+/* Metadata of calls: comparison, size in a bucket, and text. See metadata.h. */
 #include "agree/metadata.h"
 
 #include "base/compiler.h"
@@ -57,7 +57,7 @@ int tutti__metadata_can_fuse(const tutti__metadata_t *metadata)
     return metadata->kind <= TUTTI_CALL_BROADCAST || is_parted((tutti_call_kind_t)metadata->kind);
 }
 
-/* The kernel that packs a bucket on a device takes one scale. */
+/* The kernel that packs a bucket on a device has one scale for all tensors. */
 static int one_scale(const tutti__metadata_t *a, const tutti__metadata_t *b)
 {
     return a->prescale == b->prescale && a->postscale == b->postscale;

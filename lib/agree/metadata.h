@@ -24,7 +24,7 @@ typedef struct {
     uint8_t kind, dtype;
     uint8_t phase;          /* 1: the data of a call whose counts were exchanged before */
     unsigned unsure : 1;    /* allgatherv: some rank passed NULL as recvcounts. `count` and `more`
-                               are those of ranks that passed recvcounts; if none did, 0 */
+                               come from a rank that passed recvcounts; 0: all ranks passed NULL */
     unsigned on_device : 1; /* the buffers are device memory. Always 0 for kinds of calls in which
                                a rank without elements has no buffer */
     unsigned wire : 5;      /* the type between hosts; 0: dtype */
@@ -32,7 +32,7 @@ typedef struct {
 } tutti__metadata_t;
 
 int tutti__metadata_is_message(const tutti__metadata_t *metadata);
-/* 1: an allgatherv; every rank that has announced it passed NULL as recvcounts. */
+/* 1: the call is an allgatherv, and all ranks that have announced it passed NULL as recvcounts. */
 int tutti__metadata_has_no_counts(const tutti__metadata_t *metadata);
 /* 1: these calls do not match, so they cannot be calls of one tensor. */
 int tutti__metadata_differ(const tutti__metadata_t *a, const tutti__metadata_t *b);
@@ -67,12 +67,12 @@ void tutti__metadata_texts(char *text, size_t bytes, uint32_t rank, const tutti_
                            const tutti__group_msg_t *group, uint32_t other_rank,
                            const tutti__metadata_t *other, const tutti__group_msg_t *other_group);
 
-/* 1: a call of this kind can be in a bucket with others: an allreduce, reduce, broadcast,
+/* 1: a call of this kind can be in a bucket with other calls: an allreduce, reduce, broadcast,
    reduce_scatter or allgather. */
 int tutti__metadata_can_fuse(const tutti__metadata_t *metadata);
 /* 1: two tensors can be in one bucket. */
 int tutti__metadata_fuse(const tutti__metadata_t *a, const tutti__metadata_t *b);
-/* Bytes that a tensor takes in a bucket of several. */
+/* Bytes that a tensor takes in a bucket with other tensors. */
 size_t tutti__metadata_bytes(const tutti__metadata_t *metadata, uint32_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ranks that a tensor waits for, as text: for warnings and deadlines.
+ * The ranks that a tensor waits for, as text for warnings and for errors at deadlines.
  *
  * For a child without children of its own, a rank can tell whether the child has announced a
  * tensor. For a child with children, the rank can only tell that some rank of the child's subtree
@@ -140,7 +140,8 @@ static const tutti__tensor_t *first_of(const tutti__agree_t *a, uint32_t rank)
     return first;
 }
 
-/* If an absent rank waits for another tensor, append this tensor and the ranks that are missing. */
+/* If an absent rank waits for another tensor, append the name of this tensor and the ranks that it
+   waits for. */
 static void put_other(const tutti__agree_t *a, char *text, size_t bytes, const absent_t *absent)
 {
     uint32_t n = TUTTI__MIN(absent->n, TUTTI__NAMED), i = 0;

@@ -32,7 +32,7 @@ int64_t tutti__tensor_names_find(const tutti__tensor_names_t *names, const char 
     return names->n == 0 ? -1 : (int64_t)*place(names, name, bytes, hash) - 1;
 }
 
-/* Space for one more name. 0: no memory. */
+/* Make space for one more name. 0: no memory. */
 static int grow_names(tutti__tensor_names_t *names)
 {
     uint32_t capacity = names->capacity ? 2 * names->capacity : 64;

@@ -14,14 +14,15 @@
  * again: every bucket is served on all ranks or on none.
  *
  * Between PLAN and END no rank announces a tensor of the plan. If an announcement was sent before
- * PLAN arrived, a rank that has PLAN drops it, and the sender uses the plan for this tensor. Links
- * keep the order, so such an announcement arrives before its sender's STOPPED. PLAN takes effect
- * when its last tensor arrives. A plan contains no messages, so their announcements are not
- * dropped.
+ * PLAN arrived, a rank that has received PLAN drops the announcement, and the sender uses the plan
+ * for this tensor. Links keep the order, so such an announcement arrives before its sender's
+ * STOPPED. PLAN takes effect when its last tensor arrives. A plan contains no messages, so
+ * announcements of messages are not dropped.
  *
- * A plan contains a submission group as a whole. So a rank that has PLAN drops all announcements of
- * the group or none, and a rank that starts one bucket of the group starts all. If a rank submits
- * other groups with names of the plan, it announces them while it stops the plan.
+ * A plan contains a submission group as a whole. So a rank that has received PLAN drops all
+ * announcements of the group or none. If a rank starts one bucket of the group, it starts all of
+ * them. If a rank submits other groups with names of the plan, it announces them while it stops the
+ * plan.
  */
 #include "agree/plan.h"
 
@@ -76,7 +77,7 @@ int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes,
 
 /* ---- PLAN ---- */
 
-/* Drop the announcements of tensor i that are void from now on. */
+/* The plan makes announcements of tensor i void: drop these announcements. */
 static void drop_announcements(tutti__agree_t *a, uint32_t i)
 {
     const tutti__tensor_names_t *names = &a->plan.names;
@@ -166,8 +167,8 @@ static void add_planned(tutti__agree_t *a, const tutti__plan_msg_t *msg, const c
 
 /* ---- the coordinator makes a plan ---- */
 
-/* Has rank 0 announced this tensor, or has any rank announced it in a way that the plan would not
-   make void? */
+/* Does the tensor have an announcement of rank 0, or an announcement that the plan would not make
+   void? */
 static int is_in_use(const tutti__agree_t *a, const tutti__tensor_t *tensor,
                      const tutti__group_msg_t *group)
 {

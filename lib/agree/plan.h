@@ -8,7 +8,7 @@
 
 /* ---- messages ---- */
 
-/* PLAN: one tensor. After it: the name, not terminated. */
+/* PLAN: one tensor. Behind the structure: the name, not terminated. */
 typedef struct {
     tutti__metadata_t metadata;
     tutti__group_msg_t group;
@@ -31,15 +31,15 @@ typedef struct {
 
 typedef enum {
     TUTTI__PLAN_NONE,
-    TUTTI__PLAN_ARRIVES, /* its first tensors have arrived; it has no effect yet */
+    TUTTI__PLAN_ARRIVES, /* the plan's first tensors have arrived; it has no effect yet */
     TUTTI__PLAN_RUNS,
-    TUTTI__PLAN_STOPS /* this rank starts no bucket of it any more */
+    TUTTI__PLAN_STOPS /* this rank starts no further bucket of the plan */
 } tutti__plan_state_t;
 
 /* The plan, on every rank. Tensor i has name i. */
 typedef struct {
     tutti__plan_state_t state;
-    uint32_t number; /* of the plan; the first has 1 */
+    uint32_t number; /* of the plan; from 1 */
     tutti__tensor_names_t names;
     tutti__planned_t *tensor;
     uint32_t capacity;
@@ -58,8 +58,8 @@ typedef struct {
     uint32_t position;    /* in the last step */
     uint32_t streak;      /* number of consecutive steps with an equal call, up to last_step */
     uint8_t after_wait;   /* in one of these steps, a thread began to wait just before this call */
-    uint8_t waits_inside; /* likewise, and the tensor was not the first one of the step */
-    uint8_t has_moved;    /* in the previous step, another tensor was before it */
+    uint8_t waits_inside; /* as after_wait, and the tensor was not the first of the step */
+    uint8_t has_moved;    /* in the previous step, a different tensor was before it */
     uint32_t before;      /* 1 + index of the tensor before it; 0: it is the first of its step */
     uint8_t is_planned;
     uint8_t is_refused; /* the call has failed on all ranks, so it is not planned */
@@ -67,7 +67,7 @@ typedef struct {
     /* 1 + index of the first call of its group; 0: it is in no group, or the first call cannot be
        planned */
     uint32_t leader;
-    uint32_t members; /* of a leader: calls of the group with enough equal steps, in last_step */
+    uint32_t members; /* leader only: its group's calls in last_step that have enough equal steps */
 } tutti__known_t;
 
 /* The state from which the coordinator learns plans. */
@@ -78,7 +78,7 @@ typedef struct {
     uint32_t step, position; /* now */
     uint32_t last;           /* 1 + index of the last tensor of this step; 0: none yet */
     uint32_t leader;         /* 1 + index of the first call of the last group; 0: none yet */
-    uint32_t need;           /* equal steps that make a plan */
+    uint32_t need;           /* number of equal steps after which a plan is made */
     uint32_t begun;          /* the step in which the last plan began */
     uint32_t *planned; /* [nplanned] for each tensor of the plan that runs: its index in `known` */
     uint32_t nplanned; /* 0: there is no plan, or the indices are not known */
@@ -88,9 +88,9 @@ typedef struct {
 /* plan.c */
 tutti_status_t tutti__plan_open(tutti__plan_t *plan, uint32_t nlinks);
 void tutti__plan_close(tutti__plan_t *plan);
-/* Is the announcement of a call in phase 0 void? It is if the name is in the plan, and the call is
-   in no submission group or in the plan's. The caller handles lone messages, which are never
-   void. */
+/* Is the announcement of a call in phase 0 void? It is void if the plan has the name, and the call
+   is in no submission group or in the same group as in the plan. The caller handles messages that
+   are in no group: they are never void. */
 int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes,
                       const tutti__group_msg_t *group);
 void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const void *body,
@@ -104,7 +104,7 @@ typedef struct {
     uint32_t bucket;
     uint32_t leader; /* see tutti__known_t */
     uint64_t place;
-    uint8_t after_wait;  /* a new bucket begins here: no bucket has this and an earlier tensor */
+    uint8_t after_wait;  /* no bucket has both this tensor and an earlier tensor */
     uint8_t is_adjacent; /* see tutti__planned_t */
 } tutti__laid_t;
 
@@ -113,8 +113,8 @@ typedef struct {
    tutti__hash_name. */
 tutti__known_t *tutti__learn_entry(tutti__learn_t *learn, const char *name, size_t bytes,
                                    uint64_t hash, const tutti__metadata_t *metadata);
-/* Does the submission end the step? If so, the caller first makes a plan, if there is one to make,
-   and calls tutti__learn_next_step. A step does not end within a submission group. */
+/* Does the submission end the step? If so, the caller first makes a plan, where possible, and then
+   calls tutti__learn_next_step. A step does not end within a submission group. */
 static inline int tutti__learn_ends_step(const tutti__learn_t *learn, const tutti__known_t *known,
                                          const tutti__group_msg_t *group)
 {
@@ -130,7 +130,7 @@ void tutti__learn_note(tutti__learn_t *learn, tutti__known_t *known,
 void tutti__learn_repeat(tutti__learn_t *learn, tutti__known_t *known, uint64_t place);
 /* A plan of n tensors begins; laid [n] are its tensors. */
 void tutti__learn_begin(tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n);
-/* Was the tensor equal in the last `need` steps, and all other calls of its submission group? */
+/* In the last `need` steps, were the tensor and all other calls of its submission group equal? */
 int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);
 /* The number of regular tensors; 0 if other tensors may become regular soon. *ret_more 1: some
    regular tensors are in no plan. */

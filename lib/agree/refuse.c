@@ -4,7 +4,8 @@
  *
  * If one call of a submission group is rejected, all its calls are rejected, on all ranks. If ranks
  * have put the same names into different groups, all of these groups are rejected. A rank receives
- * only one rejection of a submission. So if it submits the name again, no old rejection can follow.
+ * only one rejection of a submission. So if it submits the name again, no rejection of the old
+ * submission can arrive later.
  */
 #include "agree/tensors.h"
 
@@ -75,7 +76,7 @@ void tutti__refuse_dissolve(const tutti__agree_t *a, tutti__tensor_t *tensor)
 }
 
 /* Reject one tensor. If some rank has not announced it, reject it only on the marked ranks, whose
-   groups are rejected: the tensor may yet be served on the other ranks. */
+   groups are rejected: the tensor may still be served on the other ranks. */
 static void refuse_one(tutti__agree_t *a, tutti__tensor_t *tensor, tutti_status_t status,
                        const char *text)
 {

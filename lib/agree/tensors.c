@@ -3,8 +3,8 @@
  * The table of tensors that ranks of this rank's subtree have announced, by name and phase.
  *
  * Most announcements of a tensor are merged into one. The announcements of messages and of
- * submission groups are kept one per rank, as participants: the coordinator needs them to determine
- * the ranks that a message concerns, and to serve or reject a submission group as a whole. An inner
+ * submission groups are kept one per rank, as participants. With them the coordinator determines
+ * the ranks that a message concerns, and serves or rejects a submission group as a whole. An inner
  * rank passes each participant on at once. It also keeps the participant, to record which rank has
  * announced the name.
  */
@@ -118,7 +118,8 @@ void tutti__tensor_free_if_empty(tutti__agree_t *a, tutti__tensor_t *tensor)
     tutti__tensor_free(a, tensor);
 }
 
-/* Free one rank's submission group and the tensors that it leaves empty, but not `keep`. */
+/* Free one rank's submission group, and the tensors that then have no announcement, except
+   `keep`. */
 static void drop_submission(tutti__agree_t *a, tutti__submission_t *submission,
                             const tutti__tensor_t *keep)
 {

@@ -26,7 +26,7 @@ typedef struct {
    members (uint32_t). */
 typedef struct {
     uint32_t bucket;   /* number of the bucket; increases by 1 */
-    uint32_t nmembers; /* ranks that the tensor concerns; 0: all */
+    uint32_t nmembers; /* members in this message; 0: the tensor concerns all ranks */
     uint8_t last;      /* the bucket is complete */
     uint8_t phase;
     uint8_t counts; /* the ranks exchange their counts first */
@@ -93,7 +93,7 @@ struct tutti__agree {
     tutti__agree_env_t env;
     uint32_t subtree; /* ranks that announce through this rank, this rank included */
     tutti__tensor_t *tensors[TUTTI__TENSOR_BUCKETS];
-    uint32_t nparticipants;           /* sum over all tensors */
+    uint32_t nparticipants;           /* of all tensors together */
     tutti__submission_t **submission; /* [size] each rank's incomplete group, or NULL */
     unsigned char *joined;            /* [size] 1: this rank of the subtree has joined */
     uint32_t njoined;
@@ -101,7 +101,8 @@ struct tutti__agree {
     int ended;    /* the owner has ended the communicator */
     /* The coordinator: */
     uint32_t *members;                         /* [size] scratch */
-    uint64_t conflict_ns;                      /* the oldest conflict in a grace period, or 0 */
+    uint64_t conflict_ns;                      /* time of the oldest conflict in a grace period, or
+                                                  0 */
     tutti__tensor_t *ready_first, *ready_last; /* agreed tensors that are in no bucket yet */
     uint32_t next_bucket;
     tutti__learn_t learn;
@@ -118,7 +119,7 @@ tutti__tensor_t *tutti__tensor_find(tutti__agree_t *a, const char *name, size_t 
 /* Make a tensor that is not in the table. NULL: no memory, and the communicator has ended. */
 tutti__tensor_t *tutti__tensor_new(tutti__agree_t *a, const char *name, size_t bytes, uint64_t hash,
                                    uint8_t phase);
-/* Find or make it. NULL: no memory, and the communicator has ended. */
+/* Find the tensor, or make it. NULL: no memory, and the communicator has ended. */
 tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t bytes,
                                    uint8_t phase);
 void tutti__tensor_take_out(tutti__agree_t *a, tutti__tensor_t *tensor);
@@ -150,14 +151,14 @@ int tutti__tensor_add_participant(tutti__agree_t *a, const tutti__announce_msg_t
 void tutti__tensor_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from,
                          const tutti__metadata_t *other);
 /* decide.c: the coordinator, when all ranks have announced a tensor */
-/* 1: the tensor has left the table, perhaps with others. 0: it is in conflict, and in its grace
-   period. */
+/* 1: the tensor has left the table, perhaps together with other tensors. 0: it is in conflict, but
+   its grace period has not ended, or a submission group is incomplete. */
 int tutti__decide(tutti__agree_t *a, tutti__tensor_t *tensor);
-/* `rank` has announced a message: agree on it if all ranks that it concerns have announced
-   theirs. */
+/* `rank` has announced a message. If all ranks that the message concerns have announced the name,
+   agree on it. */
 void tutti__decide_message(tutti__agree_t *a, tutti__tensor_t *tensor, uint32_t rank);
-/* Ranks have joined: reject the tensor's messages. 1 if there were any; the tensor may have been
-   freed. */
+/* Ranks have joined: reject the tensor's messages. 1: there were messages, and the tensor may have
+   been freed. */
 int tutti__decide_joined(tutti__agree_t *a, tutti__tensor_t *tensor);
 
 /* refuse.c: the coordinator */
@@ -187,7 +188,7 @@ void tutti__buckets_reject(tutti__agree_t *a, const tutti__tensor_t *tensor, tut
 /* joins.c */
 void tutti__joins_add(tutti__agree_t *a, uint32_t rank);
 void tutti__joins_done(tutti__agree_t *a, uint32_t last_rank);
-/* The coordinator: NULL, or why this call is not served while ranks have joined. */
+/* The coordinator: NULL, or the reason why this call is not served while ranks have joined. */
 const char *tutti__joins_refuse(const tutti__agree_t *a, const tutti__metadata_t *metadata);
 /* announce.c: if every rank of the subtree has announced the tensor, pass it on or decide on it. 1:
    this changed the table. */

@@ -81,7 +81,7 @@ void tutti__cached_keep(tutti__cached_t *cached, const tutti__operation_t *op,
         cached->src_shift = cached->dst_shift = (uintptr_t)cached->nothing;
         cached->is_kept = cached->node.nblk * cached->node.nparts == 1;
     }
-    /* Not kept: buffers that overlap in another way than send == recv. */
+    /* Not kept: calls whose buffers overlap, unless sendbuf == recvbuf. */
     cached->is_kept = cached->is_kept && tutti__cached_fits(cached, call);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cached form of an operation: a fast path for a direct call that repeats the previous one.
+ * The cached form of an operation: a fast path for a direct call that repeats the previous call.
  *
- * Programs repeat a few calls with other data. If a call is a single node operation, its kind,
- * types and counts determine everything but the buffers. So a call that repeats the previous one
- * skips the checks, the choice of a schedule and the executor, and makes the node operation
- * directly. An allreduce of 8 bytes then takes 390 instructions instead of 1 300.
+ * Programs repeat a few calls with new data. If a call is a single node operation, its kind, types
+ * and counts determine everything but the buffers. So a call that repeats the previous call skips
+ * the checks, the choice of a schedule and the executor, and makes the node operation directly. An
+ * allreduce of 8 bytes then takes 390 instructions instead of 1 300.
  */
 #ifndef TUTTI__CALL_CACHED_H
 #define TUTTI__CALL_CACHED_H
@@ -24,7 +24,7 @@ typedef struct {
     tutti__reducer_t reducer;
     tutti__node_call_t node;
     char nothing[16];            /* the buffer of a barrier's operation */
-    tutti__stats_entry_t *entry; /* the counters of such calls */
+    tutti__stats_entry_t *entry; /* the counters for the kept call */
     uint64_t bytes;              /* bytes that one call adds to these counters */
 } tutti__cached_t;
 

@@ -67,7 +67,7 @@ uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call
                                uint32_t size);
 
 /* Before and after the run: scaling, and the copy of a result that was made in `temp`. Most calls
-   need neither. Prescaled data is written to recvbuf if it fits there. */
+   need no scaling and no copy. Prescaled data is written to recvbuf if it fits there. */
 void tutti__call_begin(const tutti__call_t *call, const tutti__call_memory_t *memory,
                        tutti__exec_call_t *exec);
 void tutti__call_end(const tutti__call_t *call, const tutti__call_memory_t *memory,
@@ -76,7 +76,7 @@ void tutti__call_end(const tutti__call_t *call, const tutti__call_memory_t *memo
 /* ---- kinds; call_kinds.c. See also base/kinds.h ---- */
 
 typedef struct {
-    tutti__collective_t collective; /* COLLECTIVES for messages between two ranks */
+    tutti__collective_t collective; /* TUTTI__COLLECTIVES: a message between two ranks */
     tutti__tag_t tag;
 } tutti__call_kind_t;
 

@@ -11,18 +11,19 @@
  * error the communicator stays usable. All other errors end the communicator.
  */
 
-/* own.c: begin a collective of the library's own in `run`, on words of 64 bits. An allreduce takes
-   the maximum. */
+/* own.c: in `run`, begin a collective that the library makes for itself, on words of 64 bits. An
+   allreduce takes the maximum. */
 tutti_status_t tutti__own_start(const tutti__call_env_t *env, tutti__run_t *run,
                                 tutti__collective_t collective, const uint64_t *in, uint64_t *out,
                                 size_t nwords, int *ret_common);
 
-/* own.c: the same for a frame, by tutti__cache_leaders. dtype, op: for the data in the frame. */
+/* own.c: the same for a frame, with the schedule of tutti__cache_leaders. dtype, op: of the data in
+   the frame. */
 tutti_status_t tutti__own_start_frame(const tutti__call_env_t *env, tutti__run_t *run,
                                       tutti__frame_t *frame, tutti_dtype_t dtype, tutti_op_t op,
                                       int *ret_common);
 
-/* own.c: make *words at least this large. NO_MEMORY. */
+/* own.c: enlarge *words to at least nwords words. NO_MEMORY. */
 tutti_status_t tutti__own_words(uint64_t **words, size_t *capacity, size_t nwords);
 
 /* own.c: choose a schedule. */

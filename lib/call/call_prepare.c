@@ -3,8 +3,8 @@
  * Turns a call's arguments into buffers and block maps. See call.h, and the end of coll.h for the
  * buffers of each collective.
  *
- * If a rank has only one block of a buffer, the buffer pointer is shifted back, so that the block
- * has its place in the whole buffer. The shift is done in integers, because the result may point
+ * If a rank passes only one block of a whole buffer, the pointer is shifted back, so that the block
+ * is at its offset in the whole buffer. The shift is done in integers, because the result may point
  * outside all objects.
  *
  * An 8-byte allreduce takes 0.16 us. So for common calls this file executes only a few stores.
@@ -85,8 +85,8 @@ static void *shifted(const void *ptr, size_t begin, size_t esize)
 
 /* ---- reductions ---- */
 
-/* A scaled IN is written to recvbuf if all of it fits there, otherwise to temp. An exscan must not
-   touch rank 0's recvbuf. */
+/* A scaled IN is written to recvbuf if all of it fits there, otherwise to temp. An exscan uses
+   temp, because it must not change rank 0's recvbuf. */
 static tutti_status_t scale_in(const tutti__call_t *call, uint32_t rank, size_t esize,
                                tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {
@@ -184,7 +184,7 @@ static void allgatherv(const tutti__call_t *call, uint32_t rank, uint32_t size,
     exec->out = call->recvbuf;
 }
 
-/* On root both maps are equal, so that root's own block has the same place in both. */
+/* On the root both maps are equal, so that the root's own block has the same place in both. */
 static void gatherv(const tutti__call_t *call, uint32_t rank, uint32_t size,
                     tutti__call_memory_t *memory, tutti__exec_call_t *exec)
 {

@@ -14,7 +14,7 @@ static tutti__side_t many(const char *name, const char *count_name, const void *
 {
     static const size_t missing;
 
-    /* Here an array may be NULL: the check that adds up the counts reports this. */
+    /* `counts` may be NULL here: the check that adds up the counts reports this. */
     return (tutti__side_t){ .name = name,
                             .count_name = count_name,
                             .displs_name = displs_name,

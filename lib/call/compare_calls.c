@@ -13,7 +13,7 @@
 /* A head's words. */
 enum {
     WHAT,     /* kind, type, memory, operation, root, wire format; or OWN and a tag */
-    COUNT,    /* 0 if the counts differ between ranks */
+    COUNT,    /* 0 if the ranks may have different counts */
     PRESCALE, /* as bits */
     POSTSCALE,
     HEAD,       /* the number of words. Between hosts one word follows: */
@@ -26,7 +26,7 @@ static_assert(HEAD == TUTTI__EXCHANGE_HEAD, "a head fits into the exchange");
 #define OWN 0x80u
 /* A bit of WHAT for a call on device memory; above the bits of the types. */
 #define ON_DEVICE 0x8000u
-/* Bits of the root in WHAT; a rank has at most so many. */
+/* Bits of the root in WHAT; each rank's number fits. */
 #define ROOT_BITS 24
 
 void tutti__compare_free(tutti__compare_t *cmp)

@@ -4,11 +4,11 @@
  * the same two ranks whose arguments differ. Calls of the engine have been compared by agreement. A
  * head is a call's arguments without arrays, in a few words.
  *
- * On one host: only calls with arguments that a node operation's meeting does not compare, namely
- * counts of parts and factors.
+ * On one host, the meeting of a node operation compares all arguments except counts of parts and
+ * factors. So only calls with such arguments are compared here.
  *
  * Between hosts there is no such meeting. So every collective call is compared, also the library's
- * own calls; with TUTTI_COMPARE=0, no call.
+ * own calls. With TUTTI_COMPARE=0 no call is compared.
  *
  *                             one host              several hosts
  *      heads                  an allgather          their hash, sent with the data of small calls,

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One NCCL communicator of all ranks of several hosts, for the algorithm nccl-flat; and the
- * schedules of its launch sequencer. Opened with the world, and only if rank 0's TUTTI_ALGORITHM
- * names nccl-flat. Because the user has named it, a failure is an error on all ranks:
+ * schedules of its launch sequencer. Both are opened with the world, and only if rank 0's
+ * TUTTI_ALGORITHM names nccl-flat. Because the user has named nccl-flat, a failure is an error on
+ * all ranks. Steps:
  *
- *   1. rank 0 makes NCCL's id, and each host's leader an order of launches in its arena
+ *   1. rank 0 makes NCCL's id, and each host's leader makes the page of the launch order in its
+ *      arena
  *   2. all ranks begin to open the communicator, and exchange whether this worked
  *   3. all ranks wait until NCCL has connected, at most until the deadline
  */
@@ -15,8 +17,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Bytes per rank of NCCL's stage. Only alltoalls use it, and this communicator makes none, so this
-   is the smallest size. */
+/* Bytes per rank of NCCL's stage. Only alltoalls use the stage, and this communicator makes no
+   alltoalls. So this is the smallest size. */
 #define LEAST_STAGE 16
 
 static tutti_status_t lacks(const char *why)
@@ -77,10 +79,10 @@ static tutti_status_t open_flat(const tutti__device_setup_t *setup, tutti__meet_
         status = tutti__boot_allgather(setup->boot, &mine, sizeof(mine), facts);
     if (status != TUTTI_OK)
         return status;
-    /* By machine, not by host: TUTTI_HOST_ID may divide a machine into several hosts. */
+    /* Compare by machine, not by host: TUTTI_HOST_ID may divide a machine into several hosts. */
     if (tutti__meet_is_shared(facts, topo->machine_of, topo->size, words))
         return lacks(words);
-    /* NCCL waits for all ranks, so all must have begun. */
+    /* NCCL waits for all ranks, so all ranks must have begun to open NCCL. */
     status = tutti__boot_agree(setup->boot, begin(setup, facts));
     if (status == TUTTI_OK)
         status = tutti__meet_settle(setup, setup->device->all_node, "the ranks of all hosts");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Decides whether messages between hosts go from and to device memory (exec/gpu_direct.c): on all
+ * Decides whether messages between hosts use device memory directly (exec/gpu_direct.c): on all
  * ranks, or on none. Conditions: TUTTI_GPU_DIRECT is not 0, the hosts have NCCL, the transport to
  * each rank of another host takes device memory, and the memory can be allocated.
  *
@@ -8,11 +8,12 @@
  * for the device, or allocate on it. If NCCL's work on the device waits for other ranks, and these
  * ranks wait for MPI or UCX, no rank makes progress until TUTTI_TIMEOUT. NCCL's documents call the
  * combination unsafe. With GPUDirect RDMA, UCX and MPI do not use the device for long messages, but
- * this is not guaranteed. If jobs hang, set TUTTI_GPU_DIRECT=0: then they get host memory only.
+ * this is not guaranteed. If jobs hang, set TUTTI_GPU_DIRECT=0: then MPI and UCX get host memory
+ * only.
  *
  * An MPI or UCX that waits only for its own device is safe: NCCL is called in one order, and only
  * when all ranks of the host have reached the call (MEET and ORDER in nccl.h). So all work on a
- * device belongs to launches that every rank has made. This work needs no further message, and
+ * device belongs to launches that every rank has made. This work needs no further message, so it
  * ends. tests/multi/mpi/mpi_gpu_direct_ends.sh runs such an MPI while NCCL works; without MEET the
  * test hangs. If an MPI also waits for another rank, in a call that must not block, a deadlock is
  * possible.
@@ -26,7 +27,8 @@
 #include <stdlib.h>
 
 /* Slots of a lane. An allreduce between hosts receives from at most log2(hosts) + 1 ranks, see
-   coll/between.c: two slots for each of them, and one per stream to gather data for a message. */
+   coll/between.c: two slots for each of these ranks, and one slot per stream to gather data for a
+   message. */
 static uint32_t slots_for(uint32_t nhosts)
 {
     uint32_t receivers = 1;
@@ -36,7 +38,8 @@ static uint32_t slots_for(uint32_t nhosts)
     return 2 * receivers + TUTTI__SCHED_STREAMS;
 }
 
-/* Bytes of a slot: the largest power of two up to a chunk with which all slots fit in STAGE. */
+/* Bytes of a slot: the largest power of two that is at most a chunk, and with which all slots fit
+   in STAGE. */
 static size_t message_bytes(const tutti__exec_device_t *device, uint32_t slots)
 {
     size_t most = TUTTI__MIN(device->chunk_bytes, device->stage_bytes / slots), bytes = 1;

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/status.h"
 
-/* Allocate memory from NCCL; if NCCL provides none, plain device memory. */
+/* Allocate memory from NCCL. If NCCL provides none, allocate plain device memory. */
 static tutti_status_t alloc_fuse(const tutti__exec_device_t *device, tutti__device_lane_t *lane,
                                  void **ret_fuse)
 {

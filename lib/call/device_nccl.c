@@ -2,7 +2,7 @@
 /*
  * NCCL among the ranks of each host:
  *
- *   1. each host's leader makes NCCL's id, and the order of launches in its arena. Each rank
+ *   1. each host's leader makes NCCL's id, and the page of the launch order in its arena. Each rank
  *      reports the types that its NCCL serves: only types that all ranks report are used. Each rank
  *      also reports its GPU, because NCCL refuses two ranks of a host on one GPU
  *   2. begin to open NCCL's communicators, and exchange whether this worked
@@ -23,8 +23,8 @@ static void warn_staged(const tutti__device_setup_t *setup, const char *why)
         TUTTI__LOG(TUTTI__LOG_WARN, "no NCCL, so device memory goes through the host: %s", why);
 }
 
-/* The types that NCCL serves on all ranks. With other types the ranks would take different
-   routes. */
+/* The types that NCCL serves on all ranks. If only some ranks used NCCL for a type, the ranks would
+   take different routes. */
 static tutti__nccl_serves_t find_common(const tutti__meet_facts_t *facts, uint32_t size)
 {
     tutti__nccl_serves_t common = facts[0].serves;
@@ -68,7 +68,7 @@ static tutti_status_t connect_nccl(const tutti__device_setup_t *setup,
     if (status == TUTTI_OK && mine != TUTTI_OK)
         status = tutti__fail(mine, "%s", words);
     status = tutti__boot_agree(setup->boot, status);
-    /* NCCL waits for all ranks, so all must have begun. */
+    /* NCCL waits for all ranks, so all ranks must have begun to open NCCL. */
     if (status == TUTTI_OK)
         status = tutti__meet_settle(setup, node, "this host's ranks");
     if (status == TUTTI_OK) {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls on device memory. All ranks take the same of two routes:
+ * Calls on device memory. There are two routes, and all ranks take the same route:
  *
  *   NCCL     a schedule for device memory, if there is one and NCCL serves type and operation
  *   staged   copy the data to host memory, make the call there, and copy the result back
- *            (staged.h). Always for messages and for calls whose ranks have only their own counts;
- *            for allreduces of several hosts if this route is cheaper (coll/device_cost.h)
+ *            (staged.h). Messages, and calls whose ranks have only their own counts, always take
+ *            this route. Allreduces of several hosts take it if it is cheaper (coll/device_cost.h)
  *
  * The choice depends only on properties that are equal on all ranks: kind, type, length, scales and
  * schedule, but never addresses. The copies that pack tensors also scale them. A tensor that is not
  * packed is scaled by a copy into recvbuf, if the result is as large as the operand.
  *
- * INPUT: wait until the data are complete. It is used only if CUDA streams may wait on semaphores;
- * see engine/semaphore.c.
+ * INPUT: wait until the data are complete. This step is used only if CUDA streams may wait on
+ * semaphores; see engine/semaphore.c.
  *
  * A call in a CUDA stream (tutti/cuda.h) begins after the earlier work of this stream. If the work
  * of NCCL completes the call, the operation ends when this work is queued, and the CUDA stream
@@ -190,7 +190,7 @@ static tutti_status_t pack(tutti__operation_t *op, tutti__devent_t **ret_ready)
     return status == TUTTI_OK ? ops->record(lane->done, lane->up) : status;
 }
 
-/* The run, or the copy back, has ended. is_queued: its device work is queued, but perhaps not yet
+/* The run, or the copy back, has ended. is_queued: the device work is queued, but perhaps not yet
    complete. */
 static tutti_status_t unpack(tutti__operation_t *op, int is_queued)
 {
@@ -257,13 +257,13 @@ static tutti_status_t find_in_host(tutti__operation_t *op, const tutti__sched_t 
     return status == TUTTI_OK && !empty ? tutti__operation_find(op, &plain, ret_sched) : status;
 }
 
-/* May a thread of the library's own run the schedule? */
+/* May the library's own threads run the schedule? */
 static int thread_may(const tutti__operation_t *op, const tutti__sched_t *sched)
 {
     return !tutti__run_forbidden(op->env->exec, sched, 1);
 }
 
-/* The schedule on the device: op->sched, or NULL: staged. */
+/* Find the schedule on the device, op->sched. NULL: the call is staged. */
 static tutti_status_t find_on_device(tutti__operation_t *op, int *ret_empty)
 {
     const tutti__exec_device_t *device = device_of(op);
@@ -282,8 +282,8 @@ static tutti_status_t find_on_device(tutti__operation_t *op, int *ret_empty)
     if (status != TUTTI_OK || *ret_empty)
         return status;
     status = tutti__own_find(op->env->device_cache, &op->want, op->in_place, &sched, &common);
-    /* After a common error the call is staged. If there is no schedule in host memory either, the
-       search for this schedule reports the error. */
+    /* After a common error the call is staged. If there is no schedule in host memory, the search
+       for this schedule reports the error. */
     if (status != TUTTI_OK)
         return common ? TUTTI_OK : status;
     if (sched->on_device && (sched->scope == TUTTI__SCOPE_HOST || suits(op, device->all_node)))
@@ -468,7 +468,7 @@ static tutti_status_t step_run(tutti__operation_t *op)
     if (status == TUTTI__AGAIN)
         return status;
     if (status == TUTTI_ERR_UNSUPPORTED && op->sched->scope == TUTTI__SCOPE_HOST) {
-        /* NCCL does not serve the call, on any rank. Nothing has moved. */
+        /* No rank's NCCL serves the call. No data have moved. */
         if (!op->env->is_agreed)
             tutti__run_cancel(&op->run);
         op->run.sched = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opens a communicator's device, in rounds. In each round all ranks exchange their status, so that
- * all ranks have a device or none, all have NCCL or none, and a failure on one rank is a failure on
- * all:
+ * Opens a communicator's device, in rounds. In each round all ranks exchange their status. So
+ * either all ranks have a device or no rank has one, and the same holds for NCCL. A failure on one
+ * rank is a failure on all ranks. The rounds:
  *
  *   1. choose the device; a group uses its world's device
  *   2. open NCCL's communicators, of each host's ranks (device_nccl.c) and, if nccl-flat is

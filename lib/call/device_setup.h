@@ -17,7 +17,7 @@
 /* This rank's device, if other ranks of the world have no device. The communicator then has none.
    This rank uses its device only to detect that a call passes device memory, which is an error. */
 typedef struct {
-    const tutti__device_ops_t *ops; /* NULL: all ranks have a device, or none has */
+    const tutti__device_ops_t *ops; /* NULL: all ranks have a device, or no rank has a device */
     uint32_t lacks;                 /* a rank of the world without a device */
 } tutti__lone_device_t;
 
@@ -32,13 +32,13 @@ typedef struct {
     tutti__xport_t **xport;            /* [size] */
     const tutti__exec_device_t *world; /* of a group: the world's device; NULL: this is a world */
     tutti__exec_device_t *device;      /* to be opened; zeroed */
-    tutti__lone_device_t *lone;        /* set by a world; a group uses that of its world */
-    int keeps;                         /* closing: messages may still reach STAGE or device memory,
-                                          which must never be freed */
+    tutti__lone_device_t *lone;        /* set by a world; a group uses its world's structure */
+    int keeps;                         /* closing, 1: do not free STAGE and GPU-direct memory,
+                                          because messages may still reach them */
     int32_t *statuses;                 /* inside: [size] statuses in the last exchange */
 } tutti__device_setup_t;
 
-/* Open the device, if all ranks have a working one; otherwise setup->device->ops stays NULL. The
+/* Open the device, if all ranks have a working device; otherwise setup->device->ops stays NULL. The
    calling thread's current device does not change. */
 tutti_status_t tutti__device_open(const tutti__device_setup_t *setup);
 /* Close the device. No call may use it any more; work in flight is aborted. Local. The device may

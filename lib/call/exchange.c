@@ -28,7 +28,8 @@ void tutti__exchange_free(tutti__exchange_t *x)
 }
 
 /*
- * The words: [size] expects; [size][nhead + 1] gives; [size][nhead + 1] gets; [size][VERDICT].
+ * The layout of `words`: [size] expects; [size][nhead + 1] gives; [size][nhead + 1] gets;
+ * [size][VERDICT].
  */
 static uint64_t *gives_of(const tutti__exchange_t *x, uint32_t size)
 {

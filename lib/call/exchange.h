@@ -4,7 +4,7 @@
  * alltoallv, and allgatherv without recvcounts.
  *
  *      alltoall    each rank sends each peer the number of elements that it has for this peer, and
- *                  compares the received numbers with those that it expects
+ *                  compares the received numbers with the numbers that it expects
  *      allgather   each rank reports the first difference that it has found, so all ranks name the
  *                  same difference
  *
@@ -34,7 +34,7 @@ typedef struct {
 void tutti__exchange_free(tutti__exchange_t *x);
 
 /* Begin. head: [TUTTI__EXCHANGE_HEAD] or NULL. is_zero: this rank makes a zero contribution: it
-   neither gives nor expects elements. If recvcounts is NULL, a rank does not have its receive
+   neither gives nor expects elements. If recvcounts is NULL, this rank does not have its receive
    counts. *ret_common: see call_inside.h. */
 tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env_t *env,
                                      tutti__run_t *run, const tutti__call_t *call,

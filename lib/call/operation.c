@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations: calls in host memory, and what all calls have in common. See operation.h. */
+/* Operations: calls in host memory, and the functions that all calls share. See operation.h. */
 #include "call/operation.h"
 
 #include "base/constants.h"
@@ -219,7 +219,7 @@ static tutti_status_t meet(tutti__operation_t *op)
     return TUTTI_OK;
 }
 
-/* No algorithm serves the call; all ranks with this call find this. In a plan, another rank may
+/* No algorithm serves the call. All ranks with this call find the same. In a plan, another rank may
    lack the bucket, and enter it with another call. So on one host the ranks meet first; between
    hosts they have compared their calls. */
 static tutti_status_t refuse(tutti__operation_t *op, tutti_status_t status)
@@ -409,7 +409,7 @@ static tutti_status_t step_pairs(tutti__operation_t *op)
     if (status != TUTTI_OK)
         return status;
     /* Staged: even if this rank's other direction does not match, its received data must reach the
-       device. So report the mismatch after their copy. */
+       device. So report the mismatch only after these data are copied. */
     if (!op->is_staged || !tutti__pairs_has_received(op->pairs))
         status = tutti__operation_end_pairs(op);
     return status == TUTTI_OK ? end_call(op) : status;
@@ -463,9 +463,9 @@ tutti_status_t tutti__operation_step(tutti__operation_t *op)
 
 /* ---- ranks that have left ---- */
 
-/* A peer that has left sends nothing more, and an idle peer runs no buckets. In shared memory its
-   earlier data are already visible. A polled transport may deliver them later, so the operation
-   fails only if it has not moved for a while. */
+/* A peer that has left sends nothing more, and an idle peer runs no buckets. In shared memory the
+   peer's earlier data are already visible. A polled transport may deliver them later, so the
+   operation fails only if it has not advanced for a while. */
 int tutti__operation_awaits_left(tutti__operation_t *op)
 {
     const tutti__watch_t *watch = op->env->watch;

@@ -93,7 +93,7 @@ struct tutti__operation {
     int has_compared;    /* the ranks compare the call, or have compared it */
     uint64_t left_ns;    /* a wait for a rank that has left, on a polled transport: time of its
                             beginning, or of the last progress; 0: no such wait */
-    uint32_t left_moves; /* tutti__operation_moves at this time */
+    uint32_t left_moves; /* tutti__operation_moves at the time left_ns */
     size_t bytes;        /* cost of the run for the stepping thread */
 
     tutti__run_t run;
@@ -135,12 +135,13 @@ void tutti__operation_start(tutti__operation_t *op, const tutti__call_t *call,
                             const tutti__call_with_t *with);
 /* Begin only the exchange of a call's counts; the results are in op->exchange. */
 void tutti__operation_start_counts(tutti__operation_t *op, const tutti__call_t *call, int is_zero);
-/* Begin a collective of the library's own, described by `exec`; count at least 1. */
+/* Begin a collective of the library's own, described by `exec`; exec->count is at least 1. */
 tutti_status_t tutti__operation_start_own(tutti__operation_t *op, tutti__collective_t collective,
                                           const tutti__exec_call_t *exec, uint32_t root);
 
 /* Continue as far as possible. TUTTI_OK: done. TUTTI__AGAIN: op->hint is the wait hint, or this
-   thread may not continue. Any other status: see op->is_common; tutti__operation_cancel follows. */
+   thread may not continue. Any other status: see op->is_common; the caller must then call
+   tutti__operation_cancel. */
 tutti_status_t tutti__operation_step(tutti__operation_t *op);
 
 /* The operation waits for a rank that has left: take the data that have arrived. SHUTDOWN: the
@@ -155,11 +156,11 @@ void tutti__operation_cancel(tutti__operation_t *op);
 /* Cancel only the node operation. Afterwards this host's ranks do not access the call's buffers. */
 void tutti__operation_cancel_node(const tutti__operation_t *op);
 
-/* Is there a transport that the calling thread may not drive? */
+/* Does the communicator have a polled transport that the calling thread may not use? */
 int tutti__operation_is_barred(const tutti__operation_t *op);
 
-/* A number that changes when the operation advances. If progress changes a word of shared memory,
-   this number may stay the same. */
+/* A number that changes when the operation advances. Exception: if an advance only changes a word
+   of shared memory, the number may stay the same. */
 uint32_t tutti__operation_moves(const tutti__operation_t *op);
 /* For warnings and error texts: a tag of sched/step.h. */
 unsigned tutti__operation_tag(const tutti__operation_t *op);

@@ -43,7 +43,7 @@ tutti_status_t tutti__pairs_start(tutti__pairs_t *pairs, const tutti__call_t *ca
 tutti_status_t tutti__pairs_step(tutti__pairs_t *pairs, tutti__hint_t *hint);
 uint32_t tutti__pairs_moves(const tutti__pairs_t *pairs); /* sum over both runs */
 tutti_status_t tutti__pairs_end(const tutti__pairs_t *pairs);
-/* After the last step. 1: all data that this rank receives have come. 0: their sender passed other
+/* After the last step. 1: all data that this rank receives have arrived. 0: the sender passed other
    arguments. */
 int tutti__pairs_has_received(const tutti__pairs_t *pairs);
 void tutti__pairs_cancel(tutti__pairs_t *pairs);

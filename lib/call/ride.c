@@ -75,8 +75,8 @@ static int may_round(const tutti__call_t *call)
 }
 
 /*
- * Are the result's bits independent of riding: are they the same if the call follows an empty
- * frame? If the association is not fixed, the bits may differ, and the answer is 1.
+ * Does the result have the same bits as without riding, that is after an empty frame? If the
+ * association is not fixed, different bits are allowed, and the answer is 1.
  *
  * An allreduce has the same tree as the frame; the other reductions have other trees. But inside a
  * host, the frame adds the operands one after the other, and rounds each time. A node operation
@@ -95,8 +95,8 @@ static int keeps_bits(const tutti__ride_t *ride, const tutti__call_env_t *env,
 /*
  * The bytes of the call's data in a frame; NOT_AT_ALL: the call does not ride. Equal on all ranks
  * with equal calls. These calls do not ride: calls with factors, or with a wire format; operations
- * that do not commute, because a host's ranks need not be neighbours; collectives that
- * TUTTI_ALGORITHM names; calls whose bits would depend on riding.
+ * that do not commute, because the ranks of a host need not be consecutive; collectives that
+ * TUTTI_ALGORITHM names; calls for which keeps_bits returns 0.
  */
 static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env,
                          const tutti__call_t *call)

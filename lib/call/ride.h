@@ -16,9 +16,10 @@
  *      gather, scatter
  *      alltoall                      p p n
  *
- * The result is written to recvbuf after the allreduce, and only if all calls are equal. An empty
- * frame is sent before a larger call, a call of another kind, a call whose bits would depend on
- * riding, and a call for which the cost model expects an empty frame to be faster.
+ * The result is written to recvbuf after the allreduce, and only if all calls are equal. A call
+ * that does not ride follows an empty frame: larger calls; calls of other kinds; calls whose result
+ * would have other bits if they rode; and calls for which the cost model expects an empty frame to
+ * be faster.
  */
 #ifndef TUTTI__CALL_RIDE_H
 #define TUTTI__CALL_RIDE_H
@@ -33,10 +34,10 @@ typedef struct {
                                         an empty frame: coll/cost.h; set when `memory` is made */
     uint8_t is_forced[TUTTI__COLLECTIVES]; /* 1: TUTTI_ALGORITHM names the collective.
                                               Set with `memory` */
-    /* No host has more than two ranks, so a host's sum is one addition. Set with `memory`. */
+    /* 1: no host has more than two ranks, so a host's sum is one addition. Set with `memory`. */
     int adds_once;
     char *memory;
-    tutti__frame_t *frame; /* in memory; data are aligned to a cache line */
+    tutti__frame_t *frame; /* in `memory`; its data begin at a cache line */
 } tutti__ride_t;
 
 void tutti__ride_free(tutti__ride_t *ride);

@@ -123,8 +123,8 @@ static tutti_status_t turn_to(const tutti__exec_device_t *device, uint32_t lane_
     return ready == NULL ? TUTTI_OK : device->ops->wait(is_up ? lane->up : lane->down, ready);
 }
 
-/* Copy up: queue one copy for each part within a range, and one copy for adjacent parts together.
-   The gaps between the parts are not copied, because other calls may write there meanwhile. */
+/* Copy up: queue one copy for each part within a range; adjacent parts share one copy. The gaps
+   between the parts are not copied, because other calls may write there meanwhile. */
 static tutti_status_t queue_parts(const tutti__exec_device_t *device, uint32_t lane_index,
                                   char *on_device, char *host, size_t bytes,
                                   const tutti__staged_t *staged)
@@ -170,7 +170,7 @@ static tutti_status_t add(const tutti__exec_device_t *device, uint32_t lane_inde
     return TUTTI_OK;
 }
 
-/* After the last copy: record the event `done` behind it. */
+/* After the last copy: record the event `done` behind this copy. */
 static tutti_status_t close_queue(const tutti__exec_device_t *device, uint32_t lane_index,
                                   const tutti__staged_t *staged)
 {

@@ -8,14 +8,14 @@
  *      step    TUTTI__AGAIN until they are copied
  *
  * Host memory is the lane's STAGE, which is pinned. Larger data are in memory of malloc, and pass
- * through STAGE piece by piece, in two halves alternately. A copy from or to unpinned memory would
- * block the thread until all earlier work in the CUDA stream is complete, even the caller's work.
- * Pinning more memory may wait for the whole device, and so for other ranks. A step moves one
- * piece, so the thread can also step its other lanes.
+ * through STAGE piece by piece, alternately through its two halves. A copy from or to unpinned
+ * memory would block the thread until all earlier work in the CUDA stream is complete, even the
+ * caller's work. Pinning more memory may wait for the whole device, and so for other ranks. A step
+ * moves one piece, so the thread can also step its other lanes.
  *
  * STAGE, `copied` and `done` belong to the lane, and have no other user during a call. A run in
- * host memory does not use them. When the event `ready` is complete, the copies of zero
- * contributions out of STAGE are complete as well.
+ * host memory does not use them. If the packing copies zero contributions out of STAGE, the event
+ * `ready` completes only after these copies.
  *
  * Only the parts of recvbuf that the call writes are copied back: between these parts, other calls
  * and the caller may write meanwhile.
@@ -40,7 +40,7 @@ typedef struct {
     tutti__side_t into;              /* the parts of recv */
     uint32_t nparts;                 /* > 0: the parts to copy; 0: whole ranges */
     /* For data that pass through STAGE piece by piece: */
-    int in_stage; /* 1: all data stay in STAGE, so none pass through it */
+    int in_stage; /* 1: STAGE holds all data at once, not piece by piece */
     int is_up;
     tutti__staged_part_t left;    /* the rest of the range */
     tutti__staged_part_t half[2]; /* the piece in each half of STAGE */
@@ -67,8 +67,8 @@ tutti_status_t tutti__staged_step(const tutti__exec_device_t *device, uint32_t l
                                   tutti__staged_t *staged);
 
 /* The same for any bytes, which stay in staged->host while other code uses STAGE. _keep copies
-   `bytes` bytes from `from`, after `ready`. _put_back copies `bytes` of them, beginning at offset
-   `at`, to `to`. */
+   `bytes` bytes from `from`, after `ready`. _put_back copies `bytes` of these bytes, beginning at
+   offset `at`, to `to`. */
 tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t lane, char *from,
                                   size_t bytes, tutti__devent_t *ready, tutti__staged_t *staged);
 tutti_status_t tutti__staged_put_back(const tutti__exec_device_t *device, uint32_t lane, char *to,

@@ -7,7 +7,7 @@
 #include "stats/stats.h"
 
 /* For an operation that has just ended without an error. call: the program's call; for a bucket,
-   its first tensor's. */
+   the call of its first tensor. */
 tutti__stats_what_t tutti__operation_what(const tutti__operation_t *op, const tutti__call_t *call,
                                           int is_async);
 

@@ -6,8 +6,8 @@
  * except `cancel`, which may wait. A lane has one operation at a time. All ranks of the host start
  * the same operations in the same order in each lane. One thread at a time uses a lane.
  *
- * NODE_MEET moves no data. It compares the metadata of the call (kind, dtype, op, tag, root,
- * map.count, and whether there is a divisor; nothing else) among all ranks of the host.
+ * NODE_MEET moves no data. Among all ranks of the host it compares only this metadata of the call:
+ * kind, dtype, op, tag, root, map.count, and whether there is a divisor.
  */
 #ifndef TUTTI__NODE_NODE_H
 #define TUTTI__NODE_NODE_H
@@ -33,9 +33,10 @@ typedef struct {
     const void *src; /* element 0 of the block map; with src_step: block sblk */
     void *dst;       /* NODE_REDUCE: used by the root only */
     tutti__blockmap_t map;
-    size_t src_step, dst_step; /* 0, or for SCRATCH the distance of two blocks in elements. These
-                                  fields, up to nparts, are equal on all ranks */
-    int whole;                 /* 1, outside loops: whole blocks. 0, inside: chunk `trip` of each */
+    size_t src_step, dst_step; /* 0, or for SCRATCH the distance of two blocks in elements. All
+                                  fields from here to nparts are equal on all ranks */
+    int whole;                 /* 1, outside loops: whole blocks. 0, in a loop: chunk `trip` of each
+                                  block */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
     /* For device memory. queued 1: the operation counts as done when it is queued, and later work

@@ -54,8 +54,8 @@ int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank)
 {
     const tutti__watcher_t *w = tutti__watcher_read(watch);
 
-    /* The status page shows a departure even if the ranks that should forward the goodbye have left
-       before. */
+    /* The status page shows a departure even if the ranks that should forward the goodbye have
+       already left. */
     return atomic_load(&w->left[rank]) || page_of(w, rank) >= TUTTI__PAGE_ENDED;
 }
 
@@ -110,10 +110,9 @@ uint64_t tutti__watch_progress(const tutti__watch_t *watch)
     return atomic_load(&tutti__watcher_read(watch)->progress);
 }
 
-/* Is the goodbye sent over link i, after it has arrived over `link` and takes effect here? Usually
-   it is sent over all other links. If it has come up from a child, the child also receives it. But
-   if it is the child's own goodbye, only a child that waits for the goodbye's return receives
-   it. */
+/* A goodbye has arrived over `link`, and takes effect here. Is it forwarded over link i? It is
+   forwarded over all other links, and back to a child from which it has come up. Exception: a
+   child's own goodbye returns to the child only if the child waits for it. */
 static int goes_down(const tutti__watcher_t *w, int i, int link, const tutti__bye_msg_t *msg)
 {
     return i != link || (link != w->parent && (w->link[i].rank != msg->rank || msg->awaits));

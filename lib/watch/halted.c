@@ -2,8 +2,9 @@
 /*
  * Is a rank of this machine stopped, by a signal or a debugger?
  *
- * Called when a deadline has passed. A device does not report the rank that it waits for, and a
- * peer without progress may itself wait for the stopped rank. Any thread.
+ * Called when a deadline has passed. All ranks of the machine are checked: a device does not report
+ * the rank that it waits for, and a peer without progress may itself wait for the stopped rank. Any
+ * thread.
  */
 #include "watch/watch_inside.h"
 

@@ -162,8 +162,9 @@ static void send_backlog(tutti__link_t *link)
 
 /* Do messages of this kind use the side channel? If there is a backlog, a goodbye follows the
    backlog through the ring, so that the order is kept. Even an idle peer reads the ring, because
-   frames from a backlog ring the peer's doorbell. This is so for goodbyes that this rank forwards.
-   Its own goodbye uses the side channel, because tutti__watch_leave drops the backlog. */
+   frames from a backlog ring the peer's doorbell. This concerns only goodbyes that this rank
+   forwards. This rank's own goodbye uses the side channel, because tutti__watch_leave drops the
+   backlog. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
     return !link->local ||

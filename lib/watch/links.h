@@ -3,12 +3,13 @@
  * Control messages between neighbours in the tree of boot.h: through byte rings inside a host,
  * through the side channel between hosts. Rings and side channel keep the order on a link.
  *
- * The child's arena has the rings. Messages of the watch itself use the side channel, because an
- * idle rank polls only the side channel. If the order matters, the receiver empties the ring first.
+ * The rings of a link are in the child's arena. Messages of the watch itself use the side channel,
+ * because an idle rank polls only the side channel. If the order matters, the receiver empties the
+ * ring first.
  *
  * A ring has one writer and one reader. A frame is a head and a body, rounded up to 8 bytes; frames
  * wrap around. If the ring has no space for a frame, the frame waits in a backlog, and later
- * flushes send it. So sending never blocks. It fails only if there is no memory, which ends the
+ * flushes send it. So sending never blocks. It fails only if there is no memory; this ends the
  * communicator. Callers own the links, unless a comment says otherwise.
  */
 #ifndef TUTTI__WATCH_LINKS_H

@@ -115,7 +115,7 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
         /* Record the end before `ended` is set: a thread that reads `ended` ends the pending
            requests, and the dump must still have them. */
         tutti__record_end(w->base.record, status, text);
-        /* A thread that reads `ended` may end the process, so publish the reason before. */
+        /* A thread that reads `ended` may end the process, so first publish the reason. */
         if (status != TUTTI_ERR_SHUTDOWN)
             tutti__orphan_publish(w, status, text);
         tutti__store_release(&w->base.ended, (uint32_t)status);
@@ -128,8 +128,8 @@ void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status,
 {
     if (!set_end(w, from, status, text))
         return;
-    /* Messages in the tree report every reason. In the status page, all ranks read departures, and
-       ranks without a parent read the other reasons. */
+    /* Messages in the tree report every reason. In the status page all ranks read departures, but
+       only ranks whose parent has left read the other reasons. */
     if (status == TUTTI_ERR_SHUTDOWN)
         tutti__watch_set_page(w, TUTTI__PAGE_ENDED);
     /* SHUTDOWN: a rank has left early, as its program asked. This is logged at debug only, because
@@ -155,7 +155,7 @@ void tutti__watch_close_calls(tutti__watch_t *watch)
 {
     tutti__watcher_t *w = tutti__watcher(watch);
 
-    w->told = 1; /* tell no neighbour; set_end publishes this */
+    w->told = 1; /* no report to the neighbours; set_end publishes this store */
     if (set_end(w, -1, TUTTI_ERR_SHUTDOWN, tutti__watch_closed_text(watch)))
         tutti__machine_ring_always(w->machine, w->machine->me);
 }

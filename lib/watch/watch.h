@@ -12,18 +12,18 @@
  * them.
  *
  * Goodbyes. A rank that calls finalize sends a goodbye first. The goodbye is forwarded up the tree
- * to rank 0, and then down. A rank applies a goodbye that comes down, not one that goes up. So the
- * rank has received all messages that rank 0 has sent before the goodbye, and no rank rejects a
- * tensor that another rank reduces. Before a rank with a parent and children leaves, it waits until
- * a goodbye has come down, usually its own (tutti__watch_drain).
+ * to rank 0, and then down. A rank applies a goodbye only when it comes down. At that time the rank
+ * has received all messages that rank 0 sent before the goodbye. So no rank rejects a tensor that
+ * another rank reduces. Before a rank with a parent and children leaves, it waits until a goodbye
+ * has come down, usually its own (tutti__watch_drain).
  *
- * A rank that has left forwards nothing. Without rank 0 the hosts receive nothing from each other,
- * and without its leader a host receives nothing. Therefore each rank also writes its state into
- * its status page, where the waiting ranks of its machine read it. A rank whose parent has left
- * also watches the processes and the status pages of its machine (orphan.c). Between machines only
- * the first goodbye is certain to arrive. If the rank that has to forward a later goodbye, or the
- * report of a death, has already left, other machines do not receive it, and a wait ends at the
- * deadline.
+ * A rank that has left forwards nothing. If rank 0 has left, the hosts receive nothing from each
+ * other; if a host's leader has left, this host receives nothing. Therefore each rank also writes
+ * its state into its status page, where the waiting ranks of its machine read it. A rank whose
+ * parent has left also watches the processes and the status pages of its machine (orphan.c).
+ * Between machines only the first goodbye is certain to arrive. If a rank that has left would have
+ * to forward a later goodbye or the report of a death, other machines do not receive it. A wait
+ * there ends at the deadline.
  *
  * Threads: "owner" marks functions for the owner of the links, which is the owner of the engine's
  * token. Any thread may call the other functions.
@@ -62,7 +62,7 @@ static inline int tutti__watch_has_ended(const tutti__watch_t *watch)
     return atomic_load(&watch->ended) != TUTTI_OK;
 }
 
-/* TUTTI_OK, or the reason of the end, which is also the thread's last error. */
+/* TUTTI_OK, or the reason of the end. In the second case the thread's last error is set. */
 tutti_status_t tutti__watch_alive(const tutti__watch_t *watch);
 
 /* As tutti__watch_alive, but does not set the thread's last error. *ret_text: the reason, or "";
@@ -71,16 +71,17 @@ tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_
 
 /* End the communicator on all ranks: every pending and later call returns `status` with `text`. If
    the communicator has ended before, its first reason is kept. If `status` is TUTTI_ERR_SHUTDOWN
-   and a rank has left, a text that names the rank that has left replaces `text`. Returns the reason
-   that is kept, and sets the thread's last error. */
+   and a rank has left, a text that names this rank replaces `text`. Returns the reason that is
+   kept, and sets the thread's last error. */
 tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, const char *text);
-/* This rank closes the communicator, and has said goodbye: end the calls that other threads of this
-   process are still inside. Other ranks do not notice. */
+/* This rank closes the communicator, and has sent its goodbye: end the calls that other threads of
+   this process still execute. Other ranks receive no report. */
 void tutti__watch_close_calls(tutti__watch_t *watch);
 
 /* Work on a device has failed: end the communicator. An error of NCCL (TRANSPORT) mostly means that
    another rank has aborted NCCL because a rank has died. A report of this death is the better
-   reason. So for TRANSPORT only tutti__watch_await_news ends the communicator, some time later. */
+   reason. So for TRANSPORT this function does not end the communicator; tutti__watch_await_news
+   does this some time later. */
 void tutti__watch_fail(tutti__watch_t *watch, tutti_status_t status, const char *text);
 
 /* Is a failure of NCCL without a reported cause pending? */
@@ -102,12 +103,12 @@ void tutti__watch_ask(tutti__watch_t *watch);
 
 /*
  * Owner: before this rank leaves, forward all messages that rank 0 has sent through this rank.
- * tutti__watch_leave sends the goodbye directly to this rank's children. There it must not overtake
- * a bucket that rank 0 has sent, because other ranks may reduce this bucket. So this function sends
- * the goodbye only up, and polls the links until the goodbye has come down again, or until
- * limit_ns, a time of tutti__now_ns(). If any rank has left, rank 0 agrees on nothing more, so the
- * function does not wait. On rank 0, and on ranks without children, the function does nothing.
- * progress: as in tutti__watch_leave.
+ * tutti__watch_leave sends the goodbye directly to this rank's children. On the links to the
+ * children, the goodbye must not overtake a bucket that rank 0 has sent, because other ranks may
+ * reduce this bucket. So this function sends the goodbye only up, and polls the links until the
+ * goodbye has come down again, or until limit_ns, a time of tutti__now_ns(). If any rank has left,
+ * rank 0 agrees on nothing more, so the function does not wait. On rank 0, and on ranks without
+ * children, the function does nothing. progress: as in tutti__watch_leave.
  */
 void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit_ns);
 
@@ -115,7 +116,7 @@ void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit
    completed. All ranks count in the same way; the caller defines the number. */
 void tutti__watch_leave(tutti__watch_t *watch, uint64_t progress);
 
-/* The greatest `progress` of the ranks that have left; 0 if there are none. */
+/* The greatest `progress` of the ranks that have left; 0: no rank has left. */
 uint64_t tutti__watch_progress(const tutti__watch_t *watch);
 
 /* Has any rank left? */
@@ -134,7 +135,7 @@ int tutti__watch_is_idle(const tutti__watch_t *watch, uint32_t rank);
 /* Owner: a rank has left, so this rank runs no more buckets. */
 void tutti__watch_set_idle(tutti__watch_t *watch);
 
-/* Describe a rank that has left: `rank`, or the first rank that has left if `rank` has not. 0: no
+/* Describe a rank that has left. If `rank` has not left, describe the first rank that left. 0: no
    rank has left. */
 int tutti__watch_left_text(const tutti__watch_t *watch, uint32_t rank, char *text, size_t bytes);
 

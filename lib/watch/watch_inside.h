@@ -16,7 +16,7 @@ enum {
 
 typedef struct {
     uint32_t rank;     /* the rank that leaves */
-    uint32_t awaits;   /* 1: the rank leaves when rank 0 has returned this message to it */
+    uint32_t awaits;   /* 1: the rank leaves only after rank 0 has returned this message */
     uint64_t progress; /* see tutti__watch_leave */
 } tutti__bye_msg_t;
 
@@ -25,7 +25,7 @@ typedef struct {
     uint32_t text_bytes;
 } tutti__dead_msg_t; /* text follows */
 
-/* A group whose making has failed. */
+/* A group that could not be made. */
 typedef struct {
     uint32_t first;  /* the group's first rank */
     uint32_t number; /* number of the call that makes groups */
@@ -68,7 +68,7 @@ typedef struct {
 
     /* Any thread. */
     atomic_int *left;           /* [size] ranks that have sent a goodbye */
-    atomic_int first_left;      /* 1 + the first rank of these; 0: none has left */
+    atomic_int first_left;      /* 1 + the rank whose goodbye took effect first; 0: none yet */
     _Atomic uint64_t progress;  /* the greatest `progress` of a rank that has left */
     atomic_uint *cancelled;     /* [first rank] number of the last call that failed to make a
                                    group with this first rank */
@@ -107,7 +107,8 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t link);
 void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status, const char *text);
 /* watch.c: a neighbour's connection has closed, or its process has ended; see boot.h. */
 void tutti__watch_lost(tutti__watcher_t *w, uint32_t link);
-/* watch.c: end the communicator because a rank has died. link: as for end_from. */
+/* watch.c: end the communicator because a rank has died. link: as `from` of
+   tutti__watch_end_from. */
 void tutti__watch_lost_rank(tutti__watcher_t *w, int link, uint32_t rank);
 /* watch.c: handle a message of the watch. */
 void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
@@ -122,7 +123,7 @@ void tutti__watch_set_page(tutti__watcher_t *w, uint32_t end);
 
 /* orphan.c: this rank's parent in the tree has left. */
 void tutti__orphan_begin(tutti__watcher_t *w);
-/* orphan.c: read why the communicator has ended for other ranks of this machine. */
+/* orphan.c: if the communicator has ended for another rank of this machine, read the reason. */
 void tutti__orphan_poll(tutti__watcher_t *w);
 /* orphan.c: the process of a rank that is no neighbour has ended. */
 void tutti__orphan_lost(tutti__watcher_t *w, uint32_t rank);

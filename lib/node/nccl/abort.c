@@ -5,13 +5,14 @@
  *
  * NCCL's abort first tells its kernels to end, and then frees memory. Freeing waits for all work of
  * the device, also for the kernels of other communicators. So if several communicators are to be
- * aborted, all aborts begin before the first one is awaited. Otherwise the first abort would wait
+ * aborted, all aborts begin before the first abort is awaited. Otherwise the first abort would wait
  * for kernels that only the second abort ends (NCCL's issue 1013). During this wait, CUDA may keep
  * all other threads from queueing work.
  *
- * While an abort has not returned, its work is still on the device. Any call that waits for the
- * device would wait for ever: freeing memory, dropping streams, allocating. So the device counts as
- * stuck, and nothing is freed or made on it, until all of its aborts have returned.
+ * While an abort has not returned, work of its communicator is still on the device. Any call that
+ * waits for the device would wait for ever: freeing memory, dropping streams, allocating. So the
+ * device counts as stuck, and nothing is freed or made on it, until all of its aborts have
+ * returned.
  */
 #include "node/nccl/nccl.h"
 
@@ -23,8 +24,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Devices whose numbers are equal modulo this share an entry. If one of them is stuck, all of them
-   count as stuck. Sharing has no other effect. */
+/* Devices whose numbers are equal modulo DEVICES share an entry. If one of them is stuck, all of
+   them count as stuck. Sharing has no other effect. */
 #define DEVICES 32
 
 /* [device] number of aborts that have not returned and for which no thread waits. */
@@ -41,7 +42,7 @@ struct tutti__nccl_abort {
     const tutti__device_ops_t *ops;
     int device;
     tutti__nccl_t *nccl;
-    uint64_t limit_ns;   /* the caller waits until then */
+    uint64_t limit_ns;   /* the caller waits until this time */
     tutti__word_t state; /* decides which of the two threads frees this structure */
 };
 

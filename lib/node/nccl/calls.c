@@ -3,7 +3,8 @@
  * Cuts a node operation into NCCL's calls. This is only arithmetic, with the same result on all
  * ranks.
  *
- * NCCL needs parts that are equal and contiguous. The parts of a block map seldom are, so:
+ * NCCL needs parts that are equal and contiguous. The parts of a block map seldom have these
+ * properties, so:
  *
  *   allreduce, reduce, broadcast
  *      One call for each run of contiguous blocks.
@@ -18,12 +19,13 @@
  *        peer to the stage, because a receive overwrites it during the send. A rank has not been
  *        told whether others work in place, so all alltoalls are cut in the same way.
  *
- * All ranks must make the same calls of NCCL. So the blocks of a table, whose places may differ
- * between ranks, are not joined to runs, and groups end after a fixed number of calls.
+ * All ranks must make the same calls of NCCL. So the blocks of a table are not joined to runs,
+ * because their places may differ between ranks. Groups end after a fixed number of calls.
  *
  * Averages. If NCCL's own average divides by the same number, it is used: it takes one pass, and
  * narrow floats do not overflow. Otherwise NCCL computes a sum, and a division follows on the
- * stream. This is also done for integers, because NCCL's versions round them differently.
+ * stream. This is also done for integers, because versions of NCCL round integer averages
+ * differently.
  */
 #include "node/nccl/nccl.h"
 
@@ -58,7 +60,8 @@ static run_t find_block(const tutti__node_call_t *call, uint32_t j)
     return run;
 }
 
-/* The run that begins at block *next, at most up to `end`. *next is set to the block after it. */
+/* The run that begins at block *next, at most up to `end`. *next is set to the block after the
+   run. */
 static run_t find_run(const tutti__node_call_t *call, uint32_t *next, uint32_t end)
 {
     run_t run = find_block(call, (*next)++);
@@ -278,7 +281,7 @@ static void add_piece(tutti__nccl_node_t *self, const void *src, void *dst, size
     self->pieces[self->npieces++] = (tutti__piece_t){ src, dst, bytes };
 }
 
-/* Exchange a piece with each peer. `at`: index in each part of the run's first block. */
+/* Exchange a piece with each peer. `at`: the run's first block, as an index in each part. */
 static void exchange(tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut, uint32_t at,
                      uint32_t end, size_t count)
 {

@@ -3,10 +3,10 @@
  * Lets one thread at a time call the device and NCCL; no thread ever waits for another.
  *
  * There are two words: one for the node (its gate), and one for all communicators of a device. If
- * either is taken, a step returns TUTTI__AGAIN. An abort sets a bit in the gate, which admits no
- * thread from then on. If a thread is inside, this thread aborts NCCL when it leaves; otherwise the
- * thread that requests the abort does. So two threads never call NCCL at once, and no thread calls
- * it after the abort.
+ * one of these words is taken, a step returns TUTTI__AGAIN. An abort sets a bit in the gate. From
+ * then on the gate admits no thread. If a thread is inside, this thread aborts NCCL when it leaves;
+ * otherwise the thread that requests the abort aborts NCCL. So two threads never call NCCL at once,
+ * and no thread calls NCCL after the abort.
  */
 #include "node/nccl/nccl.h"
 
@@ -19,8 +19,8 @@ enum {
     ENDED = 8                    /* the abort is over: no thread calls the device any more */
 };
 
-/* Devices whose numbers are equal modulo this share an entry, so only one thread at a time uses
-   them. Sharing has no other effect. */
+/* Devices whose numbers are equal modulo DEVICES share an entry, so only one thread at a time uses
+   these devices. Sharing has no other effect. */
 #define DEVICES 32
 
 static tutti__word_t in_use[DEVICES];

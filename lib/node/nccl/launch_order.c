@@ -86,7 +86,7 @@ static int is_behind(tutti__nccl_node_t *self, uint64_t entry)
     for (tutti__nccl_node_t *n = nodes; n != NULL && !found; n = n->next_node) {
         uint64_t other = n == self || n->tickets != self->tickets ? 0 : next_entry(n);
 
-        /* A dead node launches nothing more, so it is not waited for. */
+        /* A dead node launches nothing more, so do not wait for it. */
         found = other != 0 && other < entry && tutti__load_acquire(&n->gate) <= TUTTI__NCCL_INSIDE;
     }
     tutti__mutex_unlock(&lock);

@@ -37,34 +37,35 @@
  * Several communicators. Several threads may use a world and its groups at the same time, and NCCL
  * needs one order of launches per device. So each number has a ticket. All communicators of a host
  * take their tickets from one counter, the world's, under a lock. The entry is written under the
- * same lock, so a rank that sees a ticket sees all smaller ones. A rank does not launch an entry
+ * same lock, so a rank that sees a ticket sees all smaller tickets. A rank does not launch an entry
  * while another communicator's next entry has a smaller ticket. The proof is the same, by induction
- * over tickets: the smallest ticket that a rank has not launched waits for nothing. A rank does
- * not wait for a communicator that is dead on this rank. If a leader dies while it holds the lock
- * (some ten instructions), the other communicators of its host wait until their deadlines.
+ * over tickets: the smallest ticket that a rank has not launched waits for nothing. A rank does not
+ * wait for a communicator that is dead on this rank. If a leader dies while it holds the lock (some
+ * ten instructions), the other communicators of its host wait until their deadlines.
  *
  * Flat. One further node, the flat node, may join all ranks of several hosts. Its `host`, leader,
  * ring and tickets are those of each host's own ranks. Only NCCL's communicator has all ranks. So
  * flat launches wait for other hosts, which count their own tickets. Therefore each flat call has a
- * sequence number: rank 0 counts the calls that all ranks have reached, 1, 2, ..., and all ranks
- * receive the count before they start the operation (call/sequencer.h). A leader gives number k,
+ * sequence number. Rank 0 counts the calls that all ranks have reached, 1, 2, and so on. All ranks
+ * receive the number before they start the operation (call/sequencer.h). A leader gives number k,
  * with its ticket, only to the call with sequence number k.
  *
- *   This cannot deadlock. Launch A precedes B if on some host both have tickets and A's is
- *   smaller, or only A has a ticket; or if both are flat and A's sequence number is smaller. This
- *   order has no cycle. Inside a host, tickets increase. A cycle over several hosts would pass
- *   through flat launches. From each flat launch to the next one it would stay inside a host, where
- *   numbers follow the sequence numbers. So sequence numbers would increase all around the cycle,
- *   which is impossible. Hence among all launches that have a ticket or a sequence number and are
- *   not complete everywhere, there is a launch that no other precedes. If this launch is not flat,
- *   it waits for nothing, as above. If it is flat, the calls with smaller sequence numbers are
- *   complete, and all ranks have reached the call. Each rank keeps stepping its lane, receives the
- *   sequence number, starts the operation and ends the meeting of its host. Leaders that have given
- *   the call no number yet give it a number now, all ranks launch the call, and NCCL completes it.
+ *   This cannot deadlock. Launch A precedes launch B in three cases: on some host both have
+ *   tickets, and A's is smaller; on some host only A has a ticket; both are flat, and A's sequence
+ *   number is smaller. This order has no cycle. Inside a host, tickets increase. A cycle over
+ *   several hosts would pass through flat launches. From each flat launch to the next one it would
+ *   stay inside a host, where numbers follow the sequence numbers. So sequence numbers would
+ *   increase all around the cycle, which is impossible. Hence among all launches that have a ticket
+ *   or a sequence number and are not complete everywhere, there is a launch that no other launch
+ *   precedes. If this launch is not flat, it waits for nothing, as above. If it is flat, the calls
+ *   with smaller sequence numbers are complete, and all ranks have reached the call. Each rank
+ *   keeps stepping its lane, receives the sequence number, starts the operation and ends the
+ *   meeting of its host. Leaders that have given the call no number yet give it a number now, all
+ *   ranks launch the call, and NCCL completes it.
  *
  *   Suppose that a leader took a ticket before all ranks have reached the call. Later work of its
  *   host would follow a launch that waits for some rank, and that rank might wait for this later
- *   work. If each host counted on its own, NCCL would combine different calls.
+ *   work. If each host counted its calls on its own, NCCL would combine different calls.
  *
  *   If a rank cannot launch a call that has a sequence number, the communicator ends. The ring
  *   needs no more space, because all of the host's ranks have started the operations in the ring.
@@ -75,16 +76,16 @@
  * Rejected: an NCCL communicator per lane. Several communicators would also need one order of
  * launches per device, and each takes some 100 MB of device memory.
  *
- * Open makes all device memory, the stream, and all events except further ones of overdue.c. NCCL
- * itself connects ranks at the first call of a kind, and waits for the other ranks meanwhile. This
- * is harmless, because all ranks launch in one order: on this rank NCCL can wait only for launches
- * with smaller numbers.
+ * Open makes all device memory, the stream, and all events except the additional events of
+ * overdue.c. NCCL itself connects ranks at the first call of a kind, and waits for the other ranks
+ * meanwhile. This is harmless, because all ranks launch in one order: on this rank NCCL can wait
+ * only for launches with smaller numbers.
  *
  * Threads: different threads may step different lanes, and a further thread may abort. enter.c
  * admits one thread at a time to the device, and makes no thread wait.
  *
- * After an error of the device or NCCL the node is dead: every lane returns that error. The other
- * ranks are not told here; the caller must call tutti__nccl_node_abort on all of them.
+ * After an error of the device or NCCL the node is dead: every lane returns that error. No error is
+ * reported to the other ranks here; the caller must call tutti__nccl_node_abort on all of them.
  */
 #ifndef TUTTI__NODE_NCCL_NCCL_H
 #define TUTTI__NODE_NCCL_NCCL_H
@@ -115,7 +116,7 @@ typedef struct {
 
 /* Ask NCCL for the types that it serves on the calling thread's device. */
 void tutti__nccl_ask(const tutti__device_ops_t *ops, tutti__nccl_serves_t *ret_serves);
-/* Remove the types from *serves that `others` does not have. */
+/* Remove from *serves the types that `others` does not have. */
 void tutti__nccl_agree(tutti__nccl_serves_t *serves, const tutti__nccl_serves_t *others);
 
 typedef struct {
@@ -126,9 +127,9 @@ typedef struct {
     int32_t leader;             /* the global rank of local rank 0, for the wait hint */
     tutti__node_t *host;        /* the host's ranks in shared memory; must outlive this node */
     tutti__nccl_order_t *order; /* as mapped here; must outlive this node */
-    /* The tickets of the parent communicator, if this one is a group; NULL: `order` has them. All
-       communicators that have a rank of this host, and may be used at the same time, must use the
-       same tickets. Must outlive this node. */
+    /* The tickets of the parent communicator, if this communicator is a group; NULL: `order` has
+       them. All communicators that have a rank of this host, and may be used at the same time, must
+       use the same tickets. Must outlive this node. */
     tutti__nccl_order_t *tickets;
     const tutti__nccl_id_t *id; /* the leader's id, on all local ranks; not kept */
     size_t stage_bytes;         /* at least 16 * nlocal, the same on all local ranks */
@@ -152,7 +153,7 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
 tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
 
 /*
- * The lane's next operation that moves data, and all later ones, begin on the device after
+ * The lane's next operation that moves data, and all later operations, begin on the device after
  * `event`'s last record. The lane's thread calls this between operations, after the record. The
  * caller may record the event again when that operation has ended, successful or not. NULL: no
  * event.
@@ -171,9 +172,9 @@ extern const tutti__sequencer_ops_t tutti__nccl_sequencer_ops;
 
 /* Check queued operations, for which no call waits. TUTTI_ERR_TIMEOUT: the device has been
    executing an operation for longer than limit_ns. This time counts from the first check that finds
-   the operation executing. No text is set. Other errors are the device's or NCCL's, and end the
-   node. *ret_tag: after an error, the tag of the operation's call. Call this regularly, on a thread
-   that uses the device. */
+   the operation executing. For TIMEOUT no error text is set. Other errors are the device's or
+   NCCL's, and end the node. *ret_tag: after an error, the tag of the operation's call. Call this
+   regularly, on a thread that uses the device. */
 tutti_status_t tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
                                         unsigned *ret_tag);
 
@@ -200,10 +201,11 @@ void tutti__nccl_node_unregister(tutti__node_t *node);
 
 /* Abort all work of NCCL. After this the node is dead, and its lanes return an error. Any thread,
    at any time before close; repeated calls have no effect. If another thread is in a step, that
-   thread aborts at the end of the step. This waits for NCCL only, for a limited time (abort.c). */
+   thread aborts at the end of the step. The function waits only for NCCL, and for a limited time
+   (abort.c). */
 void tutti__nccl_node_abort(tutti__node_t *node);
 /* The two halves of tutti__nccl_node_abort. If several nodes of one device are to be aborted, begin
-   all aborts before the first end (abort.c). 1: the same thread must call end. */
+   all aborts before the first end (abort.c). If begin returns 1, the same thread must call end. */
 int tutti__nccl_node_begin_abort(tutti__node_t *node);
 void tutti__nccl_node_end_abort(tutti__node_t *node);
 

@@ -15,13 +15,13 @@
  *
  * Closing involves the other ranks: NCCL flushes, and frees a communicator when all ranks have
  * closed it. nccl_close waits for this for a short time. Communicators that are not closed by then
- * are in a list, which is checked when another communicator is opened or closed. The end of the
- * process frees the rest.
+ * are put into a list. The list is checked when another communicator is opened or closed. The end
+ * of the process frees the rest.
  *
- * From 2.19 on, NCCL can register buffers. If one of the functions is missing, none is used.
- * Registering is local and immediate: NCCL stores the range, and the ranks exchange data about it
- * at its first use, in the order of calls. NCCL_LOCAL_REGISTER=0 disables registration. An abort
- * ends the registrations as well.
+ * From 2.19 on, NCCL can register buffers. If one of the functions for this is missing, none of
+ * them is used. Registering is local and immediate: NCCL stores the range, and the ranks exchange
+ * data about it at its first use, in the order of calls. NCCL_LOCAL_REGISTER=0 disables
+ * registration. An abort ends the registrations as well.
  *
  * Threads: one thread at a time uses a communicator (mem/device.h), so only the list has a lock.
  * NCCL starts threads that inherit the caller's signal mask. Calls that may start threads are made
@@ -202,8 +202,8 @@ static void keep(tutti__nccl_t *nccl)
     pthread_mutex_unlock(&lock);
 }
 
-/* Free communicators whose closing is over. If NCCL binds calls to threads, free none. The lock is
-   not held meanwhile, because an abort may never return. */
+/* Free communicators whose closing is over. If NCCL binds calls to threads, free no communicator.
+   The lock is not held meanwhile, because an abort may never return. */
 static void sweep(void)
 {
     tutti__nccl_t *list, *next;

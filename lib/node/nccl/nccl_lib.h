@@ -31,7 +31,7 @@
     X(ncclReduceScatter)                                                                           \
     X(ncclSend)
 
-/* Functions that 2.18 does not have, in its headers and in its library. */
+/* Functions that NCCL 2.18 has neither in its headers nor in its library. */
 #define TUTTI__NCCL_OPTIONAL(X)                                                                    \
     X(ncclCommDeregister, (const ncclComm_t comm, void *handle))                                   \
     X(ncclCommRegister, (const ncclComm_t comm, void *ptr, size_t bytes, void **ret_handle))       \

@@ -28,7 +28,7 @@ void tutti__nccl_close(tutti__node_t *node)
     if (self == NULL)
         return;
     tutti__nccl_order_leave(self);
-    /* If the device cannot be used, everything else is still freed. */
+    /* If the device cannot be used, free all other parts. */
     (void)self->ops->use(self->device);
     tutti__nccl_end(self);
     drop_device_parts(self);

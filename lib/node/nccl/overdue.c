@@ -10,9 +10,9 @@
  * other ranks, which may be busy with long work of their own. As in any call, the deadline limits
  * this wait.
  *
- * Set-up makes space for OVERDUE operations. If more are in flight, the call that queues the next
- * operation makes more space. No operation is dropped, because any of them may never end. Making
- * events waits for nothing.
+ * Set-up makes space for TUTTI__NCCL_OVERDUE operations. If more are in flight, the call that
+ * queues the next operation makes more space. No operation is dropped, because any of them may
+ * never end. Making events does not wait for the device.
  *
  * While operations are queued, each check also asks NCCL for errors. After an error NCCL's work
  * never ends, and only NCCL's own query reports the error.
@@ -35,7 +35,7 @@ static tutti__nccl_overdue_t *at(const tutti__nccl_node_t *self, uint32_t index)
     return &self->overdue[index & (self->overdue_capacity - 1)];
 }
 
-/* Make a larger ring, or the first one. After a failure, close frees the events made so far. */
+/* Make a larger ring, or the first ring. After a failure, close frees the events made so far. */
 static tutti_status_t reserve(tutti__nccl_node_t *self, uint32_t capacity)
 {
     tutti__nccl_overdue_t *before = self->overdue;
@@ -79,7 +79,7 @@ void tutti__nccl_overdue_close(tutti__nccl_node_t *self)
 
 /* ---- inside the gate ---- */
 
-/* Remove completed operations. Returns the status of the first incomplete one; TUTTI_OK: all
+/* Remove completed operations. Returns the status of the first incomplete operation; TUTTI_OK: all
    have completed. */
 static tutti_status_t forget_ended(tutti__nccl_node_t *self)
 {

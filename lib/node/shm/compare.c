@@ -2,10 +2,10 @@
 /*
  * Do all ranks of the host have the same call? See shm.h on announcements.
  *
- * The hot path (shm.c) compares two words of each peer with its own: the head (number, kind,
- * type, operation, tag) and the count, whose upper 16 bits contain the root. After a mismatch each
- * rank makes its error text from the announcements alone, so all ranks report the same text about
- * the same two ranks.
+ * The hot path (shm.c) compares two words of each peer with this rank's own words: the head
+ * (number, kind, type, operation, tag) and the count, whose upper 16 bits contain the root. After a
+ * mismatch each rank makes its error text from the announcements alone, so all ranks report the
+ * same text about the same two ranks.
  */
 #include "node/shm/shm.h"
 
@@ -42,8 +42,8 @@ uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
 /*
  * Elements in the call's whole map, not only in this operation, so that different counts of two
  * ranks are found at the first chunk. The upper bits contain the root if it is below 65536, and a
- * hash of larger roots. So if one of two different roots is that large, they look equal in 1 of
- * 65536 cases. A meeting announces its root in full.
+ * hash of larger roots. So if one of two different roots is at least 65536, the upper bits are
+ * equal in 1 of 65536 cases. A meeting announces its root in full.
  */
 uint64_t tutti__shm_count(const tutti__node_call_t *call)
 {
@@ -63,7 +63,7 @@ static what_t what_of(const tutti__announce_t *a)
     return what;
 }
 
-/* Are both announcements of the same call? Their numbers are equal, so only calls can differ. */
+/* Do both announcements have the same call? The operation's number is the same in both. */
 static int same_call(const tutti__announce_t *a, const tutti__announce_t *b, int is_meet)
 {
     return a->count == b->count && (!is_meet || a->u.root == b->u.root) &&
@@ -81,7 +81,8 @@ enum {
     ROOT = TUTTI__HAS_ROOT
 };
 
-/* [tag] parts of the text for a call. The text for any other call has only its name. */
+/* [tag] parts of the text for a call. The text for a tag that is not listed has only the call's
+   name. */
 static const unsigned tags[TUTTI__TAG_ON_DEVICE] = {
     [TUTTI__TAG_ALLREDUCE] = COUNT | OP,   [TUTTI__TAG_REDUCE] = COUNT | OP | ROOT,
     [TUTTI__TAG_BROADCAST] = COUNT | ROOT, [TUTTI__TAG_REDUCE_SCATTER] = TOTAL | OP,

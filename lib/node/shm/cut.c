@@ -52,7 +52,7 @@ static int own_shares(const tutti__shm_lane_t *lane)
            call->kind == TUTTI__NODE_BCAST;
 }
 
-/* Cut the elements into `nblocks` shares of whole cache lines, except the last ones. */
+/* Cut the elements into `nblocks` shares of whole cache lines, except the last shares. */
 static void cut_shares(tutti__shm_lane_t *lane, uint32_t nblocks)
 {
     size_t line = TUTTI__LINE_BYTES / lane->esize;

@@ -8,11 +8,12 @@
  *      announcement of each rank --> leader: all equal?  --> announcement of the group --> all
  *                                    one-shot: their sum
  *
- *   A group's announcement is like a rank's. If a one-shot operation reduces, the announcement has
- *   the sum of the group's data. If the group's ranks have passed different calls, its head is
- *   MIXED. When a rank has seen number m from all groups, all ranks have announced m. So two slots
- *   are enough, as in shm.h. The rank may now also read the announcements of other ranks, for data
- *   that is moved, descriptions of large operations, and the text of a mismatch.
+ *   A group's announcement has the form of a rank's announcement. If a one-shot operation reduces,
+ *   the announcement has the sum of the group's data. If the group's ranks have passed different
+ *   calls, the announcement's head is MIXED. When a rank has seen number m from all groups, all
+ *   ranks have announced m. So two slots are enough, as in shm.h. The rank may now also read the
+ *   announcements of other ranks, for data that is moved, descriptions of large operations, and the
+ *   text of a mismatch.
  *
  * Chunks: RED is preceded by a further stage, SUM. In each group, member j % m sums up block j over
  * the group. If the groups are contiguous ranges of ranks and have equal sizes, the final owner of

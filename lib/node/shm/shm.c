@@ -4,8 +4,8 @@
  * compare.c compares the announcements; chunks.c and zero.c have the kernels for large data.
  *
  * The one-shot kernel follows the symmetric scheme of DeepSpeed's CPU allreduce and Open MPI's XHC
- * (inline payload). Each rank writes its data once and reads the data of all others, so a small
- * allreduce takes one transfer of a cache line per peer.
+ * (inline payload). Each rank writes its data once and reads the data of all other ranks, so a
+ * small allreduce takes one transfer of a cache line per peer.
  */
 #include "node/shm/shm.h"
 
@@ -117,7 +117,7 @@ static int lends_dst(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
     return lane->call->kind != TUTTI__NODE_ALLTOALL && tutti__shm_gets(shm, lane);
 }
 
-/* Would a zero-copy alltoall overwrite data that others have not read yet? */
+/* Would a zero-copy alltoall overwrite data that other ranks have not read yet? */
 static int is_in_place(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_ALLTOALL &&
@@ -126,8 +126,8 @@ static int is_in_place(const tutti__shm_lane_t *lane)
 
 /*
  * Describe an operation that is not one-shot, for the announcement. In zero-copy a rank assumes
- * that a peer's block has the same offset as its own. So zero-copy is excluded if blocks have
- * places of their own, which may differ between ranks.
+ * that a peer's block has the same offset as its own. So zero-copy is excluded if the blocks have
+ * displacements, which may differ between ranks, or are in SCRATCH.
  */
 static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
@@ -267,7 +267,7 @@ static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* Choose the kernel from all ranks' descriptions, so that all ranks choose the same one. */
+/* Choose the kernel from all ranks' descriptions, so that all ranks choose the same kernel. */
 static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
     uint32_t any = 0;

@@ -10,11 +10,11 @@
  * With several groups, a group's leader also has two announcement slots for its group, behind
  * progress.
  *
- * Announcements. Whatever its kernel, an operation begins with an announcement of each rank: the
+ * Announcements. With every kernel, an operation begins with an announcement of each rank: the
  * operation's number, its description, and the data if it fits (one-shot). Each rank reads all
- * announcements. Two slots are enough: a rank announces operation m only after it has finished
- * m - 1. So if a rank has seen the announcements of m by all ranks, no rank reads slot (m + 1) & 1
- * any more. No reset and no second barrier is needed. Ranks with different calls are detected here,
+ * announcements. Two slots are enough: a rank announces operation m only after it has finished m -
+ * 1. So if a rank has seen the announcements of m by all ranks, no rank reads slot (m + 1) & 1 any
+ * more. No reset and no second barrier is needed. Ranks with different calls are detected here,
  * before any data is touched.
  *
  *   On a host with two ranks, they exchange these slots at each use: the rank that has read a slot
@@ -62,11 +62,12 @@
  * then these results. So the bits of a result depend neither on sizes nor on the places of buffers.
  *
  * Zero-copy. If all buffers that other ranks would read or write are in arenas, each rank reduces
- * its part directly from the buffers. It writes the result to all ranks' buffers, or to the root's.
- * In an alltoall each rank reads the blocks of its result, so alltoall in place is excluded.
- * Zero-copy counts as one chunk, and ends when all ranks have counted RED, so no rank touches
- * another's buffer afterwards. A rank that gives up earlier, after an error or because it leaves,
- * sets `gone`. Then it waits, for a limited time, until no other rank's `busy` is set (zero.c).
+ * its part directly from the buffers. It writes the result to all ranks' buffers, or in a reduce to
+ * the root's buffer. In an alltoall each rank reads the blocks of its result, so alltoall in place
+ * is excluded. Zero-copy counts as one chunk, and ends when all ranks have counted RED, so no rank
+ * touches another rank's buffer afterwards. A rank that gives up earlier, after an error or because
+ * it leaves, sets `gone`. Then it waits, for a limited time, until no other rank's `busy` is set
+ * (zero.c).
  *
  * No globals; ranks may be threads of one process.
  */
@@ -99,7 +100,7 @@ typedef struct {
 /*
  * head and count have 16 bytes, so 48 bytes of data fit the same cache line. Peers poll the line
  * while it is written, and each poll takes it away from the writer. So the writer makes few stores:
- * the data, the count, and last the head, in one store.
+ * the data, the count, and last, in one store, the head.
  */
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES)
@@ -125,8 +126,8 @@ typedef struct {
     tutti__word_t out;
     tutti__word_t busy; /* zero-copy: 1 while this rank accesses the others' buffers */
     /* 1: this rank has given up an operation, so no other rank may begin work on its buffers. The
-       word is not in the cache line of the other words. They change in each operation, but `gone`
-       hardly ever changes, and the other ranks read it in each zero-copy operation. */
+       word is not in the cache line of the other words. The other words change in each operation,
+       but `gone` hardly ever changes, and the other ranks read it in each zero-copy operation. */
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t gone;
 } tutti__progress_t;
 
@@ -148,11 +149,11 @@ typedef struct {
 typedef struct {
     tutti__announce_t *announce[2]; /* the peer's slots; two ranks exchange them at each use */
     tutti__progress_t *progress;
-    char *bulk; /* its bulk slots in the current operation */
+    char *bulk; /* the peer's bulk slots in the current operation */
 } tutti__shm_peer_t;
 
 /* A group's announcement slot, in its leader's arena. The two slots have the same distance as the
-   leader's own. */
+   leader's own slots. */
 static inline tutti__announce_t *tutti__shm_of_group(const tutti__shm_peer_t *leader, uint32_t seq)
 {
     ptrdiff_t slot = (char *)leader->announce[1] - (char *)leader->announce[0];
@@ -181,19 +182,19 @@ typedef struct {
     int levels;              /* reduces in two levels */
     int outgrows;            /* the results are too large for the caches */
     size_t largest;          /* elements in the largest block. If the elements are cut into shares:
-                                in each share, except the last ones */
+                                in each share, except the last shares */
     size_t grain, place;     /* zero-copy, in bytes: shares end at multiples of grain (0: anywhere)
                                 in a destination that begins at place */
-    uint32_t nblocks;        /* pieces per chunk; zero-copy: in all */
+    uint32_t nblocks;        /* pieces per chunk; zero-copy: all pieces */
     size_t piece;            /* elements in the largest piece */
     uint32_t nchunks;
     uint32_t in, red, out; /* chunks of this operation that have passed each stage */
-    uint32_t seen;         /* MEET: the ranks below this one have announced */
+    uint32_t seen;         /* MEET: the ranks below this number have announced */
     int odd;               /* MEET: one of these ranks has announced another call */
 
     /* With several groups only; 0 between operations. */
     uint32_t sum;    /* chunks that have passed SUM */
-    uint32_t heard;  /* MEET: the groups below this one have announced */
+    uint32_t heard;  /* MEET: the groups below this number have announced */
     uint32_t misses; /* polls of the awaited group's announcement */
 } tutti__shm_lane_t;
 
@@ -210,8 +211,9 @@ typedef struct {
     const void **srcs;          /* [TUTTI__LANES][nlocal] source pointers for kernels */
     void **bufs;                /* destination pointers, likewise */
     uint32_t ngroups, group;    /* number of groups, and this rank's group */
-    uint32_t *group_first;      /* [ngroups + 1] a group's first index in by_group: its leader */
-    uint32_t *by_group;         /* [nlocal] ranks by group, ascending in each */
+    uint32_t *group_first;      /* [ngroups + 1] index in by_group of a group's first rank, the
+                                   leader */
+    uint32_t *by_group;         /* [nlocal] ranks by group, ascending in each group */
     int in_order;               /* by_group is in the order of ranks */
     char *sums;                 /* [TUTTI__LANES][ngroups][TUTTI__SHM_SUM_BYTES], for zero-copy */
     tutti__shm_lane_t lane[TUTTI__LANES];
@@ -252,7 +254,8 @@ static inline const tutti__large_t *tutti__shm_said(const tutti__shm_t *shm,
     return r == shm->me ? &lane->large : &lane->peer[r].announce[lane->seq & 1]->u.large;
 }
 
-/* `part` of rank `from`'s data. The part is `at` bytes into the data of its announcement. */
+/* `part` of rank `from`'s data. In the rank's announcement the part begins at byte `at` of the
+   data. */
 static inline const char *tutti__shm_given(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                            uint32_t from, size_t at, tutti__shm_part_t part)
 {
@@ -322,7 +325,8 @@ static inline void tutti__shm_announce(tutti__shm_t *shm, uint32_t lane_index,
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
 
     lane->phase = SHM_MEET;
-    /* Write these two last and together: a peer's poll between stores may take the line away. */
+    /* Write these two words last and together: a peer's poll between stores may take the line
+       away. */
     own->count = lane->count_word;
     tutti__store64_release(&own->head, lane->head | lane->seq);
     tutti__shm_wake(shm, lane_index, tutti__shm_seq(own));
@@ -383,7 +387,7 @@ typedef enum {
    first compare the remainders modulo this number. The system's page size does not change it. */
 #define TUTTI__SHM_PAGE ((size_t)4096)
 
-/* Distance of the two bulk slots. A slot begins anywhere in a page: see place_bulk in shm.c. */
+/* Distance of the two bulk slots. A slot may begin anywhere in a page: see place_bulk in shm.c. */
 static inline size_t tutti__shm_slot_bytes(const tutti__shm_t *shm)
 {
     return shm->bulk_bytes + TUTTI__SHM_PAGE;
@@ -434,7 +438,8 @@ void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **s
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
 /* Operations may have up to `nblocks` blocks, so a bulk slot must have space for a piece of each
-   block. Local; the same number on all ranks of the host, before the first operation. */
+   block. Local. Call it before the first operation, with the same number on all ranks of the
+   host. */
 void tutti__shm_hold_blocks(tutti__node_t *node, uint32_t nblocks);
 
 /* For tests: open over existing arenas, without boot. Each local rank's control area has

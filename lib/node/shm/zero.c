@@ -48,8 +48,8 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
  * the blocks.
  */
 
-/* Prefetch `bytes` bytes of each buffer, which are read some blocks later. left: the bytes of the
-   buffer that are not read yet. */
+/* Prefetch from each buffer the `bytes` bytes that are read some blocks later. left: the bytes of
+   the buffer that are not read yet. */
 static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes, size_t left)
 {
     size_t ahead = TUTTI__SHM_ZERO_AHEAD_BYTES / shm->nlocal;
@@ -68,7 +68,7 @@ static int outgrows(const tutti__shm_lane_t *lane)
     return lane->outgrows && lane->call->reducer->fold != NULL;
 }
 
-/* Is each rank's destination its source? */
+/* Is each rank's destination equal to its source? */
 static int all_in_place(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     for (uint32_t r = 0; r < shm->nlocal; r++) {
@@ -214,8 +214,8 @@ static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* All ranks cut their shares at the page borders of one rank's destination. Returns this local
-   rank. It gets a result, and is the same on all ranks. */
+/* All ranks cut their shares at the page borders of one rank's destination. Returns the local
+   number of this rank. The rank gets a result, and all ranks choose the same rank. */
 static uint32_t whose_pages(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;
@@ -228,7 +228,7 @@ static uint32_t whose_pages(const tutti__shm_lane_t *lane)
  * instead: that rank's program may already use its buffer for other data.
  *
  * This rank stores `busy` and then reads `gone`. A rank that gives up stores `gone` and then reads
- * `busy`. So at least one of the two ranks reads the other's 1.
+ * `busy`. So at least one of the two ranks reads the 1 that the other has stored.
  */
 static tutti_status_t enter_buffers(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
                                     tutti__hint_t *hint)
