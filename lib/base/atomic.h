@@ -3,8 +3,8 @@
  * Atomic words that several threads or processes share, in private or in shared memory.
  *
  * All protocols over shared memory (node/shm, xport/shm) use only these functions. So the
- * interleaving test can run their real code: with TUTTI_INTERLEAVE, each access first lets the
- * test's scheduler switch to another rank.
+ * interleaving test can run the real code of the protocols: with TUTTI_INTERLEAVE, each access
+ * first lets the test's scheduler switch to another rank.
  */
 #ifndef TUTTI__BASE_ATOMIC_H
 #define TUTTI__BASE_ATOMIC_H
@@ -74,7 +74,8 @@ static inline void tutti__fence(void)
 #endif
 }
 
-/* Has a counter that wraps around reached `target`? Valid while they are less than 2^31 apart. */
+/* Has a counter that wraps around reached `target`? Valid while the two are less than 2^31
+   apart. */
 static inline int tutti__reached(uint32_t counter, uint32_t target)
 {
     return (int32_t)(counter - target) >= 0;

@@ -38,13 +38,14 @@
 #define TUTTI__SANITIZED 1
 #endif
 
-/* False sharing: two cache lines, because x86's adjacent-line prefetcher fetches them as a pair. */
+/* Against false sharing: two cache lines, because x86's adjacent-line prefetcher fetches lines in
+   pairs. */
 #define TUTTI__LINE_BYTES 64
 #define TUTTI__FALSE_SHARING_BYTES 128
 
 /*
- * Prefetch the cache line of `at` for writing. In assembler: if compilers cannot rely on PREFETCHW
- * in the target, they turn __builtin_prefetch(at, 1) into a prefetch for reading.
+ * Prefetch the cache line of `at` for writing. In assembler, because compilers that cannot rely on
+ * PREFETCHW in the target turn __builtin_prefetch(at, 1) into a prefetch for reading.
  */
 #if defined(__x86_64__)
 #define TUTTI__FETCH_TO_WRITE(at) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(at)))
@@ -55,8 +56,8 @@
 #define TUTTI__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TUTTI__MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* The offset of a field's end. It is the size of the structure in the version in which this field
-   was the last one. */
+/* The offset of a field's end. The structure had this size in the version in which this field was
+   the last one. */
 #define TUTTI__END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
 /* Round x up to a multiple of m; m is a power of two. */

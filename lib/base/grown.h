@@ -3,9 +3,9 @@
  * Structures that callers pass, and that grow from version to version of the library. Any thread.
  *
  * The first field, `size`, is the structure's sizeof in the header that the program was built with.
- * A version adds fields at the end only, and 0 is the default of each. So every size of a released
- * header is accepted. A longer structure comes from a later header; it is accepted if its unknown
- * fields are 0.
+ * A version adds fields at the end only, and 0 is the default of each new field. So every size of a
+ * released header is accepted. A longer structure comes from a later header; it is accepted if its
+ * unknown fields are 0.
  *
  * To add a field: append the new size to the list in the file that reads the structure, and assert
  * the field's offset in tests/abi/layout.c.

@@ -65,7 +65,7 @@ static uint32_t take_free(tutti__handles_t *table)
     return (uint32_t)head;
 }
 
-/* Allocate a chunk, unless it exists. 0: no memory. */
+/* Allocate a chunk if it does not exist. 0: no memory. */
 static int have_chunk(tutti__handles_t *table, uint32_t chunk)
 {
     tutti__slot_t *slots, *none = NULL;
@@ -75,7 +75,7 @@ static int have_chunk(tutti__handles_t *table, uint32_t chunk)
     slots = calloc(TUTTI__HANDLES_CHUNK, sizeof(*slots));
     if (slots == NULL)
         return 0;
-    /* Another thread may have been faster. Release: pairs with the acquire in slot_of. */
+    /* Another thread may have added the chunk first. Release: pairs with the acquire in slot_of. */
     if (!atomic_compare_exchange_strong(&table->more[chunk], &none, slots))
         free(slots);
     return 1;
@@ -127,7 +127,8 @@ void tutti__handle_end(tutti__handles_t *table, const void *handle)
     if (handle == NULL)
         return;
     slot = slot_at(table, index);
-    /* The slot's next handle: one generation more, which wraps around within its 24 bits. */
+    /* The slot's next handle: the generation increases by 1, and wraps around within its 24
+       bits. */
     next = ((value + GENERATION) & KIND_MASK) | (value & ~KIND_MASK);
     atomic_store_explicit(&slot->handle, ~next, memory_order_relaxed);
     head = atomic_load_explicit(&table->free, memory_order_relaxed);

@@ -13,9 +13,9 @@
  * The low 16 bits are the offset of the slot in its chunk, in bytes. So a look-up in the first
  * chunk takes 8 instructions on x86-64. No handle has index 0, so NULL is no handle.
  *
- * Each handle of a slot has another generation, so an ended handle becomes valid again only after
- * 2^24 objects in its slot. Slots are never freed or moved: the first slots are part of the
- * table, the others come in chunks. So any thread looks up a handle without a lock.
+ * Each new handle of a slot has a new generation, so an ended handle becomes valid again only after
+ * 2^24 objects in its slot. Slots are never freed or moved: the first slots are part of the table,
+ * the other slots are allocated in chunks. So any thread looks up a handle without a lock.
  *
  * A look-up is safe while other handles end. If a program ends a handle while another thread is
  * inside a call on the same handle, the program is wrong, and this is not detected.
@@ -52,7 +52,7 @@ typedef struct {
 
 _Static_assert(sizeof(tutti__slot_t) == 1 << TUTTI__HANDLES_SHIFT, "an offset is no index");
 
-/* Static, begins as TUTTI__HANDLES_INIT. */
+/* A static variable, initialised with TUTTI__HANDLES_INIT. */
 typedef struct {
     tutti__slot_t first[TUTTI__HANDLES_CHUNK];
     tutti__handle_kind_t kind;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * FNV-1a, 64 bits: for signatures and everything that leaves the process.
+ * FNV-1a with 64 bits, for signatures and for all hashes that leave the process.
  *
- * Small, byte-wise and the same on every machine, so ranks may compare hashes. Not for input of an
- * adversary.
+ * Small, byte-wise and the same on every machine, so ranks may compare hashes. Not safe for input
+ * of an adversary.
  */
 #ifndef TUTTI__BASE_HASH_H
 #define TUTTI__BASE_HASH_H

@@ -3,9 +3,9 @@
  * Log lines on stderr.
  *
  * Any thread, any time; errno is preserved. A line is formatted on the stack and written by one
- * write(2), so that lines of several threads and ranks on one terminal or pipe do not mix: a pipe
- * takes up to PIPE_BUF (4096) bytes as a whole. Tried: stdio. If another thread prints during a
- * fork, stdio's lock stays held in the child; and unbuffered stderr splits lines.
+ * write(2). A pipe takes up to PIPE_BUF (4096) bytes as a whole, so lines of several threads and
+ * ranks on one terminal or pipe do not mix. Tried: stdio. If another thread prints during a fork,
+ * stdio's lock stays held in the child; and unbuffered stderr splits lines.
  */
 #include "base/log.h"
 

@@ -2,7 +2,7 @@
 /*
  * The log: lines on stderr, or messages to the program's callback (log_callback.h).
  *
- * Levels follow frequency: error and warn: the user must act; info: once per job; debug: once per
+ * Levels follow frequency. error and warn: the user must act; info: once per job; debug: once per
  * communicator; trace: once per round; data: once per message. Texts are in lower case.
  */
 #ifndef TUTTI__BASE_LOG_H

@@ -3,10 +3,10 @@
  * The thread that calls the program's log callback.
  *
  * The library logs while it holds mutexes, or the engine's token. If the callback ran there and
- * took a lock of the program, there could be a deadlock: another thread of the program may hold
- * that lock, and wait inside a Tutti call for the mutex or the token. So a message is put into a
- * list, and a thread without a mutex or the token calls the callback. The thread exists while there
- * is a callback.
+ * took a lock of the program, there could be a deadlock. Another thread of the program may hold
+ * that lock while it waits, inside a Tutti call, for the mutex or the token. So a message is put
+ * into a list, and a thread without a mutex or the token calls the callback. The thread exists
+ * while there is a callback.
  *
  *      any thread: put ---> list ---> this thread: callback(arg, level, text)
  *
@@ -55,7 +55,7 @@ typedef struct queue queue_t;
 struct queue {
     queue_t *parents; /* never read; with this pointer, leak checkers find the memory */
     unsigned generation;
-    tutti__mutex_t change_lock; /* one change of the callback at a time, until it is complete */
+    tutti__mutex_t change_lock; /* held during each change of the callback */
     int has_thread;             /* under change_lock */
     pthread_t thread;
 

@@ -9,9 +9,9 @@
 #define TUTTI__USER_OP_FIRST 64
 #define TUTTI__USER_OPS 1024
 
-/* As tutti_dtype_name and tutti_op_name, but user operations are "user operation 3", counted from
-   0. This text is valid until this thread has made four further calls with a user operation. Any
-   thread. */
+/* As tutti_dtype_name and tutti_op_name, but user operations have names such as "user operation 3",
+   counted from 0. Such a name is valid until this thread has made four further calls with a user
+   operation. Any thread. */
 const char *tutti__dtype_name(tutti_dtype_t dtype);
 const char *tutti__op_name(tutti_op_t op);
 

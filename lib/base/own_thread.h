@@ -5,7 +5,8 @@
 
 #include <pthread.h>
 
-/* 1: the calling thread belongs to the library. The program's callbacks may run on it. */
+/* 1: the calling thread belongs to the library. The program's callbacks may run on such a
+   thread. */
 int tutti__thread_is_own(void);
 /* Mark the calling thread as the library's. */
 void tutti__thread_set_own(void);

@@ -3,9 +3,9 @@
  * Inside coll/: the ranks that take part in an algorithm, and functions that the files share.
  *
  * An allreduce between ranks has two uses: it is an algorithm for all ranks, and it is the part
- * between hosts of a hierarchical algorithm. So it is a `put` function. Such a function appends
- * operations to a schedule under construction, for a set of participants (tutti__party_t). The
- * caller has begun the chunk loop. Trees have `put` functions as well.
+ * between hosts of a hierarchical algorithm. So each such allreduce has a `put` function, which
+ * appends operations to a schedule under construction, for a set of participants (tutti__party_t).
+ * The caller has begun the chunk loop. Trees also have `put` functions.
  */
 #ifndef TUTTI__COLL_ALGORITHMS_H
 #define TUTTI__COLL_ALGORITHMS_H
@@ -130,8 +130,8 @@ static inline int tutti__pairs_is_aside(tutti__pairs_t pairs, uint32_t member)
 
 /* ---- pieces.c: shared by many algorithms ---- */
 
-/* Move n blocks one way, in messages of at most `max` blocks. Two ranks must not exchange blocks
-   with these functions: with one slot per channel, they would wait for each other. */
+/* Move n blocks in one direction, in messages of at most `max` blocks. Two ranks must not exchange
+   blocks with these functions: with one slot per channel, they would wait for each other. */
 void tutti__coll_put_send(tutti__build_t *b, uint32_t peer, tutti__at_t src, uint32_t n,
                           uint32_t max);
 void tutti__coll_put_recv(tutti__build_t *b, uint32_t peer, unsigned stream, tutti__at_t dst,
@@ -152,9 +152,9 @@ void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf
 uint32_t tutti__coll_arc_blocks(uint32_t n);
 
 /*
- * One member reduces the blocks of n members, in the order of members. The builder of its schedule
- * calls tutti__coll_collect(&c, rank) for each member in this order, also for the member itself.
- * Fields that the builder does not set must be 0.
+ * One member reduces the blocks of n members, in the order of members. The builder of this
+ * member's schedule calls tutti__coll_collect(&c, rank) for each member in this order, also for the
+ * member itself. Fields that the builder does not set must be 0.
  */
 typedef struct {
     tutti__build_t *b;
@@ -182,8 +182,8 @@ typedef struct {
 /*
  * Append an allreduce over `party` (n >= 2) to stream `stream`. This is the current stream, in a
  * chunk loop. All members use the same stream. The allreduce reads src and writes dst; the result
- * is finished. src and dst are each the first of `blocks` blocks, and each level uses
- * `blocks` blocks from its first one on; see tutti__coll_between_t.
+ * is finished. src and dst are each the first of `blocks` blocks, and each level uses `blocks`
+ * blocks from its first block on; see tutti__coll_between_t.
  */
 typedef void tutti__coll_put_t(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, tutti__levels_t levels, unsigned stream);

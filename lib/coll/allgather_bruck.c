@@ -12,8 +12,9 @@
  *                         gets 1   gets 2 3    gets 4
  *
  * It has the smallest number of steps for any number of ranks, and no byte is received twice. The
- * original keeps blocks in the order of the circle and rotates them at the end. Here each block is
- * in its place from the beginning, and an arc that crosses the circle's end takes two messages.
+ * original algorithm keeps blocks in the order of the circle and rotates them at the end. Here each
+ * block is in its place from the beginning. An arc (a run of blocks of the circle) that crosses the
+ * circle's end takes two messages.
  *
  * Cost: ceil(lg p) alpha + (p-1)/p n beta; at most twice the alpha for ranks whose arcs cross the
  * circle's end.

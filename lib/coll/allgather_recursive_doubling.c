@@ -6,7 +6,7 @@
  *
  * In step k two ranks whose numbers differ in bit k exchange all their blocks. A rank's blocks are
  * contiguous, because neighbouring ranks exchange blocks in the first step. If n is no power of
- * two, the first ranks form pairs: the even rank sends its block to the odd one, and receives all
+ * two, the first ranks form pairs: the even rank sends its block to the odd rank, and receives all
  * other blocks at the end.
  *
  * All messages of a step are between two ranks, so the algorithm suits networks with bidirectional
@@ -16,7 +16,7 @@
  */
 #include "coll/algorithms.h"
 
-/* A rank that steps aside receives all blocks except its own from its neighbour. */
+/* The even rank of a pair receives all blocks except its own from the odd rank. */
 static void put_rest(tutti__build_t *b, uint32_t peer, int is_send, uint32_t own, uint32_t n,
                      uint32_t most)
 {

@@ -3,9 +3,9 @@
  * Ring allgather: the second half of the ring allreduce (see allreduce_ring.c). For blocks of
  * any lengths.
  *
- * In n - 1 steps each rank passes on the block it has received last, at first its own. Each link
- * transfers n - 1 of the n blocks, which is the minimum. The ring goes host by host, so only one
- * rank of a host sends to the next host.
+ * In n - 1 steps each rank passes on the block that it has received last; in the first step, its
+ * own block. Each link transfers n - 1 of the n blocks, which is the minimum. The ring goes host by
+ * host, so only one rank of a host sends to the next host.
  *
  * A rank copies its own block while the first message is in flight.
  *

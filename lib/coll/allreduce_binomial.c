@@ -9,8 +9,8 @@
  *      +----- 1
  *
  * Stream 0 goes up, stream 1 down, so chunk t goes down while chunk t + 1 goes up. Stream 1 writes
- * to the memory of stream 0's partial result (in place, also of its operand). So stream 1 waits
- * until stream 0 has finished the chunk.
+ * to the memory of stream 0's partial result. In place, this is also the memory of stream 0's
+ * operand. So stream 1 waits until stream 0 has finished the chunk.
  *
  * It has 2 (n - 1) messages in total; recursive doubling has n lg n messages, but half the steps.
  *

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct allreduce: each rank sends all its data to all others, and reduces all ranks' data in the
- * order of ranks ("all-to-all broadcast" in Chan, Heimlich, Purkayastha, van de Geijn: "Collective
- * communication: theory, practice, and experience", Concurrency and Computation 19(13), 2007).
+ * Direct allreduce: each rank sends all its data to all other ranks, and reduces all ranks' data in
+ * the order of ranks ("all-to-all broadcast" in Chan, Heimlich, Purkayastha, van de Geijn:
+ * "Collective communication: theory, practice, and experience", Concurrency and Computation 19(13),
+ * 2007).
  *
  *      0 --> 1, 2, 3     1 --> 2, 3, 0     2 --> 3, 0, 1     3 --> 0, 1, 2
  *
- * It has one step, so the latency is the lowest one if messages are small, ranks are few, and the
+ * It has one step, so it has the lowest latency if messages are small, ranks are few, and the
  * network takes several messages at once. Each rank begins with its right neighbour, so the ranks
  * do not all send to the same rank.
  *

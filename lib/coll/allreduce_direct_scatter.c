@@ -5,7 +5,7 @@
  * Concurrency and Computation 19(13), 2007).
  *
  * The buffer is cut into n blocks. Each rank sends block i to rank i, for all i at once. Rank i
- * reduces the messages, and sends the result to all others.
+ * reduces the messages, and sends the result to all other ranks.
  *
  *      rank 0 --block 1--> rank 1        rank 1 --sum of block 1--> rank 0
  *             --block 2--> rank 2               --sum of block 1--> rank 2
@@ -85,8 +85,8 @@ static tutti__at_t put_number(const sum_t *s, uint32_t number, uint32_t depth)
 
 /* Append the sum of the operands of n numbers; n is a power of two. It uses the levels from `depth`
    on. is_last: the sum is also written to dst. Returns a place of the sum. Pairs have the lowest
-   numbers, so if one of two numbers is a single member, the right one is. Its operand is added to
-   the left sum, and needs no level. */
+   numbers, so if only one of two numbers is a single member, it is the right number. Its operand
+   is added to the left sum, and needs no level. */
 static tutti__at_t put_sum(const sum_t *s, uint32_t number, uint32_t n, uint32_t depth, int is_last)
 {
     uint32_t middle = number + n / 2, member = tutti__pairs_first(s->pairs, middle);

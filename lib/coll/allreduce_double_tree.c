@@ -5,7 +5,8 @@
  *
  * In a binary tree the inner ranks send and receive up to three times the buffer, and the leaves,
  * half of the ranks, do little. So there are two trees, each for half of the buffer. A rank is an
- * inner node of at most one tree. All ranks then do equal work, at the depth of one tree.
+ * inner node of at most one tree. So all ranks do equal work, and the depth is still that of one
+ * tree.
  *
  *               3                  n even: the second tree is the first one's mirror image
  *          1         5             n odd: the second tree is the first one, shifted by one
@@ -16,8 +17,8 @@
  *
  * There are four streams: tree 0 up, tree 1 up, tree 0 down, tree 1 down. So chunk t goes down
  * while later chunks go up, and no tree waits for the other. In each tree, the down stream writes
- * to the memory of the up stream's partial result (in place, also of its operand). So the down
- * stream waits until the up stream has finished the chunk.
+ * to the memory of the up stream's partial result. In place, this is also the memory of the up
+ * stream's operand. So the down stream waits until the up stream has finished the chunk.
  *
  * Cost: 4 lg p alpha for the first chunk, then 2 n beta + n gamma in all.
  */

@@ -13,11 +13,11 @@
  *      bit 0   01..   ..23   01..   ..23       halves, exchanged with the neighbour
  *      bit 1   0...   ..2.   .1..   ...3       quarters, exchanged with the rank two places away
  *
- * Neighbours come first here; in Rabenseifner's algorithm they come last. So the largest messages
- * are between ranks that usually share a host. A partial result always covers neighbouring members,
- * so operands keep their order. Every element is summed by the tree of recursive doubling, so both
- * algorithms give the same bits. Blocks end in bit-reversed order, which does not matter for an
- * allreduce.
+ * Here neighbours exchange data in the first step; in Rabenseifner's algorithm, in the last step.
+ * So the largest messages are between ranks that usually share a host. A partial result
+ * always covers neighbouring members, so operands keep their order. Every element is summed by the
+ * tree of recursive doubling, so both algorithms give the same bits. Blocks end in bit-reversed
+ * order, which does not matter for an allreduce.
  *
  * If n is no power of two, members form pairs as in recursive doubling.
  *

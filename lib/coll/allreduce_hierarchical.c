@@ -19,10 +19,10 @@
  *      stream 0   scatter 0 | scatter 1, gather 0 | scatter 2, gather 1 | ... | gather T-1
  *      stream 1               between 0             between 1             ...
  *
- * Streams 1 to 3 may each have a share of the chunk's blocks: see between.c. They wait for the
- * scatter of the chunk; the gather of a chunk waits until all of them have done the chunk. On every
- * rank the gather of chunk k follows the scatter of chunk k + 1, so no rank waits in the gather
- * while another rank waits in the scatter.
+ * Streams 1 to 3 may each have a share of the chunk's blocks: see between.c. These streams wait for
+ * the scatter of the chunk; the gather of a chunk waits until all these streams have done the
+ * chunk. On every rank the gather of chunk k follows the scatter of chunk k + 1, so no rank waits
+ * in the gather while another rank waits in the scatter.
  *
  * On device memory NCCL executes the node operations, and the part between hosts works on STAGE, in
  * host memory. Two more streams copy to STAGE and back:
@@ -32,8 +32,8 @@
  *      stream 1                                                between t - 2
  *      stream 3                                                               STAGE -> OUT t - 3
  *
- * So all four streams work at once. Four chunks in STAGE are enough, and chunk t takes the place of
- * chunk t - 4: gather t - 4 waits for the copy back of chunk t - 4, scatter t follows gather t - 4,
+ * So all four streams work at once. Four chunks in STAGE are enough: chunk t takes the place of
+ * chunk t - 4. Gather t - 4 waits for the copy back of chunk t - 4, scatter t follows gather t - 4,
  * and the copy of chunk t to STAGE waits for scatter t. With one rank per host there are no node
  * operations. Then chunk t is copied from IN, and this copy waits for the copy back of chunk t - 4.
  *

@@ -4,9 +4,10 @@
  * Booth: "Generalisation of recursive doubling for AllReduce: Now with simulation", Parallel
  * Computing 69, 2017).
  *
- * In each step the k ranks whose numbers in base k differ in one digit send each other their data,
- * and each reduces all data in the order of this digit. There are fewer steps than with pairs, but
- * more messages at once; this is faster if several small messages cost little more than one.
+ * In each step, a group has the k ranks whose numbers in base k differ in one digit only. They send
+ * each other their data, and each rank reduces all data in the order of this digit. There are
+ * fewer steps than with pairs, but more messages at once; this is faster if several small messages
+ * cost little more than one.
  *
  *      radix 3, 9 ranks:   {0 1 2} {3 4 5} {6 7 8}     last digit
  *                          {0 3 6} {1 4 7} {2 5 8}     first digit

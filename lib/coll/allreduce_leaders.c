@@ -7,8 +7,8 @@
  *      3. the leader sends the result to its host's ranks
  *
  * The algorithm uses messages only. In each step one message leaves a host, however many ranks the
- * host has. So it is for small data and hosts with few ranks: there a message costs more than its
- * bytes. The comparison of calls uses this schedule: see call/ride.h.
+ * host has. So the algorithm is for hosts with few ranks, and for small data, where a message
+ * costs more than its bytes. The comparison of calls uses this schedule: see call/ride.h.
  *
  * Association: the order of local ranks inside a host, then that of recursive doubling, for every
  * element.

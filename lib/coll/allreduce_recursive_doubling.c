@@ -6,7 +6,8 @@
  * In step k each rank exchanges its whole partial result with the rank whose number differs in bit
  * k, and both add the same two values. Each rank sends its whole buffer lg n times, so the
  * algorithm is for small messages. If n is no power of two, the first ranks form pairs: the even
- * rank sends its data to the odd one, steps aside, and receives the result at the end.
+ * rank sends its data to the odd rank, steps aside (takes no part in the steps), and receives the
+ * result at the end.
  *
  *      0 -> 1   2   3   4       5 ranks: 0 steps aside
  *           1 - 2   3 - 4       bit 0

@@ -24,7 +24,7 @@
  * algorithm's association.
  *
  * Cost, with H hosts of g groups of G: 2 (G-1) (alpha + n/G beta) + 2 lg g (alpha + n/G beta) + the
- * inner algorithm's for H ranks and n/G bytes.
+ * inner algorithm's cost for H ranks and n/G bytes.
  */
 #include "base/compiler.h"
 #include "base/status.h"

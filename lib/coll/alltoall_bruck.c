@@ -17,8 +17,8 @@
  * contiguous there, so they are packed into SCRATCH behind these n blocks. At the end the block
  * with distance i is from the rank i places before.
  *
- * Cost: ceil(lg p) (alpha + n/2 beta), and copies that pack and unpack each message: for small
- * blocks.
+ * Cost: ceil(lg p) (alpha + n/2 beta), and copies that pack and unpack each message. The algorithm
+ * is for small blocks.
  */
 #include "base/compiler.h"
 #include "coll/algorithms.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct alltoall: each rank first sends every other rank its block, and then receives. The
- * algorithm serves alltoallv as well, because only the two ranks of a message need its length.
+ * algorithm also serves alltoallv, because only the two ranks of a message need its length.
  *
- * All messages are in flight at once, which suits small blocks; the pairwise algorithm has one at a
- * time. The k-th peer of rank r is k - r (modulo n), so the ranks do not all send to the same rank.
- * A call in place needs no SCRATCH: the peer's block replaces the block that was sent to this peer.
+ * All messages are in flight at once, which suits small blocks; the pairwise algorithm has one
+ * message in flight. The k-th peer of rank r is k - r (modulo n), so the ranks do not all send to
+ * the same rank. A call in place needs no SCRATCH: the peer's block replaces the block that was
+ * sent to this peer.
  *
  * The k-th peer of a rank's k-th peer is the rank itself. So if a call is in place and the
  * transport has no slots, two ranks take each other's blocks at the same time. If each rank

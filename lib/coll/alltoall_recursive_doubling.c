@@ -15,7 +15,8 @@
  *
  * The blocks of a step are not contiguous, so they are packed in SCRATCH, except in the last step.
  *
- * Cost: lg p (alpha + n/2 beta), and copies that pack and unpack each message: for small blocks.
+ * Cost: lg p (alpha + n/2 beta), and copies that pack and unpack each message. The algorithm is for
+ * small blocks.
  */
 #include "coll/algorithms.h"
 

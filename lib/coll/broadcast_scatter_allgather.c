@@ -4,9 +4,9 @@
  * "Interprocessor collective communication library", Scalable High-Performance Computing 1994),
  * with Bruck's allgather, which takes any number of ranks.
  *
- * The buffer is cut into n blocks. They go down a binomial tree; each subtree gets its own blocks.
- * Rank v, counted from the root on, then has block v. The ranks form a circle and exchange the
- * other blocks, twice as many in each step.
+ * The buffer is cut into n blocks. They are sent down a binomial tree; each subtree gets its own
+ * blocks. Rank v, counted from the root on, then has block v. The ranks form a circle and exchange
+ * the other blocks, twice as many in each step.
  *
  *      root                  0 1 2 3 4 5 6 7
  *      to 4                          4 5 6 7

@@ -21,7 +21,7 @@ typedef struct {
     tutti__association_t association;
     int on_device; /* schedules for device memory, if the algorithm has them; set after init */
     tutti__device_limits_t device_limits; /* for on_device */
-    tutti__scope_t device_scope;          /* replaces the shape's: HOST, unless set after init */
+    tutti__scope_t device_scope;          /* replaces the shape's; HOST if not set after init */
     uint32_t prove; /* credits for proofs of built schedules (TUTTI_CHECK=1); 0: none */
     tutti__cache_entry_t *entries;
     /* The last result for each collective, in place or not. */
@@ -42,7 +42,7 @@ void tutti__cache_fini(tutti__cache_t *cache);
 void tutti__cache_for_device(tutti__cache_t *cache, const tutti__device_limits_t *limits);
 
 /* The schedule for a call. It belongs to the cache, or to a file (shape->files). If the choice
-   differs from those for other sizes, it is logged at info with its reason. Device memory: if
+   differs from the choices for other sizes, it is logged at info with its reason. Device memory: if
    sched->on_device is 0, the call must run in host memory. */
 tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched);

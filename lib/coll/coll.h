@@ -43,7 +43,7 @@ typedef struct {
     uint64_t alpha_ns;   /* a message, from its sender to its receiver */
     uint64_t beta_ps;    /* picoseconds of each byte */
     uint64_t slot_bytes; /* length of a message, without any measurement */
-    /* May be measured, so only for decisions that do not change bits. */
+    /* These may be measured, so they are only for decisions that do not change bits. */
     uint64_t rtt_ns;      /* a round trip; 0: 2 alpha_ns */
     uint64_t piece_bytes; /* length chosen for TUTTI_CHUNK_BYTES; 0: slot_bytes */
 } tutti__cost_link_t;
@@ -100,7 +100,7 @@ typedef struct {
                             tutti__sched_t **ret_sched);
 } tutti__algorithm_t;
 
-/* All algorithms; ended by one with name NULL. */
+/* All algorithms; ended by an entry with name NULL. */
 extern const tutti__algorithm_t tutti__algorithms[];
 
 /* "allreduce"; static. */
@@ -139,18 +139,18 @@ typedef struct {
  * override     text of TUTTI_ALGORITHM; NULL or "": none. Items separated by `,` or `;` and
  *              blanks, of the form  collective:algorithm  collective:algorithm/sub
  *              collective:algorithm(radix)  or with a range of bytes, as in
- *              allreduce:0-4k:recursive_doubling,allreduce:4k-:ring ; the upper end is not in
- *              the range, and outside all ranges the table decides. allreduce:@path means the
- *              schedules in a file, which shape->files has; if they are for another number of
- *              ranks, as in a group, the table decides. nccl-flat is only for device memory of
+ *              allreduce:0-4k:recursive_doubling,allreduce:4k-:ring . The upper end is not in
+ *              the range. Outside all ranges the table decides. allreduce:@path means the
+ *              schedules in a file of shape->files. If a file is for another number of ranks,
+ *              as in a group, the table decides. nccl-flat is only for device memory of
  *              several hosts: if shape->device_scope is HOST, the table decides. The scope is HOST
  *              for calls on host memory, and in groups
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
  * ret_why      for users: "by the table: one host"; static. For an override: tutti__why_forced
  *
- * An override is followed or is an error, never replaced: TUTTI_ERR_INVALID_ARGUMENT for names that
- * do not exist and ranges that overlap, TUTTI_ERR_UNSUPPORTED if the algorithm cannot serve the
- * shape, the association, or an operation that does not commute.
+ * An override is followed or is an error, never replaced. TUTTI_ERR_INVALID_ARGUMENT: names do not
+ * exist, or ranges overlap. TUTTI_ERR_UNSUPPORTED: the algorithm cannot serve the shape, the
+ * association, or an operation that does not commute.
  */
 tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__shape_t *shape,
                                        const char *override, tutti__association_t association,

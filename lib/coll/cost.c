@@ -4,8 +4,8 @@
  * 19(1), 2005, and Hockney, Parallel Computing 20(3), 1994.
  *
  * There are two levels: between hosts (far), with the figures of shape->link, and inside a host
- * (near), with those of base/constants.h. There are H hosts, p ranks and n bytes; L is the largest
- * number of ranks on a host. An algorithm has
+ * (near), with the figures of base/constants.h. There are H hosts, p ranks and n bytes; L is the
+ * largest number of ranks on a host. An algorithm has
  *
  *      far steps   messages between hosts, each of which waits for the previous one
  *      far bytes   the bytes that cross the busiest host's link in one direction. If all ranks of a
@@ -29,7 +29,7 @@
  * the queues in switches. Messages from many ranks to one rank fill these queues.
  *
  * The numbers come from settings, the tuned file and the speed of the network cards, never from a
- * measurement of this job: the same settings choose the same algorithms, and give the same bits.
+ * measurement of this job. So the same settings choose the same algorithms, and give the same bits.
  * Only tutti__cost_chunk_bytes and tutti__cost_in_flight may get measured figures.
  */
 #include "coll/cost.h"
@@ -188,7 +188,7 @@ static void halving_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t s
 
 /* direct_scatter has the same cost, as if each message waited for the previous one: n - 1 ranks
    send to one rank at once, and the model has no term for queues. If both can serve, ring is
-   chosen, which is earlier in the list. */
+   chosen, because it is earlier in the list. */
 static void ring(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
 {
     steps(m, 2 * (n - 1), 0, slices * m->streams * n, 1);
@@ -228,7 +228,7 @@ static int allreduce(model_t *m, const char *name, const char *sub)
 
 /* ---- other collectives ---- */
 
-/* Chains and trees lead through the hosts one after another. */
+/* Chains and trees pass through one host after another. */
 
 static void chain(model_t *m)
 {
@@ -320,7 +320,7 @@ static int spread(model_t *m, const char *name)
 
     if (strcmp(name, "binomial") == 0) {
         steps(m, lg(m->hosts), lg(m->locals), 2, 1);
-        bytes(m, far, 2 * (m->locals - 1), m->p); /* in the root's host, and in another one */
+        bytes(m, far, 2 * (m->locals - 1), m->p); /* in the root's host and in another host */
     } else if (strcmp(name, "direct") == 0) {
         at_once(m, far, m->least - 1, m->p);
         bytes(m, far, m->least - 1, m->p);

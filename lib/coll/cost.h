@@ -31,9 +31,10 @@ uint64_t tutti__cost_ps(const tutti__cost_t *cost, size_t bytes);
    rtt_ns 0: 2 alpha. */
 size_t tutti__cost_chunk_bytes(const tutti__cost_link_t *link, uint64_t rtt_ns);
 
-/* If `sharers` ranks of a host send at the same time: the number of messages that each of them must
-   have in flight to keep the link between hosts busy. This is 1 + the rank's share of the messages
-   that the link carries during a round trip. measured: use the link's measured figures. */
+/* If `sharers` ranks of a host send at the same time: the number of messages that each of these
+   ranks must have in flight to keep the link between hosts busy. This is 1 + the rank's share of
+   the messages that the link carries during a round trip. measured: use the link's measured
+   figures. */
 uint64_t tutti__cost_in_flight(const tutti__shape_t *shape, uint32_t sharers, int measured);
 
 /* The model's figures for the link between hosts. mbps: megabits per second, 0: unknown;

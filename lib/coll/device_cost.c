@@ -8,9 +8,9 @@
  *      device   2 NCCL      + 2 (M - 1) / M n nccl + 2 COPY + 2 n / L pcie + hosts(H, n)
  *      staged   2 HOST_NODE + M n host_node        + 2 COPY + 2 n pcie     + hosts(H, n)
  *
- * Capitals are times, lower-case names are times per byte. hosts() is the cost of the cheaper one
- * of recursive doubling and halving-doubling, by cost.c. It is the same for both ways, because the
- * ranks of a host share its network card. With one rank on each host there are no operations inside
+ * Capitals are times, lower-case names are times per byte. hosts() is the lower one of two costs by
+ * cost.c: recursive doubling and halving-doubling. It is the same for both ways, because the ranks
+ * of a host share its network card. With one rank on each host there are no operations inside
  * hosts, so both ways cost the same, and the device is chosen.
  *
  * The difference is linear in n: staged is cheaper below
@@ -28,8 +28,8 @@
  *
  *      a direct call     may take either way, because its size is the same in each run
  *      the engine        stays on the device: the sizes of its buckets depend on timing
- *      strict            has one association for all sizes, that of host memory: all reductions are
- *                        staged, also on one host, and also if TUTTI_ALGORITHM is set
+ *      strict            has one association for all sizes, the one of host memory: all reductions
+ *                        are staged, also on one host, and also if TUTTI_ALGORITHM is set
  *
  * With at most two ranks on each host there is only one association inside a host, and all
  * algorithms between hosts that the engine and strict may use have the same tree. So both ways give

@@ -20,8 +20,8 @@ int tutti__device_cost(tutti__collective_t collective, size_t bytes, const tutti
 /* The values besides the call and the shape that determine the choice. Equal on all ranks. */
 typedef struct {
     uint64_t staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES; TUTTI__STAGED_AUTO: by cost */
-    uint64_t stage_bytes;  /* pinned memory of a lane; by cost, only calls that fit in it are
-                              staged */
+    uint64_t stage_bytes;  /* pinned memory of a lane; if the cost decides, only calls that fit in
+                              it are staged */
 } tutti__device_limits_t;
 
 #define TUTTI__STAGED_AUTO UINT64_MAX

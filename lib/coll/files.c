@@ -2,12 +2,13 @@
 /*
  * Schedules that users wrote. See files.h.
  *
- * A call may be in place on some ranks only. If one rank refused such a call, the others would wait
- * for it. So a file must be correct in place and out of place; usually it is, because a message has
- * the value that its block had at the SEND.
+ * A call may be in place on some ranks only. If one rank refused such a call, the other ranks would
+ * wait for this rank. So a file must be correct in place and out of place; usually it is, because a
+ * message has the value that its block had at the SEND.
  *
  * Other requirements of a call (a root, the order of operands, one association) are equal on all
- * ranks. They are proved here; if a call needs more than this, select.c refuses it on all ranks.
+ * ranks. They are proved here; if a call requires more than is proved, select.c refuses the call
+ * on all ranks.
  */
 #include "coll/files.h"
 
@@ -122,7 +123,8 @@ static tutti_status_t prove(const tutti__algorithm_t *row, const tutti__shape_t 
     return status;
 }
 
-/* Find the one root for which the schedules are made. The error text is about root 0. */
+/* Find the one root for which the schedules are made. If there is none, the error text is about
+   root 0. */
 static tutti_status_t find_root(const tutti__algorithm_t *row, const tutti__shape_t *shape,
                                 tutti__sched_t *const *scheds, uint32_t credits, uint32_t *ret_root)
 {
@@ -172,8 +174,8 @@ static tutti_status_t prove_all(tutti__file_t *file, const tutti__shape_t *shape
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "TUTTI_ALGORITHM=%s:%.200s: more than %u blocks",
                                tutti__collective_name(row->collective), row->name, MOST_BLOCKS);
-        /* On one host, channels need a meeting of all ranks: all ranks must have channels, or
-           none. */
+        /* On one host, channels need a meeting of all ranks: either all ranks or no ranks must have
+           channels. */
         if (shape->nhosts == 1 && (scheds[r]->nchans > 0) != (scheds[0]->nchans > 0))
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "TUTTI_ALGORITHM=%s:%.200s: rank %u has %smessages, unlike rank 0",

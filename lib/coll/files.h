@@ -4,7 +4,7 @@
  *
  * A file has the schedules of all ranks for one collective and one number of ranks (sched.h,
  * text.c). Each rank proves a file before it is used. Texts and shapes are the same on all ranks,
- * so all get the same result. api/comm_files.c sends the texts to the ranks.
+ * so all ranks get the same result. api/comm_files.c sends the texts to the ranks.
  */
 #ifndef TUTTI__COLL_FILES_H
 #define TUTTI__COLL_FILES_H

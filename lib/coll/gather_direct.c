@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct gather: each rank sends its block to the root. The root receives the blocks in the order
- * of ranks, beginning with its right neighbour. The algorithm serves gatherv as well, because only
- * a block's owner and the root need its length.
+ * of ranks, beginning with its right neighbour. The algorithm also serves gatherv, because only a
+ * block's owner and the root need its length.
  *
  * No rank passes blocks on, so large blocks travel once. With small blocks and many ranks the root
  * is the bottleneck.

@@ -11,7 +11,8 @@
  * A path extends to the end of its item: it may have any characters except `,` and `;`.
  *
  * All errors that do not depend on the ranks are found here: unknown names, and sizes with two
- * algorithms. select.c checks whether an algorithm can serve a call, files.c the content of files.
+ * algorithms. select.c checks whether an algorithm can serve a call; files.c checks the content of
+ * files.
  */
 #include "coll/override.h"
 
@@ -187,7 +188,7 @@ static tutti_status_t parse_range(span_t range, tutti__override_item_t *item)
                        shown(range), range.text);
 }
 
-/* Parse the text after the opening bracket of name(radix); it has the closing bracket. */
+/* Parse the text after the opening bracket of name(radix). This text has the closing bracket. */
 static tutti_status_t parse_radix(span_t text, tutti__choice_t *choice)
 {
     const tutti__algorithm_t *a = choice->algorithm;

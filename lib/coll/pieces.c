@@ -74,7 +74,7 @@ static void collect_copy(tutti__collect_t *c, tutti__at_t src)
     tutti__build_copy(c->b, src, c->dst, c->blocks);
 }
 
-/* Add the next member's message to src: as the right operand, or with `left` as the left
+/* Add the next member's message to src: as the left operand if `left` is 1, otherwise as the right
    operand. */
 static void collect_add(tutti__collect_t *c, uint32_t rank, int left, tutti__at_t src,
                         tutti__at_t dst, int is_last)

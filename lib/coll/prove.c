@@ -39,7 +39,8 @@ static const promise_t promises[TUTTI__COLLECTIVES] = {
     [TUTTI__BARRIER] = { TUTTI__EXPECT_BARRIER, EQUAL },
 };
 
-/* The inner algorithm, or the algorithm itself. Both must have the property. */
+/* The inner algorithm; without subs, the algorithm itself. A property holds if both algorithms have
+   it. */
 static const tutti__algorithm_t *find_inner(const tutti__algorithm_t *algorithm, const char *sub)
 {
     static const tutti__algorithm_t none = { .name = NULL };

@@ -13,8 +13,8 @@
 /*
  * The check for all ranks' schedules of one call, scheds[size]; args->rank is ignored. Set credits
  * and trips (initially 1) and call tutti__sched_check. The properties in the algorithm's row,
- * `ordered` and `fixed_association`, are checked as well. The result points to the arguments and
- * owns nothing.
+ * `ordered` and `fixed_association`, are also checked. The result points to the arguments and owns
+ * nothing.
  */
 tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                  const tutti__coll_args_t *args, tutti__sched_t *const *scheds);

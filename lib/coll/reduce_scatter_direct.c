@@ -3,8 +3,8 @@
  * Direct reduce-scatter: each rank sends each block directly to the block's rank, which reduces
  * the received blocks in the order of ranks.
  *
- * The messages are those of the pairwise algorithm, but all are in flight at once. All blocks have
- * one association, in the order of ranks. The combination of the lower ranks' operands is in
+ * The messages are the same as in the pairwise algorithm, but all are in flight at once. All blocks
+ * have one association, in the order of ranks. The combination of the lower ranks' operands is in
  * SCRATCH.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n (beta + gamma).

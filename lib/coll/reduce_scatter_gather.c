@@ -6,7 +6,7 @@
  * The first half is the first half of allreduce_halving_doubling.c: at its end each rank that has
  * not stepped aside has one block of the result. The second half has the same steps in reverse, but
  * in each pair only one rank receives the other rank's blocks: the rank whose number has the same
- * bit as the root's.
+ * bit as the root's number.
  *
  *      number 2 is root:    0 -> 2    1 -> 3      the far bit first
  *                           3 -> 2                then the near bit

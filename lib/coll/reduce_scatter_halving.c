@@ -4,9 +4,9 @@
  * Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH", IJHPCA
  * 19(1), 2005).
  *
- * It works like the first half of allreduce_halving_doubling.c: neighbours come first, each step
- * halves a rank's remaining work, and members form pairs if n is no power of two. Here each rank
- * has a block, so a number stands for the blocks of its one or two ranks.
+ * It works like the first half of allreduce_halving_doubling.c: neighbours exchange data first,
+ * each step halves a rank's remaining work, and members form pairs if n is no power of two. Here
+ * each rank has a block, so a number stands for the blocks of its one or two ranks.
  *
  *      5 ranks    number     0        1        2        3
  *                 ranks      0 1      2        3        4
@@ -71,7 +71,7 @@ static void put_halve(const halving_t *h, uint32_t number)
     }
 }
 
-/* Send the blocks that `number` has to their ranks. */
+/* Send the blocks of `number` to their ranks. */
 static void put_home(const halving_t *h, uint32_t number)
 {
     uint32_t owner = tutti__coll_reversed(number, h->pairs.power);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ring reduce-scatter: the first half of the ring allreduce (see allreduce_ring.c), rotated so that
- * each rank's own block ends at this rank.
+ * each rank's own block is complete on this rank.
  *
  *      block 0: rank 1 sends its data to rank 2, which adds its own, and so on until rank 0
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Scan and exscan by recursive doubling, all binomial trees at once (Hillis, Steele: "Data parallel
- * algorithms", CACM 29(12), 1986).
+ * Scan and exscan by recursive doubling: the binomial trees of all ranks at the same time
+ * (Hillis, Steele: "Data parallel algorithms", CACM 29(12), 1986).
  *
  * Before step k each rank has the result of the 2^k ranks that end with itself. It sends this
  * result to the rank 2^k places further on, which adds it as the left operand.

@@ -11,8 +11,8 @@
  *      +----> 2 ---> 3
  *      +----> 1
  *
- * Blocks on their way are in SCRATCH, each at its own number; an arc that crosses the circle's end
- * takes two messages.
+ * Blocks on their way are in SCRATCH, each at its own number. A run of blocks that crosses the
+ * circle's end takes two messages.
  *
  * Cost: ceil(lg p) alpha + (p-1)/p n beta.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct scatter: the root sends each rank its block, beginning with its right neighbour. The
- * algorithm serves scatterv as well, because only a block's owner and the root need its length.
+ * algorithm also serves scatterv, because only a block's owner and the root need its length.
  *
  * No rank passes blocks on, so large blocks travel once. With small blocks and many ranks the root
  * is the bottleneck.

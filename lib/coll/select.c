@@ -18,7 +18,7 @@
  *      several hosts    the cheapest algorithm by the model; for an allreduce: hierarchical. An
  *                       alltoall above 1 MiB is never direct: the model ignores queues in switches
  *      gather, scatter  one host: a tree for small messages, otherwise directly from or to the root
- *      v forms          the lengths are unknown: an algorithm that is never bad
+ *      v forms          the lengths are unknown: an algorithm that suits all lengths
  *      an operation that does not commute: an algorithm that keeps operands in the order of ranks
  *
  * On device memory device_cost.c makes a further choice.
@@ -127,10 +127,10 @@ static const char not_fixed[] =
     "its association depends on an element's place, against TUTTI_DETERMINISTIC=strict";
 static const char not_ordered[] = "it does not keep the order of ranks, which the operation needs";
 
-/* May the model choose this sub? If the number of hosts is a power of two, halving_doubling sends
-   as few bytes as direct_scatter, and no rank receives from all others at once. On device memory
-   direct_scatter needs SCRATCH in host memory, so its messages cannot be GPU-direct
-   (exec/gpu_direct.c). */
+/* May the model choose this sub (allreduce between hosts)? If the number of hosts is a power of
+   two, halving_doubling sends as few bytes as direct_scatter, and no rank receives from all others
+   at once. On device memory direct_scatter needs SCRATCH in host memory, so its messages cannot be
+   GPU-direct (exec/gpu_direct.c). */
 static int is_candidate(const tutti__algorithm_t *algorithm, const char *sub,
                         const tutti__shape_t *shape, tutti__association_t association)
 {
@@ -142,7 +142,8 @@ static int is_candidate(const tutti__algorithm_t *algorithm, const char *sub,
            tutti__algorithm_find(algorithm->collective, sub)->fixed_association;
 }
 
-/* The cheapest of the algorithm's subs that the association allows; of equal costs, the first. */
+/* The cheapest of the algorithm's subs that the association allows; if costs are equal, the first
+   of them. */
 static const char *cheapest_sub(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                 size_t bytes, tutti__association_t association)
 {
@@ -265,7 +266,7 @@ static tutti_status_t choose_row(const tutti__want_t *want, const tutti__shape_t
     return TUTTI_OK;
 }
 
-/* Is this choice meant for other shapes only? Then the table decides. */
+/* Is this choice meant for other shapes only? If so, the table decides. */
 static int is_elsewhere(const tutti__choice_t *choice, const tutti__shape_t *shape)
 {
     return choice->algorithm != NULL &&
@@ -352,11 +353,12 @@ tutti_status_t tutti__algorithm_check_override(const char *override, const tutti
     return status;
 }
 
-/* The data of gather, scatter and alltoall up to `most` are always sent with the comparison. By the
-   model the limit would be 8 KiB on a link of 10 Gbit/s, because these calls have few steps. But
-   messages after a frame also cost processor time, which the model ignores. Measured: two hosts
-   (network namespaces), two ranks each, alltoall of 4 KiB to each rank, three runs beside other
-   work. With the comparison it takes 84 to 121 us, after a frame 280 to 650 us. */
+/* The data of gather, scatter and alltoall up to `most` are always sent in the frame of the
+   comparison (call/ride.h). By the model the limit would be 8 KiB on a link of 10 Gbit/s, because
+   these calls have few steps. But messages after a frame also cost processor time, which the model
+   ignores. Measured: two hosts (network namespaces), two ranks each, alltoall of 4 KiB to each
+   rank, three runs beside other work. With the comparison it takes 84 to 121 us, after a frame 280
+   to 650 us. */
 size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape_t *shape,
                               tutti__association_t association, size_t most)
 {

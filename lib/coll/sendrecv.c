@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between two ranks: a rank sends IN to one rank and receives OUT from another, or does
- * only one of the two. Before a message, its two ranks exchange heads (type and count), one in each
- * direction.
+ * Messages between two ranks: a rank sends IN to one rank and receives OUT from another rank, or
+ * only sends, or only receives. Before a message, its two ranks exchange heads (type and count),
+ * one in each direction.
  *
  * Each direction has its own stream, so no direction waits for the other. In a single stream, two
  * ranks would deadlock if they send each other more data than the slots hold. A channel's name

@@ -395,7 +395,7 @@ static void describe(const row_t *row, char *text, size_t capacity)
     }
 }
 
-/* Find a setting that tuned files may have: the CONF_BYTES settings, and the figures of the link.
+/* Find a setting that a tuned file may contain: a CONF_BYTES setting, or a figure of the link.
    These settings change the speed of a call, not its meaning. */
 static const row_t *find_tunable(const char *name)
 {

@@ -31,13 +31,13 @@ typedef enum {
 #define TUTTI__CONF_AUTO UINT64_MAX
 
 /* Plain data: sent between ranks as bytes. The fields before `dump` are in each rank's first block,
-   whose size is limited. If the paths are set, they are sent after this block (boot/boot.c). */
+   whose size is limited. If the two paths are set, they are sent after this block (boot/boot.c). */
 typedef struct {
     uint64_t fusion_bytes;  /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
     uint64_t plans;         /* TUTTI_PLANS: 1: learn plans */
     uint64_t chunk_bytes;   /* TUTTI_CHUNK_BYTES: one slot of a channel; or AUTO, see api/shape.c */
     uint64_t credits;       /* TUTTI_CREDITS: slots per channel */
-    uint64_t oneshot_bytes; /* TUTTI_ONESHOT_BYTES: largest ranks x bytes of one-shot */
+    uint64_t oneshot_bytes; /* TUTTI_ONESHOT_BYTES: one-shot if ranks x bytes <= this */
     uint64_t node_chunk_bytes; /* TUTTI_NODE_CHUNK_BYTES: one pipeline chunk of two-shot */
     uint64_t l3_bytes;         /* TUTTI_L3_BYTES: size of an L3 cache; or AUTO */
     uint64_t huge_pages;       /* TUTTI_HUGE_PAGES: tutti__huge_t of mem/shared.h */
@@ -54,8 +54,8 @@ typedef struct {
                                      that runs in host memory; or AUTO */
     uint64_t gpu_direct;          /* TUTTI_GPU_DIRECT: 1: transports use device memory */
     uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: CUDA streams wait for host work */
-    uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
-    uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by kind of card */
+    uint64_t link_mbps;           /* TUTTI_LINK_MBPS: speed of a host's link; 0: as found */
+    uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by the card's kind */
     uint64_t wire;                /* TUTTI_WIRE: tutti__conf_wire_t */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */
@@ -92,8 +92,8 @@ typedef struct {
 } tutti__conf_t;
 
 /*
- * Read all settings: the environment replaces the tuned file (tuned.h), which replaces the
- * defaults. An empty variable counts as not set.
+ * Read all settings: values of the environment replace values of the tuned file (tuned.h), and both
+ * replace the defaults. An empty variable counts as not set.
  *
  * An invalid value is TUTTI_ERR_INVALID_ARGUMENT; the text has the variable, its value and the
  * allowed values. An invalid tuned file is a warning, and none of its settings is used.
@@ -150,7 +150,7 @@ int tutti__conf_launcher_local_size(void);
    jobs have other names; "": not known. */
 void tutti__conf_launcher_job(char *ret_text, size_t text_bytes);
 
-/* Do the launchers' variables contradict a world of one? */
+/* Do the launchers' variables contradict a world of one rank? */
 typedef enum {
     TUTTI__CONF_ALONE,         /* no variable contradicts */
     TUTTI__CONF_PERHAPS_ALONE, /* a variable contradicts, but may belong to another program */
@@ -181,15 +181,15 @@ typedef struct {
 /*
  * TUTTI_ERR_INVALID_ARGUMENT if the variables contradict each other.
  *
- * told  1, with TUTTI_BOOT=env: also use the variables that Slurm sets outside of srun
+ * told  1 (for TUTTI_BOOT=env): also use the variables that Slurm sets outside of srun
  */
 tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_job_t *ret_job);
 
-/* The variables of env:// that are not set: "MASTER_ADDR and MASTER_PORT". If all four are set: all
-   four. */
+/* The variables of env:// that are not set: "MASTER_ADDR and MASTER_PORT". If all four are set, the
+   text has all four. */
 void tutti__conf_env_unset(char *ret_text, size_t text_bytes);
 
-/* 1: env:// or the launcher has one rank. */
+/* 1: the job of env:// or of the launcher has one rank. */
 int tutti__conf_job_is_one(void);
 
 /* 1: the launcher provides no PMI, so MPI cannot start from its variables: srun --mpi=none. */
@@ -197,7 +197,8 @@ int tutti__conf_launcher_lacks_mpi(void);
 /* 1: the launcher is srun, without PMIx. */
 int tutti__conf_launcher_lacks_pmix(void);
 
-/* The launcher's process manager, through which this process can meet the others without MPI. */
+/* The launcher's process manager, through which this process can meet the other ranks without
+   MPI. */
 typedef enum {
     TUTTI__CONF_NO_PM,
     TUTTI__CONF_PMIX,

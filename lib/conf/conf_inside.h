@@ -26,8 +26,9 @@ int tutti__conf_row(size_t i, tutti__conf_row_t *ret_row);
 /* Set row i; 0 if the text is invalid. */
 int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text);
 
-/* Find the next variable after *at (NULL: the first) whose name begins with TUTTI_ and is not a
-   setting; 0: there is none. ret_guess: the setting that the user may have meant, or NULL. */
+/* Find the next variable after *at (NULL: the first variable) that begins with TUTTI_ and is not a
+   setting. Returns 0 if there is none. ret_guess: the setting that the user may have meant, or
+   NULL. */
 int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_guess);
 
 /* A variable's value; NULL if it is not set, or empty. */
@@ -55,9 +56,8 @@ int tutti__conf_put(tutti__conf_t *conf, const char *name, const char *text, cha
 /* Is TUTTI_BOOT local:NAME? If so, all ranks are on this host. */
 int tutti__conf_is_local(const tutti__conf_t *conf);
 
-/* `conf` has the settings of the environment. Replace settings by those of the tuned file, or, if a
-   setting of this file is invalid, replace no setting. Afterwards the caller applies the
-   environment again. */
+/* `conf` has the settings of the environment. Replace settings by the settings of the tuned file;
+   if any of these is invalid, replace none. Afterwards the caller applies the environment again. */
 void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note);
 
 #endif

@@ -7,16 +7,17 @@
  *   env://       RANK, WORLD_SIZE, with MASTER_ADDR (PyTorch's names; torchrun sets them)
  *   a launcher   OMPI_COMM_WORLD_RANK and _SIZE, MV2_COMM_WORLD_..., PMI_RANK and PMI_SIZE, or
  *                SLURM_PROCID and SLURM_STEP_NUM_TASKS: see launcher.c
- *   Slurm        SLURM_PROCID and SLURM_NTASKS, with TUTTI_BOOT=env only, because a batch script,
- *                which runs once, has these variables as well
+ *   Slurm        SLURM_PROCID and SLURM_NTASKS, with TUTTI_BOOT=env only: a batch script also has
+ *                these variables, but runs once
  *
  * Rank 0 listens at an address and a port, each from the first source that is set:
  *
  *   address   MASTER_ADDR; AZ_BATCH_MASTER_NODE; the first host of srun's list of nodes
- *   port      TUTTI_PORT; MASTER_PORT; for AZ_BATCH_MASTER_NODE, whose port belongs to the Azure
- *             Batch service, AZURE_PORT; for srun a number made from the job's number
- *   neither   rank 0 listens at a Unix socket if the first two addresses are not set, the launcher
- *             has started all ranks on this host, and the job has a name
+ *   port      TUTTI_PORT; MASTER_PORT; with AZ_BATCH_MASTER_NODE: AZURE_PORT, because the port in
+ *             that variable belongs to the Azure Batch service; with srun: a number made from the
+ *             job's number
+ *   neither   a Unix socket: if the first two addresses are not set, the launcher has started all
+ *             ranks on this host, and the job has a name
  *
  * If TORCHELASTIC_USE_AGENT_STORE is True, torchrun's agent itself listens at MASTER_PORT.
  */
@@ -90,7 +91,7 @@ static tutti_status_t read_env(tutti__conf_job_t *job)
     if (tutti__conf_text("MASTER_ADDR") == NULL || (rank == NULL && size == NULL) ||
         tutti__conf_launcher_size(&launcher) > 0)
         return TUTTI_OK;
-    /* A job with a single rank is no contradiction. */
+    /* Variables of a job with a single rank do not contradict each other. */
     if (tutti__conf_int("WORLD_SIZE") == 1 && (rank == NULL || tutti__conf_int("RANK") == 0))
         return TUTTI_OK;
     return contradiction(rank, size);
@@ -234,7 +235,7 @@ static int has_agents(const tutti__conf_job_t *job)
     return local > 0 && local < (int)job->size;
 }
 
-/* The job's name, by which its ranks recognise each other. */
+/* The job's name, by which its ranks identify each other. */
 static void read_run(tutti__conf_job_t *job)
 {
     const char *elastic = tutti__conf_text("TORCHELASTIC_RUN_ID");

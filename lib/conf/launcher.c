@@ -3,8 +3,8 @@
  * Which launcher has started this process, according to the environment.
  *
  * Each launcher sets the number of ranks in a variable of its own. If several launchers' variables
- * are set, the first launcher of the table is used: mpirun or mpiexec inside a Slurm job starts its
- * helpers with srun, so Slurm's variables are set as well, but they describe the helpers.
+ * are set, the first launcher of the table is used. For example, mpirun or mpiexec inside a Slurm
+ * job starts its helpers with srun. So Slurm's variables are also set, but describe the helpers.
  *
  * Not in the table:
  *   SLURM_NTASKS         is also set in a batch script, which runs once. SLURM_STEP_NUM_TASKS is
@@ -104,7 +104,7 @@ int tutti__conf_job_size(void)
 }
 
 /* With --mpi=none, srun sets none of these variables. If MPI is initialised without them, Open MPI
-   ends the process, and other MPIs make a world of one. */
+   ends the process, and other MPIs make a world of one rank. */
 int tutti__conf_launcher_lacks_mpi(void)
 {
     return find_name() == SRUN && tutti__conf_text("PMIX_RANK") == NULL &&
@@ -181,8 +181,8 @@ void tutti__conf_launcher_job(char *ret_text, size_t text_bytes)
 
 /* ---- no launcher of the table, or a launcher with size 1 ---- */
 
-/* Variables that have the rank, for which this file uses no variable with the size. If the rank is
-   above 0, there are other ranks. */
+/* Variables with a rank. This file has no variable with the size for them. If the rank is above 0,
+   there are other ranks. */
 static const char *const ranks_only[] = { "PMIX_RANK", "JSM_NAMESPACE_RANK" };
 /* Variables whose size may belong to an allocation, or to a program that has started this program.
  */

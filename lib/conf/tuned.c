@@ -48,7 +48,7 @@ static int is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Is the character printable ASCII, without the space? The log quotes words of the file. */
+/* Is the character printable ASCII, but not a space? The log quotes words of the file. */
 static int is_plain(char c)
 {
     return c > ' ' && c < 0x7f;
@@ -187,7 +187,7 @@ static void read_fact(const char *root, const char *path, char *ret_text, size_t
     ret_text[n < 0 ? 0 : n] = '\0';
 }
 
-/* Append to a file's name. All characters but letters, digits, '.', '-' and '_' become '_'. */
+/* Append to a file's name. All characters except letters, digits, '.', '-' and '_' become '_'. */
 static void append(char name[TUTTI__TUNED_NAME], const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -52,8 +52,9 @@ int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_clos
  * properties are read from files below `root`, which is "" outside tests. A property that cannot be
  * read is left out.
  *
- * The number of processors includes all online processors, even if they are not in this process's
- * affinity mask: mpirun gives each rank another mask, and the name must not depend on the binding.
+ * The number of processors includes all online processors, also processors outside this process's
+ * affinity mask. mpirun gives each rank a different mask, and the name must not depend on the
+ * binding.
  */
 void tutti__tuned_name(const char *root, uint64_t ranks, char ret_name[TUTTI__TUNED_NAME]);
 

@@ -33,7 +33,7 @@ static int is_one_host(const tutti__conf_t *conf)
            (local_ranks(conf) > 0 && local_ranks(conf) == (uint64_t)tutti__conf_job_size());
 }
 
-/* Will rank 0's settings replace this rank's settings, by the launcher's variables? */
+/* According to the launcher's variables: will rank 0's settings replace this rank's settings? */
 static int follows(const tutti__conf_t *conf)
 {
     if (tutti__conf_is_local(conf))

@@ -42,7 +42,7 @@ static void set(tutti__aliases_t *aliases, uint32_t i, uintptr_t begin, size_t b
     uint32_t version = tutti__load_relaxed(&aliases->version);
 
     tutti__store_relaxed(&aliases->version, version + 1);
-    /* Release stores, so that a reader that sees one of them also sees the odd version. */
+    /* Release stores: a reader that sees one of them also sees the odd version. */
     tutti__store64_release(&aliases->at[i].begin, begin);
     tutti__store64_release(&aliases->at[i].bytes, bytes);
     tutti__store64_release(&aliases->at[i].offset, offset);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Aliases: second addresses of ranges of an arena. The rank that owns the arena maps such a range
- * at the addresses of memory that the program has registered (blocks.h).
+ * Aliases: second addresses of ranges of an arena. The arena's owner maps such a range a second
+ * time, at the addresses of the program's registered memory (blocks.h).
  *
  * Any thread may search without a lock, even while another thread adds or removes an alias. The
  * search is repeated if `version` has changed meanwhile (a sequence lock).

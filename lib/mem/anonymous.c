@@ -72,7 +72,7 @@ static tutti_status_t judge_all(FILE *file, uintptr_t begin, size_t bytes)
     return status;
 }
 
-/* The stack of a thread is anonymous memory too. The kernel knows only the main stack. */
+/* The stack of a thread is also anonymous memory. The kernel marks only the main stack. */
 static int overlaps_stack(uintptr_t begin, size_t bytes)
 {
     pthread_attr_t attributes;

@@ -5,9 +5,9 @@
 
 #include <tutti/tutti.h>
 
-/* TUTTI_OK if [ptr, ptr + bytes) consists of whole pages of private anonymous memory that can be
-   read and written, but not executed, and that is neither the main or this thread's stack nor the
-   heap (brk). Otherwise UNSUPPORTED, with the reason. */
+/* TUTTI_OK if [ptr, ptr + bytes) consists of whole pages of private anonymous memory, with
+   permission to read and write, but not to execute. The heap (brk), the main stack and this
+   thread's stack are excluded. Otherwise UNSUPPORTED, with the reason. */
 tutti_status_t tutti__mem_check_anonymous(const void *ptr, size_t bytes);
 
 #endif

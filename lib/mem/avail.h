@@ -3,8 +3,8 @@
  * The memory that this process can still get.
  *
  * Linux does not refuse memory: a memfd takes pages until the machine or the container is full, and
- * then the out-of-memory killer ends a process. So the library checks this before a large
- * allocation.
+ * then the out-of-memory killer ends a process. So the library checks the available memory before a
+ * large allocation.
  */
 #ifndef TUTTI__MEM_AVAIL_H
 #define TUTTI__MEM_AVAIL_H

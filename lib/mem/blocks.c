@@ -87,8 +87,8 @@ static tutti_status_t map_private(const block_t *block, void *ptr)
     return TUTTI_OK;
 }
 
-/* Move the contents of the memory at `ptr` to the block. The caller holds the lock, so that a fork
-   does not come between the mapping and the list. */
+/* Move the contents of the memory at `ptr` to the block. The caller holds the lock, so that no fork
+   occurs between the mapping and the change of the list. */
 static tutti_status_t move_in(block_t *block, void *ptr)
 {
     tutti_status_t status = tutti__arena_add_alias(block->arena, ptr, block->bytes, block->memory);
@@ -102,7 +102,8 @@ static tutti_status_t move_in(block_t *block, void *ptr)
         return TUTTI_OK;
     }
     tutti__arena_drop_alias(block->arena, ptr);
-    /* Before Linux 6.12, a mapping that fails may remove the old one. */
+    /* Before Linux 6.12, a failed mapping may have removed the old mapping: map the contents
+       again. */
     (void)map_private(block, ptr);
     return status;
 }
@@ -183,7 +184,8 @@ tutti_status_t tutti__block_free(void *ptr)
     return destroy(block);
 }
 
-/* Is there memory for a copy? A small copy is not checked: reading the limits takes longer. */
+/* Is there memory for a copy? A small copy is not checked: reading the limits takes longer than the
+   copy. */
 static tutti_status_t check_available(uint64_t bytes)
 {
     const char *owner;
@@ -205,7 +207,7 @@ static tutti_status_t move_out(const block_t *block)
     if (status == TUTTI_OK)
         tutti__arena_drop_alias(block->arena, block->ptr);
     else
-        /* As in move_in. */
+        /* The failed mapping may have removed the old one, as in move_in. */
         (void)tutti__arena_map_at(block->arena, block->ptr, block->bytes, block->memory);
     return status;
 }

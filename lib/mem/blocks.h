@@ -15,11 +15,12 @@ tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **re
    bytes 0: nothing is done. UNSUPPORTED: see tutti__mem_check_anonymous, tutti__arena_add_alias. */
 tutti_status_t tutti__block_register(tutti__arena_t *arena, void *ptr, size_t bytes);
 /* Make registered memory private again, with its contents. ptr: as registered. In a forked child,
-   which has no memory at `ptr`, only the block ends. INVALID_ARGUMENT: it is not registered. */
+   which has no memory at `ptr`, only the block's entry is removed. INVALID_ARGUMENT: it is not
+   registered. */
 tutti_status_t tutti__block_unregister(void *ptr);
 
-/* The public function that frees the block that begins at `ptr`. NULL: this process has allocated
-   none there. */
+/* The name of the public function that frees the block at `ptr`. NULL: this process has allocated
+   no block there. */
 const char *tutti__block_freed_by(const void *ptr);
 
 /* Free a block. NULL is allowed. In a forked child, the call does not change memory of the parent.

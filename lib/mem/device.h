@@ -2,18 +2,18 @@
 /*
  * A device: memory that the processor cannot read, and all functions that access it.
  *
- * All of CUDA and NCCL is behind this table. The real device is a module, tutti/cuda.so, opened at
- * run time. The tests provide a pretend device: any access of host code to its memory is detected,
- * and its streams run in other threads.
+ * CUDA and NCCL are used only through this table. The real device is a module, tutti/cuda.so,
+ * opened at run time. The tests provide a pretend device: any access of host code to its memory is
+ * detected, and its streams run in other threads.
  *
  * During a call no device or pinned memory is allocated, and no stream is made; malloc is allowed.
  * alloc, host_alloc, nccl_alloc, stream_make and their inverses are for set-up only, because they
- * may wait for all of the device's work, including NCCL's, which waits for other ranks. Making an
- * event waits for nothing: it is not in CUDA's list of functions that synchronise.
+ * may wait for all work of the device. NCCL's work in turn waits for other ranks. Making an event
+ * waits for nothing: it is not in CUDA's list of functions that synchronise.
  *
- * Threads: use() and current() are per thread; all others may be called from any thread that has
- * used the device. But one thread at a time may be in nccl_call or nccl_poll of a device, and all
- * ranks must call nccl_call in one order, over all communicators of the device. Other NCCL
+ * Threads: use() and current() are per thread; all other functions may be called from any thread
+ * that has used the device. But one thread at a time may be in nccl_call or nccl_poll of a device,
+ * and all ranks must call nccl_call in one order, over all communicators of the device. Other NCCL
  * functions may run meanwhile, for other communicators.
  *
  * Errors: SYSTEM: from CUDA; TRANSPORT: from NCCL; NO_MEMORY. Each has a text with the function and
@@ -46,7 +46,7 @@ typedef struct {
 } tutti__where_t;
 
 /* A piece of a pack or unpack: `count` elements from src to dst. Both are in device or pinned
-   memory. Unless bits are copied, each of them is at a multiple of its element's size. */
+   memory. Unless bits are copied, each address is a multiple of the element's size. */
 typedef struct {
     const void *src;
     void *dst;
@@ -108,15 +108,16 @@ typedef struct {
     tutti_status_t (*event_make)(tutti__devent_t **ret_event);
     void (*event_drop)(tutti__devent_t *event);
     tutti_status_t (*record)(tutti__devent_t *event, tutti__dstream_t *stream);
-    /* Later work in `stream` waits for the event's last record; the host does not. */
+    /* Later work in `stream` waits for the event's last record; the host does not wait. */
     tutti_status_t (*wait)(tutti__dstream_t *stream, tutti__devent_t *event);
     /* TUTTI_OK: the work before the last record is complete, or there was no record; TUTTI__AGAIN
        (base/status.h): not yet. */
     tutti_status_t (*query)(tutti__devent_t *event);
-    /* An event with a time stamp, which costs a little more; otherwise like event_make's. */
+    /* Make an event with a time stamp. It costs a little more than an event of event_make;
+       otherwise both are alike. */
     tutti_status_t (*timer_make)(tutti__devent_t **ret_timer);
-    /* The time from start's last record to stop's, by the device's clock. TUTTI__AGAIN: one of the
-       two records is not complete. SYSTEM: not a timer, or never recorded. */
+    /* The time from start's last record to stop's last record, by the device's clock. TUTTI__AGAIN:
+       one of the two records is not complete. SYSTEM: not a timer, or never recorded. */
     tutti_status_t (*elapsed)(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
 
     /* ---- semaphores that streams wait on ---- */
@@ -142,8 +143,8 @@ typedef struct {
        the return. */
     tutti_status_t (*pack)(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
                            tutti_dtype_t to, double scale, tutti__dstream_t *stream);
-    /* dst = src0 + src1 + ..., with the result of the kernel that tutti__reduce_find returns for
-       SUM. This function adds in the same order, adds narrow floats in float32, and uses `divisor`
+    /* dst = src0 + src1 + ..., with the same bits as the kernel that tutti__reduce_find returns for
+       SUM: this function adds in the same order, adds narrow floats in float32, and uses `divisor`
        in the same way. UNSUPPORTED: other types than FLOAT16, BFLOAT16, FLOAT32, FLOAT64 and
        integers. At most TUTTI__DEVICE_SRCS sources. INVALID_ARGUMENT: an array is not at a multiple
        of the element's size. dst may be a source. */
@@ -168,8 +169,9 @@ typedef struct {
        that call. nccl_poll must return OK before the next call on this communicator, and before any
        other work, such as an event, is queued in that call's stream. */
     tutti_status_t (*nccl_poll)(tutti__nccl_t *nccl);
-    /* Queue one operation, or several that run together, as sends and receives must. Operations
-       that only move elements take any type; for operations that reduce see nccl_serves. */
+    /* Queue one operation, or several that run together. Sends and receives must run together.
+       Operations that only move elements take any type; for operations that reduce see
+       nccl_serves. */
     tutti_status_t (*nccl_call)(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
                                 tutti__dstream_t *stream);
     /* As alloc, but for memory that NCCL can register, in separate pages; nccl_free frees it.
@@ -190,7 +192,7 @@ typedef struct {
     /* Call this after all work of the communicator on this rank is done, before close, and before
        the memory is freed. Do not call it after abort, which also ends registrations. */
     void (*nccl_deregister)(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg);
-    /* All ranks close the communicator, after all of their work is done. Call it at most once.
+    /* All ranks must close the communicator, after all of its work is done. Call this at most once.
        Waits for the other ranks, about 0.2 s at most. */
     void (*nccl_close)(tutti__nccl_t *nccl);
     /* Called instead of close, in any state: ends the communicator's work on this rank. The other
@@ -208,10 +210,10 @@ typedef struct {
     uint32_t unused;
     const char *name; /* "cuda" */
     /*
-     * Find the libraries that the device needs. `core` is a tutti__core_t, of a room above this
-     * one. Repeated calls return the same result. UNSUPPORTED, with a text: a library is missing or
-     * too old, or there is no device. ret_versions: the loaded libraries, as text. Without NCCL the
-     * device opens as well, and the text has the reason. Starts the device's driver, so a process
+     * Find the libraries that the device needs. `core` is a tutti__core_t, a type of a higher room.
+     * Repeated calls return the same result. UNSUPPORTED, with a text: a library is missing or too
+     * old, or there is no device. ret_versions: the loaded libraries, as text. Without NCCL the
+     * device still opens, and the text has the reason. Starts the device's driver, so a process
      * that is forked later cannot use the device.
      */
     tutti_status_t (*open)(const void *core, const tutti__device_ops_t **ret_ops,

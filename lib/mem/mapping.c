@@ -36,7 +36,8 @@ static void after_fork(void)
 }
 
 /* pthread_atfork waits for a fork in progress, and the fork waits for the lock. The first call of
-   tutti__fork_generation calls pthread_atfork, so it must precede any call under the lock. */
+   tutti__fork_generation calls pthread_atfork, so this first call must not be made under the
+   lock. */
 static void register_handlers(void)
 {
     (void)tutti__fork_generation();
@@ -59,7 +60,7 @@ void tutti__mapping_unlock(void)
 /* ---- the list ---- */
 
 /* Find the list's pointer to the mapping; the pointer is NULL if there is none. An entry of another
-   generation is the parent's: in this process something else may be at that address. */
+   generation is the parent's: in this process another object may be at that address. */
 static mapping_t **find(const char *base)
 {
     unsigned generation = tutti__fork_generation();
@@ -112,8 +113,8 @@ tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base)
     }
     if (huge_from < span)
         (void)madvise(base + huge_from, span - huge_from, MADV_HUGEPAGE);
-    /* Failures of these two do not matter: a forked child must not use the mapping anyway, and a
-       core file may contain it. */
+    /* Failures of these two calls do not matter: a forked child must not use the mapping anyway,
+       and a core file may contain it. */
     (void)madvise(base, span, MADV_DONTFORK);
     (void)madvise(base, span, MADV_DONTDUMP);
 

@@ -96,7 +96,7 @@ uint64_t tutti__ranges_leave(tutti__ranges_t *ranges, uint64_t offset)
     return range->bytes;
 }
 
-/* Join a free range with the next one if that is free as well. */
+/* Join a free range with the next range if the next range is also free. */
 static void join_next(range_t *range)
 {
     range_t *next = range->next;
@@ -119,7 +119,7 @@ int tutti__ranges_take_aligned(tutti__ranges_t *ranges, uint64_t bytes, uint64_t
                                uint64_t align, uint64_t *ret_offset)
 {
     range_t *range = ranges->first;
-    uint64_t skip = 0; /* bytes of the free range before the taken ones */
+    uint64_t skip = 0; /* bytes of the free range before the taken range */
 
     assert(bytes > 0);
     for (; range != NULL; range = range->next) {

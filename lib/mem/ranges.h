@@ -26,7 +26,7 @@ int tutti__ranges_take_aligned(tutti__ranges_t *ranges, uint64_t bytes, uint64_t
 /*
  * Giving a range back has two steps. Between the steps its memory can be emptied without a lock.
  * leave() returns the range's length, or 0 if no taken range begins at `offset`; a second leave()
- * returns 0 as well. give() makes the range free.
+ * also returns 0. give() makes the range free.
  */
 uint64_t tutti__ranges_leave(tutti__ranges_t *ranges, uint64_t offset);
 void tutti__ranges_give(tutti__ranges_t *ranges, uint64_t offset);

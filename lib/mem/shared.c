@@ -37,8 +37,8 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Sizes of addresses, not of memory. With a sanitizer a process has fewer addresses, and shadow
-   memory for each. */
+/* Sizes of address space, not of memory. With a sanitizer a process has fewer addresses, and each
+   of them takes shadow memory. */
 #ifdef TUTTI__SANITIZED
 #define SPAN_MOST (4096 * MIB)
 #define ADDRESSES (1024 * 1024 * MIB)
@@ -226,10 +226,11 @@ size_t tutti__arena_span(const tutti__arena_t *arena)
 }
 
 /*
- * Return the pages of [offset, offset + bytes) to the system. UCX and MPI keep registrations of
- * memory for the network, which pin its pages. Their hooks intercept madvise, but not fallocate.
- * With fallocate alone, the network would access the old pages after the range has got new ones.
- * In locked memory (mlockall) MADV_REMOVE fails after the hooks, and fallocate returns the pages.
+ * Return the pages of [offset, offset + bytes) to the system. UCX and MPI keep memory registered
+ * for the network, and a registration pins the pages. Their hooks intercept madvise, but not
+ * fallocate. With fallocate alone, the network would access the old pages after the range has got
+ * new pages. In locked memory (mlockall) MADV_REMOVE fails after the hooks, and fallocate returns
+ * the pages.
  */
 static int punch(const tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
@@ -295,8 +296,8 @@ static tutti_status_t check_available(uint64_t bytes)
  * Where this fails, fallocate later reserves small pages, and reports errors.
  *
  * The first access to each 2 MiB (MADV_POPULATE_WRITE) allocates a huge page if shmem_enabled
- * allows huge pages on request. Otherwise it allocates a small page. MADV_COLLAPSE then makes a
- * huge page of the 2 MiB, in which it needs at least one page. Only the setting "deny" refuses
+ * allows huge pages on request. Otherwise it allocates a small page. MADV_COLLAPSE, which needs at
+ * least one page in the 2 MiB, then makes a huge page of them. Only the setting "deny" refuses
  * MADV_COLLAPSE.
  */
 static void make_huge(const tutti__arena_t *arena, uint64_t offset, uint64_t bytes)

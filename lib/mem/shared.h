@@ -3,10 +3,10 @@
  * Memory that ranks of one machine share.
  *
  * Each rank owns one memfd, its arena, and allocates ranges of it. Peers map the whole arena once,
- * over a large span of addresses, far beyond its current end. When the owner extends the file, the
- * new pages are visible in all mappings, so an address in a peer's arena is always `base + offset`.
- * No call maps memory, there are no generation numbers, and a rank passes only one descriptor to
- * each peer.
+ * over a large span of addresses, far beyond the arena's current end. When the owner extends the
+ * file, the new pages are visible in all mappings, so an address in a peer's arena is always
+ * `base + offset`. So no collective call maps memory, mappings need no generation numbers, and a
+ * rank passes only one descriptor to each peer.
  *
  *      file   |ctl|lanes|..hole..| fusion |  tutti_mem_alloc |(not yet)......|
  *      span   |<------------- up to 64 GiB, mapped at once ------------------>|
@@ -16,7 +16,7 @@
  * later. Arenas have no names; the kernel frees an arena when the last process that uses it ends.
  * Ranks that are threads of one process (tests) use one mapping, so that TSan sees all accesses.
  *
- * Tried: one memfd per buffer, passed and mapped at first use. Each needs a collective step.
+ * Tried: one memfd per buffer, passed and mapped at first use. Each buffer needs a collective step.
  */
 #ifndef TUTTI__MEM_SHARED_H
 #define TUTTI__MEM_SHARED_H
@@ -28,7 +28,7 @@ typedef struct tutti__arena tutti__arena_t;
 /*
  * Make an empty arena for this rank. Any thread may allocate and free.
  *
- * nranks  the number of ranks that map each other's arenas, so this process maps as many arenas
+ * nranks  the number of ranks that map each other's arenas, so this process maps nranks arenas
  *
  * The span is 64 GiB. It is less under RLIMIT_AS, with sanitizers, and if this process already maps
  * many arenas. A process has 128 TiB of addresses, and each communicator takes a part of the free
@@ -69,8 +69,8 @@ int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t byt
 
 /* ---- aliases (aliases.h); the caller holds tutti__mapping_lock ---- */
 
-/* Map `bytes` of the arena from `memory` on at `ptr` as well, in place of everything that is mapped
-   there. Like the arena, this is not mapped in forked children. ptr, memory and bytes: whole
+/* Map `bytes` of the arena, from `memory` on, a second time at `ptr`. The new mapping replaces all
+   mappings there. Like the arena, it is not mapped in forked children. ptr, memory and bytes: whole
    pages. */
 tutti_status_t tutti__arena_map_at(const tutti__arena_t *arena, void *ptr, size_t bytes,
                                    const void *memory);
@@ -82,8 +82,8 @@ void tutti__arena_drop_alias(tutti__arena_t *arena, const void *ptr);
 
 /* ---- peers ---- */
 
-/* Map a peer's arena. If pid is this process, use the owner's mapping at owner_base, which stays
-   until the owner and all peers have left it. A forked child has none of its parent's mappings. */
+/* Map a peer's arena. If pid is this process, use the owner's mapping at owner_base. It stays until
+   the owner and all peers have left it. A forked child has none of its parent's mappings. */
 tutti_status_t tutti__arena_map(int fd, size_t span, int pid, char *owner_base, char **ret_base);
 void tutti__arena_unmap(char *base, size_t span, int pid);
 

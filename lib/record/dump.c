@@ -30,7 +30,7 @@
 /* A dump has at most this many events of each ring. */
 #define DUMPED 512u
 /* [bytes] Paths of this length and longer are opened in pieces. The name of a file or folder has at
-   most 255 bytes, so there is a '/' with which a piece can end. */
+   most 255 bytes, so each piece can end with a '/'. */
 #define PIECE 272u
 
 static const char *const events[TUTTI__EVENTS] = { "none",   "slow",   "done",       "wait",
@@ -75,7 +75,7 @@ static void put_call(tutti__put_t *put, uint32_t kind, uint64_t count, uint32_t 
 
 /* ---- tensors ---- */
 
-/* Copy an entry's name. 0: the entry has no name, or another thread replaces it. */
+/* Copy an entry's name. 0: the entry has no name, or another thread is replacing the name. */
 static int read_name(const tutti__record_tensor_t *tensor, char name[TUTTI__RECORD_NAME],
                      uint64_t *ret_hash)
 {
@@ -91,8 +91,9 @@ static int read_name(const tutti__record_tensor_t *tensor, char name[TUTTI__RECO
     return hash != 0 && atomic_load_explicit(&tensor->hash, memory_order_relaxed) == hash;
 }
 
-/* Put the name and the hash of the tensor with this number. hash: the low 16 bits of the hash that
-   an event has; if the tensor's hash has other low bits, put nothing. hash -1: do not compare. */
+/* Put the name and the hash of the tensor with this number. hash: the low 16 bits of the hash in
+   an event. If they differ from the low bits of the tensor's hash, put nothing. hash -1: do not
+   compare. */
 static void put_tensor(tutti__put_t *put, const tutti__record_t *record, uint32_t number, int hash)
 {
     char name[TUTTI__RECORD_NAME];
@@ -249,7 +250,7 @@ static void put_event(tutti__put_t *put, const tutti__record_t *record, const co
     end(put);
 }
 
-/* The next event of a ring, from *at on. An entry that another thread replaces is skipped. */
+/* The next event of a ring, from *at on. Skip an entry that another thread is replacing. */
 static copied_t next_event(const tutti__ring_t *ring, uint32_t *at, uint32_t last)
 {
     copied_t event = { .kind = TUTTI__EVENT_NONE };

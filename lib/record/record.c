@@ -15,7 +15,7 @@
 
 tutti__recorders_t tutti__recorders;
 /* Held while a recorder enters the table, so that has_failed is cleared only before the first
-   recorder is in the table. Dumps do not take it, because they run in signal handlers. */
+   recorder is in the table. Dumps do not take this lock, because they run in signal handlers. */
 static tutti__mutex_t enter_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_RECORDERS);
 
 /* ---- opening and closing ---- */
@@ -30,8 +30,8 @@ static void enter(tutti__record_t *record)
     tutti__mutex_lock(&enter_lock);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++)
         is_alone &= atomic_load(&tutti__recorders.record[i]) == NULL;
-    /* The failure of a closed communicator does not affect this one. If the dump of that failure
-       stayed in the file, tutti_report would read it instead of a later dump. */
+    /* The failure of a closed communicator does not affect this communicator. If the dump of that
+       failure stayed in the file, tutti_report would read it instead of a later dump. */
     if (is_alone)
         atomic_store(&tutti__recorders.has_failed, 0);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
@@ -159,8 +159,8 @@ static int is_free_entry_of(const tutti__record_tensor_t *tensor, uint64_t hash)
     return atomic_load_explicit(&tensor->hash, memory_order_relaxed) == hash && is_idle(tensor);
 }
 
-/* An entry for a tensor that is not pending yet. before: the number of the entry that it had last
-   time; 0: not known. NULL: its set is full of pending tensors. */
+/* An entry for a tensor that is not pending yet. before: the number of the tensor's previous
+   entry; 0: not known. NULL: the tensor's set is full of pending tensors. */
 static tutti__record_tensor_t *find_entry(tutti__record_t *record, uint64_t hash, const char *name,
                                           uint32_t before)
 {
@@ -350,7 +350,7 @@ void tutti__record_waited(tutti__record_t *record, uint32_t wait)
 
 /* ---- the end ---- */
 
-/* Is this status a failure? SHUTDOWN is not: it is the ordinary departure of a peer. */
+/* Is this status a failure? SHUTDOWN is no failure: it is the ordinary departure of a peer. */
 static int is_failure(tutti_status_t status)
 {
     return status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN;
@@ -389,7 +389,7 @@ void tutti__record_advise(tutti__record_t *record, tutti_status_t status)
         hint(record);
 }
 
-/* Write the dump of a stall. 0: no dump, because the last one was within STALL_DUMP_NS. */
+/* Write the dump of a stall. 0: no dump, because the last dump was less than STALL_DUMP_NS ago. */
 static int dump_stall(tutti__record_t *record)
 {
     uint64_t now = tutti__now_ns(), last = atomic_load(&record->stalled_ns);

@@ -10,10 +10,10 @@
  *      direct   the direct call that waits, if it has waited for longer than a spin
  *      waits    threads that sleep in tutti_wait
  *
- * The recorder is always on, so an event may cost only some nanoseconds: it is a few stores, and
- * the caller passes a time that it has read anyway. All words are atomic, so the dump (dump.c)
- * reads them at any time, also in a signal handler. The sequence number of an event shows the dump
- * whether the event is being written; the dump skips such an event.
+ * The recorder is always on, so an event may cost only some nanoseconds: an event is a few stores,
+ * and the caller passes a time that the caller has read anyway. All words are atomic, so the dump
+ * (dump.c) reads them at any time, also in a signal handler. From an event's sequence number the
+ * dump detects that the event is being written, and skips it.
  *
  * Tried: one ring, with an atomic addition for each event: 17 ns more for a call. Tried: an event
  * with a clock reading when a bucket starts: 23 ns more. So a bucket gets an event only after it
@@ -40,7 +40,8 @@
 #define TUTTI__RECORD_LANES 8u
 #define TUTTI__RECORD_WAITS 8u
 #define TUTTI__RECORD_TEXT 512
-/* Polls without progress after which a bucket's wait is recorded as an event: some 10 us. */
+/* The number of polls without progress after which a bucket's wait is recorded as an event: some 10
+   us. */
 #define TUTTI__RECORD_SLOW_POLLS 200u
 /* Longer names are cut. */
 #define TUTTI__RECORD_NAME_WORDS 8u
@@ -115,7 +116,7 @@ typedef struct {
     _Atomic uint32_t complete, messages, is_recv; /* messages 0: not known */
 } tutti__record_lane_t;
 
-/* The messages of a bucket from or to the rank that it waits for. */
+/* The messages of a bucket from or to the rank that the bucket waits for. */
 typedef struct {
     int is_recv;                 /* 1: messages from the rank; 0: messages to it */
     uint64_t complete, messages; /* how many are complete; how many the whole bucket has */
@@ -184,8 +185,8 @@ void tutti__record_end(tutti__record_t *record, tutti_status_t status, const cha
 void tutti__record_advise(tutti__record_t *record, tutti_status_t status);
 /* A stall was reported: write the dump, if TUTTI_DUMP is set. Any thread. */
 void tutti__record_stall(tutti__record_t *record);
-/* Has this rank dumped a stall since the last call, so that all ranks should write dumps? Any
-   thread. */
+/* Has this rank dumped a stall since the last call of this function? If so, all ranks should write
+   dumps. Any thread. */
 int tutti__record_wants_others(tutti__record_t *record);
 /* Another rank has had a stall: write the dump. 0: TUTTI_DUMP is not set, or this rank has written
    a dump just now, so its neighbours have been told. Any thread. */
@@ -215,8 +216,8 @@ static inline void tutti__record_event(tutti__record_t *record, unsigned which,
         hash = atomic_load_explicit(&record->tensor[tensor - 1].hash, memory_order_relaxed);
     event = &ring->event[n % TUTTI__RECORD_EVENTS];
     atomic_store_explicit(&event->head, 0, memory_order_relaxed);
-    /* Pairs with the fence in dump.c: a reader that finds a word stored below finds a changed
-       head. */
+    /* Pairs with the fence in dump.c: if a reader finds a word stored below, it also finds the
+       changed head. */
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&event->time_ns, time_ns, memory_order_relaxed);
     atomic_store_explicit(&event->subject, (uint64_t)bucket << 32 | (hash & 0xffff) << 16 | tensor,
@@ -302,7 +303,7 @@ static inline void tutti__record_done(tutti__record_t *record, uint32_t number, 
 
 /* ---- lanes ---- */
 
-/* A bucket begins to run. Unless a trace is on, this does not read the clock: a bucket gets a time
+/* A bucket begins to run. If no trace is on, this does not read the clock: a bucket gets a time
    only if it waits for long, see tutti__record_is_slow. */
 static inline void tutti__record_start(tutti__record_t *record, uint32_t lane, uint32_t bucket,
                                        uint32_t tensor, uint32_t ntensors)

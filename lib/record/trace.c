@@ -315,7 +315,7 @@ static tutti_status_t fail_append(const char *doing, const char *reason)
 }
 
 /* Lock PATH. While another process appends its lines, PATH grows. If PATH does not grow for a long
-   time, that process is stopped, and may keep the lock for ever. */
+   time, that process has been stopped, and may keep the lock for ever. */
 static tutti_status_t lock_path(int fd)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };

@@ -3,8 +3,8 @@
  * The trace: all events with their durations, in a file, while it is switched on.
  *
  * Each process writes entries of 32 bytes into a mapped file of its own, PATH.RANK.part, without a
- * lock: one atomic addition takes an entry, a second one counts it as complete. The file grows in
- * chunks. Space on the disk is allocated before a chunk is mapped, so a full disk ends the trace
+ * lock: one atomic addition takes an entry, a second addition counts it as complete. The file grows
+ * in chunks. Space on the disk is allocated before a chunk is mapped, so a full disk ends the trace
  * and not the process. When the trace stops, the entries become lines of Chrome's JSON, which the
  * processes append to PATH one after another under a file lock. So PATH is complete JSON at any
  * time. A process that is killed leaves its part, which tutti_report --trace converts.
@@ -25,7 +25,7 @@
 #define TUTTI__TRACE_MAGIC 0x0065636172545474u /* "tTrace" */
 #define TUTTI__TRACE_CHUNK 131072u             /* entries */
 #define TUTTI__TRACE_CHUNKS 4096u
-/* Chunks are mapped behind the head, so this is a multiple of every page size. */
+/* Chunks are mapped behind the head, so the head's size is a multiple of every page size. */
 #define TUTTI__TRACE_HEAD_BYTES 65536u
 
 /* Kinds of entries. NONE: the entry is not written. */
@@ -96,8 +96,8 @@ tutti_status_t tutti__trace_start(const char *path, const tutti__trace_head_t *h
 tutti_status_t tutti__trace_stop(void);
 
 /* trace_json.c: write the entries as lines of JSON, separated by ",\n". nlines: lines that `out`
-   already has. Returns the number of lines after this, which is nlines only if there is no memory.
-   The caller checks ferror(out). */
+   already has. Returns the number of lines that `out` has then; if there is no memory, this is
+   nlines. The caller checks ferror(out). */
 uint64_t tutti__trace_json(FILE *out, const tutti__trace_head_t *head,
                            const tutti__trace_entry_t *(*at)(void *owner, uint64_t i), void *owner,
                            uint64_t nentries, uint64_t nlines);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Writes entries of a trace as lines of Chrome's JSON. tutti_report compiles this file as well, so
- * it calls no function of the library.
+ * Writes entries of a trace as lines of Chrome's JSON. tutti_report also compiles this file, so the
+ * file calls no function of the library.
  *
  *      process   a rank
  *      thread    1 to 6: the lanes, with buckets, packing and unpacking; 100 and more: the
@@ -167,8 +167,8 @@ static void put_metadata(writer_t *w, const tutti__trace_head_t *head)
     }
 }
 
-/* Read a name; its text is in the two entries behind entry i. Returns the number of entries that it
-   uses. */
+/* Read a name; its text is in the two entries behind entry i. Returns the number of entries that
+   the name uses. */
 static uint64_t take_name(writer_t *w, const tutti__trace_entry_t *(*at)(void *owner, uint64_t i),
                           void *owner, uint64_t i, uint64_t what, uint64_t nentries)
 {

@@ -29,7 +29,7 @@ static int always(void)
 
 #ifdef TUTTI__HAVE_X86_KERNELS
 /* Ask the processor, because not all compilers have a name for f16c. An operating system that
-   supports avx2 supports f16c. */
+   supports avx2 also supports f16c. */
 static int has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -49,7 +49,7 @@ static int has_avx512(void)
 }
 #endif
 
-/* The sets, the best first. The last one runs on every processor. */
+/* The sets, the best first. The last set runs on every processor. */
 static const struct {
     const tutti__kernels_t *kernels;
     int (*runs_here)(void);
@@ -102,9 +102,9 @@ int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *re
 }
 
 /*
- * Elements before the next cache line of dst; 0 if no element begins at this line. A store across
- * lines costs two accesses: sums of 128 KiB take 1.2 times as long as aligned ones, sums of 4 KiB
- * in the first-level cache 1.5 times (Zen 5, vectors of 64 bytes).
+ * Elements before the next cache line of dst; 0 if no element begins exactly where this line
+ * begins. A store across lines costs two accesses: sums of 128 KiB take 1.2 times as long as
+ * aligned sums, sums of 4 KiB in the first-level cache 1.5 times (Zen 5, vectors of 64 bytes).
  */
 static size_t before_line(const void *dst, size_t esize)
 {

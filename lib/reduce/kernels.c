@@ -6,8 +6,8 @@
  * The element functions are plain C without intrinsics. sum.inc and PAIRWISE make loops of them,
  * which the compiler vectorises for the instruction set. Only float16, and in sse2 bfloat16, need
  * intrinsics (kernels_f16c.inc, kernels_sse2.inc). All sets give the same bits because of
- *   - IEEE arithmetic without contraction (no product is ever added to anything),
- *   - one order of operands, that of the sources, in vector parts and in scalar parts,
+ *   - IEEE arithmetic without contraction (no product is an operand of an addition),
+ *   - one order of operands, the order of the sources, in vector parts and in scalar parts,
  *   - one NaN: the compiler's order of operands decides which of two NaNs an addition returns, so
  *     every NaN result becomes the positive quiet NaN. So sums are commutative in every bit.
  *

@@ -10,10 +10,10 @@
  * before the copy nor kept after it. It is faster than memcpy if dst is too large for the caches,
  * and src is in a cache. On a processor without such stores it is memcpy.
  *
- * Non-temporal stores are not ordered with other stores. After the last copy, and before it reports
- * the data as complete, the thread that has copied calls tutti__nontemporal_end once. The function
- * waits until the stores have reached memory; a call after each KiB would take longer than the
- * copies.
+ * Non-temporal stores are not ordered with other stores. The thread that has copied calls
+ * tutti__nontemporal_end once: after its last copy, and before it reports the data as complete. The
+ * function waits until the stores have reached memory; a call after each KiB would take longer than
+ * the copies.
  */
 void tutti__nontemporal_copy(void *dst, const void *src, size_t bytes);
 void tutti__nontemporal_end(void);

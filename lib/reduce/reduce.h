@@ -80,7 +80,7 @@ static inline int tutti__reduce_at_once(const void *dst, size_t count)
     return count < TUTTI__REDUCE_SHORT || (uintptr_t)dst % TUTTI__LINE_BYTES == 0;
 }
 
-/* Fold by a kernel, in two calls if this lets the second one begin at a cache line of dst. */
+/* Fold by a kernel: in two calls, if the second call can then begin at a cache line of dst. */
 void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void *const *srcs,
                          size_t nsrcs, size_t count, uint32_t divisor);
 
@@ -114,9 +114,9 @@ void tutti__reduce_all_lines(const tutti__reducer_t *reducer, void *const *dsts,
 /*
  * Fold into several arrays, as many as there are sources: see tutti__reduce_all_fn_t.
  *
- * It takes one loop, if there is a kernel for this. Measured, sums in place of 2 to 8 MiB: with 2
- * ranks the loop takes 0.75 of the time of a fold and a copy in blocks of 8 KiB; with 4 ranks 0.57,
- * in a program outside of the library.
+ * If there is a kernel for this, the fold takes one loop. Measured, sums in place of 2 to 8 MiB:
+ * with 2 ranks the loop takes 0.75 of the time of a fold and a copy in blocks of 8 KiB; with 4
+ * ranks 0.57, in a program outside of the library.
  */
 static inline void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *dsts,
                                      const void *const *srcs, size_t n, size_t count,
@@ -141,7 +141,8 @@ void tutti__reduce_widen(float *dst, const void *src, size_t count, tutti_dtype_
 void tutti__reduce_narrow(void *dst, const float *src, size_t count, tutti_dtype_t dtype);
 
 /* Force an instruction set: "scalar" (no vector instructions), "sse2" or "neon" (in every processor
-   of the architecture), "avx2", "avx512", or "auto". 0 if this machine does not have it. */
+   of the architecture), "avx2", "avx512", or "auto". Returns 0 if this machine does not have the
+   set. */
 int tutti__reduce_force(const char *isa);
 /* The instruction set in use. */
 const char *tutti__reduce_isa(void);

@@ -2,10 +2,10 @@
 /*
  * Block maps: the first element of each block of a buffer.
  *
- * Schedules refer to blocks, never to addresses. A map cuts `count` elements into `nblocks` blocks:
- * equal shares by floor(b * count / nblocks), or by a table that the call passes. With a table each
- * block may also have its own place. Lengths must be equal on all ranks; places are local. In a
- * chunk loop, trip t works on chunk t of each block: its elements [t * chunk, (t + 1) * chunk).
+ * Schedules refer to blocks, never to addresses. A map cuts `count` elements into `nblocks`
+ * blocks: into equal shares by floor(b * count / nblocks), or by a table of the call. With a table
+ * each block may also have its own place. Lengths must be equal on all ranks; places may differ. In
+ * a chunk loop, trip t works on chunk t of each block: its elements [t * chunk, (t + 1) * chunk).
  */
 #ifndef TUTTI__SCHED_BLOCKMAP_H
 #define TUTTI__SCHED_BLOCKMAP_H

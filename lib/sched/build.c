@@ -2,7 +2,7 @@
 /*
  * The builder: appends operations to streams and joins them into one schedule.
  *
- * At its end the builder calls tutti__sched_is_valid() once, which checks the language's rules, so
+ * At its end the builder calls tutti__sched_is_valid() once to check the language's rules. So
  * builder and checker cannot disagree. The builder itself detects only errors that the finished
  * schedule does not show: numbers that do not fit their fields, and flags for an operation that
  * cannot have flags.
@@ -128,7 +128,7 @@ static tutti__op_t *append_flagged(tutti__build_t *b, tutti__op_kind_t kind)
     return op;
 }
 
-/* The index of the channel end with this name. If there is none, the end is made. */
+/* The index of the channel end with this name. If there is no such end, make it. */
 static uint16_t find_chan(tutti__build_t *b, uint32_t peer, unsigned stream, int is_recv)
 {
     tutti__sched_chan_t name = { peer, (uint8_t)stream, (uint8_t)is_recv };
@@ -368,7 +368,7 @@ void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src
         op->arg = root;
 }
 
-/* If only stream 0 has operations: its array becomes the schedule's array. */
+/* If only stream 0 has operations: the array of stream 0 becomes the schedule's array. */
 static void take_only_line(tutti__build_t *b)
 {
     tutti__sched_t *sched = b->sched;

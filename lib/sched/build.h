@@ -39,7 +39,7 @@ void tutti__build_scope_all(tutti__build_t *b);
    stream. */
 void tutti__build_stream(tutti__build_t *b, unsigned s);
 
-/* Set a flag or the shift of the next operation only. Several can be combined. */
+/* Set a flag or the shift of the next operation only. Several of these calls can be combined. */
 void tutti__build_mark(tutti__build_t *b);
 void tutti__build_finish(tutti__build_t *b);
 void tutti__build_left(tutti__build_t *b);

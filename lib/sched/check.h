@@ -26,11 +26,11 @@ typedef enum {
                                 SCRATCH does not matter */
     TUTTI__EXPECT_REDUCE,    /* root: as ALLREDUCE; OUT of other ranks is not touched */
     TUTTI__EXPECT_REDUCE_SCATTER, /* OUT block r of rank r: as ALLREDUCE; rank r's OUT has no other
-                                     block. In place: it is rank r's IN block r */
+                                     block. In place: OUT block r is rank r's IN block r */
     TUTTI__EXPECT_GATHER,   /* root: as ALLGATHER; OUT of other ranks is not touched. Rank r's IN
                                has block r only */
     TUTTI__EXPECT_SCATTER,  /* OUT block r of rank r: root's IN block r. Other ranks have no IN, and
-                               OUT has no other block. In place: on root, it is IN's block */
+                               OUT has no other block. In place: on root, it is root's IN block */
     TUTTI__EXPECT_ALLTOALL, /* OUT block s of rank r: rank s's IN block r, as it was */
     TUTTI__EXPECT_SCAN,     /* every OUT block of rank r: IN of ranks 0 to r, each exactly once,
                                 finished */
@@ -48,11 +48,11 @@ typedef struct {
     int ordered;    /* reductions: operands must be in the order of ranks, for operations that do
                       not commute */
     int fixed;      /* reductions: a rank's result must have one association in all blocks and
-                      chunks. REDUCE_SCATTER: all ranks' results must have the same one */
+                      chunks. REDUCE_SCATTER: all results must have the same association */
     unsigned sizes; /* bits 1 << tutti__sizes_t: allowed `sizes` of the schedules; 0: any */
     int in_place;
-    int wire; /* only for reductions: float32 goes to other hosts in a narrower type (exec/wire.c),
-                 and values that are rounded differently count as different */
+    int wire; /* only for reductions: float32 is sent to other hosts in a narrower type
+                 (exec/wire.c), and values that are rounded differently count as different */
     /* Slots per channel. With 0, a SEND only starts: its message stays in the sender's blocks until
        the receiver has reached its receive. An operation that overwrites these blocks, and the
        next SEND of the channel, wait until then. */
@@ -69,8 +69,9 @@ typedef struct {
 tutti_status_t tutti__sched_check(const tutti__check_t *check, char *why, size_t why_bytes);
 
 /*
- * The rules that a single rank's schedule can break: loops, bounds, flags, channel ends, marks. 1
- * if it keeps all of them, otherwise 0 and `why`. tutti__build_end and tutti__sched_check call it.
+ * Check the rules that a single rank's schedule can break: loops, bounds, flags, channel ends,
+ * marks. Returns 1 if the schedule keeps all rules, otherwise 0 and `why`. Called by
+ * tutti__build_end and tutti__sched_check.
  */
 int tutti__sched_is_valid(const tutti__sched_t *sched, char *why, size_t why_bytes);
 

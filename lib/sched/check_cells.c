@@ -14,7 +14,8 @@
  * outside of node operations, and finished sums. So additions with and without rounding give
  * different trees. A value that was received in the wire format and is not finished is marked as
  * narrowed. An addition that rounds its operands gives the same result for the narrowed value as
- * for the value that was sent; a node operation, which does not round them, gives another one.
+ * for the value that was sent; a node operation does not round its operands, so its result
+ * differs.
  *
  * A sum is rounded to its type where it is stored. If a later copy divided the sum for an average,
  * the copy would round a second time. The result would have other bits than on ranks that divide
@@ -24,7 +25,7 @@
  * A cell is one chunk of one block of one rank's buffer. If two streams access a cell, and one
  * access is a write, WAIT must order them. Vector clocks (Fidge 1988, Mattern 1989) detect
  * violations. As in FastTrack (Flanagan, Freund 2009), a cell has the clock of its last write, and
- * of each stream's last read. Messages through another rank would order streams as well. But a real
+ * of each stream's last read. Messages through another rank would also order streams. But a real
  * call skips empty messages, so here no message counts as an order.
  */
 #include "sched/check_run.h"
@@ -46,7 +47,7 @@ tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip)
         tutti__value_t){ label, mix(~(uint64_t)rank), trip, TUTTI__VALUE_WRITTEN, rank, rank + 1 };
 }
 
-/* The part that is the same for all reductions: everything except the tree. */
+/* Combine two values, except for their trees. This part is the same for all reductions. */
 static int join(tutti__check_run_t *run, const tutti__check_stream_t *stream, tutti__value_t *into,
                 const tutti__value_t *right)
 {
@@ -183,7 +184,7 @@ static int read_in(tutti__check_run_t *run, const tutti__check_stream_t *stream,
     return 1;
 }
 
-/* Do all n blocks from blk on exist on this rank? */
+/* Does this rank have all n blocks from `blk` on? */
 static int are_there(tutti__check_run_t *run, const tutti__check_stream_t *stream, const char *does,
                      unsigned buf, uint32_t blk, uint32_t n)
 {

@@ -59,8 +59,8 @@ static int blocks_suit(tutti__check_run_t *run)
     return 1;
 }
 
-/* Do the schedules of rank r and rank 0 have the same scope and kind of memory, host or device? Do
-   rank r's operations suit them? */
+/* Do the schedules of rank r and rank 0 have the same scope and the same kind of memory, host or
+   device? Do rank r's operations suit this scope and memory? */
 static int places_agree(tutti__check_run_t *run, uint32_t r)
 {
     const tutti__sched_t *first = run->check->scheds[0], *sched = run->check->scheds[r];
@@ -124,7 +124,7 @@ static int heads_agree(tutti__check_run_t *run)
 }
 
 /* The number of marks that a stream makes in the whole run. An operation with a shift makes as many
-   marks as one without, because its loop has more trips. */
+   marks as an operation without a shift, because its loop has more trips. */
 static uint32_t count_marks(const tutti__sched_t *sched, uint32_t s, uint32_t trips)
 {
     uint32_t n = 0, in_loop = 0;
@@ -231,7 +231,7 @@ static int make_cells(tutti__check_run_t *run)
     return 1;
 }
 
-/* Make a channel of each sending end. The channels to rank r form a list: of[r] is the first one,
+/* Make a channel for each sending end. The channels to rank r form a list: of[r] is the first one,
    next[c] is the one after channel c, NONE is the end. */
 static void make_senders(tutti__check_run_t *run, uint32_t *of, uint32_t *next)
 {

@@ -4,8 +4,8 @@
  *
  * A node operation is executed when all ranks of the host have reached it, with the same arguments.
  * Its reductions are one fused pass over the ranks' blocks, in the order of local ranks. With two
- * ranks the result equals any other reduction of two values. With more ranks it does not: narrow
- * floats are rounded once per pass.
+ * ranks the result equals any other reduction of two values. With more ranks the result may differ:
+ * narrow floats are rounded once per pass.
  */
 #include "sched/check_run.h"
 
@@ -52,7 +52,7 @@ static int arguments_agree(tutti__check_run_t *run, const tutti__check_host_t *h
     return 1;
 }
 
-/* All ranks' source block, reduced in one pass; with a single rank it is a copy. */
+/* Reduce the source blocks of all ranks in one pass. With a single rank, the result is a copy. */
 static int fold(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t blk,
                 uint32_t trip, tutti__value_t *ret_value)
 {

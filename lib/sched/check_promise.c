@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's promises: the blocks that a rank has in the call's buffers, and their content at
- * the end, if the schedules do what the collective requires (check.h).
+ * The checker's promises (check.h): the blocks that a rank has in the call's buffers, and the
+ * content that the collective requires in them at the end.
  *
  * A schedule must not touch blocks that its rank does not have. If only the root has a result, only
  * the root has OUT. If a rank has only its own block of IN, no other block of IN exists there.
@@ -61,7 +61,7 @@ static tutti__check_place_t place_apart(const tutti__check_t *check, uint32_t nb
     }
 }
 
-/* In place, a block of IN is the same block of OUT, if the rank has both. */
+/* In place, if a rank has a block in IN and in OUT, both are the same memory. */
 tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank)
 {
@@ -100,7 +100,8 @@ uint64_t tutti__check_length(const tutti__check_run_t *run, uint32_t rank, unsig
     }
 }
 
-/* Does each rank's end, the end of all its streams, depend on all ranks' begins? */
+/* Does the end of each rank depend on the begin of all ranks? A rank ends when all its streams have
+   ended. */
 static int barrier_holds(tutti__check_run_t *run)
 {
     uint32_t size = run->check->size;

@@ -3,16 +3,16 @@
  * The checker's run: executes all streams of all ranks, in any order.
  *
  * Streams with blocking receives and bounded channels are a Kahn process network (Kahn 1974). A
- * bounded channel is a pair of channels: the second one returns free slots. So the order
- * in which streams continue changes neither their results nor whether they get stuck. The simplest
- * order suffices: continue a stream until it blocks, and again when its condition holds.
- * The work is proportional to the number of operations. The stream woken last continues first,
- * while its data are in the cache: with 256 ranks in a ring this is twice as fast as round robin.
+ * bounded channel is a pair of channels: the second one returns free slots. So the order in which
+ * streams continue does not change their results, or whether they deadlock. The simplest order
+ * suffices: continue a stream until it blocks, and again when its condition holds. The work is
+ * proportional to the number of operations. The stream woken last continues first, while its data
+ * are in the cache: with 256 ranks in a ring this is twice as fast as round robin.
  *
  * Without credits a message stays in the sender's blocks until it is received. So an operation that
  * overwrites these blocks also waits for the receive (check_sends.c). The receive is an event of
- * another stream, like a message, so the argument still holds. Without credits a channel has one
- * message in flight. A transport that allows more messages only removes waits.
+ * another stream, like a message, so the argument above still holds. Without credits a channel has
+ * one message in flight. A transport that allows more messages only removes waits.
  *
  * The run assumes that no message is empty. A real call skips empty messages at both ends. This
  * removes pairs of operations and their waits. If a channel has c slots, a SEND waits for the slot
@@ -296,9 +296,9 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
 /*
  * A WAIT orders its stream behind the awaited mark only. Later marks do not count, because timing
  * decides whether they are made by then. A mark does not carry `knows`, the set of ranks that have
- * begun. So the checker refuses some correct barriers: those in which a stream depends on a rank's
- * begin only through a WAIT, and another rank depends on this begin only through a message of that
- * stream.
+ * begun. So the checker refuses some correct barriers. In such a barrier a stream depends on a
+ * rank's begin only through a WAIT, and another rank depends on this begin only through a message
+ * of that stream.
  */
 static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
@@ -322,7 +322,7 @@ static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
     return DONE;
 }
 
-/* The last rank to arrive executes the operation for all. */
+/* The last rank to arrive executes the operation for all ranks. */
 static outcome_t do_node(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     tutti__check_host_t *host;

@@ -33,7 +33,7 @@ typedef struct {
 enum {
     TUTTI__VALUE_WRITTEN = 1,
     TUTTI__VALUE_FINISHED = 2,
-    TUTTI__VALUE_SUM = 4,     /* of several contributions: rounded when it is stored */
+    TUTTI__VALUE_SUM = 4,     /* a sum of contributions: rounded when it is stored */
     TUTTI__VALUE_NARROWED = 8 /* received in a wire format, and not finished */
 };
 
@@ -120,7 +120,7 @@ typedef struct {
     uint32_t *ready;                /* [nready] streams that can continue; the last one is next */
     uint32_t nready;
 
-    size_t rank_cells;           /* cells of one rank; OUT's are first */
+    size_t rank_cells;           /* cells of one rank; OUT's cells are first */
     size_t stage_at, scratch_at; /* index of the first cells of STAGE and SCRATCH */
     tutti__value_t *cells;
     tutti__access_t *accesses; /* one per cell; NULL if every rank has one stream only */
@@ -141,7 +141,7 @@ typedef struct {
     uint32_t *members;          /* [size] */
 
     uint64_t *knows;         /* [streams][words] set of ranks on whose begin a stream depends */
-    uint64_t *message_knows; /* [nchans * slots][words] the same of a message */
+    uint64_t *message_knows; /* [nchans * slots][words] the same set for a message */
 } tutti__check_run_t;
 
 /* Record an error, if it is the first: the stream's place (may be NULL), and a text. Returns 0. */

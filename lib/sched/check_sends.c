@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's messages without slots (zero credits). A SEND starts, and its stream goes on; the
- * message stays in the sender's blocks until the receiver has reached its receive. An operation
- * that overwrites one of these blocks, in any stream of the rank, waits until then, as in the
- * executor (exec/sends.c). The end of a rank waits for its messages as well. This needs no step
- * here: a message that is never received is an error anyway.
+ * The checker's messages without slots (zero credits). A SEND starts, and its stream continues;
+ * the message stays in the sender's blocks until the receiver has reached its receive. An
+ * operation that overwrites one of these blocks, in any stream of the rank, waits until then, as in
+ * the executor (exec/sends.c). The end of a rank also waits for the rank's messages. This needs no
+ * step here: a message that is never received is an error anyway.
  *
- * A receive that has been reached takes its message at once, before it waits for its own
- * destination: a transport can receive the message elsewhere. Otherwise two ranks that send a block
- * to each other, and then receive into the same block, would wait for each other.
+ * When a stream reaches a receive, it takes the message at once, before it waits for the receive's
+ * destination: a transport can receive the message into other memory. Otherwise two ranks that
+ * send a block to each other, and then receive into the same block, would wait for each other.
  *
- * If IN and OUT are separate, a message that was sent from IN holds no cell: IN is never written.
+ * If IN and OUT are separate, a message that was sent from IN occupies no cell: IN is never
+ * written.
  */
 #include "sched/check_run.h"
 
@@ -19,7 +20,7 @@ static int is_cell(const tutti__check_run_t *run, uint32_t rank, unsigned buf, u
     return buf != TUTTI__IN || tutti__blocks_hold(run->places[rank].alias, blk);
 }
 
-/* Add n to the number of messages in each of a message's cells. UINT32_MAX subtracts 1. */
+/* Add n to the number of messages in each cell of this message. n UINT32_MAX subtracts 1. */
 static void hold(tutti__check_run_t *run, uint32_t rank, const tutti__message_t *message,
                  uint32_t n)
 {

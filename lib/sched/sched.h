@@ -9,11 +9,12 @@
  *
  * Channels. A channel is identified by (communicator, lane, source, destination, stream). It has
  * one producing stream, one consuming stream, and c >= 1 slots at the receiver; first in, first
- * out. SEND waits only for a free slot, and copies the value into it. When SEND is done, its block
- * may be overwritten. If a transport has no slots, a message stays in the sender's block until the
- * receiver has reached its receive. An operation that overwrites the block waits for this. All
- * algorithms are proved without slots as well (check.h). A receive blocks its stream. No operation
- * depends on arrival order or time. The stream in a channel's name is the producing stream.
+ * out. SEND waits only for a free slot, and copies its message into the slot. When SEND is done,
+ * its block may be overwritten. If a transport has no slots, a message stays in the sender's block
+ * until the receiver has reached its receive. An operation that overwrites the block waits until
+ * then. All algorithms are also proved without slots (check.h). A receive blocks its stream. No
+ * operation depends on arrival order or time. The stream in a channel's name is the producing
+ * stream.
  *
  * Streams are ordered only by channels and by WAIT.
  *
@@ -21,8 +22,8 @@
  * ceil(largest block / chunk), is equal on all ranks. In trip t an operation works on chunk t -
  * shift of each of its blocks, and is skipped if t - shift is not in [0, T). A loop runs T + (its
  * largest shift) trips: a software pipeline. Channel operations are in loops only. Other operations
- * may be outside, where they work on whole blocks. Loops do not nest. Both ends skip empty
- * messages. This works because both ranks have the block map.
+ * may also be outside of loops, and then work on whole blocks. Loops do not nest. Both ends skip
+ * empty messages. This works because both ranks have the block map.
  *
  * Blocks. IN is never written. Source and destination of an operation are blocks of equal sizes,
  * and are the same memory or do not overlap. The blocks at both ends of a message have equal sizes.
@@ -40,9 +41,9 @@
  *
  * The end of a reduction. The last addition has the flag FINISH, even if a COPY follows: a stored
  * sum is rounded to its type, and a later division would round narrow floats twice. A COPY, and a
- * node operation of a host's only rank, add nothing. They may have FINISH in two cases: nothing was
- * added before, as with one rank; or the call is a scan, which has no AVG and passes unfinished
- * data on.
+ * node operation of a host's only rank, add nothing. They may have FINISH in two cases: nothing
+ * was added before, as with a single rank; or the call is a scan, which has no AVG and sends
+ * unfinished data.
  *
  * Marks. An operation flagged MARK counts when it completes. WAIT(stream s, k) in trip t blocks
  * until stream s has completed (t - shift) * M + k marks, k >= 1; M is the number of marks in one
@@ -97,11 +98,11 @@ typedef enum {
 } tutti__op_kind_t;
 
 /*
- * Named buffers. IN, OUT and STAGE have the call's block map. SCRATCH has blocks of one chunk each,
- * the same memory in every trip, and is used in loops only. In a trip, SCRATCH block i has as many
- * elements as block i % nblocks of the map has in this trip. STAGE is host memory beside device
- * buffers: a few chunks of some blocks, used in turn (stage_trips). If stage_trips is 0, the
- * schedule is for host memory, and STAGE is OUT itself.
+ * Named buffers. IN, OUT and STAGE have the call's block map. SCRATCH has blocks of one chunk each.
+ * They are the same memory in every trip, and are used in loops only. In a trip, SCRATCH block i
+ * has as many elements as block i % nblocks of the map has in this trip. STAGE is host memory
+ * beside device buffers: a few chunks of some blocks, used in turn (stage_trips). If stage_trips is
+ * 0, the schedule is for host memory, and STAGE is OUT itself.
  */
 typedef enum {
     TUTTI__IN,
@@ -187,7 +188,7 @@ void tutti__sched_free(tutti__sched_t *sched);
 /*
  * May IN and OUT of this rank's schedule be device memory? Yes if
  *      - only node operations and COPY touch IN and OUT, and COPY copies between IN, OUT and STAGE
- *      - node operations touch no other buffer; if there are any, stream 0 begins with one
+ *      - node operations touch no other buffer; if the schedule has any, stream 0 begins with one
  *      - COPY divides (FINISH) only if there is a single rank
  *      - streams with channel operations have no operations on IN and OUT, and no shifts
  *      - STAGE is separate memory, and is used in loops
@@ -217,7 +218,7 @@ void tutti__sched_print(const tutti__sched_t *sched, FILE *file);
  * Read the schedules of all ranks from text: the output of tutti__sched_print for rank 0, 1, ...
  * one after another; `#` begins a comment. See text.c for the grammar.
  *
- * name       name of the text, for messages, and of the schedules; must live as long as they
+ * name       name of the text, for messages, and of the schedules; valid as long as the schedules
  * ret_sched  [size] schedules, which the caller frees one by one
  *
  * TUTTI_ERR_INVALID_ARGUMENT, with line and word: an error in the text, another number of ranks

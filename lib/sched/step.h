@@ -46,7 +46,7 @@ typedef enum {
 const char *tutti__tag_name(unsigned tag);
 
 /* The wait hint of a step: a word to sleep on, and the rank to name in messages. If a step waits in
-   several places, the word is NULL, and the peer is preferably one that this rank reaches over
+   several places, the word is NULL, and the peer is preferably a rank that this rank reaches over
    shared memory. */
 typedef struct {
     void *word;     /* a 32-bit word in shared memory that will change, or NULL: poll */

@@ -97,7 +97,7 @@ static uint32_t line_of(const tutti__text_t *in, uint32_t i)
     return in->head_line;
 }
 
-/* Report a broken rule with its line. The schedule's name, with which the builder's text begins, is
+/* Report a broken rule with its line. The builder's text begins with the schedule's name, which is
    left out. */
 static int rule_broken(tutti__text_t *in, uint32_t rank)
 {

@@ -15,7 +15,7 @@ typedef struct {
 typedef struct {
     tutti__words_t words;
     uint32_t size;
-    uint32_t nscheds; /* finished ones */
+    uint32_t nscheds; /* finished schedules */
     tutti__sched_t **scheds;
 
     /* the schedule under construction */
@@ -26,7 +26,7 @@ typedef struct {
     uint32_t most_shift; /* in the last loop */
     uint32_t rank, stream;
     uint32_t loop_line[TUTTI__SCHED_STREAMS]; /* of its open loop; 0: none */
-    /* The lines of its operations, in the order of the text. */
+    /* The lines of the schedule's operations, in the order of the text. */
     tutti__text_origin_t *origins;
     uint32_t norigins, origins_capacity;
 } tutti__text_t;

@@ -312,8 +312,8 @@ static int is_twice(const tutti__sched_t *sched, uint32_t i, char *why, size_t w
     return 0;
 }
 
-/* A name's bit is set when the name occurs. Names may share a bit: if it is set already, a search
-   decides. */
+/* A name's bit is set when the name occurs. Names may share a bit: if a name's bit is set already,
+   a search decides. */
 static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
     uint64_t met[NAME_BITS / 64] = { 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adding to counters, inline. Only .c files that count include this file. No header includes it,
+ * Adding to counters, inline. Only .c files that count include this file. No header includes add.h,
  * because a test of the wake-ups replaces all atomic accesses in the files that it compiles.
  */
 #ifndef TUTTI__STATS_ADD_H

@@ -58,7 +58,7 @@ TUTTI__ALWAYS_INLINE tutti__stats_class_t *search(tutti__stats_t *stats,
     return class;
 }
 
-/* Append a class. The writer of the other kind of classes may append one at the same time. */
+/* Append a class. The writer of the other kind of classes may append a class at the same time. */
 static void append(tutti__stats_t *stats, tutti__stats_class_t *class)
 {
     tutti__stats_class_t *_Atomic *at = &stats->first;

@@ -2,9 +2,10 @@
 /*
  * The endpoint's part of HTTP: one kind of request, GET /metrics, on 127.0.0.1.
  *
- * An answer closes its connection, so there is one request per connection, and no state between
- * requests. The parser reads method, path and version on the first line, and finds the empty line
- * behind the head. It reads no header. It is a pure function, so that a test can call it.
+ * A connection is closed after its answer, so there is one request per connection, and no state
+ * between requests. The parser reads method, path and version on the first line, and finds the
+ * empty line behind the head. It reads no header. It is a pure function, so that a test can call
+ * it.
  */
 #include "stats/stats_inside.h"
 

@@ -7,8 +7,8 @@
  * communicators. The newest TUTTI__STATS_ENDED communicators that have ended are shown until the
  * last communicator ends, so that a collector does not lose their last counters.
  *
- * One thread, "tutti-stats", serves the file and the endpoint. It exists only if one of them is
- * wanted. It sleeps until the next write of the file, or until a client connects. Tried: the
+ * One thread, "tutti-stats", serves the file and the endpoint. The thread exists only if one of the
+ * two is wanted. It sleeps until the next write of the file, or until a client connects. Tried: the
  * engine's thread. With one rank there is no such thread, and a file system that hangs would stop
  * the job's progress.
  *
@@ -42,10 +42,10 @@
 /* Held while a communicator enters or leaves the list, while the thread is joined, and across a
    fork. */
 static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER;
-/* Protects the variables below, with exceptions: `change` protects is_started, has_thread and
-   `thread`; `file` changes only while the thread does not run; while the thread runs, only the
-   thread uses has_warned. Taken after `change`; only the locks of counters are taken under it. Held
-   across a fork. */
+/* Protects the variables below. Exceptions: `change` protects is_started, has_thread and `thread`;
+   `file` changes only while the thread does not run; while the thread runs, only the thread uses
+   has_warned. Taken after `change`; only the locks of counters are taken under it. Held across a
+   fork. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tutti__stats_t *list;      /* all communicators, oldest first */
 static tutti__stats_t *inherited; /* in a child: its parent's list, for leak checkers */
@@ -175,7 +175,7 @@ static void close_client(tutti__http_client_t *client)
     close_fd(&client->fd);
 }
 
-/* Disconnect all clients, and refuse new ones. The caller does not hold `lock`. */
+/* Disconnect all clients, and refuse new clients. The caller does not hold `lock`. */
 static void close_door(void)
 {
     pthread_mutex_lock(&lock);
@@ -189,7 +189,7 @@ static void close_door(void)
 }
 
 /* If accept4 fails, for example because the process has no descriptor left, the client stays in the
-   socket's backlog. The thread must not spin meanwhile. */
+   socket's backlog. While it is there, the thread must not spin. */
 static void accept_clients(void)
 {
     int fd;

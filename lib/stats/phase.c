@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Exposed and hidden communication: the times in which threads of the program wait, in which
- * buckets are in flight, and in which buckets are in flight while no thread waits.
+ * Exposed and hidden communication. Three times are measured: threads of the program wait; buckets
+ * are in flight; buckets are in flight while no thread waits.
  *
  *      waits          .....#########..............####......
  *      in flight      ..##########.....########.............

@@ -6,7 +6,7 @@
  * has one direct call at a time. The owner of the engine's token counts requests, buckets and
  * messages. Submissions are counted under the lock of the engine's queue. So counters are relaxed
  * atomics without locked instructions. Any thread may read them. A lock protects only the times
- * that several threads share (phase.c); it is taken only if times are measured.
+ * that several threads share (phase.c); the lock is taken only if times are measured.
  *
  * Operations are counted by class: the kind of call, direct or asynchronous, the algorithm and the
  * transport. A class has an entry for each power of two of bytes. A call that repeats the previous
@@ -99,7 +99,7 @@ struct tutti__stats {
 };
 
 /* Make the counters of a communicator. NULL: no memory, so nothing is counted. The process has one
-   file and one port: the first communicator whose settings name them opens them. */
+   file and one port. The first communicator whose settings name the file or the port opens it. */
 tutti__stats_t *tutti__stats_open(const tutti__stats_want_t *want);
 /* After the end of a communicator, when no thread counts any more: print the table. If no other
    communicator is left, write the file for the last time. */

@@ -11,9 +11,9 @@
  *      reduce/cuda/              kernels, and their launch
  *
  * No part links CUDA or NCCL: headers provide types, dlsym provides functions. So the module opens
- * with the CUDA version that it was built with, 12 or 13, and later ones. If a library is missing,
- * opening returns a message. To fit several versions, no part passes a structure that has grown
- * between versions (as cudaPointerAttributes has).
+ * with the CUDA version that it was built with, 12 or 13, and with later versions. If a library is
+ * missing, opening returns a message. To fit several versions, no part passes a structure that has
+ * grown between versions (as cudaPointerAttributes has).
  *
  * Threads: see device.h. There are four locks: cuda_module.c has one for opening, driver.c one for
  * loading kernels, nccl_lib.c one for its list of closing communicators, and runtime.c one for the
@@ -31,7 +31,7 @@
 /* ---- node/nccl/cuda_module.c ---- */
 
 tutti_status_t tutti__cuda_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
-/* Log a failure that cannot be returned, such as that of a free. */
+/* Log a failure that cannot be returned, such as the failure of a free. */
 void tutti__cuda_note(const char *fmt, ...) TUTTI__PRINTF(1, 2);
 
 /* ---- mem/cuda/libs.c ---- */
@@ -41,9 +41,9 @@ typedef struct {
     void **slot; /* where to store the function's address */
 } tutti__cuda_symbol_t;
 
-/* Open the first file of the list that the process has loaded. If none is loaded, open the first
-   that can be opened. Find all symbols in it. On failure returns NULL and a reason, which begins
-   with `what`. */
+/* Open the first file of the list that the process has loaded. If no file is loaded, open the first
+   file that can be opened. Find all symbols in it. On failure returns NULL and a reason, which
+   begins with `what`. */
 void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nfiles,
                            const tutti__cuda_symbol_t *symbols, size_t nsymbols, char *ret_reason);
 void tutti__cuda_close_lib(void *lib);
@@ -57,7 +57,7 @@ void tutti__cuda_close_lib(void *lib);
 /* If there is no driver, or it is too old, returns 0 and a reason. *ret_version: 13000 for 13.0. */
 int tutti__cuda_driver_open(int *ret_version, char *ret_reason);
 void tutti__cuda_driver_close(void);
-/* Load the kernels into `device`, the calling thread's device, unless they are loaded. */
+/* Load the kernels into `device`, the calling thread's device, if they are not loaded. */
 tutti_status_t tutti__cuda_load(int device);
 /* Launch a kernel on the calling thread's device. `args`: the kernel's only parameter. */
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,

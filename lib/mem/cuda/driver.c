@@ -4,8 +4,9 @@
  * that a pointer points to.
  *
  * All kernels are loaded when a device is first used, never during a call: loading waits for all
- * work of the device, including NCCL's, which waits for other ranks. Getting a function from its
- * module loads it even if CUDA loads lazily. The kernels stay loaded until the process ends.
+ * work of the device, and NCCL's work in turn waits for other ranks. Getting a function from its
+ * module loads the function, even if CUDA loads lazily. The kernels stay loaded until the process
+ * ends.
  */
 #include "mem/cuda/cuda_parts.h"
 
@@ -16,8 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The later one of CUDA 12.0 and the major version whose compiler made the kernels: older drivers
-   refuse these kernels. */
+/* The later one of two versions: CUDA 12.0, and the major version of the compiler that made the
+   kernels. Older drivers refuse these kernels. */
 #define OLDEST TUTTI__MAX(12000, CUDA_VERSION / 1000 * 1000)
 #define MOST_DEVICES 64
 
@@ -190,8 +191,8 @@ tutti__where_t tutti__cuda_where(const void *ptr)
     void *values[] = { &type, &is_managed, &device };
     tutti__where_t where = { TUTTI__MEM_HOST, -1 };
 
-    /* For memory that CUDA has not allocated or registered, this yields zeros. If the thread has no
-       context, it yields an error. */
+    /* For memory that CUDA has not allocated or registered, this call returns zeros. If the thread
+       has no context, the call returns an error. */
     if (ptr == NULL || cu.cuPointerGetAttributes(3, attributes, values,
                                                  (CUdeviceptr)(uintptr_t)ptr) != CUDA_SUCCESS)
         return where;
@@ -202,7 +203,7 @@ tutti__where_t tutti__cuda_where(const void *ptr)
     return where;
 }
 
-/* Pinned memory has the same address for the device. */
+/* Pinned memory has the same address on the device as on the host. */
 tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word, uint32_t value)
 {
     CUresult code = cu.cuStreamWaitValue32((CUstream)stream, (CUdeviceptr)(uintptr_t)word, value,

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Open the first file that the process has loaded. If none is loaded, open the first that can be
-   opened. */
+/* Open the first file that the process has loaded. If no file is loaded, open the first file that
+   can be opened. */
 static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
 {
     void *lib = NULL;

@@ -4,10 +4,10 @@
  *
  * CUDA streams and events have the runtime's types, so the application's objects fit as they are.
  *
- * Errors that are not permanent are cleared after they were reported (cudaGetLastError), so that
- * the application does not find them. CUDA forbids some calls while any thread captures a graph
- * (unless the capture is relaxed). Such a call here would invalidate the application's capture, so
- * this thread's capture mode is relaxed during the call.
+ * Errors that are not permanent are cleared after their report (cudaGetLastError), so that the
+ * application does not find them. CUDA forbids some calls while any thread captures a graph in a
+ * mode that is not relaxed. Such a call here would invalidate the application's capture, so this
+ * thread's capture mode is relaxed during the call.
  */
 #include "mem/cuda/cuda_parts.h"
 
@@ -194,7 +194,7 @@ tutti_status_t tutti__cuda_use(int device)
         return TUTTI_OK;
     swap_mode(&mode);
     status = check(rt.cudaSetDevice(device), "cudaSetDevice");
-    /* This makes the device's context, if it does not exist. */
+    /* If the device's context does not exist, this call makes it. */
     if (status == TUTTI_OK)
         status = check(rt.cudaFree(NULL), "cudaFree, for a context");
     if (status == TUTTI_OK)
@@ -317,7 +317,7 @@ void tutti__cuda_stream_drop(tutti__dstream_t *stream)
 }
 
 /* For the legacy default stream, CUDA returns an error while any other stream is captured. In this
-   case the application must not use the legacy stream either. */
+   case the application itself must not use the legacy stream. */
 int tutti__cuda_stream_captures(tutti__dstream_t *stream)
 {
     enum cudaStreamCaptureStatus captures = cudaStreamCaptureStatusNone;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The arguments of the kernels in kernels.cu, which includes this file as well.
+ * The arguments of the kernels in kernels.cu, which also includes this file.
  */
 #ifndef TUTTI__REDUCE_CUDA_KERNEL_ARGS_H
 #define TUTTI__REDUCE_CUDA_KERNEL_ARGS_H
@@ -10,7 +10,8 @@
 /* Threads per block. */
 #define TUTTI__CUDA_THREADS 256
 
-/* Most pieces of one launch: their table is in the kernel's parameters, which have 4096 bytes. */
+/* The largest number of pieces in one launch: their table is in the kernel's parameters, which have
+   4096 bytes. */
 #define TUTTI__PACK_PIECES 128
 /* Bytes, in the wider type, that a thread block processes at once. A multiple of 16. */
 #define TUTTI__PACK_BYTES 16384

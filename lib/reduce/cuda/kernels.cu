@@ -4,15 +4,15 @@
  *
  *      tutti_copy           pieces without conversion, in bytes
  *      tutti_cast_FROM_TO   pieces from one floating point type to another, scaled
- *      tutti_sum_TYPE       one array of up to eight
+ *      tutti_sum_TYPE       the sum of up to eight arrays
  *
  * FROM, TO and TYPE are numbers of tutti_dtype_t. The results have the same bits as those of
- * reduce/kernels.c: narrow floats in float32, rounded once to nearest even; every NaN result is the
- * positive quiet one; integers wrap around and divide toward zero. Must be compiled without
- * contraction.
+ * reduce/kernels.c: narrow floats are added in float32, and rounded once to nearest even; every NaN
+ * result is the positive quiet NaN; integers wrap around and divide toward zero. Must be compiled
+ * without contraction.
  *
  * Pieces are cut into chunks of equal bytes, and thread blocks stride over the chunks of all
- * pieces, so a few large pieces occupy as many blocks as many small ones.
+ * pieces, so a few large pieces occupy as many thread blocks as many small pieces.
  *
  * Plain C++ except for the CUDA keywords, so that tests run it on the host, thread by thread.
  */
@@ -30,8 +30,8 @@ template <> struct wider_t<float, float> {
     typedef float acc_t;
 };
 
-/* For a double that goes through float32 to a narrower type: if bits are cut off, the last bit
-   becomes odd (round to odd), so only the second conversion rounds. */
+/* For a double that is converted to float32 and then to a narrower type: if bits are cut off, the
+   last bit becomes odd (round to odd), so only the second conversion rounds. */
 static __device__ inline float odd_float(double x)
 {
     float near = (float)x;
@@ -72,7 +72,7 @@ template <> struct finish_t<f64_t> {
     }
 };
 
-/* The piece of a chunk: the last piece that does not begin after it. */
+/* The piece of a chunk: the last piece that does not begin after the chunk. */
 static __device__ inline uint32_t piece_of(const tutti__pack_args_t &args, uint32_t chunk)
 {
     uint32_t low = 0, high = args.npieces;

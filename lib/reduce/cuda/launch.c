@@ -4,7 +4,7 @@
  *
  * A launch's table of pieces is in the kernel's parameters, which the driver copies. So nothing is
  * allocated, no table must stay valid until the device has read it, and no thread waits. Pieces
- * that do not fit are in further launches.
+ * that do not fit take further launches.
  */
 #include "mem/cuda/cuda_parts.h"
 #include "reduce/cuda/kernel_args.h"
