@@ -13,6 +13,7 @@ tests_libpretend_la_SOURCES = \
     %reldir%/nccl_register.c \
     %reldir%/nccl_run.c \
     %reldir%/nccl_shared.c \
+    %reldir%/opened.h \
     %reldir%/pretend.c \
     %reldir%/pretend.h \
     %reldir%/stream.c \

@@ -13,22 +13,15 @@
  * and it counts how often this included NCCL's work. Some messages then leave LATE_NS late, in some
  * later call, as in an MPI without a thread of its own.
  */
-#include "pretend/pretend.h"
+#include "pretend/opened.h"
 
 #include "base/time.h"
 
-#include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #pragma GCC visibility push(default)
-
-typedef const tutti__device_ops_t *device_fn_t(void);
-typedef void read_fn_t(void *dst, const void *device_src, size_t bytes);
-typedef void write_fn_t(void *device_dst, const void *src, size_t bytes);
-typedef int synchronize_fn_t(int device);
 
 #define LATE_NS 3000000
 
@@ -46,10 +39,7 @@ typedef struct bounce {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all following variables */
 static bounce_t *bounces;
 static unsigned sent, received, waits;
-static const tutti__device_ops_t *ops;
-static read_fn_t *read_device;
-static write_fn_t *write_device;
-static synchronize_fn_t *synchronize;
+static opened_pretend_t pretend;
 
 int MPIX_Query_pretend_support(void);
 void gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received);
@@ -92,29 +82,11 @@ unsigned gpu_direct_write_abandoned(void)
     for (bounce_t *b = bounces; b != NULL; b = b->next) {
         if (b->request != MPI_REQUEST_NULL || b->device == NULL)
             continue;
-        write_device(b->device, b->bytes, b->room);
+        pretend.write(b->device, b->bytes, b->room);
         n++;
     }
     pthread_mutex_unlock(&lock);
     return n;
-}
-
-/* The module that the library has opened, or will open. Called under the lock. */
-static void find_device(void)
-{
-    char path[4200];
-    void *handle;
-
-    if (ops != NULL)
-        return;
-    snprintf(path, sizeof(path), "%s/pretend.so", getenv("TUTTI_MODULE_DIR"));
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL)
-        abort();
-    read_device = (read_fn_t *)dlsym(handle, "pretend_read");
-    write_device = (write_fn_t *)dlsym(handle, "pretend_write");
-    synchronize = (synchronize_fn_t *)dlsym(handle, "pretend_synchronize");
-    ops = ((device_fn_t *)dlsym(handle, "pretend_device"))();
 }
 
 static int is_device(const void *ptr)
@@ -122,8 +94,8 @@ static int is_device(const void *ptr)
     int is;
 
     pthread_mutex_lock(&lock);
-    find_device();
-    is = ops->where(ptr).kind == TUTTI__MEM_DEVICE;
+    opened_pretend_find(&pretend);
+    is = pretend.ops->where(ptr).kind == TUTTI__MEM_DEVICE;
     pthread_mutex_unlock(&lock);
     return is;
 }
@@ -139,7 +111,7 @@ static void wait_for_device(const void *ptr)
 
     if (!does_wait())
         return;
-    had_nccl = synchronize(ops->where(ptr).device);
+    had_nccl = pretend.synchronize(pretend.ops->where(ptr).device);
     pthread_mutex_lock(&lock);
     waits += had_nccl != 0;
     pthread_mutex_unlock(&lock);
@@ -224,7 +196,7 @@ int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int to, int tag, M
     if (!is_device(buf))
         return MPI_Isend(buf, count, type, to, tag, comm, request);
     b = make(buf, NULL, (size_t)count); /* of bytes */
-    read_device(b->bytes, buf, (size_t)count);
+    pretend.read(b->bytes, buf, (size_t)count);
     sent++;
     b->starts_ns = tutti__now_ns();
     if (does_wait() && is_late(tag) && rand() % 2)
@@ -266,7 +238,7 @@ int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     MPI_Test_cancelled(&about, &cancelled);
     if (b->device != NULL && !cancelled) {
         MPI_Get_count(&about, MPI_BYTE, &bytes);
-        write_device(b->device, b->bytes, (size_t)bytes);
+        pretend.write(b->device, b->bytes, (size_t)bytes);
         received++;
     }
     free(b);

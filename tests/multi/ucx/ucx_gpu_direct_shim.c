@@ -11,7 +11,7 @@
  * were arriving; receives that are still in flight at the end are written when the program requests
  * it. Writing to freed memory ends the program.
  */
-#include "pretend/pretend.h"
+#include "pretend/opened.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -22,10 +22,6 @@
 #include <ucp/api/ucp.h>
 
 #pragma GCC visibility push(default)
-
-typedef const tutti__device_ops_t *device_fn_t(void);
-typedef void read_fn_t(void *dst, const void *device_src, size_t bytes);
-typedef void write_fn_t(void *device_dst, const void *src, size_t bytes);
 
 /* One message in flight. */
 typedef struct bounce {
@@ -41,9 +37,7 @@ typedef struct bounce {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all following variables */
 static bounce_t *bounces;
 static unsigned sent, received;
-static const tutti__device_ops_t *ops;
-static read_fn_t *read_device;
-static write_fn_t *write_device;
+static opened_pretend_t pretend;
 
 /* UCX's own table, with the pretend device instead of a type that no default of UCX's settings
    names. */
@@ -78,7 +72,7 @@ unsigned gpu_direct_write_abandoned(void)
     for (bounce_t *b = bounces; b != NULL; b = b->next) {
         if (b->device == NULL)
             continue;
-        write_device(b->device, b->bytes, b->room);
+        pretend.write(b->device, b->bytes, b->room);
         n++;
     }
     pthread_mutex_unlock(&lock);
@@ -101,23 +95,6 @@ static void *find_real(const char *name)
 
 #define REAL(function) ((__typeof__(function) *)find_real(#function))
 
-/* The module that the library has opened, or will open. Called under the lock. */
-static void find_device(void)
-{
-    char path[4200];
-    void *handle;
-
-    if (ops != NULL)
-        return;
-    snprintf(path, sizeof(path), "%s/pretend.so", getenv("TUTTI_MODULE_DIR"));
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL)
-        abort();
-    read_device = (read_fn_t *)dlsym(handle, "pretend_read");
-    write_device = (write_fn_t *)dlsym(handle, "pretend_write");
-    ops = ((device_fn_t *)dlsym(handle, "pretend_device"))();
-}
-
 /* Is it device memory? If so, the parameters must say it; otherwise they must say the opposite. */
 static int is_device(const void *ptr, const ucp_request_param_t *param)
 {
@@ -125,8 +102,8 @@ static int is_device(const void *ptr, const ucp_request_param_t *param)
     int is;
 
     pthread_mutex_lock(&lock);
-    find_device();
-    is = ops->where(ptr).kind == TUTTI__MEM_DEVICE;
+    opened_pretend_find(&pretend);
+    is = pretend.ops->where(ptr).kind == TUTTI__MEM_DEVICE;
     pthread_mutex_unlock(&lock);
     if (param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMORY_TYPE)
         type = param->memory_type;
@@ -189,7 +166,7 @@ static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_i
     bounce_t *b = arg;
 
     if (status == UCS_OK) {
-        write_device(b->device, b->bytes, info->length);
+        pretend.write(b->device, b->bytes, info->length);
         pthread_mutex_lock(&lock);
         received++;
         pthread_mutex_unlock(&lock);
@@ -232,7 +209,7 @@ ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h ep, const void *buffer, size_t c
     if (!is_device(buffer, param))
         return REAL(ucp_tag_send_sync_nbx)(ep, buffer, count, tag, param);
     b = make(count, param);
-    read_device(b->bytes, buffer, count);
+    pretend.read(b->bytes, buffer, count);
     pthread_mutex_lock(&lock);
     sent++;
     pthread_mutex_unlock(&lock);
