@@ -87,4 +87,4 @@ EXTRA_DIST += %reldir%/quickstart.sh
 EXTRA_DIST += %reldir%/python/common.py %reldir%/python/ddp.py %reldir%/python/elastic.py \
     %reldir%/python/fsdp.py %reldir%/python/horovod_keras.py %reldir%/python/horovod_mnist.py \
     %reldir%/python/pipeline.py %reldir%/python/powersgd.py %reldir%/python/tensor_parallel.py \
-    %reldir%/python/zero.py
+    %reldir%/python/zero.py %reldir%/python/zero_deepspeed.py

@@ -2,6 +2,7 @@
 
 script_tests += \
     %reldir%/constants.sh \
+    %reldir%/dist.sh \
     %reldir%/headers.sh \
     %reldir%/links.sh \
     %reldir%/names.sh \
