@@ -414,6 +414,10 @@
 #define TUTTI__TCP_PROBES 4
 #define TUTTI__TCP_USER_TIMEOUT_MS 4000
 
+/* While requests are pending: how often a rank checks whether the other hosts read its messages.
+   Chosen: several times in USER_TIMEOUT; a check is two system calls for each host. */
+#define TUTTI__SIDE_CHECK_NS 900000000u
+
 /* ---- amounts: engine and fusion ---- */
 
 /* A brief step does no more than this: about 10 us of work. Derived: an allreduce of 64 KiB takes 2

@@ -23,8 +23,9 @@ typedef struct tutti__side_wait {
 typedef struct {
     int fd; /* -1: lost */
     uint32_t rank;
-    int local; /* on this host */
-    int deaf;  /* sending failed: discard messages until recv() finds the stream's end */
+    int local;   /* on this host */
+    int patient; /* see tutti__net_tcp_check */
+    int deaf;    /* sending failed: discard messages until recv() finds the stream's end */
     tutti__frame_in_t in;
     tutti__side_wait_t *first, **last;
     size_t waiting_bytes;
@@ -46,7 +47,8 @@ typedef struct {
     uint32_t nlinks, nwatches;
     tutti__side_link_t *links;
     tutti__side_watch_t *watches;
-    char *piece; /* buffer of one recv() */
+    char *piece;         /* buffer of one recv() */
+    uint64_t checked_ns; /* the last tutti__side_check */
 } tutti__side_t;
 
 /* A rank's record of another rank. */

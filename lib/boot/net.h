@@ -127,6 +127,10 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
 /* Set the options of a connection: send without delay, and detect within 5 seconds that the other
    host has vanished, even on an idle connection. */
 tutti_status_t tutti__net_tcp_options(int fd);
+/* Call this at intervals of a second or less, with the same *patient, 0 at first. If the peer's
+   process reads nothing, but its kernel still answers, disable the limit TCP_USER_TIMEOUT, and set
+   *patient; enable the limit when sent bytes are in flight again. */
+void tutti__net_tcp_check(int fd, int *patient);
 void tutti__net_addr_text(const tutti__net_addr_t *addr, char *ret_text, size_t text_bytes);
 
 #endif

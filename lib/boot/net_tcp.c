@@ -9,12 +9,14 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -302,7 +304,9 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
 /*
  * The kernel sends keepalive probes, so the library sends nothing on an idle link.
  * TCP_USER_TIMEOUT limits the wait for bytes in flight. If a process is stopped, its kernel still
- * answers the probes, so a stopped process is not reported.
+ * answers the probes, so a stopped process is not reported. But when the stopped process's receive
+ * buffer is full, bytes stay unsent, and TCP_USER_TIMEOUT limits this wait as well, although the
+ * kernel answers: see tutti__net_tcp_check.
  */
 tutti_status_t tutti__net_tcp_options(int fd)
 {
@@ -321,4 +325,27 @@ tutti_status_t tutti__net_tcp_options(int fd)
         if (setsockopt(fd, list[i].level, list[i].option, &list[i].value, sizeof(int)) != 0)
             return tutti__fail_errno("tcp option %d", list[i].option);
     return TUTTI_OK;
+}
+
+/* Bytes wait here, and none is in flight, because the peer's receive buffer is full. The peer's
+   kernel answers the probes of this buffer. Linux 5.11 and later; earlier kernels do not apply
+   TCP_USER_TIMEOUT to this wait while the peer answers. */
+static int is_unread(int fd)
+{
+    struct tcp_info info = { 0 };
+    socklen_t bytes = sizeof(info);
+    int unsent = 0;
+
+    return ioctl(fd, SIOCOUTQNSD, &unsent) == 0 && unsent > 0 &&
+           getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && info.tcpi_unacked == 0 &&
+           info.tcpi_probes < TUTTI__TCP_PROBES;
+}
+
+void tutti__net_tcp_check(int fd, int *patient)
+{
+    int unread = is_unread(fd), limit_ms = unread ? 0 : TUTTI__TCP_USER_TIMEOUT_MS;
+
+    if (unread != *patient &&
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms)) == 0)
+        *patient = unread;
 }

@@ -235,6 +235,18 @@ tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t 
     return TUTTI_OK;
 }
 
+void tutti__side_check(tutti__boot_t *boot, uint64_t now)
+{
+    tutti__side_t *side = &boot->side;
+
+    if (now - side->checked_ns < TUTTI__SIDE_CHECK_NS)
+        return;
+    side->checked_ns = now;
+    for (uint32_t i = 0; i < side->nlinks; i++)
+        if (side->links[i].fd >= 0 && !side->links[i].local)
+            tutti__net_tcp_check(side->links[i].fd, &side->links[i].patient);
+}
+
 uint32_t tutti__side_links(const tutti__boot_t *boot)
 {
     return boot->side.nlinks;

@@ -239,6 +239,7 @@ void tutti__stalls_check(tutti__stalls_t *stalls)
 
     assert(check.before <= check.now);
     tutti__planned_check(&a->plan, check.now);
+    tutti__side_check(a->env->boot, check.now);
     if (interval_ns == 0 ||
         check.now - check.before < TUTTI__MIN(interval_ns / 8, TUTTI__STALL_CHECK_NS))
         return;

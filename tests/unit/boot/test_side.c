@@ -7,7 +7,11 @@
 
 #include "crowd.h"
 
+#include "base/constants.h"
+
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -295,7 +299,7 @@ typedef enum {
 /* Shared by test and ranks while ranks die. */
 typedef struct {
     atomic_int ready, finish;
-   atomic_int heir; /* the heir's process */
+    atomic_int heir; /* the heir's process */
     uint32_t victim;
     heir_t how;
     _Atomic uint64_t killed_ms;
@@ -538,6 +542,65 @@ static void test_other_machine(void **state)
     close(ends[1]);
 }
 
+/* ---- a receiver that does not read ---- */
+
+static int limit_of(int fd)
+{
+    int limit_ms = -1;
+    socklen_t bytes = sizeof(limit_ms);
+
+    CHECK_EQUAL(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, &bytes), 0);
+    return limit_ms;
+}
+
+/* Call the check until it sets `patient` to this value. Reads from `from`, if this is not -1. */
+static void await_patient(int fd, int *patient, int value, int from)
+{
+    static char rest[1 << 16];
+
+    for (int i = 0; i < 60000 && *patient != value; i++) {
+        while (from >= 0 && recv(from, rest, sizeof(rest), MSG_DONTWAIT) > 0) {
+        }
+        tutti__net_tcp_check(fd, patient);
+        poll(NULL, 0, 1);
+    }
+    CHECK_EQUAL(*patient, value);
+}
+
+/* TCP_USER_TIMEOUT must not end the connection to a stopped process whose buffer is full. */
+static void test_unread(void **state)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), minute_ms = 60000, patient = 0;
+    int out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), in;
+    socklen_t bytes = sizeof(at);
+    char block[1000] = "";
+
+    (void)state;
+    CHECK_EQUAL(bind(door, (struct sockaddr *)&at, sizeof(at)), 0);
+    CHECK_EQUAL(getsockname(door, (struct sockaddr *)&at, &bytes), 0);
+    CHECK_EQUAL(listen(door, 1), 0);
+    CHECK_EQUAL(connect(out, (struct sockaddr *)&at, sizeof(at)), 0);
+    in = accept(door, NULL, NULL);
+    CHECK(in >= 0);
+    CHECK_EQUAL(tutti__net_tcp_options(out), TUTTI_OK);
+    CHECK_EQUAL(limit_of(out), TUTTI__TCP_USER_TIMEOUT_MS);
+    /* A starved test may need more than the usual limit. */
+    CHECK_EQUAL(setsockopt(out, IPPROTO_TCP, TCP_USER_TIMEOUT, &minute_ms, sizeof(int)), 0);
+    tutti__net_tcp_check(out, &patient);
+    CHECK_EQUAL(patient, 0);
+    CHECK_EQUAL(limit_of(out), minute_ms);
+    while (send(out, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+    }
+    await_patient(out, &patient, 1, -1);
+    CHECK_EQUAL(limit_of(out), 0);
+    await_patient(out, &patient, 0, in);
+    CHECK_EQUAL(limit_of(out), TUTTI__TCP_USER_TIMEOUT_MS);
+    close(out);
+    close(in);
+    close(door);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -549,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_other_machine),
+        cmocka_unit_test(test_unread),
     };
 
     return cmocka_run_group_tests_name("boot/side", tests, NULL, NULL);
