@@ -124,10 +124,11 @@ static void open_nodes(world_t *w, const uint32_t *rank)
 
     tutti__conf_defaults(&conf);
     for (uint32_t r = 0; r < w->n; r++)
-        take(w, tutti__shm_control_bytes(w->n, 0, conf.shared.oneshot_bytes), "node", &offset[r]);
+        take(w, tutti__shm_control_bytes(TUTTI__LANES, w->n, 0, conf.shared.oneshot_bytes), "node",
+             &offset[r]);
     for (uint32_t r = 0; r < w->n; r++)
-        if (tutti__shm_attach(&w->machine[r], w->n, r, rank, offset, NULL, &conf.shared,
-                              &w->node[r]) != TUTTI_OK)
+        if (tutti__shm_attach(&w->machine[r], TUTTI__LANES, w->n, r, rank, offset, NULL,
+                              &conf.shared, &w->node[r]) != TUTTI_OK)
             die("node");
     free(offset);
 }

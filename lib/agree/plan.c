@@ -7,9 +7,9 @@
  *      a rank      --STOP--> coordinator --STOP--> all                   no further bucket starts
  *      all      --STOPPED--> coordinator --END-->  all                   the plan is over
  *
- * A rank runs the buckets in their order, again and again. STOPPED reports how many buckets a rank
- * has started; END reports the largest of these numbers. Each rank then enters the buckets up to
- * this number. If a rank lacks tensors of a bucket, it enters with a call that matches no other
+ * A rank starts the buckets in their order, again and again. STOPPED reports how many buckets a
+ * rank has started; END reports the largest of these numbers. Each rank then enters the buckets up
+ * to this number. If a rank lacks tensors of a bucket, it enters with a call that matches no other
  * call. So all ranks find the mismatch before data move, and announce the tensors of this bucket
  * again: every bucket is served on all ranks or on none.
  *

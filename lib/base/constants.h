@@ -464,6 +464,12 @@
 #define TUTTI__PLAN_TEST_NS 100000000
 #define TUTTI__PLAN_REST_NS 1000000000u
 
+/* [lanes] The lanes of a plan between hosts. A bucket is packed and compared while the data of its
+   predecessor move. Chosen: with two lanes one bucket moves while the next one begins. Each further
+   lane costs as much memory as the second one: slots, and a packed bucket. On one host a plan has
+   one lane, because no wire is idle while a bucket is packed. */
+#define TUTTI__PLAN_LANES 2
+
 /* [places] The number of places for freed requests, a power of two; a request has about 450 bytes.
    Chosen: of 1000 names, about 220 share a place, and about 110 requests are allocated anew in each
    step. Without these places, malloc takes 330 of 2100 instructions of a planned tensor. */

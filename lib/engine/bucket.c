@@ -4,10 +4,18 @@
 
 #include <stdlib.h>
 
+void tutti__bucket_group_drop(tutti__bucket_group_t *group)
+{
+    if (group != NULL && --group->uses == 0)
+        free(group);
+}
+
 void tutti__bucket_free(tutti__bucket_t *bucket)
 {
     tutti__request_t *next;
 
+    if (bucket != NULL)
+        tutti__bucket_group_drop(bucket->group);
     for (tutti__request_t *r = bucket != NULL ? bucket->first : NULL; r != NULL; r = next) {
         next = r->next;
         if (r->is_zero)

@@ -7,15 +7,24 @@
 
 #include <assert.h>
 
+/* The buckets of one planned submission group, if there are several. If some of them return to
+   agreement, their calls do so together, when the last of the buckets leaves its lane. */
+typedef struct {
+    uint32_t uses; /* buckets in lanes, and the caller that adds them */
+    /* The calls that return to agreement, in the order of the group. They count as agreed. */
+    tutti__request_t *first, *last;
+} tutti__bucket_group_t;
+
 typedef struct tutti__bucket tutti__bucket_t;
 struct tutti__bucket {
     uint32_t number;
-    uint32_t nrequests; /* 0: this rank has no request in the bucket */
-    uint32_t plan;      /* the plan that it belongs to; 0: none */
-    int is_tight;       /* packed without gaps; see tutti__planned_t */
-    int counts;         /* 1: the ranks exchange the counts first */
-    uint32_t on_device; /* 1: its tensors are device memory */
-    int joined;         /* some ranks have joined, and make zero contributions */
+    uint32_t nrequests;           /* 0: this rank has no request in the bucket */
+    uint32_t plan;                /* the plan that it belongs to; 0: none */
+    int is_tight;                 /* packed without gaps; see tutti__planned_t */
+    int counts;                   /* 1: the ranks exchange the counts first */
+    uint32_t on_device;           /* 1: its tensors are device memory */
+    int joined;                   /* some ranks have joined, and make zero contributions */
+    tutti__bucket_group_t *group; /* NULL: none, or this is its only bucket on this rank */
     tutti__request_t *first, *last;
     tutti__bucket_t *next;   /* in its lane, or in the list of pending completions */
     tutti__devent_t *landed; /* pending completion: the event recorded behind its work */
@@ -40,6 +49,8 @@ static inline void tutti__bucket_append(tutti__bucket_t **first, tutti__bucket_t
     *last = bucket;
 }
 
+/* Drop one use of a group; frees it with the last use. NULL is allowed. */
+void tutti__bucket_group_drop(tutti__bucket_group_t *group);
 /* Free a bucket and its zero contributions, but no other requests. NULL is allowed. */
 void tutti__bucket_free(tutti__bucket_t *bucket);
 /* Is the bucket served in memory of the lane, and not in the caller's buffers? */

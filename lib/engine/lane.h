@@ -12,7 +12,7 @@ static inline int tutti__lane_is_ordered(const tutti__lanes_t *lanes, const tutt
 
 static inline int tutti__lane_is_planned(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
-    return lane == &lanes->lane[TUTTI__PLAN_LANE];
+    return lane >= &lanes->lane[TUTTI__PLAN_LANE];
 }
 
 /* Do the ranks compare the lane's operations, as they compare direct calls? */

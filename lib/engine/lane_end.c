@@ -38,6 +38,41 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
     return bucket;
 }
 
+/* Queue requests that return to agreement: a submission group as a whole, and in its order. If some
+   of its calls were served, the others return as calls without a group. This happens if a call
+   fails on all ranks, so all ranks do the same. */
+static void queue_returned(tutti__lanes_t *lanes, tutti__request_t *first)
+{
+    tutti__request_t *next;
+    uint32_t n = 0;
+    int is_whole;
+
+    for (const tutti__request_t *r = first; r != NULL; r = r->next)
+        n++;
+    is_whole = first != NULL && n == first->group.size;
+    tutti__mutex_lock(&lanes->pending->lock);
+    for (tutti__request_t *r = first; r != NULL; r = next) {
+        next = r->next;
+        if (!is_whole)
+            r->group = (tutti__group_msg_t){ 0 };
+        r->agreed = r->announced = 0;
+        r->lane = 0;
+        tutti__record_returned(lanes->env->watch->record, r->record);
+        tutti__pending_queue(lanes->pending, r);
+    }
+    tutti__mutex_unlock(&lanes->pending->lock);
+}
+
+/* A bucket has left its lane. */
+static void leave_group(tutti__lanes_t *lanes, tutti__bucket_group_t *group)
+{
+    if (TUTTI__LIKELY(group == NULL))
+        return;
+    if (group->uses == 1 && group->first != NULL)
+        queue_returned(lanes, group->first);
+    tutti__bucket_group_drop(group);
+}
+
 /* Take the first bucket out of the lane, and end its requests. status AGAIN: do not end them. */
 static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status,
                    const char *text)
@@ -53,49 +88,17 @@ static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t st
         next = r->next;
         tutti__pending_finish(lanes->pending, r, status, text);
     }
+    leave_group(lanes, bucket->group);
     free(bucket);
-}
-
-/* Do the calls of the next bucket belong to the submission group of the first bucket? */
-static int has_more_of_group(const tutti__lane_t *lane)
-{
-    const tutti__bucket_t *bucket = lane->first, *next = bucket->next;
-
-    return bucket->first != NULL && next != NULL && next->first != NULL &&
-           tutti__group_is_same(&bucket->first->group, &next->first->group);
-}
-
-/* Queue the requests that return to agreement. A submission group returns as a whole, in the order
-   of the group. If some calls of the group were served, the remaining calls return without a group.
-   This happens only if a call fails on all ranks, so all ranks do the same. */
-static void queue_returned(tutti__lanes_t *lanes, tutti__lane_t *lane)
-{
-    const tutti__request_t *first = lane->returned_first;
-    tutti__request_t *next;
-    uint32_t n = 0;
-    int is_whole;
-
-    for (const tutti__request_t *r = first; r != NULL; r = r->next)
-        n++;
-    is_whole = first != NULL && n == first->group.size;
-    tutti__mutex_lock(&lanes->pending->lock);
-    for (tutti__request_t *r = lane->returned_first; r != NULL; r = next) {
-        next = r->next;
-        if (!is_whole)
-            r->group = (tutti__group_msg_t){ 0 };
-        r->agreed = r->announced = 0;
-        r->lane = 0;
-        tutti__record_returned(lanes->env->watch->record, r->record);
-        tutti__pending_queue(lanes->pending, r);
-    }
-    tutti__mutex_unlock(&lanes->pending->lock);
-    lane->returned_first = lane->returned_last = NULL;
 }
 
 void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
+    tutti__bucket_group_t alone = { 0 }, *group = lane->first->group;
     tutti__request_t *next;
 
+    if (group == NULL)
+        group = &alone;
     /* After a departure, the messages of a comparison are not cancelled: over UCX, cancelling them
        might close connections that other lanes use. The messages stay in flight until the
        communicator ends, which is safe because they use only the library's memory. */
@@ -103,10 +106,9 @@ void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
         tutti__operation_cancel(&lane->op);
     for (tutti__request_t *r = lane->first->first; r != NULL; r = next) {
         next = r->next;
-        tutti__request_insert(&lane->returned_first, &lane->returned_last, r);
+        tutti__request_insert(&group->first, &group->last, r);
     }
-    if (!has_more_of_group(lane))
-        queue_returned(lanes, lane);
+    queue_returned(lanes, alone.first);
     lanes->planned_ns = tutti__now_ns();
     lanes->plan_returned++;
     lanes->returned_plan = lane->first->plan;
@@ -187,13 +189,12 @@ void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane)
         if (tutti__lane_is_planned(lanes, lane)) {
             lanes->planned_ns = tutti__now_ns();
             lanes->plan_served++;
-            lanes->plan_progress = (uint64_t)lane->first->plan << 32 | (lane->first->number + 1);
+            lanes->plan_progress[lane - &lanes->lane[TUTTI__PLAN_LANE]] =
+                (uint64_t)lane->first->plan << 32 | (lane->first->number + 1);
             tutti__stats_plan_hit(lanes->env->stats,
                                   lane->first->nrequests > 1 && !lane->is_packed);
             if (lane->is_packed)
                 tutti__fuse_packing.unpack(lane, &lane->op);
-            if (lane->returned_first != NULL && !has_more_of_group(lane))
-                queue_returned(lanes, lane);
         }
         lanes->agreed_served += !tutti__lane_is_compared(lanes, lane);
         finish(lanes, lane, TUTTI_OK, NULL);

@@ -17,7 +17,10 @@
  * would have to check for earlier ordered calls. Its stores would have to ring doorbells, which
  * takes a fence for each store.
  *
- * The plan's lane has buckets of a learned plan (planned.c), in the order of the plan. The ranks
+ * The plan lanes have the buckets of a learned plan (planned.c): bucket k is in lane 6 + k mod 2 on
+ * every rank, after its predecessor in that lane. So between hosts a bucket is packed, compared and
+ * reduced within its host while the data of its predecessor in the plan move. On one host all
+ * buckets are in lane 6: the ranks would only divide their time between two buckets. The ranks
  * compare these buckets in the same way. If not all ranks have the tensors of a bucket, the
  * comparison fails, and the bucket's requests return to agreement.
  *
@@ -79,9 +82,10 @@ void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
     lanes->ordered_calls.cache = &lanes->ordered_cache;
     lanes->planned_calls = lanes->calls;
     lanes->ordered_calls.is_agreed = lanes->planned_calls.is_agreed = 0;
-    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
+    lanes->end = tutti__lanes_used(env->shape->nhosts);
+    for (uint32_t i = 1; i < lanes->end; i++) {
         tutti__operation_init(&lanes->lane[i].op,
-                              i == TUTTI__PLAN_LANE      ? &lanes->planned_calls
+                              i >= TUTTI__PLAN_LANE      ? &lanes->planned_calls
                               : i == TUTTI__ORDERED_LANE ? &lanes->ordered_calls
                                                          : &lanes->calls,
                               i, NULL);
@@ -99,7 +103,6 @@ static void free_buckets(tutti__lane_t *lane)
         tutti__bucket_free(bucket);
     }
     lane->last = NULL;
-    lane->returned_first = lane->returned_last = NULL;
     lane->running = 0;
 }
 
@@ -120,7 +123,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
 
     if (uses)
         tutti__device_quiesce(lanes->env->exec->device, 1, TUTTI__DEVICE_LANES);
-    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
+    for (uint32_t i = 1; i < lanes->end; i++) {
         tutti__operation_cancel(&lanes->lane[i].op);
         free_buckets(&lanes->lane[i]);
         tutti__record_stop(lanes->env->watch->record, i);
@@ -137,7 +140,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
 
 void tutti__lanes_close(tutti__lanes_t *lanes)
 {
-    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
+    for (uint32_t i = 1; i < lanes->end; i++) {
         free_buckets(&lanes->lane[i]);
         tutti__operation_fini(&lanes->lane[i].op);
         free(lanes->lane[i].ready);
@@ -183,10 +186,11 @@ void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request)
 
 void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
 {
-    tutti__lane_t *lane = &lanes->lane[TUTTI__PLAN_LANE];
+    uint32_t i = TUTTI__PLAN_LANE + bucket->number % (lanes->end - TUTTI__PLAN_LANE);
+    tutti__lane_t *lane = &lanes->lane[i];
 
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
-        r->lane = TUTTI__PLAN_LANE;
+        r->lane = (uint8_t)i;
         tutti__recorded_agreed(lanes->env->watch, r, bucket->number);
     }
     tutti__bucket_append(&lane->first, &lane->last, bucket);
@@ -211,7 +215,7 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
  * another machine has no status page here, so this rank gives the bucket up if it has not moved for
  * PLAN_REST_NS. Each peer that has started the bucket does the same. A rank can complete a bucket
  * only if all ranks have started it. So if a rank that has left has completed this bucket or a
- * later bucket, no rank gives the bucket up.
+ * later bucket of the lane, no rank gives the bucket up.
  */
 static int is_abandoned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
@@ -219,7 +223,8 @@ static int is_abandoned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
     uint64_t now;
 
     if (!tutti__lane_is_planned(lanes, lane) || !lane->op.may_be_far ||
-        tutti__watch_progress(lanes->env->watch) >
+        tutti__watch_progress(lanes->env->watch,
+                              (uint32_t)(lane - lanes->lane) - TUTTI__PLAN_LANE) >
             ((uint64_t)lane->first->plan << 32 | lane->first->number))
         return 0;
     now = tutti__now_ns();
@@ -330,7 +335,7 @@ static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__re
     /* A request of the ordered lane waits for the same rank as the lane's first request. */
     if (request->ordered && lanes->lane[TUTTI__ORDERED_LANE].running)
         return &lanes->lane[TUTTI__ORDERED_LANE];
-    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
+    for (uint32_t i = 1; i < lanes->end; i++) {
         const tutti__bucket_t *bucket = lanes->lane[i].running ? lanes->lane[i].first : NULL;
 
         for (const tutti__request_t *r = bucket ? bucket->first : NULL; r != NULL; r = r->next)
@@ -383,7 +388,7 @@ static int step_lanes(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
     int moved = 0, polling = 0;
 
-    for (uint32_t i = 1; i < TUTTI__LANES && !tutti__watch_has_ended(lanes->env->watch); i++) {
+    for (uint32_t i = 1; i < lanes->end && !tutti__watch_has_ended(lanes->env->watch); i++) {
         moved |= step_lane(lanes, &lanes->lane[i], who, ret_left);
         polling |= lanes->lane[i].first != NULL && lanes->lane[i].op.polls;
     }
@@ -400,7 +405,7 @@ uint32_t tutti__lanes_moves(const tutti__lanes_t *lanes)
 {
     uint32_t moves = 0;
 
-    for (uint32_t i = 1; i < TUTTI__LANES; i++)
+    for (uint32_t i = 1; i < lanes->end; i++)
         moves += tutti__operation_moves(&lanes->lane[i].op);
     return moves;
 }

@@ -13,8 +13,7 @@ typedef enum {
     TUTTI__STEP_THREAD /* the library's own thread */
 } tutti__who_t;
 
-/* The engine's lanes are 1 to TUTTI__LANES - 1; entry 0 is unused. In the ordered lane each bucket
-   has one request. */
+/* In the ordered lane each bucket has one request. */
 typedef struct {
     tutti__operation_t op;
     tutti__bucket_t *first, *last; /* first: in flight, if running */
@@ -28,13 +27,10 @@ typedef struct {
     tutti__arena_t *arena; /* the arena that holds `fuse` */
     char *fuse;            /* memory for fused buckets */
     size_t fuse_bytes;
-    int is_packed; /* plan's lane: the first bucket is packed */
-    /* Plan's lane: calls of a submission group that return to agreement, in the order of the group.
-       They count as agreed until the last of them returns. */
-    tutti__request_t *returned_first, *returned_last;
-    int is_left; /* plan's lane: a departure has ended the lane. It starts no operation, but the
-                    messages of a comparison stay in flight */
-    /* Plan's lane, after a departure. still_ns: the time of the bucket's last progress; 0: not set
+    int is_packed; /* plan lane: the first bucket is packed */
+    int is_left;   /* plan lane: a departure has ended the lane. It starts no operation, but the
+                      messages of a comparison stay in flight */
+    /* Plan lane, after a departure. still_ns: the time of the bucket's last progress; 0: not set
        for this bucket yet. moves: tutti__operation_moves at that time. */
     uint64_t still_ns;
     uint32_t moves;
@@ -50,18 +46,19 @@ struct tutti__lanes {
     uint32_t in_flight;    /* agreed buckets in lanes */
     uint32_t on_device;    /* agreed buckets in lanes, in device memory */
     uint32_t ordered;      /* requests in the ordered lane */
-    uint32_t planned;      /* buckets in the plan's lane */
+    uint32_t planned;      /* buckets in the plan lanes */
     int polls;             /* as signals->polling */
-    uint64_t planned_ns;   /* when a bucket last entered or left the plan's lane */
+    uint64_t planned_ns;   /* when a bucket last entered or left a plan lane */
     /* Numbers of buckets so far. agreed_served: agreed, and served. plan_served: of a plan, and
        served. plan_returned: of a plan, and returned to agreement, because some ranks lacked
        tensors. */
     uint64_t agreed_served, plan_served, plan_returned;
-    /* Upper half: the plan. Lower half: how many buckets of this plan this rank has served. Ranks
-       serve a plan's buckets in the same order. A bucket is served only if all ranks have started
-       it. */
-    uint64_t plan_progress;
+    /* For each plan lane. Upper half: the plan. Lower half: 1 + the number of the last bucket that
+       this rank has served in the lane. All ranks serve the buckets of a lane in the same order. A
+       bucket is served only if all ranks have started it. */
+    uint64_t plan_progress[TUTTI__PLAN_LANES];
     uint32_t returned_plan; /* the plan of the last bucket that returned to agreement */
+    uint32_t end;           /* the engine's lanes are 1 to end - 1 */
     tutti__lane_t lane[TUTTI__LANES];
     tutti__completions_t completions;
     tutti__request_t *zeros; /* zero contributions with counts for phase 1 */
@@ -69,7 +66,7 @@ struct tutti__lanes {
     tutti__cache_t ordered_cache;    /* a cache like that of direct calls */
     tutti__call_env_t calls;         /* for agreed buckets */
     tutti__call_env_t ordered_calls; /* for the ordered lane */
-    tutti__call_env_t planned_calls; /* for the plan's lane: like `calls`, but compares calls */
+    tutti__call_env_t planned_calls; /* for plan lanes: like `calls`, but compares calls */
 };
 
 void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
@@ -78,7 +75,7 @@ void tutti__lanes_close(tutti__lanes_t *lanes);
 void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Append a request to the ordered lane. */
 void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request);
-/* Append a bucket to the plan's lane. If the bucket has no requests, this rank lacks some of the
+/* Append a bucket to its plan lane. If the bucket has no requests, this rank lacks some of the
    bucket's tensors, and no rank serves the bucket. */
 void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 /* Advance all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */

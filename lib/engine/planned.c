@@ -2,7 +2,7 @@
 /*
  * Requests of a learned plan (agree/plan.c). A request waits here until this rank has submitted all
  * tensors of its bucket, or of its submission group. Buckets start in the order of the plan, in the
- * plan's lane, without agreement (lanes.c).
+ * plan lanes, without agreement (lanes.c).
  *
  * This rank stops the plan
  *   if a tensor has other metadata, another submission group or a priority, or is a message,
@@ -63,8 +63,10 @@ static int is_complete(const tutti__plan_requests_t *p)
     return p->bucket[p->next].missing == 0;
 }
 
-/* 0: no memory, and the communicator has ended. */
-static int start_bucket(tutti__plan_requests_t *p, const tutti__planned_bucket_t *its)
+/* group: NULL, or the buckets of its submission group. 0: no memory, and the communicator has
+   ended. */
+static int start_bucket(tutti__plan_requests_t *p, const tutti__planned_bucket_t *its,
+                        tutti__bucket_group_t *group)
 {
     tutti__bucket_t *bucket = calloc(1, sizeof(*bucket));
 
@@ -75,6 +77,9 @@ static int start_bucket(tutti__plan_requests_t *p, const tutti__planned_bucket_t
     bucket->number = (uint32_t)p->started++;
     bucket->plan = p->plan.number;
     bucket->is_tight = its->is_tight;
+    bucket->group = group;
+    if (group != NULL)
+        group->uses++;
     for (uint32_t i = its->first; i < its->first + its->ntensors; i++) {
         tutti__store_release(&p->request[i]->waits_in_plan, 0);
         tutti__bucket_add(bucket, p->request[i]);
@@ -86,20 +91,35 @@ static int start_bucket(tutti__plan_requests_t *p, const tutti__planned_bucket_t
     return 1;
 }
 
+static int is_in_unit(const tutti__plan_requests_t *p, uint32_t b, uint32_t unit)
+{
+    return b < p->plan.nbuckets && p->bucket[b].unit == unit;
+}
+
 /* Start all buckets of the next unit. 0: no memory, and the communicator has ended. */
 static int start_next(tutti__plan_requests_t *p)
 {
     uint32_t unit = p->next, b = unit;
+    tutti__bucket_group_t *group = NULL;
+    int ok = 1;
 
     if (unit == 0)
         tutti__stats_plan_step(p->env->stats);
-    for (; b < p->plan.nbuckets && p->bucket[b].unit == unit; b++) {
-        if (!start_bucket(p, &p->bucket[b]))
+    if (is_in_unit(p, unit + 1, unit)) {
+        group = calloc(1, sizeof(*group));
+        if (group == NULL) {
+            tutti__watch_end(p->env->watch, TUTTI_ERR_NO_MEMORY, "no memory for a bucket");
             return 0;
+        }
+        group->uses = 1;
+    }
+    for (; ok && is_in_unit(p, b, unit); b++) {
+        ok = start_bucket(p, &p->bucket[b], group);
         p->bucket[unit].missing += p->bucket[b].ntensors;
     }
+    tutti__bucket_group_drop(group);
     p->next = b % p->plan.nbuckets;
-    return 1;
+    return ok;
 }
 
 static void start_complete(tutti__plan_requests_t *p)

@@ -119,7 +119,7 @@ static void check_lanes(tutti__stalls_t *stalls, uint64_t now)
 {
     tutti__record_t *record = stalls->agreed->env->watch->record;
 
-    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
+    for (uint32_t i = 1; i < stalls->agreed->lanes->end; i++) {
         const tutti__lane_t *lane = &stalls->agreed->lanes->lane[i];
         uint64_t number = lane->first != NULL ? 1 + (uint64_t)lane->first->number : 0;
         uint64_t sum = 31 * (31 * number + tutti__operation_moves(&lane->op)) + lane->op.at;

@@ -4,7 +4,7 @@
  * file calls no function of the library.
  *
  *      process   a rank
- *      thread    1 to 6: the lanes, with buckets, packing and unpacking; 100 and more: the
+ *      thread    1 to 7: the lanes, with buckets, packing and unpacking; 100 and more: the
  *                program's threads, with submissions and waits; 1000 and more: chunks to and from
  *                other hosts, by lane and stream
  *      async     a tensor, from its submission to its end

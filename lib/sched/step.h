@@ -3,16 +3,24 @@
 #ifndef TUTTI__SCHED_STEP_H
 #define TUTTI__SCHED_STEP_H
 
+#include "base/constants.h"
+
 #include <stdint.h>
 
 /* Lanes separate schedules in flight. 0: direct calls; 1 to 4: agreed buckets; 5: calls without a
-   name, in their order; 6: buckets of a learned plan. */
-#define TUTTI__LANES 7
+   name, in their order; 6 and 7: buckets of a learned plan. */
 #define TUTTI__BUCKET_LANES 4
 #define TUTTI__ORDERED_LANE 5
 #define TUTTI__PLAN_LANE 6
-/* The lanes that can use device memory: all but the last two. */
+#define TUTTI__LANES (TUTTI__PLAN_LANE + TUTTI__PLAN_LANES)
+/* The lanes that can use device memory: those before the ordered lane. */
 #define TUTTI__DEVICE_LANES TUTTI__ORDERED_LANE
+
+/* The number of lanes of a communicator. On one host a plan has one lane. */
+static inline uint32_t tutti__lanes_used(uint32_t nhosts)
+{
+    return nhosts > 1 ? TUTTI__LANES : TUTTI__PLAN_LANE + 1;
+}
 
 /* The purpose of a call. Different purposes on two ranks are a mismatch. The first tags are the
    collectives of coll/. */

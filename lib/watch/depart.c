@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- status pages; any thread ---- */
 
@@ -99,15 +100,25 @@ const char *tutti__watch_closed_text(const tutti__watch_t *watch)
 
 /* ---- goodbyes ---- */
 
-static void note_progress(tutti__watcher_t *w, uint64_t progress)
+static void note_progress(tutti__watcher_t *w, const uint64_t *progress)
 {
-    if (progress > atomic_load(&w->progress))
-        atomic_store(&w->progress, progress); /* only the owner of the links writes it */
+    for (int i = 0; i < TUTTI__PLAN_LANES; i++)
+        if (progress[i] > atomic_load(&w->progress[i]))
+            atomic_store(&w->progress[i], progress[i]); /* only the owner of the links writes it */
 }
 
-uint64_t tutti__watch_progress(const tutti__watch_t *watch)
+uint64_t tutti__watch_progress(const tutti__watch_t *watch, uint32_t i)
 {
-    return atomic_load(&tutti__watcher_read(watch)->progress);
+    return atomic_load(&tutti__watcher_read(watch)->progress[i]);
+}
+
+static tutti__bye_msg_t make_bye(const tutti__watcher_t *w, uint32_t awaits,
+                                 const uint64_t *progress)
+{
+    tutti__bye_msg_t msg = { .rank = w->rank, .awaits = awaits };
+
+    memcpy(msg.progress, progress, sizeof(msg.progress));
+    return msg;
 }
 
 /* A goodbye has arrived over `link`, and takes effect here. Is it forwarded over link i? It is
@@ -150,10 +161,10 @@ void tutti__watch_bye(tutti__watcher_t *w, int link, const tutti__bye_msg_t *msg
         tutti__orphan_begin(w);
 }
 
-void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit_ns)
+void tutti__watch_drain(tutti__watch_t *watch, const uint64_t *progress, uint64_t limit_ns)
 {
     tutti__watcher_t *w = tutti__watcher(watch);
-    const tutti__bye_msg_t msg = { w->rank, 1, progress };
+    const tutti__bye_msg_t msg = make_bye(w, 1, progress);
     struct pollfd pfd = { tutti__side_fd(w->boot), POLLIN, 0 };
 
     if (w->parent < 0 || w->nlinks == 1)
@@ -171,10 +182,10 @@ void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit
     }
 }
 
-void tutti__watch_leave(tutti__watch_t *watch, uint64_t progress)
+void tutti__watch_leave(tutti__watch_t *watch, const uint64_t *progress)
 {
     tutti__watcher_t *w = tutti__watcher(watch);
-    const tutti__bye_msg_t msg = { w->rank, 0, progress };
+    const tutti__bye_msg_t msg = make_bye(w, 0, progress);
 
     tutti__watch_set_page(w, TUTTI__PAGE_LEFT);
     /* Drop the backlog: it would not be sent after this call, and a goodbye behind it would be

@@ -110,14 +110,15 @@ void tutti__watch_ask(tutti__watch_t *watch);
  * rank 0 agrees on nothing more, so the function does not wait. On rank 0, and on ranks without
  * children, the function does nothing. progress: as in tutti__watch_leave.
  */
-void tutti__watch_drain(tutti__watch_t *watch, uint64_t progress, uint64_t limit_ns);
+void tutti__watch_drain(tutti__watch_t *watch, const uint64_t *progress, uint64_t limit_ns);
 
-/* Owner: this rank leaves, and sends its goodbye. progress: how much of its work this rank has
-   completed. All ranks count in the same way; the caller defines the number. */
-void tutti__watch_leave(tutti__watch_t *watch, uint64_t progress);
+/* Owner: this rank leaves, and sends its goodbye. progress: [TUTTI__PLAN_LANES] how much of its
+   work this rank has completed in each lane of a plan. All ranks count in the same way; the caller
+   defines the numbers. */
+void tutti__watch_leave(tutti__watch_t *watch, const uint64_t *progress);
 
-/* The greatest `progress` of the ranks that have left; 0: no rank has left. */
-uint64_t tutti__watch_progress(const tutti__watch_t *watch);
+/* The greatest progress[i] of the ranks that have left; 0: no rank has left. */
+uint64_t tutti__watch_progress(const tutti__watch_t *watch, uint32_t i);
 
 /* Has any rank left? */
 int tutti__watch_any_left(const tutti__watch_t *watch);

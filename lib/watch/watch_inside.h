@@ -3,6 +3,7 @@
 #ifndef TUTTI__WATCH_WATCH_INSIDE_H
 #define TUTTI__WATCH_WATCH_INSIDE_H
 
+#include "base/constants.h"
 #include "base/lock.h"
 #include "watch/links.h"
 
@@ -15,9 +16,9 @@ enum {
 };
 
 typedef struct {
-    uint32_t rank;     /* the rank that leaves */
-    uint32_t awaits;   /* 1: the rank leaves only after rank 0 has returned this message */
-    uint64_t progress; /* see tutti__watch_leave */
+    uint32_t rank;   /* the rank that leaves */
+    uint32_t awaits; /* 1: the rank leaves only after rank 0 has returned this message */
+    uint64_t progress[TUTTI__PLAN_LANES]; /* see tutti__watch_leave */
 } tutti__bye_msg_t;
 
 typedef struct {
@@ -67,9 +68,9 @@ typedef struct {
     int remote; /* some links are sockets */
 
     /* Any thread. */
-    atomic_int *left;           /* [size] ranks that have sent a goodbye */
-    atomic_int first_left;      /* 1 + the rank whose goodbye took effect first; 0: none yet */
-    _Atomic uint64_t progress;  /* the greatest `progress` of a rank that has left */
+    atomic_int *left;      /* [size] ranks that have sent a goodbye */
+    atomic_int first_left; /* 1 + the rank whose goodbye took effect first; 0: none yet */
+    _Atomic uint64_t progress[TUTTI__PLAN_LANES]; /* the greatest of the ranks that have left */
     atomic_uint *cancelled;     /* [first rank] number of the last call that failed to make a
                                    group with this first rank */
     _Atomic uint64_t failed_ns; /* when NCCL failed; 0: NCCL has not failed */

@@ -11,10 +11,12 @@ tsan_quick += %reldir%/requests/connect
 asan_quick += %reldir%/requests/connect %reldir%/requests/connect_ends
 
 # Learned plans.
-rank_tests += %reldir%/requests/plans %reldir%/requests/plans_changes %reldir%/requests/plans_ends
-tsan_tests += %reldir%/requests/plans %reldir%/requests/plans_changes
-tsan_quick += %reldir%/requests/plans %reldir%/requests/plans_changes
-asan_quick += %reldir%/requests/plans %reldir%/requests/plans_changes %reldir%/requests/plans_ends
+rank_tests += %reldir%/requests/plans %reldir%/requests/plans_changes \
+    %reldir%/requests/plans_lanes %reldir%/requests/plans_ends
+tsan_tests += %reldir%/requests/plans %reldir%/requests/plans_changes %reldir%/requests/plans_lanes
+tsan_quick += %reldir%/requests/plans %reldir%/requests/plans_changes %reldir%/requests/plans_lanes
+asan_quick += %reldir%/requests/plans %reldir%/requests/plans_changes \
+    %reldir%/requests/plans_lanes %reldir%/requests/plans_ends
 
 # The order of additions.
 rank_tests += %reldir%/requests/bits

@@ -30,9 +30,10 @@ static size_t oneshot_share(size_t all_bytes, uint32_t nlocal)
     return TUTTI__MAX(all_bytes / nlocal, sizeof(((tutti__announce_t *)0)->u.data));
 }
 
-size_t tutti__shm_control_bytes(uint32_t nlocal, int has_groups, size_t oneshot_bytes)
+size_t tutti__shm_control_bytes(uint32_t nlanes, uint32_t nlocal, int has_groups,
+                                size_t oneshot_bytes)
 {
-    return TUTTI__LANES * lane_bytes(oneshot_share(oneshot_bytes, nlocal), has_groups);
+    return nlanes * lane_bytes(oneshot_share(oneshot_bytes, nlocal), has_groups);
 }
 
 static void find_peer(const tutti__shm_t *shm, char *control, uint32_t lane,
@@ -68,10 +69,10 @@ void tutti__shm_close(tutti__node_t *node)
     free(shm);
 }
 
-tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlocal, uint32_t me,
-                                 const uint32_t *local_to_machine, const uint64_t *offset,
-                                 const uint32_t *group_of, const tutti__conf_shared_t *conf,
-                                 tutti__node_t **ret_node)
+tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlanes, uint32_t nlocal,
+                                 uint32_t me, const uint32_t *local_to_machine,
+                                 const uint64_t *offset, const uint32_t *group_of,
+                                 const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
 {
     tutti__shm_t *shm = calloc(1, sizeof(*shm));
 
@@ -95,7 +96,7 @@ tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nloca
         shm->local_to_machine[i] = local_to_machine[i];
         shm->local_to_rank[i] = machine->rank[local_to_machine[i]];
     }
-    for (uint32_t i = 0; i < TUTTI__LANES; i++) {
+    for (uint32_t i = 0; i < nlanes; i++) {
         shm->lane[i].peer = calloc(nlocal, sizeof(*shm->lane[i].peer));
         if (shm->lane[i].peer == NULL)
             goto no_memory;
@@ -137,8 +138,9 @@ static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__
         offset[i] = offsets[rank];
     }
     if (status == TUTTI_OK)
-        status = tutti__shm_attach(machine, nlocal, topo->local_of[topo->rank], index, offset,
-                                   group_of, conf, ret_node);
+        status =
+            tutti__shm_attach(machine, tutti__lanes_used(topo->nhosts), nlocal,
+                              topo->local_of[topo->rank], index, offset, group_of, conf, ret_node);
     free(offset);
     free(index);
     return status;
@@ -199,9 +201,11 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "table for %u ranks", topo->size);
     } else {
         ngroups = find_groups(topo, conf->group_size, group_of);
-        status = tutti__arena_alloc(
-            machine->arena, tutti__shm_control_bytes(nlocal, ngroups > 1, conf->oneshot_bytes),
-            &own);
+        status =
+            tutti__arena_alloc(machine->arena,
+                               tutti__shm_control_bytes(tutti__lanes_used(topo->nhosts), nlocal,
+                                                        ngroups > 1, conf->oneshot_bytes),
+                               &own);
     }
     status = tutti__boot_agree(boot, status);
     if (status != TUTTI_OK)

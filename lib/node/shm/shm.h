@@ -444,11 +444,12 @@ void tutti__shm_hold_blocks(tutti__node_t *node, uint32_t nblocks);
 
 /* For tests: open over existing arenas, without boot. Each local rank's control area has
    tutti__shm_control_bytes() zeroed bytes, and begins at its `offset` in the rank's arena.
-   group_of: see tutti__shm_make_groups. */
-size_t tutti__shm_control_bytes(uint32_t nlocal, int has_groups, size_t oneshot_bytes);
-tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlocal, uint32_t me,
-                                 const uint32_t *local_to_machine, const uint64_t *offset,
-                                 const uint32_t *group_of, const tutti__conf_shared_t *conf,
-                                 tutti__node_t **ret_node);
+   nlanes: the lanes that may be used. group_of: see tutti__shm_make_groups. */
+size_t tutti__shm_control_bytes(uint32_t nlanes, uint32_t nlocal, int has_groups,
+                                size_t oneshot_bytes);
+tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlanes, uint32_t nlocal,
+                                 uint32_t me, const uint32_t *local_to_machine,
+                                 const uint64_t *offset, const uint32_t *group_of,
+                                 const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
 
 #endif

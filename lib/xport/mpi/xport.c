@@ -37,10 +37,11 @@
 enum {
     MAX_STREAMS = 8,
     TAGS_PER_XPORT = 64, /* 8 lanes x 8 streams */
-    PROBE_TAG = 32767,   /* lane 7, which does not exist: no message has this tag */
+    PROBE_TAG = 32767,   /* lane 7, stream 7: no message has this tag */
 };
 
-_Static_assert(TUTTI__LANES < 8, "lanes fit in a tag, one is left for the probe");
+_Static_assert(TUTTI__LANES <= 8, "lanes fit in a tag");
+_Static_assert(TUTTI__DEVICE_LANES < 8, "lane 7 has no GPU-direct streams, which are 4 to 7");
 
 static void xport_close(tutti__xport_t *base);
 static void xport_cancel(tutti__xport_t *base, uint32_t lane);

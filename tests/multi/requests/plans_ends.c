@@ -47,7 +47,7 @@ static void leaves(rank_t *self)
           tutti_wait(request, -1) == TUTTI_ERR_SHUTDOWN);
 }
 
-/* After a departure, the plan's lane gives back a bucket without starting it. */
+/* After a departure, a plan lane gives back a bucket without starting it. */
 static void starts_nothing(const rank_t *self)
 {
     tutti__engine_t *e = self->inside->engine;
@@ -191,8 +191,9 @@ static void move_and_leave(const rank_t *self, float *x, size_t count,
     const tutti__lane_t *lane;
 
     tutti__token_await(&e->token);
+    lane = &tutti__owned(e)->lanes.lane[TUTTI__PLAN_LANE +
+                                        tutti__owned(e)->agreed.plan.started % TUTTI__PLAN_LANES];
     CHECK_OK(submit(self, x, count, ret_request));
-    lane = &tutti__owned(e)->lanes.lane[TUTTI__PLAN_LANE];
     for (int i = 0; i < 20000 && lane->op.at != TUTTI__AT_RUN && atomic_load(&e->pending.count) > 0;
          i++) {
         tutti__engine_step(e, TUTTI__STEP_WAITER);

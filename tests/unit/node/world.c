@@ -34,7 +34,7 @@ static size_t node_bytes(const world_t *w, uint32_t rank)
 {
     uint32_t ranks[WORLD_RANKS], me;
 
-    return tutti__shm_control_bytes(locals(w, rank, ranks, &me), 1, ONESHOT_BYTES);
+    return tutti__shm_control_bytes(TUTTI__LANES, locals(w, rank, ranks, &me), 1, ONESHOT_BYTES);
 }
 
 static void *take(world_t *w, uint32_t rank, size_t bytes, uint64_t *ret_offset)
@@ -105,9 +105,9 @@ tutti__node_t *world_node(world_t *w, uint32_t rank)
         offset[i] = w->node_offset[ranks[i]];
         group_of[i] = w->group_of[ranks[i]];
     }
-    assert_int_equal(
-        tutti__shm_attach(&w->machine[rank], nlocal, me, ranks, offset, group_of, &w->conf, &node),
-        TUTTI_OK);
+    assert_int_equal(tutti__shm_attach(&w->machine[rank], TUTTI__LANES, nlocal, me, ranks, offset,
+                                       group_of, &w->conf, &node),
+                     TUTTI_OK);
     return node;
 }
 
