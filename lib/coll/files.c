@@ -174,13 +174,6 @@ static tutti_status_t prove_all(tutti__file_t *file, const tutti__shape_t *shape
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "TUTTI_ALGORITHM=%s:%.200s: more than %u blocks",
                                tutti__collective_name(row->collective), row->name, MOST_BLOCKS);
-        /* On one host, channels need a meeting of all ranks: either all ranks or no ranks must have
-           channels. */
-        if (shape->nhosts == 1 && (scheds[r]->nchans > 0) != (scheds[0]->nchans > 0))
-            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                               "TUTTI_ALGORITHM=%s:%.200s: rank %u has %smessages, unlike rank 0",
-                               tutti__collective_name(row->collective), row->name, r,
-                               scheds[r]->nchans > 0 ? "" : "no ");
     }
     status = find_root(row, shape, scheds, credits, &file->root);
     if (status == TUTTI_OK)

@@ -9,6 +9,7 @@
 #include "coll/prove.h"
 
 #include "base/status.h"
+#include "coll/algorithms.h"
 
 #include <stdlib.h>
 
@@ -51,6 +52,16 @@ static const tutti__algorithm_t *find_inner(const tutti__algorithm_t *algorithm,
     return inner != NULL ? inner : &none;
 }
 
+/* Between hosts, frames precede all other schedules: call/ride.h. With TUTTI_COMPARE=0 there are no
+   frames, and calls that differ may change recvbuf. */
+static tutti__compared_t compared(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape)
+{
+    if (shape->nhosts == 1)
+        return TUTTI__COMPARED_ON_HOST;
+    return algorithm->build == tutti__coll_allreduce_leaders ? TUTTI__COMPARED_IN_FRAMES
+                                                             : TUTTI__COMPARED_BEFORE;
+}
+
 tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                  const tutti__coll_args_t *args, tutti__sched_t *const *scheds)
 {
@@ -58,6 +69,7 @@ tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutt
     const tutti__algorithm_t *inner = find_inner(algorithm, args->sub);
     tutti__check_t check = {
         .expect = promise->expect,
+        .compared = compared(algorithm, shape),
         .sizes = promise->sizes,
         .size = shape->size,
         .scheds = scheds,

@@ -12,9 +12,9 @@
 
 /*
  * The check for all ranks' schedules of one call, scheds[size]; args->rank is ignored. Set credits
- * and trips (initially 1) and call tutti__sched_check. The properties in the algorithm's row,
- * `ordered` and `fixed_association`, are also checked. The result points to the arguments and owns
- * nothing.
+ * and trips (initially 1) and call tutti__sched_check. These properties are checked as well:
+ * `ordered` and `fixed_association` in the algorithm's row, and that calls are compared before
+ * recvbuf changes. The result points to the arguments and owns nothing.
  */
 tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                  const tutti__coll_args_t *args, tutti__sched_t *const *scheds);

@@ -12,7 +12,8 @@
  * If a rank receives a frame that is marked as different, it marks its own frame. If the first and
  * the last rank on a path of messages have different calls, two neighbours on this path have
  * different calls. The receiving neighbour marks its frame, and the mark reaches the end of the
- * path. In an allreduce such a path leads from each rank to each other rank.
+ * path. In an allreduce such a path leads from each rank to each other rank. The checker proves
+ * this for the schedules that carry frames (TUTTI__COMPARED_IN_FRAMES in sched/check.h).
  */
 #include "exec/exec_inside.h"
 

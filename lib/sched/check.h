@@ -9,7 +9,8 @@
  * over ranks shows that all ranks have the same association, hence the same bits. A copy must not
  * finish a sum: see sched.h. Vector clocks detect two streams of a rank that access the same chunk
  * of a block without an order. Only WAIT orders streams here, because a real call skips empty
- * messages.
+ * messages. The checker also proves that calls are compared before recvbuf changes
+ * (tutti__compared_t).
  */
 #ifndef TUTTI__SCHED_CHECK_H
 #define TUTTI__SCHED_CHECK_H
@@ -37,8 +38,24 @@ typedef enum {
     TUTTI__EXPECT_EXSCAN    /* the same of ranks 0 to r - 1; OUT of rank 0 is not touched */
 } tutti__expect_t;
 
+/* How the ranks find out that their calls differ. If they differ, no rank's recvbuf may change. */
+typedef enum {
+    TUTTI__COMPARED_BEFORE, /* before the run: there is nothing to prove */
+    /* By a meeting of all ranks, on one host. Schedules with messages have a meeting before the
+       run, so all ranks have messages, or none has. Without messages, the ranks meet at the begin
+       of each node operation, and a rank writes to OUT only in node operations and after them. The
+       executor skips a node operation whose blocks are empty. So before a COPY or REDUCE writes to
+       a block of OUT, the rank must meet in an operation on a block of the same length. */
+    TUTTI__COMPARED_ON_HOST,
+    /* By the identities in the messages, see exec/framed.c: recvbuf is written after the run. Each
+       rank's end must depend on every rank's begin. A frame is one block, which is only sent and
+       received. */
+    TUTTI__COMPARED_IN_FRAMES
+} tutti__compared_t;
+
 typedef struct {
     tutti__expect_t expect;
+    tutti__compared_t compared;
     uint32_t size;
     tutti__sched_t *const *scheds; /* [size] */
     const uint32_t *host_of;       /* [size], for node operations; NULL: no node operations */

@@ -27,6 +27,11 @@
  * violations. As in FastTrack (Flanagan, Freund 2009), a cell has the clock of its last write, and
  * of each stream's last read. Messages through another rank would also order streams. But a real
  * call skips empty messages, so here no message counts as an order.
+ *
+ * The same clocks show that a rank has met all ranks before it writes to OUT (check.h,
+ * TUTTI__COMPARED_ON_HOST). For each rank and each length of blocks, `met` has the clock of the
+ * rank's first node operation on a block of this length; 0: none yet. Node operations are in stream
+ * 0.
  */
 #include "sched/check_run.h"
 
@@ -266,4 +271,39 @@ int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *str
             return 0;
     }
     return 1;
+}
+
+static uint32_t *met_at(const tutti__check_run_t *run, uint32_t rank, unsigned buf, uint32_t blk)
+{
+    uint64_t length = tutti__check_length(run, rank, buf, blk);
+
+    return &run->met[(size_t)rank * run->nblocks + length % run->nblocks];
+}
+
+void tutti__cells_meet(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                       uint32_t blk, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && run->met != NULL; i++) {
+        uint32_t *met = met_at(run, stream->rank, buf, blk + i);
+
+        if (*met == 0)
+            *met = stream->clock[0] + 1;
+    }
+}
+
+int tutti__cells_have_met(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                          unsigned buf, uint32_t blk)
+{
+    int is_out = buf == TUTTI__OUT || (buf == TUTTI__STAGE && run->stage_is_out);
+    uint32_t met;
+
+    if (run->met == NULL || !is_out)
+        return 1;
+    met = *met_at(run, stream->rank, buf, blk);
+    if (met != 0 && is_past(stream, 0, met))
+        return 1;
+    return tutti__check_blame(run, stream,
+                              "writes %s[%u] before a node operation on a block of this length: "
+                              "calls that differ would change recvbuf",
+                              tutti__sched_buf_name(buf), blk);
 }

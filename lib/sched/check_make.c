@@ -26,6 +26,7 @@ void tutti__check_clear(tutti__check_run_t *run)
 {
     free(run->message_knows);
     free(run->knows);
+    free(run->met);
     free(run->members);
     free(run->hosts);
     free(run->received);
@@ -440,12 +441,32 @@ static int make_hosts(tutti__check_run_t *run)
     return 1;
 }
 
-/* For barriers: at first each stream depends on the begin of its own rank only. */
+/* On one host: if the ranks do not meet before the run, at first no rank has met the others. */
+static int make_meetings(tutti__check_run_t *run)
+{
+    const tutti__check_t *check = run->check;
+    int has_messages = check->scheds[0]->nchans > 0;
+
+    if (check->compared != TUTTI__COMPARED_ON_HOST || check->size == 1)
+        return 1;
+    for (uint32_t r = 0; r < check->size; r++) {
+        if ((check->scheds[r]->nchans > 0) != has_messages)
+            return tutti__check_blame(run, NULL, "rank %u has %smessages, unlike rank 0", r,
+                                      has_messages ? "no " : "");
+    }
+    if (has_messages)
+        return 1;
+    run->met = allocate(run, (size_t)check->size * run->nblocks, sizeof(*run->met));
+    return run->met != NULL;
+}
+
+/* For barriers and frames: at first each stream depends on the begin of its own rank only. */
 static int make_knowledge(tutti__check_run_t *run)
 {
     size_t nstreams = (size_t)run->check->size * TUTTI__SCHED_STREAMS;
 
-    if (run->check->expect != TUTTI__EXPECT_BARRIER)
+    if (run->check->expect != TUTTI__EXPECT_BARRIER &&
+        run->check->compared != TUTTI__COMPARED_IN_FRAMES)
         return 1;
     run->words = (run->check->size + 63) / 64;
     run->knows = allocate(run, (nstreams + 1) * run->words, sizeof(*run->knows));
@@ -461,6 +482,6 @@ static int make_knowledge(tutti__check_run_t *run)
 
 int tutti__check_make(tutti__check_run_t *run)
 {
-    return heads_agree(run) && make_streams(run) && make_cells(run) && make_knowledge(run) &&
-           make_chans(run) && make_hosts(run);
+    return heads_agree(run) && make_streams(run) && make_cells(run) && make_meetings(run) &&
+           make_knowledge(run) && make_chans(run) && make_hosts(run);
 }

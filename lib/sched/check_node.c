@@ -192,6 +192,8 @@ int tutti__check_node(tutti__check_run_t *run, const tutti__check_host_t *host)
 
     if (!arguments_agree(run, host))
         return 0;
+    for (uint32_t i = 0; i < host->nranks; i++)
+        tutti__cells_meet(run, member(run, host, i), op->sbuf, op->sblk, op->nparts * op->nblk);
     for (uint32_t trip = first->begin; trip < first->upto; trip++) {
         for (uint32_t part = 0; part < op->nparts; part++) {
             for (uint32_t i = 0; i < op->nblk; i++) {

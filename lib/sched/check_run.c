@@ -284,6 +284,10 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
         tutti__check_length(run, stream->rank, op->dbuf, op->dblk))
         return outcome(
             tutti__check_blame(run, stream, "source and destination may have different sizes"));
+    for (uint32_t i = 0; i < op->nblk; i++) {
+        if (!tutti__cells_have_met(run, stream, op->dbuf, op->dblk + i))
+            return FAILED;
+    }
     for (uint32_t trip = stream->begin; trip < stream->upto; trip++) {
         for (uint32_t i = 0; i < op->nblk; i++) {
             if (!move_chunk(run, stream, i, trip))
@@ -350,10 +354,23 @@ static outcome_t do_node(tutti__check_run_t *run, tutti__check_stream_t *stream)
     return DONE;
 }
 
+/* Can the executor do this operation on frames? */
+static int fits_frame(const tutti__check_run_t *run, const tutti__op_t *op)
+{
+    int is_message = op->kind <= TUTTI__RECV_REDUCE;
+
+    return op->kind == TUTTI__WAIT || (is_message && run->nblocks == 1 &&
+                                       op->sbuf != TUTTI__SCRATCH && op->dbuf != TUTTI__SCRATCH);
+}
+
 static outcome_t do_op(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     uint8_t kind = tutti__check_op(stream)->kind;
 
+    if (run->check->compared == TUTTI__COMPARED_IN_FRAMES &&
+        !fits_frame(run, tutti__check_op(stream)))
+        return outcome(tutti__check_blame(
+            run, stream, "is no message of the call's only block, so it cannot move a frame"));
     /* A receive does not wait here, because it takes its message before it waits: see do_recv. */
     if (run->sending != NULL && kind > TUTTI__RECV_REDUCE && tutti__check_is_sent(run, stream))
         return block_on_sent(stream);

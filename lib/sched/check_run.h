@@ -140,6 +140,8 @@ typedef struct {
     tutti__check_host_t *hosts; /* NULL: no node operations */
     uint32_t *members;          /* [size] */
 
+    uint32_t *met; /* [size][nblocks]: see check_cells.c. NULL: OUT may be written at any time */
+
     uint64_t *knows;         /* [streams][words] set of ranks on whose begin a stream depends */
     uint64_t *message_knows; /* [nchans * slots][words] the same set for a message */
 } tutti__check_run_t;
@@ -195,6 +197,13 @@ int tutti__cells_read(tutti__check_run_t *run, const tutti__check_stream_t *stre
                       uint32_t blk, uint32_t n, uint32_t trip, tutti__value_t *ret_values);
 int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
                        uint32_t blk, uint32_t n, uint32_t trip, const tutti__value_t *values);
+
+/* The stream's rank has met all ranks, in its node operation on n blocks from blk on. */
+void tutti__cells_meet(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                       uint32_t blk, uint32_t n);
+/* If this block is of OUT: has the stream's rank met all ranks, so that it may write the block? */
+int tutti__cells_have_met(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                          unsigned buf, uint32_t blk);
 
 /* check_run.c */
 int tutti__check_go(tutti__check_run_t *run);

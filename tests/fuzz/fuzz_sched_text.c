@@ -62,6 +62,7 @@ static void check(tutti__sched_t *const *scheds, uint32_t size, unsigned choice)
     static const uint32_t host_of[MOST_RANKS] = { 0 }, local_of[MOST_RANKS] = { 0, 1, 2, 3 };
     tutti__check_t check = {
         .expect = (tutti__expect_t)(choice % (TUTTI__EXPECT_EXSCAN + 1)),
+        .compared = (tutti__compared_t)(choice / 4 % (TUTTI__COMPARED_IN_FRAMES + 1)),
         .size = size,
         .scheds = scheds,
         .host_of = host_of,

@@ -393,13 +393,16 @@ static void write_wrong(void)
     write_allreduce("three", 3);
 }
 
-/* Schedules that are proved correct, but that the host's kernels or the executor do not support. */
+/* Schedules with correct results that the host's kernels or the executor do not support, or that
+   change recvbuf before calls are compared. */
 static void write_unfit(void)
 {
     FILE *loop = create("loop"), *scratch = create("scratch"), *mixed = create("mixed");
-    FILE *large = create("large");
+    FILE *large = create("large"), *early = create("early");
 
     for (int r = 0; r < 2; r++) {
+        fprintf(early, "p: rank %d of 2, blocks 1, scratch 0, blocks per message 1\n", r);
+        fprintf(early, "COPY IN[0] -> OUT[0]\nNODE_ALLREDUCE OUT[0] -> OUT[0], finish\n");
         fprintf(loop, "p: rank %d of 2, blocks 2, scratch 0, blocks per message 1\n", r);
         fprintf(loop, "LOOP\nNODE_ALLREDUCE IN[0:2] -> OUT[0:2], finish\nEND_LOOP\n");
         fprintf(scratch, "p: rank %d of 2, blocks 1, scratch 2, blocks per message 1\n", r);
@@ -420,6 +423,7 @@ static void write_unfit(void)
     fclose(scratch);
     fclose(mixed);
     fclose(large);
+    fclose(early);
 }
 
 static int run_wrong(int threads)
@@ -441,6 +445,9 @@ static int run_wrong(int threads)
         { "allreduce:@%s/loop", "finish): works on one block in a loop", 2, 0 },
         { "barrier:@%s/scratch", "has more blocks of SCRATCH than the call has blocks", 2, 0 },
         { "allreduce:@%s/mixed", "rank 1 has messages, unlike rank 0", 3, 0 },
+        { "allreduce:@%s/early",
+          "operation 0 (COPY IN[0] -> OUT[0]), chunk 0: writes OUT[0] before a node operation", 2,
+          0 },
         { "broadcast:@%s/three", "is not proved: for no root; for root 0 with 4 credits", 3, 0 },
         { "alltoall:@%s/three", "is not proved: ", 3, 0 },
         { "alltoall:@%s/apart", "is not proved: with 4 credits and 1 trip, in place: ", 3, 0 },

@@ -5,6 +5,7 @@ unit_tests += \
     %reldir%/test_check_all \
     %reldir%/test_check_large \
     %reldir%/test_check_largest \
+    %reldir%/test_compared \
     %reldir%/test_cost \
     %reldir%/test_device \
     %reldir%/test_device_cost \
@@ -25,6 +26,7 @@ provings = %reldir%/provings.c %reldir%/provings.h $(shapes)
 %C%_test_check_all_SOURCES = %reldir%/test_check_all.c $(provings)
 %C%_test_check_large_SOURCES = %reldir%/test_check_large.c $(provings)
 %C%_test_check_largest_SOURCES = %reldir%/test_check_largest.c $(provings)
+%C%_test_compared_SOURCES = %reldir%/test_compared.c $(shapes) %reldir%/plant.c %reldir%/plant.h
 %C%_test_mutants_SOURCES = %reldir%/test_mutants.c $(shapes) $(plant)
 %C%_test_select_SOURCES = %reldir%/test_select.c $(shapes)
 %C%_test_override_SOURCES = %reldir%/test_override.c $(shapes)

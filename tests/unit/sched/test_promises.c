@@ -23,17 +23,23 @@ typedef struct {
     const char *ranks[MOST_RANKS];
     uint32_t root;
     int in_place, ordered, fixed;
+    tutti__compared_t compared;
 } call_t;
 
 static char why[1200];
 
 static tutti_status_t try(const call_t *call)
 {
+    static const uint32_t host_of[MOST_RANKS] = { 0 }, local_of[MOST_RANKS] = { 0, 1, 2 };
     tutti__sched_t *scheds[MOST_RANKS];
     tutti__check_t check = {
         .expect = call->expect,
+        .compared = call->compared,
         .size = call->size,
         .scheds = scheds,
+        .host_of = host_of,
+        .local_of = local_of,
+        .nhosts = 1,
         .root = call->root,
         .in_place = call->in_place,
         .ordered = call->ordered,
@@ -340,6 +346,148 @@ static void test_exscan(void **state)
     }
 }
 
+/* ---- calls are compared before recvbuf changes ---- */
+
+#define SUM2(blocks, how, both)                                                                    \
+    .expect = TUTTI__EXPECT_ALLREDUCE, .size = 2, .nblocks = blocks, .sizes = how,                 \
+    .ranks = { both, both }
+
+/* The text is wrong only if calls must be compared on the host. */
+static void early(call_t call, const char *text)
+{
+    good(call);
+    call.compared = TUTTI__COMPARED_ON_HOST;
+    bad(call, text);
+}
+
+static void on_host(call_t call)
+{
+    call.compared = TUTTI__COMPARED_ON_HOST;
+    good(call);
+}
+
+static void test_compared_on_host(void **state)
+{
+    static const char once[] = "NODE_ALLREDUCE IN[0] -> OUT[0], finish";
+    static const char copy[] = "COPY IN[0] -> OUT[0]\nNODE_ALLREDUCE OUT[0] -> OUT[0], finish";
+    static const char scratch[] = "COPY IN[0] -> SCRATCH[0]\n"
+                                  "NODE_ALLREDUCE SCRATCH[0] -> SCRATCH[1], finish\n"
+                                  "COPY SCRATCH[1] -> OUT[0]";
+    static const char other[] = "NODE_ALLREDUCE IN[1] -> OUT[1], finish\nCOPY IN[0] -> OUT[0]\n"
+                                "NODE_ALLREDUCE OUT[0] -> OUT[0], finish";
+    static const char stage[] = "COPY IN[0] -> STAGE[0]\nNODE_ALLREDUCE STAGE[0] -> OUT[0], finish";
+
+    (void)state;
+    on_host((call_t){ SUM2(1, "", once) });
+    on_host((call_t){ SUM2(1, "", once), .in_place = 1 });
+    on_host((call_t){ SUM2(1, "", scratch) });
+    for (int in_place = 0; in_place < 2; in_place++)
+        early((call_t){ SUM2(1, "", copy), .in_place = in_place },
+              "rank 0 stream 0 operation 1 (COPY IN[0] -> OUT[0]), chunk 0: writes OUT[0] before a "
+              "node operation on a block of this length: calls that differ would change recvbuf");
+    early((call_t){ SUM2(1, "", stage) }, "(COPY IN[0] -> STAGE[0]), chunk 0: writes STAGE[0] bef");
+    /* If block 1 is empty, the first node operation is skipped. */
+    early((call_t){ SUM2(2, "", other) }, "operation 2 (COPY IN[0] -> OUT[0]), chunk 0: writes");
+    on_host((call_t){ SUM2(2, ", sizes all equal", other) });
+    /* A single rank has no call to compare with. */
+    on_host((call_t){ .expect = TUTTI__EXPECT_ALLREDUCE,
+                      .size = 1,
+                      .nblocks = 1,
+                      .ranks = { "COPY IN[0] -> OUT[0], finish" } });
+}
+
+/* Ranks with messages meet before the run. */
+static void test_compared_before_messages(void **state)
+{
+    static const char once[] = "NODE_ALLREDUCE IN[0] -> OUT[0], finish";
+    static const char message[] = "COPY IN[0] -> OUT[0]\nSEND IN[0] to rank 1\n"
+                                  "RECV_REDUCE from rank 1: IN[0] -> OUT[0], finish";
+    static const char answer[] = "COPY IN[0] -> OUT[0]\nSEND IN[0] to rank 0\n"
+                                 "RECV_REDUCE from rank 0: IN[0] -> OUT[0], finish";
+    static const char sends[] = "NODE_ALLREDUCE IN[0] -> OUT[0], finish\n"
+                                "SEND OUT[0] to rank 1";
+    static const char receives[] = "NODE_ALLREDUCE IN[0] -> OUT[0], finish\n"
+                                   "RECV from rank 0: SCRATCH[0]";
+    call_t call = { .expect = TUTTI__EXPECT_ALLREDUCE, .size = 2, .nblocks = 1 };
+
+    (void)state;
+    call.ranks[0] = message;
+    call.ranks[1] = answer;
+    on_host(call);
+    call.size = 3;
+    call.ranks[0] = sends;
+    call.ranks[1] = receives;
+    call.ranks[2] = once;
+    early(call, "rank 2 has no messages, unlike rank 0");
+    call.ranks[0] = once;
+    call.ranks[1] = "NODE_ALLREDUCE IN[0] -> OUT[0], finish\nSEND OUT[0] to rank 2";
+    call.ranks[2] = "NODE_ALLREDUCE IN[0] -> OUT[0], finish\nRECV from rank 1: SCRATCH[0]";
+    early(call, "rank 1 has messages, unlike rank 0");
+}
+
+/* Stream 1 copies. It must wait for the first node operation of stream 0. */
+static void test_compared_in_streams(void **state)
+{
+    static const char waits[] = "COPY IN[0] -> SCRATCH[0], mark\n"
+                                "NODE_ALLREDUCE IN[1] -> OUT[1], finish, mark\n"
+                                "WAIT for stream 1: mark 1\n"
+                                "NODE_ALLREDUCE OUT[0] -> OUT[0], finish\nEND_LOOP\n"
+                                "stream 1\nLOOP\nWAIT for stream 0: mark 2\n"
+                                "COPY IN[0] -> OUT[0], mark";
+    static const char hurries[] = "COPY IN[0] -> SCRATCH[0], mark\n"
+                                  "NODE_ALLREDUCE IN[1] -> OUT[1], finish, mark\n"
+                                  "WAIT for stream 1: mark 1\n"
+                                  "NODE_ALLREDUCE OUT[0] -> OUT[0], finish\nEND_LOOP\n"
+                                  "stream 1\nLOOP\nWAIT for stream 0: mark 1\n"
+                                  "COPY IN[0] -> OUT[0], mark";
+    call_t call = { SUM2(2, ", sizes all equal", waits) };
+
+    (void)state;
+    on_host(call);
+    /* The checker executes this copy after the node operation, but nothing orders the two. */
+    call.ranks[1] = hurries;
+    early(call, "rank 1 stream 1 operation 8 (COPY IN[0] -> OUT[0], mark), chunk 0: writes OUT[0]");
+}
+
+static void test_compared_in_frames(void **state)
+{
+    static const char root[] = "RECV_REDUCE from rank 1: IN[0] -> OUT[0], finish\n"
+                               "SEND OUT[0] to rank 1";
+    static const char leaf[] = "SEND IN[0] to rank 0\nRECV from rank 0: OUT[0]";
+    static const char aside[] = "RECV from rank 1: SCRATCH[0]\n"
+                                "REDUCE IN[0] -> SCRATCH[0], left, finish\n"
+                                "COPY SCRATCH[0] -> OUT[0]\nSEND OUT[0] to rank 1";
+    static const char two[] = "SEND IN[0:2] to rank 0\nRECV from rank 0: OUT[0:2]";
+    call_t call = { .expect = TUTTI__EXPECT_ALLREDUCE,
+                    .size = 2,
+                    .nblocks = 1,
+                    .ranks = { root, leaf },
+                    .compared = TUTTI__COMPARED_IN_FRAMES };
+
+    (void)state;
+    good(call);
+    call.in_place = 1;
+    good(call);
+    call.ranks[0] = aside;
+    bad(call, "rank 0 stream 0 operation 1 (RECV from rank 1: SCRATCH[0]), chunk 0: is no message "
+              "of the call's only block, so it cannot move a frame");
+    call.ranks[0] = call.ranks[1] = "NODE_ALLREDUCE IN[0] -> OUT[0], finish";
+    bad(call, "(NODE_ALLREDUCE IN[0] -> OUT[0], finish), chunk 0: is no message");
+    call.nblocks = 2;
+    call.ranks[0] = "RECV_REDUCE from rank 1: IN[0:2] -> OUT[0:2], finish\n"
+                    "SEND OUT[0:2] to rank 1";
+    call.ranks[1] = two;
+    bad(call, "chunk 0: is no message of the call's only block");
+    /* The result is right, but the root does not find that its call differs from rank 1's. */
+    call.expect = TUTTI__EXPECT_BROADCAST;
+    call.nblocks = 1;
+    call.ranks[0] = "SEND OUT[0] to rank 1";
+    call.ranks[1] = "RECV from rank 0: OUT[0]";
+    bad(call, "rank 0 does not wait for rank 1");
+    call.compared = TUTTI__COMPARED_BEFORE;
+    good(call);
+}
+
 /* ---- all collectives ---- */
 
 static void test_heads(void **state)
@@ -393,12 +541,21 @@ static void test_fixed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduce),         cmocka_unit_test(test_order),
-        cmocka_unit_test(test_reduce_scatter), cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_scatter),        cmocka_unit_test(test_alltoall),
-        cmocka_unit_test(test_renumbered),     cmocka_unit_test(test_scan),
-        cmocka_unit_test(test_exscan),         cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_reduce_scatter),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_alltoall),
+        cmocka_unit_test(test_renumbered),
+        cmocka_unit_test(test_scan),
+        cmocka_unit_test(test_exscan),
+        cmocka_unit_test(test_heads),
         cmocka_unit_test(test_fixed),
+        cmocka_unit_test(test_compared_on_host),
+        cmocka_unit_test(test_compared_before_messages),
+        cmocka_unit_test(test_compared_in_streams),
+        cmocka_unit_test(test_compared_in_frames),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
