@@ -152,8 +152,8 @@ typedef struct {
    at most once for each rank. */
 tutti_status_t tutti__side_watch(tutti__boot_t *boot, uint32_t rank);
 
-/* While requests are pending, call this several times a second: a rank on another host that does not
-   read its messages is not lost (tutti__net_tcp_check). */
+/* While requests are pending, call this several times a second. A rank on another host that does
+   not read its messages is not lost: see tutti__net_tcp_check. */
 void tutti__side_check(tutti__boot_t *boot, uint64_t now);
 
 /* Read and write as much as possible without waiting. If nothing is pending, this costs one
