@@ -32,6 +32,7 @@
 
 #include "base/constants.h"
 #include "base/time.h"
+#include "coll/cost.h"
 #include "engine/recorded.h"
 
 #include <assert.h>
@@ -61,6 +62,15 @@ static void open_caches(tutti__lanes_t *lanes)
         lanes->device_cache.device_scope = tutti__device_scope(device);
 }
 
+/* If the link carries more than a piece in a round trip, it is idle between two buckets of a lane.
+   The result is equal on all ranks. */
+static uint32_t count_plan_lanes(const tutti__shape_t *shape)
+{
+    int is_long = tutti__cost_chunk_bytes(&shape->link, shape->link.rtt_ns) > TUTTI__CHUNK_BYTES;
+
+    return shape->nhosts > 1 && is_long ? TUTTI__PLAN_LANES : 1;
+}
+
 void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
                        tutti__pending_t *pending, tutti__signals_t *signals)
 {
@@ -82,7 +92,7 @@ void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
     lanes->ordered_calls.cache = &lanes->ordered_cache;
     lanes->planned_calls = lanes->calls;
     lanes->ordered_calls.is_agreed = lanes->planned_calls.is_agreed = 0;
-    lanes->end = tutti__lanes_used(env->shape->nhosts);
+    lanes->end = TUTTI__PLAN_LANE + count_plan_lanes(env->shape);
     for (uint32_t i = 1; i < lanes->end; i++) {
         tutti__operation_init(&lanes->lane[i].op,
                               i >= TUTTI__PLAN_LANE      ? &lanes->planned_calls

@@ -16,7 +16,7 @@
 /* The lanes that can use device memory: those before the ordered lane. */
 #define TUTTI__DEVICE_LANES TUTTI__ORDERED_LANE
 
-/* The number of lanes of a communicator. On one host a plan has one lane. */
+/* The largest number of lanes of a communicator. On one host a plan has one lane. */
 static inline uint32_t tutti__lanes_used(uint32_t nhosts)
 {
     return nhosts > 1 ? TUTTI__LANES : TUTTI__PLAN_LANE + 1;

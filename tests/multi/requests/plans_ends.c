@@ -191,8 +191,10 @@ static void move_and_leave(const rank_t *self, float *x, size_t count,
     const tutti__lane_t *lane;
 
     tutti__token_await(&e->token);
-    lane = &tutti__owned(e)->lanes.lane[TUTTI__PLAN_LANE +
-                                        tutti__owned(e)->agreed.plan.started % TUTTI__PLAN_LANES];
+    lane =
+        &tutti__owned(e)
+             ->lanes.lane[TUTTI__PLAN_LANE + tutti__owned(e)->agreed.plan.started %
+                                                 (tutti__owned(e)->lanes.end - TUTTI__PLAN_LANE)];
     CHECK_OK(submit(self, x, count, ret_request));
     for (int i = 0; i < 20000 && lane->op.at != TUTTI__AT_RUN && atomic_load(&e->pending.count) > 0;
          i++) {
