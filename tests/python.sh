@@ -110,6 +110,7 @@ make_torch_environment() {
     from_pypi numpy "$numpy" || skip "no numpy: $(tail -n 1 "$work/pip.log")"
     from_pypi ml_dtypes ml_dtypes || :
     from_pypi mypy mypy || :
+    from_pypi mpi4py --only-binary mpi4py mpi4py || :
     [ "$torch" = none ] || install_torch || :
 }
 

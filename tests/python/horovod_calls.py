@@ -17,9 +17,11 @@ from typing import Any, Iterator, List
 from unittest import mock
 
 import horovod_jobs
+import numpy as np
 import torch
 from torch import nn
 
+import tutti
 import tutti.horovod.torch as hvd
 from tutti._lib import lib
 from tutti.horovod.common import settings
@@ -30,6 +32,24 @@ from tutti.horovod.torch.elastic.state import (StateHandler, get_handler_registr
 def full(value: float, *shape: int) -> torch.Tensor:
     """A tensor of one value."""
     return torch.full(shape or (3,), float(value))
+
+
+class FakeComm:
+    """The methods of an mpi4py communicator that the package uses, over one of tutti."""
+
+    def __init__(self, comm: tutti.Communicator) -> None:
+        self.comm = comm
+
+    def Get_rank(self) -> int:
+        """This process's rank."""
+        return self.comm.rank
+
+    def Get_group(self) -> None:
+        """Only looked for."""
+
+    def allgather(self, value: int) -> List[int]:
+        """The values of all ranks."""
+        return tutti.allgather(np.array([value]), comm=self.comm).tolist()
 
 
 class Job(unittest.TestCase):
@@ -118,6 +138,54 @@ class Job(unittest.TestCase):
             self.assertRaises(ValueError, hvd.init, bad)
         hvd.init()
         self.assertEqual(hvd.rank(), rank)
+
+    def test_comm_in_world(self) -> None:
+        """init(comm=...) with a communicator, in a world that tutti.init() has made. The job and
+        its process sets have the ranks of the communicators."""
+        hvd.barrier()
+        hvd.shutdown()
+        with tutti.init() as world:
+            half = world.split(world.rank % 2, -world.rank)
+            pair = half.split(half.rank // 2)
+            members = hvd.ProcessSet(FakeComm(pair))
+            hvd.init(comm=FakeComm(half), process_sets=[members])
+            self.assertEqual((hvd.rank(), hvd.size()), (half.rank, half.size))
+            total = sum(range(world.rank % 2, world.size, 2))
+            self.assertEqual(hvd.allreduce(full(world.rank), op=hvd.Sum)[0].item(), total)
+            first = half.rank // 2 * 2
+            self.assertEqual(members.ranks, list(range(first, min(first + 2, half.size))))
+            self.assertEqual((members.rank(), members.size()), (pair.rank, pair.size))
+            hvd.barrier()
+            hvd.shutdown()
+            tutti.barrier()
+        hvd.init()
+
+    def test_mpi4py(self) -> None:
+        """init(comm=...) and a process set with communicators of mpi4py."""
+        if not hvd.mpi_enabled():
+            return
+        try:
+            from mpi4py import MPI
+        except ImportError as error:
+            self.skipTest(str(error))
+        rank, size = hvd.rank(), hvd.size()
+        hvd.barrier()
+        hvd.shutdown()
+        alone = MPI.COMM_WORLD.Split(rank)
+        backwards = MPI.COMM_WORLD.Split(0, -rank)
+        members = hvd.ProcessSet(alone)
+        hvd.init(comm=backwards, process_sets=[members])
+        self.assertEqual((hvd.rank(), hvd.size()), (size - 1 - rank, size))
+        self.assertEqual(hvd.broadcast(full(rank), 0)[0].item(), size - 1)
+        self.assertEqual(members.ranks, [hvd.rank()])
+        hvd.barrier()
+        hvd.shutdown()
+        hvd.init(comm=alone)
+        self.assertEqual((hvd.rank(), hvd.size()), (0, 1))
+        hvd.shutdown()
+        self.assertRaisesRegex(ValueError, "MPI_COMM_NULL", hvd.init, comm=MPI.COMM_NULL)
+        hvd.init()
+        self.assertEqual((hvd.rank(), hvd.size()), (rank, size))
 
     def test_timeline(self) -> None:
         """One file with the events of all ranks."""

@@ -28,7 +28,6 @@ class Job:
         self.generation = 0  # counts init(): objects of an earlier one are invalid
         self.world: Optional[int] = None
         self.comm: Optional[int] = None  # of the global process set
-        self.mpi_comm: Any = None  # of mpi4py, if init() was given one
         self._owns_world = False
         self._pid = 0
         self.rank = self.size = self.local_rank = self.local_size = -1
@@ -68,9 +67,10 @@ class Job:
             if status:
                 raise InitializationError(last_error(status), status=status)
             world = lib.tutti_world()
+        elif mpi_comm is not None:  # the world may have other ranks
+            ranks = mpi_comm.allgather(lib.tutti_rank(world))
         self.world = self.comm = world
         self._pid = os.getpid()
-        self.mpi_comm = mpi_comm
         try:
             _check_launcher(lib.tutti_size(world))
             self._choose(ranks)

@@ -182,15 +182,6 @@ def _twin(process_set: ProcessSet) -> Optional[ProcessSet]:
     return None
 
 
-def _ranks_of(mpi_comm: Any) -> List[int]:
-    """The ranks of an mpi4py communicator within the job's."""
-    from mpi4py import MPI
-    world = _job.mpi_comm if _job.mpi_comm is not None else MPI.COMM_WORLD
-    group = mpi_comm.Get_group()
-    ranks = MPI.Group.Translate_ranks(group, list(range(group.Get_size())), world.Get_group())
-    return sorted(int(rank) for rank in ranks)
-
-
 def add_initial(process_set: Any, index: int) -> None:
     """One set of init(process_sets=...)."""
     if not isinstance(process_set, ProcessSet):
@@ -209,7 +200,7 @@ def add_initial(process_set: Any, index: int) -> None:
 def _add_of_comms(process_set: ProcessSet) -> None:
     """Add a set that was given as an mpi4py communicator. Ranks may pass different communicators,
     which do not overlap: one split makes the sets of all of them."""
-    ranks = _ranks_of(process_set.mpi_comm)
+    ranks = sorted(process_set.mpi_comm.allgather(_job.rank))
     ret = c_void_p()
     status = lib.tutti_comm_split(_job.comm, ranks[0], _job.rank, byref(ret))
     if status:
