@@ -103,6 +103,18 @@ class Job(unittest.TestCase):
                 self.assertRaises(hvd.HorovodInternalError, hvd.synchronize, handle)
                 self.assertIsNone(hvd.synchronize(handle))
 
+    def test_failed_before(self) -> None:
+        """A call that has failed before shutdown() raises its own error after it."""
+        if hvd.size() == 1:
+            return
+        handle = hvd.allreduce_async_(full(1, 2 + hvd.rank() % 2), name="failed before")
+        while not hvd.poll(handle):
+            pass
+        hvd.barrier()
+        hvd.shutdown()
+        self.assertRaisesRegex(hvd.HorovodInternalError, "failed before", hvd.synchronize, handle)
+        hvd.init()
+
     def test_forked(self) -> None:
         """A forked child, such as a DataLoader's worker, knows rank and size. Calls in it are
         errors, and its shutdown does not disturb the parent."""

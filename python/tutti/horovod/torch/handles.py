@@ -215,12 +215,15 @@ def settle_done() -> None:
 
 def discard_all() -> None:
     """The library has ended, and with it all pending calls: free their requests. synchronize() of
-    a call that was not done raises HorovodInternalError, as in Horovod."""
+    a call that was not done raises HorovodInternalError, as in Horovod. A call that has failed
+    before keeps its own error."""
     for handle, entry in list(_pending.items()):
         error = HorovodInternalError("hvd.shutdown() has ended the call", status=_lib.SHUTDOWN)
         if type(entry) is tuple:
-            is_done = _wait(entry[0], 0) == 0
-            _pending[handle] = Settled(entry[1], None) if is_done else Settled(None, error)
+            status = _wait(entry[0], 0)
+            if status not in (_lib.OK, _lib.SHUTDOWN):
+                error = failed(status)
+            _pending[handle] = Settled(entry[1], error if status else None)
         elif not entry.discard():
             _pending[handle] = Settled(None, error)
 
