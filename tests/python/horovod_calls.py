@@ -25,6 +25,7 @@ import tutti
 import tutti.horovod.torch as hvd
 from tutti._lib import lib
 from tutti.horovod.common import settings
+from tutti.horovod.common.exceptions import HostsUpdatedInterrupt
 from tutti.horovod.torch.elastic.state import (StateHandler, get_handler_registry,
                                                set_handler_registry)
 
@@ -676,6 +677,66 @@ class Elastic(unittest.TestCase):
         hvd.elastic.run(train)(hvd.elastic.TorchState())
         gc.collect()
         self.assertIsNone(results[0]())
+
+    def test_sampler(self) -> None:
+        """The ranks share the samples of an epoch. After a reset they share those that are left."""
+        def share() -> List[List[int]]:
+            parts = hvd.allgather_object(list(sampler))
+            self.assertEqual({len(part) for part in parts}, {len(sampler)})
+            return parts
+
+        for shuffle in (False, True):
+            sampler = hvd.elastic.ElasticSampler(range(23), shuffle)
+            every = share()
+            self.assertEqual(set(sum(every, [])), set(range(23)))
+            self.assertEqual(len(sampler), -(-23 // hvd.size()))
+            sampler.record_batch(0, 2)
+            sampler.record_batch(1, 1)
+            self.assertEqual(share(), every)
+            sampler.reset()
+            done = sum([part[:3] for part in every], [])
+            self.assertEqual(set(sum(share(), [])), set(range(23)) - set(done))
+            sampler.record_batch(2, 23)  # more than there are
+            sampler.reset()
+            self.assertEqual(share(), [[]] * hvd.size())
+            sampler.set_epoch(1)
+            again = share()
+            self.assertEqual(set(sum(again, [])), set(range(23)))
+            self.assertEqual(again != every, shuffle)
+
+    def test_hosts_updated(self) -> None:
+        """After HostsUpdatedInterrupt nothing is restored. Without skip_sync, the ranks get the
+        values of rank 0. The samples of recorded batches do not come again."""
+        for skip_sync in (False, True):
+            sampler = hvd.elastic.ElasticSampler(range(40))
+            state = hvd.elastic.TorchState(value=0, sampler=sampler)
+            seen: List[Any] = []
+            resets: List[int] = []
+            state.register_reset_callbacks([lambda: resets.append(state.value)])
+
+            def train(state: Any) -> str:
+                seen.append((state.value, list(state.sampler)))
+                if len(seen) > 1:
+                    return "returned"
+                state.value = 10 + hvd.rank()
+                state.sampler.record_batch(0, 4)
+                if skip_sync:
+                    raise HostsUpdatedInterrupt(skip_sync=True)
+                if hvd.rank() == 1:
+                    state.on_hosts_updated(1)
+                state.commit()  # rank 0 decides
+                if hvd.rank() == 0:
+                    state.on_hosts_updated(2)
+                state.commit()
+                raise AssertionError("no interrupt")
+
+            self.assertEqual(hvd.elastic.run(train)(state), "returned")
+            own = 10 + hvd.rank()
+            self.assertEqual([value for value, _ in seen], [0, own if skip_sync else 10])
+            self.assertEqual(resets, [own])
+            first, second = (hvd.allgather_object(samples) for _, samples in seen)
+            done = sum([part[:4] for part in first], [])
+            self.assertEqual(set(sum(second, [])), set(range(40)) - set(done))
 
 
 class Misuse(unittest.TestCase):

@@ -132,6 +132,13 @@ class TorchState(ObjectState):
             handler.restore()
         super().restore()
 
+    def reset(self) -> None:
+        """Share the samples that are left: after an interrupt with skip_sync, there is no sync()
+        that does so."""
+        for handler in self._handlers.values():
+            if isinstance(handler.value, ElasticSampler):
+                handler.value.reset()
+
     def root(self) -> int:
         """The rank with the most commits; of several such ranks the lowest. A process that has
         taken the place of a dead one has no commits."""
