@@ -232,6 +232,40 @@ def test_abort(rank: int, size: int) -> None:
         in_time(20, reduce_for_ever, "aborted")
 
 
+def test_state(rank: int, size: int) -> None:
+    """The options of the backend, in versions of torch that have them. get_error() reports how the
+    group has ended; a mismatch does not end it."""
+    init(seconds=40)
+    backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    assert backend.options.backend == "tutti"
+    assert backend.options._timeout == timedelta(seconds=40), backend.options._timeout
+    words(lambda: dist.all_reduce(torch.ones(2 + rank)), "allreduce")
+    assert backend.get_error() == ErrorType.SUCCESS
+    dist.barrier()
+    if rank == 0:
+        dist.set_timeout(timedelta(seconds=2))
+        assert backend.options._timeout == timedelta(seconds=2), backend.options._timeout
+        words(lambda: dist.all_reduce(torch.ones(1)))
+        assert backend.get_error() == ErrorType.TIMEOUT, backend.get_error()
+    else:
+        words(lambda: dist.recv(torch.zeros(1), 0))
+        assert backend.get_error() != ErrorType.SUCCESS
+
+
+def test_state_killed(rank: int, size: int) -> None:
+    """get_error() after the loss of a rank."""
+    init()
+    backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    words(reduce_for_ever, "rank 1", "lost")
+    assert backend.get_error() == ErrorType.REMOTE_ERROR, backend.get_error()
+
+
+test_state_killed.fatal = {1}  # type: ignore[attr-defined]
+
+
 def test_left(rank: int, size: int) -> None:
     """If a rank has left, a call that needs this rank fails with an error text."""
     init()
@@ -310,6 +344,10 @@ def test_no_thread(rank: int, size: int) -> None:
 
 test_no_thread.backends = ("cpp",)  # type: ignore[attr-defined]
 
+
+ErrorType = getattr(torch._C._distributed_c10d, "ErrorType", None)  # from torch 2.8 on
+test_state.backends = test_state_killed.backends = (  # type: ignore[attr-defined]
+    ("cpp",) if ErrorType else ())
 
 if __name__ == "__main__":
     torch_ranks.main(sizes=(2, 3))
