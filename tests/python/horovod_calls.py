@@ -678,6 +678,7 @@ class Elastic(unittest.TestCase):
         gc.collect()
         self.assertIsNone(results[0]())
 
+
     def test_sampler(self) -> None:
         """The ranks share the samples of an epoch. After a reset they share those that are left."""
         def share() -> List[List[int]]:

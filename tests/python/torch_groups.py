@@ -68,6 +68,7 @@ def test_many(rank: int, size: int) -> None:
     assert t.tolist() == [sum(r + i for r in range(size)) for i in range(64)]
     os.write(1, b"rank %d: 64 groups in %.2f s; each takes %.1f descriptors and %.1f threads\n"
              % (rank, seconds, (count_files() - files) / 64, (count_threads() - threads) / 64))
+    del groups, works, work  # torch 2.5 destroys a group by dropping it
     dist.destroy_process_group()
     assert count_files() <= files, (count_files(), files)
 
