@@ -22,8 +22,8 @@ enum {
     ENDS = 64
 };
 
-/* The link is slow, so a plan has two lanes. Each tensor is a bucket. The library's own deadlines do
-   not end a plan or a call here. */
+/* The link is slow, so a plan has two lanes. Each tensor is a bucket. The library's own deadlines
+   do not end a plan or a call here. */
 static void settings(tutti__conf_t *conf, int rank)
 {
     (void)rank;
