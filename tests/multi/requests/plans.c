@@ -423,44 +423,74 @@ static int has_group(const tensor_t *tensor, int n)
     return 0;
 }
 
+/* What this rank has counted, while nothing is pending. */
+typedef struct {
+    tutti_stats_t stats;
+    uint64_t plans, served, agreed;
+} figures_t;
+
+static figures_t figures_of(const rank_t *self)
+{
+    figures_t figures = { .stats = TUTTI_STATS_INIT,
+                          .plans = counted(self)->plans,
+                          .served = self->inside->engine->its_owners.lanes.plan_served,
+                          .agreed = self->inside->engine->its_owners.lanes.agreed_served };
+
+    CHECK_OK(tutti_comm_get_stats(self->comm, &figures.stats));
+    return figures;
+}
+
+/* Run 40 steps. after[0] and after[1]: the figures after 6 steps and after all. 1: on no rank did a
+   plan stop. */
+static int run_steadily(program_t *p, const tensor_t *tensor, int n, figures_t after[2])
+{
+    rank_t *self = p->self;
+    uint64_t breaks = figures_of(self).stats.plan_breaks;
+    int stopped;
+
+    for (int step = 0; step < 40; step++) {
+        submit_some(p, tensor, 0, n, step, 0);
+        for (int t = 0; t < n; t++)
+            finish(p, &tensor[t], t, step);
+        if (step == 5)
+            after[0] = figures_of(self);
+    }
+    after[1] = figures_of(self);
+    stopped = after[1].stats.plan_breaks != breaks;
+    CHECK_OK(tutti_allreduce(&stopped, &stopped, 1, TUTTI_INT32, TUTTI_MAX, self->comm));
+    return !stopped;
+}
+
 /* After three steps every bucket is planned, also those of submission groups, and nothing is
-   announced. */
+   announced. If a thread rests for long between two tensors, the plan stops; the steps are then
+   made again. */
 static void steady(rank_t *self)
 {
     /* ThreadSanitizer takes long for each element. */
     kind_t kind = { .seed = 5, .longest = ranks_can_fork() ? LONGEST : 100, .threads = 1 };
     program_t p;
     tensor_t tensor[MOST];
-    tutti_stats_t before = TUTTI_STATS_INIT, after = TUTTI_STATS_INIT;
-    uint64_t served = 0, agreed = 0;
-    int n;
+    figures_t after[2];
+    int n, tries = 0;
 
     open_program(&p, self, &kind);
     do
         n = tensors_of(&p, tensor);
     while (n < 8 || !has_group(tensor, n));
-    for (int step = 0; step < 40; step++) {
-        submit_some(&p, tensor, 0, n, step, 0);
-        for (int t = 0; t < n; t++)
-            finish(&p, &tensor[t], t, step);
-        if (step == 5) {
-            served = self->inside->engine->its_owners.lanes.plan_served;
-            agreed = self->inside->engine->its_owners.lanes.agreed_served;
-            CHECK_OK(tutti_comm_get_stats(self->comm, &before));
-        }
+    while (!run_steadily(&p, tensor, n, after) && ++tries < 10) {
     }
-    CHECK_OK(tutti_comm_get_stats(self->comm, &after));
     close_program(&p);
-    CHECK_INT(after.announcements_sent, before.announcements_sent);
+    CHECK(tries < 10);
+    CHECK_INT(after[1].stats.announcements_sent, after[0].stats.announcements_sent);
     if (self->size == 1)
         return;
-    CHECK_INT(counted(self)->plans, 1);
-    CHECK(self->inside->engine->its_owners.lanes.plan_served >= served + 34);
-    CHECK_INT(after.plan_steps, before.plan_steps + 34);
-    CHECK_INT(after.plan_breaks, 0);
-    CHECK_INT(after.bucket_messages_sent, before.bucket_messages_sent);
-    CHECK_INT(after.other_messages_sent, before.other_messages_sent);
-    CHECK_INT(self->inside->engine->its_owners.lanes.agreed_served, agreed);
+    CHECK(tries > 0 || after[1].plans == 1);
+    CHECK_INT(after[1].plans, after[0].plans);
+    CHECK(after[1].served >= after[0].served + 34);
+    CHECK_INT(after[1].stats.plan_steps, after[0].stats.plan_steps + 34);
+    CHECK_INT(after[1].stats.bucket_messages_sent, after[0].stats.bucket_messages_sent);
+    CHECK_INT(after[1].stats.other_messages_sent, after[0].stats.other_messages_sent);
+    CHECK_INT(after[1].agreed, after[0].agreed);
 }
 
 /* The sum has the same bits with and without a plan: 256 + 1 + 1, rounded once. */
