@@ -27,6 +27,18 @@ agreed()
     said 1 "transport auto: $1[;,]"
 }
 
+# compared PLACES COMMAND...: as on(). The comparison may take a second only. On a busy machine, a
+# leader that was late makes the ranks take MPI; then the job is repeated.
+compared()
+{
+    for try in 1 2 3 4 5; do
+        rm -f "$work/nccl"
+        on "$@"
+        grep -q "transport auto: .*\(did not pass in time\| of 0 round trips\)" "$log" || break
+        echo "$what: $(grep -m 1 "transport auto: " "$log"), try $try"
+    done
+}
+
 # prepared SCRIPT: runs the program on two hosts. On each, SCRIPT prepares the environment first; in
 # it, $n is the host's number.
 prepared()
@@ -44,7 +56,7 @@ if ! have_ucx; then
 fi
 
 for places in 1,1 2,1,2; do
-    on $places $program groups 2
+    compared $places $program groups 2
     chosen=$(sed -n 's/.*transport auto: \([a-z]*\).*/\1/p' "$log")
     agreed "$chosen"
     said 1 "transport auto: .* of [1-8] round trips .* us over ucx, .* us over mpi"
@@ -77,8 +89,7 @@ if test -e "$shim" && [ "${SANITIZER:-no}" = no ]; then
     on 1,1 env LD_PRELOAD="$shim" TUTTI_DEVICE=pretend $program data
     agreed mpi
     said 1 "transport auto: mpi, because only mpi takes device memory"
-    rm -f "$work/nccl"
-    on 1,1 env LD_PRELOAD="$shim $PWD/tests/multi/ucx/.libs/ucx_gpu_direct_shim.so" \
+    compared 1,1 env LD_PRELOAD="$shim $PWD/tests/multi/ucx/.libs/ucx_gpu_direct_shim.so" \
         TUTTI_DEVICE=pretend $program data
     passed $ranks "passed"
     said 1 "transport auto: .* of [1-8] round trips .* us over ucx, .* us over mpi"
