@@ -119,8 +119,8 @@ TESTS += $(rank_tests) $(api_tests) $(script_tests)
 if HAVE_CMOCKA
 TESTS += $(unit_tests)
 endif
-EXTRA_DIST += $(early_script_tests) $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/long.sh %reldir%/lsan.supp \
-    %reldir%/packaging/debian.sh
+EXTRA_DIST += $(early_script_tests) $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/long.sh %reldir%/repeat.sh \
+    %reldir%/lsan.supp %reldir%/packaging/debian.sh
 
 CLEANFILES += tests/gpu.lock tests/place.*.lock
 

@@ -35,9 +35,8 @@ on()
     ranks=$(($(echo "$1" | tr , +)))
     hosts=$(echo "$1" | tr , '\n' | wc -l)
     rm -f "$counters"
-    timeout --kill-after=5 $limit "$cluster" run --pin --counters "$counters" --per-host "$@" \
-        >"$log" 2>&1
-    status=$?
+    by_mpirun "$log" "$log" timeout --kill-after=5 $limit "$cluster" run --pin \
+        --counters "$counters" --per-host "$@"
 }
 
 # crossed BYTES: each host must have sent and received at least so many over its link. The start and

@@ -19,10 +19,17 @@ data()
     crossed 10000000
 }
 
-# survived VICTIM: of 2 + 2 ranks, one is killed, and the others must report it. With
+# survived VICTIM: of 2 + 2 ranks, one is killed, and the others must report it.
+survived()
+{
+    past_ucx "$log" run_killed $1
+    [ $tries -lt 600 ] || wrong "rank $1 of 2,2 was killed"
+}
+
+# run_killed VICTIM: sets $tries, to 600 if the others did not report the killed rank. With
 # --enable-recovery, Open MPI's mpirun lets the others run, but on several hosts mpirun does not end
 # afterwards, with any program.
-survived()
+run_killed()
 {
     : >"$log" # remove the output of the previous job
     "$cluster" run --pin --per-host 2,2 --mpirun --enable-recovery $program killed $1 \
@@ -34,7 +41,6 @@ survived()
     done
     kill $!
     wait $!
-    [ $tries -lt 600 ] || wrong "rank $1 of 2,2 was killed"
 }
 
 over mpi data 2,2

@@ -12,6 +12,14 @@ folder=$(mktemp -d)
 # down RANKS PLACES: all RANKS ranks, placed as PLACES, must pass
 down()
 {
+    past_ucx "$log" run_ranks "$@"
+    cat "$folder"/rank* 2>/dev/null
+    [ "$(cat "$folder"/rank* 2>/dev/null | grep -c passed)" -eq "$1" ] || wrong "$2: not all passed"
+}
+
+# run_ranks RANKS PLACES: waits for the ranks' files
+run_ranks()
+{
     rm -f "$folder"/*
     "$cluster" run --per-host "$2" -- tests/hosts/down_check "$folder" >"$log" 2>&1 &
     tries=0
@@ -21,8 +29,6 @@ down()
     done
     kill $! 2>/dev/null
     wait $! 2>/dev/null
-    cat "$folder"/rank* 2>/dev/null
-    [ "$(cat "$folder"/rank* 2>/dev/null | grep -c passed)" -eq "$1" ] || wrong "$2: not all passed"
 }
 
 over mpi down 3 1,1,1

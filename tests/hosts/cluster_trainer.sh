@@ -15,7 +15,7 @@ export TUTTI_TIMEOUT=30 TUTTI_LOG=info
 
 # Of the gradients of 64 x 200 + 200 x 10 weights in float32, for 16 steps, at least half crosses
 # each link.
-arguments="--data $work/data --batch 5 --hidden 200 --epochs 4"
+arguments="--data $work/data --batch 5 --hidden 200 --epochs 4 --overwrite"
 least=400000
 
 # used TRANSPORT RANKS: so many ranks, and no others, must have reported this transport between hosts
@@ -33,9 +33,10 @@ trained()
     export TUTTI_TRANSPORT=$1
     places=$2
     rm -f "$work/real" "$work/pretended"
-    timeout --kill-after=5 100 "$cluster" run --pin --counters "$work/counters" --per-host "$places" \
-        "$trainer" $arguments --checkpoint "$work/real" >"$work/out" 2>&1 ||
-        wrong "hosts with $places: status $?" "$work/out"
+    by_mpirun "$work/out" "$work/out" timeout --kill-after=5 100 "$cluster" run --pin \
+        --counters "$work/counters" --per-host "$places" "$trainer" $arguments \
+        --checkpoint "$work/real"
+    [ $status -eq 0 ] || wrong "hosts with $places: status $status" "$work/out"
     awk -v least=$least '$3 < least || $5 < least { short = 1 } END { exit short || NR == 0 }' \
         "$work/counters" || wrong "hosts with $places: few bytes crossed the links" "$work/counters"
     chosen=$TUTTI_TRANSPORT
@@ -48,8 +49,8 @@ trained()
         set -- "$@" -np "$place" env TUTTI_HOST_ID=$host "$trainer" $arguments \
             --checkpoint "$work/pretended" :
     done
-    timeout --kill-after=5 100 $mpirun "$@" >"$work/out" 2>&1 ||
-        wrong "pretended hosts with $places: status $?" "$work/out"
+    by_mpirun "$work/out" "$work/out" timeout --kill-after=5 100 $mpirun "$@"
+    [ $status -eq 0 ] || wrong "pretended hosts with $places: status $status" "$work/out"
     cmp "$work/real" "$work/pretended" || wrong "hosts with $places are not like pretended ones"
 }
 

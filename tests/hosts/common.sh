@@ -4,6 +4,7 @@
 # functions that run a program's ranks and count the successful ones.
 
 . "$(dirname "$0")/../long.sh"
+. "$(dirname "$0")/../repeat.sh"
 
 # Open MPI leaks memory in plugins that it has unloaded, so suppressions cannot name these leaks.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
@@ -44,8 +45,7 @@ wrong()
 # launch ARGUMENT...: runs mpirun for at most $limit seconds; sets $status
 launch()
 {
-    timeout --kill-after=5 $limit $mpirun "$@" >"$log" 2>&1
-    status=$?
+    by_mpirun "$log" "$log" timeout --kill-after=5 $limit $mpirun "$@"
 }
 
 # passed N PATTERN: all ranks must have succeeded, and N lines must match

@@ -3,6 +3,8 @@
 # Sourced by the tests of the files that `make install` installs. Needs the variable top, the source
 # directory.
 
+. "$top/tests/repeat.sh"
+
 errors=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -50,7 +52,8 @@ wrong() {
 must() {
     what=$1
     shift
-    "$@" >"$work/log" 2>&1 && return
+    by_mpirun "$work/log" "$work/log" "$@"
+    [ $status -ne 0 ] || return
     wrong "$what: $*" "$work/log"
     exit 1
 }
@@ -73,8 +76,7 @@ says_sum() {
         [ -n "$mpirun" ] || return 0
         launch="$mpirun -np $1"
     fi
-    $launch "$2" >"$work/out" 2>"$work/log"
-    status=$?
+    by_mpirun "$work/out" "$work/log" $launch "$2"
     sum=$(($1 * ($1 + 1) / 2))
     if [ $status -ne 0 ] || [ "$(grep -c "of $1: the sum is $sum\$" "$work/out")" -ne "$1" ]; then
         wrong "$2 with $1 ranks ended with $status" "$work/out" "$work/log"

@@ -22,8 +22,7 @@ esac
 reach() {
     wanted=$1
     shift
-    timeout --kill-after=5 280 $mpirun -np 2 "$trainer" "$@" >"$work/out" 2>"$work/log"
-    status=$?
+    by_mpirun "$work/out" "$work/log" timeout --kill-after=5 280 $mpirun -np 2 "$trainer" "$@"
     cat "$work/out" "$work/log"
     [ "$status" -eq 0 ] && tail -n 1 "$work/out" |
         awk -v wanted="$wanted" '/^test accuracy/ { exit !($3 >= wanted) } { exit 1 }' ||

@@ -172,8 +172,9 @@ reject 'images of 4x4 pixels are too small for 3 convolutions' --data "$good" --
 
 # checkpoints
 tiny="--data $work/varied --batch 45 --hidden 4"
-$mpirun -np 2 "$trainer" $tiny --epochs 2 --checkpoint "$work/saved" >"$out" 2>&1 ||
-    wrong 'no checkpoint' "$out"
+by_mpirun "$out" "$out" $mpirun -np 2 "$trainer" $tiny --epochs 2 --checkpoint "$work/saved" \
+    --overwrite
+[ $status -eq 0 ] || wrong 'no checkpoint' "$out"
 
 # resume PATTERN ARGUMENT...: a run that resumes from $work/saved must fail with this error
 resume() {
@@ -243,7 +244,8 @@ reject 'the loss of step [0-9]* is [-naif]*; try a smaller --lr' \
 deep="--data $work/varied --batch 20 --hidden 64,64,64,64,64,64,64,64,64,64,64,64,64,64,64,64"
 rm "$work/saved"
 deep="$deep --steps 1 --warmup 0 --reference-batch 16 --checkpoint $work/saved --overwrite"
-$mpirun -np 2 "$trainer" $deep --lr 0.01 >"$out" 2>&1 || wrong 'no checkpoint' "$out"
+by_mpirun "$out" "$out" $mpirun -np 2 "$trainer" $deep --lr 0.01
+[ $status -eq 0 ] || wrong 'no checkpoint' "$out"
 cp "$work/saved" "$work/whole"
 reject 'the test loss of epoch 1 is [-naif]*; try a smaller --lr' $deep --lr 1000
 kept "$work/whole" 'a checkpoint of finite parameters'

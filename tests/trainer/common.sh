@@ -4,6 +4,7 @@
 # small data. A missing requirement skips the test.
 
 . "$srcdir/tests/long.sh"
+. "$srcdir/tests/repeat.sh"
 
 trainer=${EXAMPLE_TRAIN:-./examples/example_train}
 fashion=/usr/share/datasets/fashion-mnist

@@ -91,8 +91,7 @@ done
 
 need_mpirun
 for ranks in 2 3 4; do
-    $mpirun -np $ranks "$hello" >"$work/out" 2>"$work/log"
-    status=$?
+    by_mpirun "$work/out" "$work/log" $mpirun -np $ranks "$hello"
     sum=$((ranks * (ranks + 1) / 2))
     lines=$(grep -c "^rank [0-3] of $ranks: the sum is $sum\$" "$work/out")
     if [ "$status" -ne 0 ] || [ "$lines" -ne $ranks ]; then
@@ -102,8 +101,7 @@ done
 for ranks in 1 2 3; do
     for name in tour persistent vector; do
         eval "program=\$$name"
-        timeout --kill-after=5 60 $mpirun -np $ranks "$program" >"$work/out" 2>"$work/log"
-        status=$?
+        by_mpirun "$work/out" "$work/log" timeout --kill-after=5 60 $mpirun -np $ranks "$program"
         sort "$work/out" >"$work/sorted"
         ${name}_of $ranks | cmp - "$work/sorted" && [ "$status" -eq 0 ] ||
             wrong "$name of $ranks ended with $status" "$work/out" "$work/log"

@@ -14,8 +14,9 @@ varied "$work/data"
 
 # train COMMAND...: trains two epochs of 5 steps; COMMAND starts the trainer
 train() {
-    timeout --kill-after=5 100 "$@" "$trainer" --data "$work/data" --batch 9 --hidden 20 \
-        --epochs 2 --metrics "$metrics" >"$out" 2>&1 || wrong "$*: status $?" "$out"
+    by_mpirun "$out" "$out" timeout --kill-after=5 100 "$@" "$trainer" --data "$work/data" \
+        --batch 9 --hidden 20 --epochs 2 --metrics "$metrics"
+    [ $status -eq 0 ] || wrong "$*: status $status" "$out"
 }
 
 # no_share WHAT: the trainer must not have reported a share

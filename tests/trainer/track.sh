@@ -36,9 +36,9 @@ train() {
     name=$1
     ranks=$2
     shift 2
-    timeout --kill-after=5 100 $mpirun -np "$ranks" "$trainer" --steps $steps --digest \
-        --data "$work/data" --log-steps "$work/$name.steps" "$@" >"$work/$name.out" 2>"$work/$name.err"
-    status=$?
+    by_mpirun "$work/$name.out" "$work/$name.err" timeout --kill-after=5 100 \
+        $mpirun -np "$ranks" "$trainer" --steps $steps --digest \
+        --data "$work/data" --log-steps "$work/$name.steps" "$@"
     if [ "$status" -ne 0 ] || [ "$(wc -l <"$work/$name.steps")" -ne $steps ]; then
         wrong "$name ended with $status" "$work/$name.out" "$work/$name.err"
     fi

@@ -3,6 +3,7 @@
 # Shared by the tests of the bench programs; sourced by them. They do not check measured numbers.
 
 . "$srcdir/tests/long.sh"
+. "$srcdir/tests/repeat.sh"
 
 errors=0
 log=$(mktemp) || exit 1
@@ -28,19 +29,10 @@ wrong()
     errors=$((errors + 1))
 }
 
-# ran COMMAND...: runs the command, with its output in $log and its status in $status. On a busy
-# machine, mpirun of Open MPI 4 sometimes says of a rank that ended well that it exited improperly.
-# It then names process 0, which no rank is; the command runs again.
+# ran COMMAND...: runs the command, with its output in $log and its status in $status.
 ran()
 {
-    attempts=0
-    until
-        "$@" >"$log" 2>&1
-        status=$?
-        [ $status -eq 0 ] || [ $attempts -ge 3 ] || ! grep -q 'process rank .* with PID 0 on' "$log"
-    do
-        attempts=$((attempts + 1))
-    done
+    by_mpirun "$log" "$log" "$@"
 }
 
 # rows N PATTERN WHAT: the table has N rows that match, and no others.

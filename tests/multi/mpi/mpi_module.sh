@@ -9,6 +9,7 @@ set -u
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 . "$srcdir/tests/long.sh"
+. "$srcdir/tests/repeat.sh"
 
 program=tests/multi/mpi/mpi_module
 errors=0
@@ -39,8 +40,8 @@ fi
 # launch RANKS CASE [FLAG]: sets $status
 launch()
 {
-    timeout --kill-after=5 50 $mpirun ${3:-} -np "$1" $program "$module" "$2" >"$log" 2>&1
-    status=$?
+    by_mpirun "$log" "$log" timeout --kill-after=5 50 $mpirun ${3:-} -np "$1" \
+        $program "$module" "$2"
 }
 
 wrong()

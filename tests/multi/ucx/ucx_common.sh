@@ -3,6 +3,7 @@
 # Jobs of ranks that meet by env:// on pretended hosts, with UCX between the hosts. Sourced by tests
 # that have set srcdir.
 . "$srcdir/tests/long.sh"
+. "$srcdir/tests/repeat.sh"
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 export TUTTI_TIMEOUT=60 TUTTI_TRANSPORT=ucx
 
@@ -17,10 +18,17 @@ on()
     hosts=$1
     shift
     ranks=${#hosts}
+    what="$* on $hosts"
+    past_ucx "$work/[0-9]*" run_ranks "$@"
+}
+
+# run_ranks PROGRAM...: starts the $ranks ranks on $hosts, without files of an earlier job
+run_ranks()
+{
     port=$((20000 + ($$ * 7 + errors) % 10000))
     pids=
     rank=0
-    rm -f "$work"/[0-9]*
+    rm -f "$work"/*
     while [ $rank -lt "$ranks" ]; do
         host=$(printf %s "$hosts" | cut -c $((rank + 1)))
         RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$ranks \
@@ -32,7 +40,6 @@ on()
     for pid in $pids; do
         wait $pid
     done
-    what="$* on $hosts"
 }
 
 # passed N PATTERN: N ranks of the last job must have printed a line that matches.

@@ -5,6 +5,7 @@
 set -u
 
 . "$srcdir/tests/long.sh"
+. "$srcdir/tests/repeat.sh"
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 program=tests/multi/ucx/ucx_module
@@ -16,10 +17,18 @@ errors=0
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 
+# run_cases CASE...: sets $status
+run_cases()
+{
+    $program "$@" >"$log" 2>&1
+    status=$?
+}
+
 # passes CASE...: the cases must pass, and UCX may print no warning and no error.
 passes()
 {
-    $program "$@" >"$log" 2>&1 || errors=$((errors + 1))
+    past_ucx "$log" run_cases "$@"
+    [ $status -eq 0 ] || errors=$((errors + 1))
     if [ "$errors" -gt 0 ] || grep -q "UCX  *\(WARN\|ERROR\)" "$log"; then
         echo "FAILED: $* over ${UCX_TLS:-the default}"
         cat "$log"
