@@ -18,12 +18,13 @@ import importlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 import unittest
 from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ranks import free_port, only_pid_0
 
 SECONDS = 240  # for one job; only a limit for ranks that hang
 IS_RANK = "TUTTI_TEST_HOROVOD_RANK"
@@ -58,13 +59,6 @@ def environment(**more: str) -> Dict[str, str]:
     return env
 
 
-def free_port() -> int:
-    """A port at which no process listens now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def start(command: List[str], size: int, **more: str) -> List["subprocess.Popen[str]"]:
     """Start `size` ranks by env://, each with its output in a pipe."""
     port = str(free_port())
@@ -91,10 +85,14 @@ def finish(processes: Sequence["subprocess.Popen[str]"]) -> List[Result]:
 
 
 def run(command: List[str], **more: str) -> Result:
-    """Run one process."""
-    return finish([subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                    stderr=subprocess.STDOUT, text=True,
-                                    env=environment(**more))])[0]
+    """Run one process. If mpirun fails only because it names a process 0, it runs again."""
+    for _ in range(4):
+        result = finish([subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True,
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                          env=environment(**more))])[0]
+        if not only_pid_0(*result):
+            break
+    return result
 
 
 def mpirun(size: int) -> Optional[List[str]]:

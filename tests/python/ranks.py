@@ -12,6 +12,7 @@ The status is 0, 1 after a failure, or 77 if everything was skipped.
 """
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,11 +25,17 @@ SECONDS = 300  # for one job; only a limit for ranks that hang
 IS_RANK = "TUTTI_TEST_RANK"
 
 
+_held: List[socket.socket] = []
+
+
 def free_port() -> int:
-    """A port at which no process listens now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A free port. A socket of this process stays bound to it, so that no other process is given
+    it. Rank 0 can listen there, because both sockets have SO_REUSEADDR."""
+    holder = socket.socket()
+    _held.append(holder)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    return int(holder.getsockname()[1])
 
 
 def environment(rank: int, size: int, port: int) -> Dict[str, str]:
@@ -72,6 +79,24 @@ def mpirun_command(size: int) -> Optional[List[str]]:
         return None
     more = ["--oversubscribe", "--bind-to", "none"] if "Open MPI" in seen.stdout else []
     return [program, "-np", str(size)] + more
+
+
+def only_pid_0(status: int, output: str) -> bool:
+    """Did mpirun fail only because it names a process 0? See tests/repeat.sh."""
+    return (status not in (0, 124, 137)
+            and re.search("has exited due to process rank .* with PID 0 on", output) is not None
+            and re.search("exited on signal|non-zero", output) is None)
+
+
+def run_mpirun(command: List[str], **more: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command that begins as mpirun_command(), with more variables. The counterpart of
+    by_mpirun in tests/repeat.sh."""
+    for _ in range(4):
+        done = subprocess.run(command, env=dict(os.environ, **more), timeout=SECONDS, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if not only_pid_0(done.returncode, done.stdout):
+            break
+    return done
 
 
 def run_script(path: str, size: int, more: Optional[Dict[str, str]] = None) -> \

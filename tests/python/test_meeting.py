@@ -3,7 +3,6 @@
 
 import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -153,9 +152,7 @@ class Meeting(unittest.TestCase):
         command = ranks.mpirun_command(2)
         if command is None:
             self.skipTest("no mpirun")
-        done = subprocess.run(command + [sys.executable, __file__], text=True,
-                              env=dict(os.environ, **{CASE: "under_mpi"}), timeout=ranks.SECONDS,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = ranks.run_mpirun(command + [sys.executable, __file__], **{CASE: "under_mpi"})
         self.assertEqual(done.returncode, 0, done.stdout)
         for rank in range(2):
             self.assertIn("rank %d of 2: 3" % rank, done.stdout)
@@ -167,9 +164,7 @@ class Meeting(unittest.TestCase):
             self.skipTest("no mpirun")
         program = "TUTTI_HOST_ID=$OMPI_COMM_WORLD_RANK$PMI_RANK exec %s %s" % (
             sys.executable, __file__)
-        done = subprocess.run(command + ["sh", "-c", program], text=True,
-                              env=dict(os.environ, **{CASE: "under_mpi"}), timeout=ranks.SECONDS,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = ranks.run_mpirun(command + ["sh", "-c", program], **{CASE: "under_mpi"})
         if "UnsupportedError" in done.stdout:
             self.skipTest("no module for this MPI")
         self.assertEqual(done.returncode, 0, done.stdout)

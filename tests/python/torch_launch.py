@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any, Dict
 
 import torch_ranks
-from ranks import free_port, mpirun_command
+from ranks import free_port, mpirun_command, run_mpirun
 
 SECONDS = 60  # for the end of the other rank; only a limit for a machine that is busy
 CASE = "TUTTI_TEST_CASE"
@@ -131,11 +131,10 @@ def test_mpirun(backend: str) -> None:
     if begin is None:
         print("under mpirun: skipped, there is no mpirun")
         return
-    done = subprocess.run(
+    done = run_mpirun(
         begin + ["sh", "-c", UNDER_MPIRUN, "sh", sys.executable, os.path.abspath(__file__)],
-        env=dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
-                 TORCH_TUTTI=backend, **{CASE: "reduce"}),
-        timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), TORCH_TUTTI=backend,
+        **{CASE: "reduce"})
     assert done.returncode == 0, done.stdout
     for rank in range(3):
         assert "rank %d of 3, local %d: 6\n" % (rank, rank) in done.stdout, done.stdout
