@@ -18,7 +18,7 @@ fi
 # The shim is loaded first, before the sanitizer's library.
 ASAN_OPTIONS="$ASAN_OPTIONS:verify_asan_link_order=0"
 export TUTTI_TEST_PRETEND="$work/nccl"
-export TUTTI_DEVICE=pretend TUTTI_TIMEOUT=30 TUTTI_LOG=info
+export TUTTI_DEVICE=pretend TUTTI_LOG=info
 export TUTTI_STAGE_BYTES=64K TUTTI_DEVICE_CHUNK_BYTES=8K TUTTI_FUSION_BYTES=64K
 
 # job HOSTS ARGUMENT...
