@@ -140,8 +140,10 @@ done
 # many more. During this time mpirun does not read the ranks' output, so in this test the ranks
 # write little
 need_mpirun
+seconds=10
+! is_long "20 more seconds for the ranks to end" || seconds=30
 case $mpirun in
-*--mca*) mpirun="$mpirun --mca odls_base_sigkill_timeout 10" ;;
+*--mca*) mpirun="$mpirun --mca odls_base_sigkill_timeout $seconds" ;;
 esac
 varied "$work/data" 250
 slow="--data $work/data --batch 1 --hidden 1024,1024 --schedule constant --epochs 100000"
