@@ -123,11 +123,20 @@ def test_any_source_inference(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
+def let_pass(rank: int, seconds: float) -> None:
+    """Both ranks return when rank 0 has slept so long."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        time.sleep(seconds)
+        store.set("passed", "x")
+    store.wait(["passed"])
+
+
 def receive_early(rank: int, seconds: float) -> None:
     """Post a receive so long before the message is sent, and end the group."""
     t = torch.zeros(4)
     work = dist.irecv(t, 1) if rank == 0 else None
-    time.sleep(seconds)
+    let_pass(rank, seconds)
     if rank == 1:
         dist.send(torch.ones(4), 0)
     if work is not None:
@@ -139,13 +148,13 @@ def receive_early(rank: int, seconds: float) -> None:
 
 def test_early(rank: int, size: int) -> None:
     """The group's timeout does not apply to a receive that is posted early."""
-    init(seconds=3)
-    receive_early(rank, 4.5)
+    init(seconds=6)
+    receive_early(rank, 7.5)
 
 
 def test_early_in_block(rank: int, size: int) -> None:
     """Nor does it if the receive is in a coalesced block with a collective."""
-    init(seconds=3)
+    init(seconds=6)
     group, device = dist.distributed_c10d._get_default_group(), torch.device("cpu")
     t, total = torch.zeros(4), torch.ones(1)
     group._start_coalescing(device)
@@ -153,7 +162,7 @@ def test_early_in_block(rank: int, size: int) -> None:
     if rank == 0:
         group.recv([t], 1, 5)
     work = group._end_coalescing(device)
-    time.sleep(4.5)
+    let_pass(rank, 7.5)
     if rank == 1:
         dist.send(torch.ones(4), 0, tag=5)
     work.wait()
