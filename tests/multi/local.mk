@@ -246,7 +246,7 @@ tsan_tests += %reldir%/device/device_handover
 # Messages from and to device memory, over an MPI or UCX that accepts it through a preloaded library.
 test_programs += %reldir%/device/gpu_direct
 EXTRA_%C%_device_gpu_direct_DEPENDENCIES = tutti/pretend.la
-tests_multi_device_gpu_direct_LDADD = $(API_LIBS) -ldl
+tests_multi_device_gpu_direct_LDADD = $(API_LIBS) -lpthread -ldl
 script_tests += %reldir%/mpi/mpi_gpu_direct.sh %reldir%/mpi/mpi_gpu_direct_ends.sh \
     %reldir%/ucx/ucx_gpu_direct.sh
 EXTRA_DIST += %reldir%/mpi/mpi_gpu_direct_common.sh

@@ -17,6 +17,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 #include <unistd.h>
 
 #define MOST 20000 /* elements */
+#define LIMIT_MS 120000
 
 typedef const tutti__device_ops_t *device_fn_t(void);
 typedef void read_fn_t(void *dst, const void *device_src, size_t bytes);
@@ -32,6 +34,7 @@ typedef void forbid_fn_t(int forbidden);
 typedef unsigned counts_fn_t(int device, pretend_count_t what);
 typedef void direct_counts_fn_t(unsigned *ret_sent, unsigned *ret_received);
 typedef unsigned write_abandoned_fn_t(void);
+typedef unsigned receiving_fn_t(void);
 typedef unsigned waits_fn_t(void);
 
 static const tutti__device_ops_t *ops;
@@ -247,20 +250,71 @@ static int work(int is_gpu_direct, int crowds)
     return 0;
 }
 
+/* The file by which a rank reports that it receives into device memory. */
+static void posted_name(int of, char *ret_name, size_t bytes)
+{
+    const char *nccl = getenv("TUTTI_TEST_PRETEND");
+
+    MUST(nccl != NULL);
+    snprintf(ret_name, bytes, "%s.posted%d", nccl, of);
+}
+
+static void say_posted(void)
+{
+    char name[4096];
+    int file;
+
+    posted_name(rank, name, sizeof(name));
+    file = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    MUST(file >= 0);
+    close(file);
+}
+
+/* Rank 1: die when all others have posted. */
+static void die_after_others(void)
+{
+    char name[4096];
+
+    for (int r = 0; r < size; r++) {
+        if (r == rank)
+            continue;
+        posted_name(r, name, sizeof(name));
+        for (int i = 0; i < LIMIT_MS && access(name, F_OK) != 0; i++)
+            usleep(1000);
+        MUST(access(name, F_OK) == 0);
+    }
+    kill(getpid(), SIGKILL);
+}
+
+/* Is a receive into device memory in flight on this rank? */
+static int receives(void)
+{
+    return ((receiving_fn_t *)find(RTLD_DEFAULT, "gpu_direct_receiving"))() > 0;
+}
+
+/* In a thread, during a call that rank 1 does not make. */
+static void *watch_posted(void *arg)
+{
+    for (int i = 0; i < LIMIT_MS && !receives(); i++)
+        usleep(1000);
+    say_posted();
+    return arg;
+}
+
 static int die(void)
 {
     write_abandoned_fn_t *late =
         (write_abandoned_fn_t *)find(RTLD_DEFAULT, "gpu_direct_write_abandoned");
-    tutti_status_t status = TUTTI_OK;
+    pthread_t watcher;
 
-    one(MOST, TUTTI_SUM, 0);
+    for (int i = 0; i < 4; i++)
+        one(MOST, TUTTI_SUM, 0);
     MUST(all_messages() > 0);
-    for (int i = 0; status == TUTTI_OK; i++) {
-        if (rank == 1 && i == 3)
-            kill(getpid(), SIGKILL);
-        status = tutti_allreduce(in, out, MOST, TUTTI_FLOAT32, TUTTI_SUM, comm);
-    }
-    MUST(status == TUTTI_ERR_PEER_LOST);
+    if (rank == 1)
+        die_after_others();
+    MUST(pthread_create(&watcher, NULL, watch_posted, NULL) == 0);
+    MUST(tutti_allreduce(in, out, MOST, TUTTI_FLOAT32, TUTTI_SUM, comm) == TUTTI_ERR_PEER_LOST);
+    MUST(pthread_join(watcher, NULL) == 0);
     tutti_finalize();
     printf("rank %d: %u late\n", rank, late());
     fflush(stdout);
@@ -281,35 +335,6 @@ static void begin_serialized(void)
     MUST(provided == SERIALIZED);
 }
 
-/* The file by which this rank reports that it has polled enough. */
-static void polled_name(int of, char *ret_name, size_t bytes)
-{
-    const char *nccl = getenv("TUTTI_TEST_PRETEND");
-
-    MUST(nccl != NULL);
-    snprintf(ret_name, bytes, "%s.polled%d", nccl, of);
-}
-
-static void say_polled(void)
-{
-    char name[4096];
-    int file;
-
-    polled_name(rank, name, sizeof(name));
-    file = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    MUST(file >= 0);
-    close(file);
-}
-
-static void await_polled(int of)
-{
-    char name[4096];
-
-    polled_name(of, name, sizeof(name));
-    for (int i = 0; i < 4000 && access(name, F_OK) != 0; i++)
-        usleep(10000);
-}
-
 static int be_left(void)
 {
     write_abandoned_fn_t *late =
@@ -322,17 +347,13 @@ static int be_left(void)
     MUST(tutti_allreduce_async("x", in, out, MOST, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL,
                                &request) == TUTTI_OK);
     /* The call begins, and makes no further progress, because rank 1 does nothing. */
-    for (int i = 0; rank != 1 && i < 100; i++) {
+    for (int i = 0; rank != 1 && i < LIMIT_MS && (i < 200 || !receives()); i++) {
         MUST(tutti_test(request, &done) == TUTTI_OK && !done);
-        usleep(2000);
+        usleep(1000);
     }
-    if (rank == 1) {
-        for (int r = 0; r < size; r++)
-            if (r != rank)
-                await_polled(r);
-        kill(getpid(), SIGKILL);
-    }
-    say_polled();
+    if (rank == 1)
+        die_after_others();
+    say_posted();
     usleep(1500000); /* Tutti's thread is told of the death */
     MUST(tutti_wait(request, -1) == TUTTI_ERR_PEER_LOST);
     tutti_finalize();

@@ -34,14 +34,20 @@ exec "$@"
 END
 chmod +x "$files/host"
 
+# afresh COMMAND...: runs the command without files of an earlier job.
+afresh()
+{
+    rm -f "$TUTTI_TEST_PRETEND"*
+    "$@"
+}
+
 # job HOSTS SHIM ARGUMENT...: a letter per rank names its host.
 job()
 {
     HOSTS=$1 SHIM=$2
     export HOSTS SHIM
     shift 2
-    rm -f "$TUTTI_TEST_PRETEND"
-    ran timeout --kill-after=5 250 $mpirun ${recovers:-} -np ${#HOSTS} "$files/host" $program "$@"
+    ran afresh timeout --kill-after=5 250 $mpirun ${recovers:-} -np ${#HOSTS} "$files/host" $program "$@"
 }
 
 # works HOSTS SHIM direct|staged WORDS [N]: the results must be correct, the data must go this way,

@@ -43,6 +43,7 @@ static opened_pretend_t pretend;
 
 int MPIX_Query_pretend_support(void);
 void gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received);
+unsigned gpu_direct_receiving(void);
 unsigned gpu_direct_write_abandoned(void);
 unsigned gpu_direct_waits(void);
 
@@ -70,6 +71,18 @@ unsigned gpu_direct_waits(void)
 
     pthread_mutex_lock(&lock);
     n = waits;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* Receives into device memory that are in flight. */
+unsigned gpu_direct_receiving(void)
+{
+    unsigned n = 0;
+
+    pthread_mutex_lock(&lock);
+    for (bounce_t *b = bounces; b != NULL; b = b->next)
+        n += b->request != MPI_REQUEST_NULL && b->device != NULL;
     pthread_mutex_unlock(&lock);
     return n;
 }

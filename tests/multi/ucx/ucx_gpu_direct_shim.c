@@ -54,6 +54,7 @@ const char *ucs_memory_type_names[] = {
 };
 
 void gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received);
+unsigned gpu_direct_receiving(void);
 unsigned gpu_direct_write_abandoned(void);
 
 void gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received)
@@ -62,6 +63,18 @@ void gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received)
     *ret_sent = sent;
     *ret_received = received;
     pthread_mutex_unlock(&lock);
+}
+
+/* Receives into device memory that are in flight. */
+unsigned gpu_direct_receiving(void)
+{
+    unsigned n = 0;
+
+    pthread_mutex_lock(&lock);
+    for (bounce_t *b = bounces; b != NULL; b = b->next)
+        n += b->device != NULL;
+    pthread_mutex_unlock(&lock);
+    return n;
 }
 
 unsigned gpu_direct_write_abandoned(void)
