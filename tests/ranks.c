@@ -11,14 +11,22 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define FAILED 1
+/* The deadline of the set-up, and of all waits of jobs without one of their own. On a busy machine
+   a rank may start long after the others. */
+#define SETUP_MS 120000
 
 static __thread int my_rank = -1;
+/* The calls of await_all by all ranks of the job, and by this rank. */
+static atomic_int *calls;
+static __thread int my_calls;
 
 void ranks_fail(const char *file, int line, const char *fmt, ...)
 {
@@ -73,25 +81,56 @@ typedef struct {
     pthread_barrier_t *end; /* threads share mappings, so they close together; else NULL */
 } member_t;
 
+/* Wait until all ranks of the job have called this. The library has no part in it. */
+static void await_all(int size)
+{
+    int wanted = ++my_calls * size;
+
+    atomic_fetch_add(calls, 1);
+    for (int i = 0; i < SETUP_MS && atomic_load(calls) < wanted; i++)
+        usleep(1000);
+    CHECK(atomic_load(calls) >= wanted);
+}
+
+/* The library's thread of a rank with a device may read the deadline at the same time. This is no
+   error of the library, so TSan must not see it. */
+__attribute__((noinline, no_sanitize("thread"))) static void set_deadline(tutti__comm_t *comm,
+                                                                          uint64_t ms)
+{
+    comm->conf.shared.timeout_ms = ms;
+}
+
+void ranks_set_deadline(const rank_t *self, tutti_comm_t *comm, uint64_t ms)
+{
+    await_all(self->size);
+    set_deadline(ranks_inside(comm), ms);
+}
+
 static void run_rank(const member_t *m)
 {
     rank_t self = { m->rank, m->job->size, NULL, NULL, m->job->arg };
     tutti__conf_t conf;
     tutti__meet_t meet;
+    uint64_t wanted_ms;
 
     my_rank = m->rank;
+    my_calls = 0;
     tutti__conf_defaults(&conf);
-    conf.shared.timeout_ms = 30000;
+    conf.shared.timeout_ms = SETUP_MS;
     if (m->job->hosts != NULL)
         snprintf(conf.host_id, sizeof(conf.host_id), "host-%c", m->job->hosts[m->rank]);
     if (m->job->algorithm != NULL)
         snprintf(conf.shared.algorithm, sizeof(conf.shared.algorithm), "%s", m->job->algorithm);
     if (m->job->settings != NULL)
         m->job->settings(&conf, m->rank);
+    wanted_ms = conf.shared.timeout_ms;
+    conf.shared.timeout_ms = TUTTI__MAX(wanted_ms, SETUP_MS);
     CHECK_OK(tutti__meet_local(m->name, (uint32_t)m->rank, (uint32_t)m->job->size,
                                conf.shared.timeout_ms, &meet));
     CHECK_OK(tutti__comm_open(&meet, NULL, &conf, &self.inside));
     self.comm = self.inside->handle;
+    if (wanted_ms < SETUP_MS)
+        ranks_set_deadline(&self, self.comm, wanted_ms);
     m->job->fn(&self);
     if (m->end != NULL)
         pthread_barrier_wait(m->end);
@@ -239,6 +278,11 @@ int ranks_run(const job_t *job)
     member_t *members = calloc((size_t)job->size, sizeof(*members));
     int failures;
 
+    if (calls == NULL)
+        calls =
+            mmap(NULL, sizeof(*calls), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(calls != MAP_FAILED);
+    atomic_store(calls, 0);
     number++;
     for (int r = 0; r < job->size; r++) {
         members[r].job = job;

@@ -31,7 +31,8 @@ typedef struct {
     int threads;           /* ranks are threads, else processes */
     int timeout_s;         /* for the whole job; 0: 60. Six times as much in long forms */
     const char *algorithm; /* TUTTI_ALGORITHM */
-    /* Adjusts the settings of a rank; may be NULL. */
+    /* Adjusts the settings of a rank; may be NULL. Its deadline begins to apply when all ranks have
+       opened the communicator. */
     void (*settings)(tutti__conf_t *conf, int rank);
     rank_fn_t fn;
     void *arg;
@@ -44,6 +45,10 @@ tutti__comm_t *ranks_inside(const tutti_comm_t *handle);
 
 /* Run a job. Returns 0 if all ranks ended well; otherwise prints which rank did not, and how. */
 int ranks_run(const job_t *job);
+
+/* Wait until all ranks of the job have called this. Then set the deadline of a communicator. So no
+   rank's deadline can pass while another rank is still in an earlier call. */
+void ranks_set_deadline(const rank_t *self, tutti_comm_t *comm, uint64_t ms);
 
 /* The number that makes the name of a job's meeting unique (tag() in tag.h). Tests also use it for
    the names of further meetings of the job's ranks. */

@@ -283,10 +283,10 @@ static void once_more(rank_t *self, int number)
 
     snprintf(name, sizeof(name), "tutti-test-%d-again-%d", ranks_tag(), number);
     tutti__conf_defaults(&conf);
-    conf.shared.timeout_ms = 30000;
+    conf.shared.timeout_ms = 120000;
     if (self->arg != NULL)
         snprintf(conf.host_id, sizeof(conf.host_id), "host-%d", self->rank % 2);
-    CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 30000, &meet));
+    CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 120000, &meet));
     CHECK_OK(tutti__comm_open(&meet, NULL, &conf, &inner.inside));
     inner.comm = inner.inside->handle;
     work(&inner);

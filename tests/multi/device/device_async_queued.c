@@ -412,12 +412,6 @@ static void hangs(rank_t *self)
 }
 
 /* The error of a request at its deadline says that it is queued. */
-static void late_settings(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->shared.timeout_ms = 2000;
-}
-
 static void late(rank_t *self)
 {
     tutti_request_t *request;
@@ -427,7 +421,7 @@ static void late(rank_t *self)
     begin(&u, self);
     CHECK_OK(tutti_barrier(self->comm));
     pretend_hang(self->rank, 0);
-    CHECK_OK(tutti_barrier(self->comm));
+    ranks_set_deadline(self, self->comm, 2000);
     call = ranks_sum("late", u.job.memory, 100);
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
@@ -452,7 +446,7 @@ static void no_data(rank_t *self)
     user_t u;
 
     begin(&u, self);
-    CHECK_OK(tutti_barrier(self->comm));
+    ranks_set_deadline(self, self->comm, 2000);
     CHECK_OK(pretend_launch(u.stream, stand, NULL, 0));
     call = ranks_sum("early", u.job.memory, 100);
     call.dtype = TUTTI_INT16; /* not served by NCCL: they go to host memory first */
@@ -490,7 +484,7 @@ static void freed(rank_t *self)
 int main(void)
 {
     static const char *const hosts[] = { NULL, "ab", "aabb" };
-    job_t hung = { .size = 2, .threads = 1, .fn = late, .settings = late_settings };
+    job_t hung = { .size = 2, .threads = 1, .fn = late, .settings = device_settings };
     int failures = 0;
 
     for (int i = 0; i < 3; i++) {

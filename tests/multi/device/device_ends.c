@@ -191,6 +191,7 @@ static void hang(rank_t *self)
 
     device_begin(&job, self, 1 << 12);
     CHECK_OK(tutti_allreduce(job.memory, job.memory, 10, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+    ranks_set_deadline(self, self->comm, 500);
     pretend_hang(self->rank, 0);
     status = tutti_allreduce(job.memory, job.memory, 10, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
     if (status != TUTTI_OK) {
@@ -203,16 +204,11 @@ static void hang(rank_t *self)
 
 /* ---- opening ---- */
 
-static void short_deadline(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->shared.timeout_ms = 500;
-}
-
+/* Without settings, device_run_job would give the ranks a device. */
 static void without(tutti__conf_t *conf, int rank)
 {
+    (void)conf;
     (void)rank;
-    conf->shared.timeout_ms = 5000;
 }
 
 static void has_none(rank_t *self)
@@ -239,7 +235,6 @@ static void no_nccl(rank_t *self)
 /* Rank 1 has no device, rank 0's was found by "auto": then only host memory is served. */
 static void one_without(tutti__conf_t *conf, int rank)
 {
-    conf->shared.timeout_ms = 5000;
     conf->log_level = TUTTI__LOG_NONE;
     if (rank == 1)
         snprintf(conf->device, sizeof(conf->device), "none");
@@ -469,7 +464,7 @@ static void wrong_device(int rank, int size, const char *name, int has_none)
         snprintf(conf.device, sizeof(conf.device), "none");
     else if (rank == 1)
         conf.device_id = 1000;
-    CHECK_OK(tutti__meet_local(name, (uint32_t)rank, (uint32_t)size, 5000, &meet));
+    CHECK_OK(tutti__meet_local(name, (uint32_t)rank, (uint32_t)size, 60000, &meet));
     status = tutti__comm_open(&meet, NULL, &conf, &comm);
     CHECK_INT(status, TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_WORDS(has_none ? "rank 1 has no device 'pretend'" : "TUTTI_DEVICE_ID=1000");
@@ -509,7 +504,7 @@ int main(void)
                   .fn = cannot_open,
                   .settings = without,
                   .arg = (void *)(intptr_t)getpid() };
-    job_t late = { .size = 2, .threads = 1, .fn = hang, .settings = short_deadline };
+    job_t late = { .size = 2, .threads = 1, .fn = hang, .settings = device_settings };
     job_t staged = { .size = 3, .threads = 1, .fn = no_nccl, .settings = device_settings };
     int failures = 0;
 

@@ -218,7 +218,7 @@ static void one_world(rank_t *self)
     CHECK_OK(real->use(self->rank));
     settings(&conf, world, self->rank);
     snprintf(name, sizeof(name), "tutti-faults-%d-%d", ranks_tag(), world->number);
-    CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, RANKS, 5000, &meet));
+    CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, RANKS, 60000, &meet));
     status = tutti__comm_open(&meet, NULL, &conf, &comm);
     if (status == TUTTI_OK && world->in_group)
         status = tutti_comm_split(comm->handle, 0, 0, &part);

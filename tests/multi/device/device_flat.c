@@ -278,7 +278,8 @@ static void close_early(rank_t *self)
     CHECK_OK(job.ops->stream_make(0, &stream));
     CHECK_OK(job.ops->event_make(&end));
     pretend_write(job.memory, &x, sizeof(x));
-    CHECK_OK(tutti__meet_local(self->arg, (uint32_t)self->rank, (uint32_t)self->size, 5000, &meet));
+    CHECK_OK(
+        tutti__meet_local(self->arg, (uint32_t)self->rank, (uint32_t)self->size, 60000, &meet));
     CHECK_OK(tutti__comm_open(&meet, NULL, &conf, &comm));
     CHECK(comm->device.all_node != NULL);
     pretend_delays(7, 30000);

@@ -147,7 +147,7 @@ static void cannot_open(rank_t *self)
     snprintf(conf.host_id, sizeof(conf.host_id), "host-%d", self->rank);
     snprintf(conf.shared.algorithm, sizeof(conf.shared.algorithm), FLAT);
     snprintf(name, sizeof(name), "tutti-flat-%d-%d", ranks_tag(), refusal->number);
-    CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 5000, &meet));
+    CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 60000, &meet));
     CHECK_STATUS(tutti__comm_open(&meet, NULL, &conf, &comm), TUTTI_ERR_UNSUPPORTED);
     CHECK_WORDS(FLAT);
     CHECK_WORDS(refusal->words);

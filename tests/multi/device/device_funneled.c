@@ -311,15 +311,11 @@ static void without_device(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = 45000;
 }
 
-static void settings(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->shared.timeout_ms = 5000;
-}
-
 int main(void)
 {
-    job_t job = { .size = 4, .hosts = "aabb", .threads = 1, .fn = funneled, .settings = settings };
+    job_t job = {
+        .size = 4, .hosts = "aabb", .threads = 1, .fn = funneled, .settings = device_settings
+    };
     int failures = device_run_job(&job);
 
     job.fn = in_callbacks;

@@ -26,6 +26,7 @@ enum {
     SMALL = 2 * TUTTI__DEVICE_WORDS,       /* more tensors than semaphores */
     DELAY_US = 300,
     SHORT_MS = 1500,
+    LONG_MS = 120000,
     SOON_US = 30000,
     LATER_US = 2400000 /* later than SHORT_MS and the time that is added to it, if they applied */
 };
@@ -593,6 +594,7 @@ static void freed_late(rank_t *self)
     call = ranks_sum("late", slot(&u, 0), COUNT);
     CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
+    ranks_set_deadline(self, comm, SHORT_MS);
     CHECK_INT(pthread_create(&opener, NULL, open_later, NULL), 0);
     CHECK_OK(tutti_comm_free(comm));
     CHECK_INT(pthread_join(opener, NULL), 0);
@@ -673,6 +675,8 @@ static void dies(rank_t *self, how_t how, tutti_status_t expected, const char *w
     call = ranks_sum("lost", slot(&u, 0), COUNT);
     hand_over(&u, &call);
     CHECK_OK(tutti_barrier(self->comm));
+    if (how == BY_DEADLINE)
+        ranks_set_deadline(self, self->comm, SHORT_MS);
     if (self->rank == 0) {
         usleep(SOON_US);
         CHECK_INT(user_look(&u), TUTTI__AGAIN);
@@ -719,8 +723,11 @@ static void slow(rank_t *self, int wanted)
     put(&u, 0);
     call = ranks_sum("slow", slot(&u, 0), COUNT);
     hand_over(&u, &call);
-    if (wanted == 0)
+    if (wanted == 0) {
+        ranks_set_deadline(self, self->comm, SHORT_MS);
         usleep(4700000); /* the deadline, and everything that is added to it */
+        ranks_set_deadline(self, self->comm, LONG_MS);
+    }
     for (int i = 0; i < 40000 && atomic_load(&reports[self->rank]) < wanted; i++)
         usleep(1000);
     CHECK(atomic_load(&reports[self->rank]) >= wanted);
@@ -748,12 +755,6 @@ static void settings(tutti__conf_t *conf, int rank)
 {
     device_settings(conf, rank);
     conf->shared.stream_wait = 1;
-}
-
-static void short_settings(tutti__conf_t *conf, int rank)
-{
-    settings(conf, rank);
-    conf->shared.timeout_ms = SHORT_MS;
 }
 
 static void warning_settings(tutti__conf_t *conf, int rank)
@@ -790,13 +791,13 @@ int main(void)
     failures += run(two_threads, "ab", settings, 0);
     failures += run(groups, "aab", settings, 0);
     failures += run(refused, "aab", settings, 0);
-    failures += run(freed_late, "ab", short_settings, 0);
+    failures += run(freed_late, "ab", settings, 0);
     failures += run(too_many, "ab", settings, 0);
     failures += run(freed, "aab", settings, 0);
     failures += run(aborted, "aab", settings, 0);
     failures += run(aborted, "ab", settings, 0);
-    failures += run(late, "aab", short_settings, 0);
-    failures += run(slow_input, "aab", short_settings, 0);
+    failures += run(late, "aab", settings, 0);
+    failures += run(slow_input, "aab", settings, 0);
     failures += tutti_log_set_callback(count_reports, NULL) != TUTTI_OK;
     failures += run(reported, "aa", warning_settings, 0);
     failures += tutti_log_set_callback(NULL, NULL) != TUTTI_OK;

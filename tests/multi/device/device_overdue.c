@@ -74,7 +74,7 @@ static void hangs(rank_t *self, int is_async, int behind, int is_sick)
     CHECK_OK(tutti_barrier(self->comm));
     if (self->rank == 1)
         pretend_hang(1, 0);
-    CHECK_OK(tutti_barrier(self->comm));
+    ranks_set_deadline(self, self->comm, is_sick ? LONG_MS : TIMEOUT_MS);
     if (is_async) {
         CHECK_OK(tutti_allreduce_async("x", a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
                                        &request));
@@ -124,7 +124,7 @@ static void last(rank_t *self)
     pretend_rates(COUNT * sizeof(float) * 1000. / (2 * TIMEOUT_MS), 0);
     if (self->rank == 1)
         pretend_hang(1, BEHIND);
-    CHECK_OK(tutti_barrier(self->comm));
+    ranks_set_deadline(self, self->comm, TIMEOUT_MS);
     CHECK_OK(job.ops->copy(a, pinned, COUNT * sizeof(float), stream));
     queue(self, a, BEHIND + 1, stream);
     check_ends(self, TUTTI_ERR_TIMEOUT);
@@ -149,7 +149,7 @@ static void slow_user(rank_t *self)
     CHECK_OK(job.ops->host_alloc(COUNT * sizeof(float), &pinned));
     memcpy(pinned, &one, sizeof(one));
     pretend_rates(COUNT * sizeof(float) * 1000. / (2 * TIMEOUT_MS), 0);
-    CHECK_OK(tutti_barrier(self->comm));
+    ranks_set_deadline(self, self->comm, TIMEOUT_MS);
     for (int i = 0; i < 2; i++) {
         CHECK_OK(job.ops->copy(a, pinned, COUNT * sizeof(float), stream));
         CHECK_OK(tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
@@ -157,6 +157,7 @@ static void slow_user(rank_t *self)
     }
     CHECK_OK(job.ops->record(done, stream));
     usleep(5 * TIMEOUT_MS * 1000);
+    ranks_set_deadline(self, self->comm, LONG_MS);
     CHECK_OK(tutti_barrier(self->comm));
     /* On a busy machine the pretend device takes longer. */
     for (int i = 0; i < 600 && job.ops->query(done) == TUTTI__AGAIN; i++)
@@ -170,29 +171,15 @@ static void slow_user(rank_t *self)
     job.ops->free(job.memory);
 }
 
-static void settings(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->shared.timeout_ms = TIMEOUT_MS;
-}
-
-static void long_settings(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->shared.timeout_ms = LONG_MS;
-}
-
 int main(void)
 {
-    static const rank_fn_t jobs[] = { direct, handed_over, many, last, slow_user };
+    static const rank_fn_t jobs[] = { direct, handed_over, many, last, slow_user, sick };
     int failures = 0;
 
-    for (int i = 0; i < 5; i++) {
-        job_t job = { .size = 2, .threads = 1, .fn = jobs[i], .settings = settings };
+    for (int i = 0; i < 6; i++) {
+        job_t job = { .size = 2, .threads = 1, .fn = jobs[i], .settings = device_settings };
 
         failures += device_run_job(&job);
     }
-    failures +=
-        device_run_job(&(job_t){ .size = 2, .threads = 1, .fn = sick, .settings = long_settings });
     return failures != 0;
 }

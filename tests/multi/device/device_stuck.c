@@ -63,6 +63,7 @@ static void hint(rank_t *self)
 
     device_begin(&job, self, 2 * COUNT * sizeof(float));
     begin_stuck(&job, self->comm, is_async);
+    ranks_set_deadline(self, self->comm, TIMEOUT_MS);
     begin = tutti__now_ns();
     do
         status = work(&job, self->comm, is_async);
@@ -139,15 +140,9 @@ static void late(rank_t *self)
     device_end(&job);
 }
 
-static void settings(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->shared.timeout_ms = TIMEOUT_MS;
-}
-
 int main(void)
 {
-    job_t job = { .size = RANKS, .timeout_s = 30, .settings = settings };
+    job_t job = { .size = RANKS, .settings = device_settings };
     int failures = 0;
 
     for (int i = 0; i < 2 && ranks_can_fork(); i++) {
@@ -158,7 +153,6 @@ int main(void)
     }
     job.hosts = NULL;
     job.fn = stuck_part;
-    job.settings = device_settings;
     if (ranks_can_fork())
         failures += device_run_job(&job);
     job.fn = late;

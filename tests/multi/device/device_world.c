@@ -59,7 +59,7 @@ int run_device_jobs(rank_fn_t fn, int size, const char *hosts, unsigned killed)
 static void set_conf(gpu_rank_t *gpu)
 {
     tutti__conf_defaults(&gpu->conf);
-    gpu->conf.shared.timeout_ms = 30000;
+    gpu->conf.shared.timeout_ms = 120000;
     gpu->conf.shared.chunk_bytes = TUTTI__CHUNK_BYTES; /* AUTO is for api/shape.c */
     if (job_hosts != NULL)
         snprintf(gpu->conf.host_id, sizeof(gpu->conf.host_id), "host-%c",
@@ -78,7 +78,7 @@ static void open_below(gpu_rank_t *gpu)
     char name[64];
 
     snprintf(name, sizeof(name), "tutti-device-%d-%d", ranks_tag(), job_number);
-    CHECK_OK(tutti__meet_local(name, (uint32_t)gpu->rank->rank, size, 30000, &gpu->meet));
+    CHECK_OK(tutti__meet_local(name, (uint32_t)gpu->rank->rank, size, 120000, &gpu->meet));
     CHECK_OK(tutti__boot_open(&gpu->meet, &gpu->conf, &gpu->boot));
     topo = tutti__boot_topo(gpu->boot);
     gpu->shape = (tutti__shape_t){ .size = size,

@@ -335,11 +335,11 @@ static void open_wrong(rank_t *self)
 
     snprintf(name, sizeof(name), "tutti-wrong-%.40s", folder + sizeof(folder) - 7);
     tutti__conf_defaults(&conf);
-    conf.shared.timeout_ms = 10000;
+    conf.shared.timeout_ms = 120000;
     conf.shared.strict = (uint64_t)wrong->strict;
     if (self->rank == 0) /* rank 0's settings are used */
         snprintf(conf.shared.algorithm, sizeof(conf.shared.algorithm), wrong->algorithm, folder);
-    CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 10000, &meet));
+    CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 120000, &meet));
     CHECK_STATUS(tutti__comm_open(&meet, NULL, &conf, &comm),
                  wrong->strict ? TUTTI_ERR_UNSUPPORTED : TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_WORDS(wrong->words);

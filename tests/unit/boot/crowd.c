@@ -105,14 +105,14 @@ void crowd_threads(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg)
 void crowd_conf(const crowd_rank_t *me, tutti__conf_t *ret_conf)
 {
     tutti__conf_defaults(ret_conf);
-    ret_conf->shared.timeout_ms = 20000;
+    ret_conf->shared.timeout_ms = 120000;
     if (me->hosts > 1)
         snprintf(ret_conf->host_id, sizeof(ret_conf->host_id), "host-%u", me->rank % me->hosts);
 }
 
 void crowd_meet(const crowd_rank_t *me, tutti__meet_t *ret_meet)
 {
-    CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, 20000, ret_meet), TUTTI_OK);
+    CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, 120000, ret_meet), TUTTI_OK);
 }
 
 tutti__boot_t *crowd_open(const crowd_rank_t *me)

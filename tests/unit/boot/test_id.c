@@ -140,11 +140,11 @@ static void meet_and_gather(const crowd_rank_t *me)
     tutti__meet_t meet;
 
     if (me->rank == common->maker)
-        make_id(common, 20000);
-    CHECK_EQUAL(meet_by_id(common, me->rank, me->size, 20000, &meet), TUTTI_OK);
+        make_id(common, 120000);
+    CHECK_EQUAL(meet_by_id(common, me->rank, me->size, 120000, &meet), TUTTI_OK);
     CHECK_EQUAL(meet.rank, me->rank);
     CHECK_EQUAL(meet.size, me->size);
-    CHECK_EQUAL(meet.allgather(meet.ctx, &me->rank, sizeof(me->rank), all, 20000), TUTTI_OK);
+    CHECK_EQUAL(meet.allgather(meet.ctx, &me->rank, sizeof(me->rank), all, 120000), TUTTI_OK);
     for (uint32_t r = 0; r < me->size; r++)
         CHECK_EQUAL(all[r], r);
     meet.close(meet.ctx);
@@ -182,7 +182,7 @@ static void test_meet(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         for (uint32_t maker = 0; maker <= sizes[i]; maker += TUTTI__MAX(sizes[i] / 2, 1u))
-            run_crowds(sizes[i], meet_and_gather, maker, 20000);
+            run_crowds(sizes[i], meet_and_gather, maker, 120000);
 }
 
 static void come_late(const crowd_rank_t *me)
@@ -253,11 +253,11 @@ static void cannot_listen(const crowd_rank_t *me)
 static void test_mistakes(void **state)
 {
     (void)state;
-    run_crowds(3, come_late, 3, 20000);
+    run_crowds(3, come_late, 3, 120000);
     run_crowds(3, stay_away, 3, 2000);
     run_crowds(3, come_twice, 3, 5000);
     run_crowds(2, other_size, 2, 5000);
-    run_crowds(3, use_twice, 3, 20000);
+    run_crowds(3, use_twice, 3, 120000);
     run_crowds(3, cannot_listen, 3, 5000);
 }
 
@@ -306,7 +306,7 @@ static void test_ends(void **state)
     pthread_create(&thread, NULL, end_soon, NULL);
     assert_int_equal(meet_by_id(common, 1, 2, 60000, &meet), TUTTI_ERR_SHUTDOWN);
     pthread_join(thread, NULL);
-    assert_true(crowd_now_ms() - begin < 20000);
+    assert_true(crowd_now_ms() - begin < 50000);
     assert_int_equal(open_files(), files);
     munmap(common, sizeof(*common));
 }
@@ -337,7 +337,7 @@ static void test_fork(void **state)
         skip();
     memset(&family, 0, sizeof(family));
     family.files = open_files();
-    make_id(&family.common, 20000);
+    make_id(&family.common, 120000);
     crowd_fork(1, 0, in_child, &family);
     /* The parent's id is still served. */
     family.common.maker = 9;
@@ -363,12 +363,12 @@ static void test_fork_while_meeting(void **state)
     (void)state;
     if (!CAN_FORK_BESIDE_THREADS)
         skip();
-    make_id(common, 20000);
+    make_id(common, 120000);
     with_id = open_files();
     rank = fork();
     if (rank == 0)
         _exit((int)meet_by_id(common, 1, 2, 60000, &meet));
-    while (open_files() == with_id && crowd_now_ms() - begin < 20000)
+    while (open_files() == with_id && crowd_now_ms() - begin < 120000)
         crowd_sleep_ms(1);
     assert_true(open_files() > with_id);
     crowd_fork(1, 0, has_only, &files);
@@ -412,7 +412,7 @@ static void test_strangers(void **state)
     tutti__id_t id, wrong;
 
     (void)state;
-    make_id(common, 20000);
+    make_id(common, 120000);
     assert_int_equal(tutti__id_decode(&common->id, &id), TUTTI_OK);
     pthread_create(&thread, NULL, be_strange, &id);
     crowd_sleep_ms(50);
