@@ -65,7 +65,7 @@ int run_children(int size, const char *env, void (*fn)(int rank, int size), char
             close(pipes[0]);
             close(pipes[1]);
         }
-        alarm(60);
+        alarm(150);
         set_environment(env, r, size);
         fn(r, size);
         exit(0);

@@ -382,8 +382,8 @@ int main(void)
     int failures = 0;
 
     clean_environment();
-    setenv("TUTTI_TIMEOUT", "30", 1);
-    alarm(110);
+    setenv("TUTTI_TIMEOUT", "60", 1);
+    alarm(250);
     arguments();
     alone();
     traces();

@@ -156,7 +156,7 @@ static pid_t start(const member_t *it, const char *common, int together)
     alarm(100);
     if (log_fd >= 0)
         CHECK_INT(dup2(log_fd, STDERR_FILENO), STDERR_FILENO);
-    setenv("TUTTI_TIMEOUT", "40", 1);
+    setenv("TUTTI_TIMEOUT", "60", 1);
     setenv("TUTTI_LOG", "none", 1);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     set_number("MASTER_PORT", port);

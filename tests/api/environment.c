@@ -112,7 +112,7 @@ static void together(int size, const char *env, void (*fn)(int rank, int size))
     static int number;
     char all[512];
 
-    snprintf(all, sizeof(all), "TUTTI_BOOT=local:tutti-test-api-%d-%d\nTUTTI_TIMEOUT=30\n%s", tag(),
+    snprintf(all, sizeof(all), "TUTTI_BOOT=local:tutti-test-api-%d-%d\nTUTTI_TIMEOUT=60\n%s", tag(),
              number++, env);
     text[0] = '\0';
     if (run_children(size, all, fn, text, sizeof(text)) != 0) {

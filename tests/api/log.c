@@ -160,7 +160,7 @@ static void run(int size, const char *settings, void (*fn)(int rank, int size), 
     static int number;
     char env[256], text[4096];
 
-    snprintf(env, sizeof(env), "TUTTI_BOOT=local:tutti-test-log-%d-%d\nTUTTI_TIMEOUT=30\n%s", tag(),
+    snprintf(env, sizeof(env), "TUTTI_BOOT=local:tutti-test-log-%d-%d\nTUTTI_TIMEOUT=60\n%s", tag(),
              number++, settings);
     if (run_children(size, env, fn, text, sizeof(text)) != 0 || strstr(text, want) == NULL ||
         strstr(text, dislike) != NULL) {

@@ -261,10 +261,10 @@ static void run(int size, void (*fn)(int rank, int size))
     static int number;
     char env[256];
 
-    snprintf(env, sizeof(env), "TUTTI_LOG=none\nTUTTI_TIMEOUT=30");
+    snprintf(env, sizeof(env), "TUTTI_LOG=none\nTUTTI_TIMEOUT=60");
     if (size > 1)
         snprintf(env, sizeof(env),
-                 "TUTTI_BOOT=local:tutti-test-state-%d-%d\nTUTTI_LOG=none\nTUTTI_TIMEOUT=30", tag(),
+                 "TUTTI_BOOT=local:tutti-test-state-%d-%d\nTUTTI_LOG=none\nTUTTI_TIMEOUT=60", tag(),
                  number++);
     failures += run_children(size, env, fn, NULL, 0);
 }

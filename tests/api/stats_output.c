@@ -369,7 +369,7 @@ static void run(int size, const char *settings, void (*fn)(int rank, int size), 
     static char text[TEXT];
     char env[512];
 
-    snprintf(env, sizeof(env), "TUTTI_BOOT=local:tutti-test-stats-%d-%d\nTUTTI_TIMEOUT=30\n%s",
+    snprintf(env, sizeof(env), "TUTTI_BOOT=local:tutti-test-stats-%d-%d\nTUTTI_TIMEOUT=60\n%s",
              tag(), number++, settings);
     if (run_children(size, env, fn, text, sizeof(text)) != 0 || strstr(text, want) == NULL ||
         strstr(text, dislike) != NULL) {

@@ -11,7 +11,7 @@ need_mpirun
 cluster=${0%/*}/cluster.sh
 "$cluster" check || exit
 varied "$work/data"
-export TUTTI_TIMEOUT=30 TUTTI_LOG=info
+export TUTTI_TIMEOUT=60 TUTTI_LOG=info
 
 # Of the gradients of 64 x 200 + 200 x 10 weights in float32, for 16 steps, at least half crosses
 # each link.

@@ -11,7 +11,7 @@ if ! test -e "$TUTTI_MODULE_DIR/ucx.so"; then
     echo "no module for UCX"
     exit 77
 fi
-export TUTTI_TIMEOUT=30
+export TUTTI_TIMEOUT=60
 counters=$work/counters
 
 # on PLACES BYTES COMMAND...: runs the command on a cluster; at least BYTES must cross each link

@@ -9,10 +9,10 @@
 # Open MPI leaks memory in plugins that it has unloaded, so suppressions cannot name these leaks.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # If a rank hangs, this ends it with an error that names the call.
-export TUTTI_TIMEOUT=30
+export TUTTI_TIMEOUT=60
 
 errors=0
-limit=60
+limit=100
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 

@@ -28,7 +28,7 @@ trap 'rm -rf "$folder"' EXIT
 start()
 {
     rm -f "$folder"/*
-    timeout --kill-after=5 100 "$cluster" run --launcher env -np "$1" --hosts "$2" \
+    timeout --kill-after=5 300 "$cluster" run --launcher env -np "$1" --hosts "$2" \
         --per-host $(($1 / $2)) -- sh -c "TUTTI_HOST_ID=$7 TUTTI_TIMEOUT=$8 \
         exec tests/hosts/faults_check $folder $3 $4 $5 $6" \
         >"$folder/log" 2>&1
@@ -40,11 +40,11 @@ run()
     per_host=$2
     hosts=1
     id='""'
-    timeout=60
+    timeout=200
     [ "$1" = one ] || per_host=$(($2 / 2))
     [ "$1" != pretended ] || id='$((RANK * 2 / WORLD_SIZE))'
     [ "$1" != cluster ] || hosts=2
-    [ "$3" != stop ] || timeout=8
+    [ "$3" != stop ] || timeout=$stop
     past_ucx "$folder/log" start "$2" $hosts $3 $4 $5 $per_host "$id" $timeout
     cases=$((cases + 1))
     lines=$(cat "$folder"/rank* 2>/dev/null | wc -l)
@@ -58,7 +58,9 @@ run()
 
 n=0
 step=3
-is_long "nine of ten of its cases" || step=29
+# The deadline of `stop` applies to tutti_init and to the steps before the fault as well.
+stop=20
+is_long "nine of ten of its cases" || { step=29 && stop=8; }
 [ "${1:-}" != all ] || step=1
 : >"$folder.times"
 for place in one pretended cluster; do

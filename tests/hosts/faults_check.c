@@ -20,7 +20,7 @@ enum {
     STEPS = 8,
     SMALL = 512,
     LARGE = 1 << 18,
-    LIMIT_S = 20 /* more than a busy machine needs; less than TUTTI_TIMEOUT, except for `stop` */
+    LIMIT_S = 60 /* more than a busy machine needs; less than TUTTI_TIMEOUT, except for `stop` */
 };
 
 static const char *folder, *fault, *phase;

@@ -77,10 +77,8 @@ END_LOOP
 END
 TUTTI_TRANSPORT=mpi
 TUTTI_ALGORITHM=allreduce:@$mine
-TUTTI_TIMEOUT=20
 on 2 2
 TUTTI_ALGORITHM=
-TUTTI_TIMEOUT=30
 
 # Several small pieces are in flight, and the library is started twice.
 export TUTTI_CHUNK_BYTES=32K TUTTI_CREDITS=1

@@ -57,7 +57,7 @@ daemons()
 # launch OPTION...: srun starts ranks of hello_allreduce; sets $status. The time limit ends a hang.
 launch()
 {
-    timeout --kill-after=5 60 srun --quiet "$@" "$hello" >"$work/out" 2>&1
+    timeout --kill-after=5 100 srun --quiet "$@" "$hello" >"$work/out" 2>&1
     status=$?
 }
 
@@ -88,7 +88,7 @@ pmi2_opens()
 
 cases()
 {
-    export TUTTI_LOG=info TUTTI_TIMEOUT=30
+    export TUTTI_LOG=info TUTTI_TIMEOUT=60
     launch --mpi=none --nodes=1 --ntasks=3
     expect "one host" 3 "of 3: the sum is 6"
     expect "one host" 1 "3 ranks meet on this host, by srun's variables"

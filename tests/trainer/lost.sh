@@ -8,7 +8,7 @@ set -u
 . "${0%/*}/common.sh"
 need_trainer
 small "$work/data"
-export TUTTI_SIZE=3 TUTTI_TIMEOUT=30 TUTTI_LOG=none
+export TUTTI_SIZE=3 TUTTI_TIMEOUT=60 TUTTI_LOG=none
 
 # start RANK ARGUMENT...: starts a rank in the background, with output for each epoch of 20 steps
 start() {

@@ -9,7 +9,7 @@ set -u
 . "${0%/*}/common.sh"
 need_trainer
 varied "$work/data"
-export TUTTI_TIMEOUT=30
+export TUTTI_TIMEOUT=60
 fake_gnuplot cat
 PATH=$work/bin:$PATH
 
@@ -24,7 +24,7 @@ train() {
     while [ "$rank" -gt 0 ]; do
         rank=$((rank - 1))
         TUTTI_BOOT="local:resume-${work##*/}" TUTTI_SIZE=$ranks TUTTI_RANK=$rank \
-            timeout --kill-after=5 60 "$trainer" --data "$work/data" "$@" \
+            timeout --kill-after=5 100 "$trainer" --data "$work/data" "$@" \
             >"$work/$name.out.$rank" 2>>"$work/$name.log" &
         pids="$pids $!"
     done

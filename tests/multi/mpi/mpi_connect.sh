@@ -15,7 +15,7 @@ case $mpirun in
     ;;
 esac
 unset TUTTI_DEVICE TUTTI_ALGORITHM TUTTI_TRANSPORT TUTTI_BOOT
-export TUTTI_TIMEOUT=40
+export TUTTI_TIMEOUT=60
 
 cat >"$files/host" <<'END'
 #!/bin/sh
