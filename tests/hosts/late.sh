@@ -15,11 +15,11 @@ export log program
 await()
 {
     tries=0
-    while [ "$(grep -c -e "$2" "$log")" -lt "$1" ] && [ $tries -lt 400 ]; do
+    while [ "$(grep -c -e "$2" "$log")" -lt "$1" ] && [ $tries -lt 1000 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
-    [ $tries -lt 400 ] || wrong "$what: no $1 lines with '$2'"
+    [ $tries -lt 1000 ] || wrong "$what: no $1 lines with '$2'"
 }
 
 [ "$mpi" = openmpi ] || skip "only Open MPI is known to wait in MPI_Init"
@@ -28,7 +28,7 @@ await()
 for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30 TUTTI_TIMEOUT=1"; do
     what="one of three, $settings"
     : >"$log" # remove the output of the previous job
-    timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
+    timeout 160 $mpirun -np 1 env $settings $program data : -np 1 sleep 150 : \
         -np 1 env $settings $program data >"$log" 2>&1 &
     job=$!
     await 2 'MPI_Init has waited .* the 3 ranks that mpirun started .* rank 1 has not called'
@@ -44,7 +44,7 @@ for local in "OMPI_COMM_WORLD_LOCAL_SIZE=2,2 ranks that mpirun started on this h
     what="two of three, ${local%,*}"
     settings="${local%,*} TUTTI_STALL_WARNING=1"
     : >"$log"
-    timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
+    timeout 160 $mpirun -np 1 env $settings $program data : -np 1 sleep 150 : \
         -np 1 env $settings $program data >"$log" 2>&1 &
     job=$!
     await 2 "MPI_Init has waited .*: of the ${local#*,}, ranks 0 and 2 have called tutti_init"
@@ -56,9 +56,9 @@ done
 # the job.
 what="ended in MPI_Init"
 : >"$log"
-timeout 60 $mpirun -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c '$program data &
+timeout 160 $mpirun -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c '$program data &
     until grep -q "on this host, rank 2 has not called" "$log"; do sleep 0.1; done
-    kill -KILL $!; sleep 50' : -np 1 sleep 50 >"$log" 2>&1 &
+    kill -KILL $!; sleep 150' : -np 1 sleep 150 >"$log" 2>&1 &
 job=$!
 await 2 'on this host, ranks 1 and 2 have not called tutti_init, or ended in it'
 kill $job
@@ -66,8 +66,9 @@ wait $job
 
 # Follow the advice of the warning.
 what="one of three, without MPI"
-launch -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=3 $program refused : -np 1 sleep 5 : \
-    -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=3 $program refused
+launch -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=10 $program refused : -np 1 sh -c \
+    'until [ "$(grep -c "^refused" "$log")" -eq 2 ]; do sleep 0.1; done' : \
+    -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=10 $program refused
 passed 2 "^refused: .*rank 1 did not connect to rank 0"
 
 # If the rank comes late, everything works.

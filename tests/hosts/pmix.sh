@@ -35,7 +35,7 @@ grep -q "listens at 127.0.0.1:$port, by mpirun's variables" "$log" || wrong "$wh
 
 # mpirun takes the end of these ranks for a crash, so its status does not count.
 what="a rank that does not come"
-launch -np 2 env TUTTI_BOOT=pmix TUTTI_TIMEOUT=1 $program refused : -np 1 sleep 3
+launch -np 2 env TUTTI_BOOT=pmix TUTTI_TIMEOUT=1 $program refused : -np 1 sleep 60
 status=0
 passed 2 "^refused: .*not all ranks have called tutti_init within TUTTI_TIMEOUT"
 
