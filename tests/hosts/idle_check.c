@@ -94,21 +94,37 @@ static double used_ms(void)
            (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e3;
 }
 
-static void late(double most_ms)
+/* Does this rank use more of its processor while it waits than most_ms in LATE_S seconds? */
+static int is_busy(double most_ms)
 {
-    double before, took_ms;
+    double before, began, took_ms, waited_s;
 
     for (int i = 0; i < 10; i++)
         OK(tutti_barrier(tutti_world()));
     if (rank == size - 1)
         sleep_s(LATE_S);
     before = used_ms();
+    began = now_ms();
     OK(tutti_barrier(tutti_world()));
     took_ms = used_ms() - before;
+    waited_s = (now_ms() - began) / 1e3;
     if (rank == size - 1)
-        return;
-    printf("rank %d: %.1f ms of a processor in %d s\n", rank, took_ms, LATE_S);
-    CHECK(took_ms <= most_ms, "%.1f ms", took_ms);
+        return 0;
+    printf("rank %d: %.1f ms of a processor in %.1f s\n", rank, took_ms, waited_s);
+    return took_ms > most_ms * waited_s / LATE_S;
+}
+
+/* A busy machine wakes ranks at bad times, so they try again. */
+static void late(double most_ms)
+{
+    int busy = 1;
+
+    for (int try = 0; try < TRIES && busy; try++) {
+        int mine = is_busy(most_ms);
+
+        OK(tutti_allreduce(&mine, &busy, 1, TUTTI_INT32, TUTTI_MAX, tutti_world()));
+    }
+    CHECK(!busy, "more than %.1f ms of a processor, %d times", most_ms, TRIES);
 }
 
 int main(int argc, char **argv)
