@@ -119,7 +119,7 @@ static void end_victim(rank_t *self, const plan_t *plan)
         _exit(0);
     if (plan->fault == STOPPED)
         kill(getpid(), SIGSTOP);
-    for (int i = 0; plan->fault == ABSENT && i < 20000; i++) {
+    for (int i = 0; plan->fault == ABSENT && i < 60000; i++) {
         if (atomic_load(&board->done) + 1 == self->size)
             break;
         usleep(1000);
@@ -155,7 +155,7 @@ static void run_victim(rank_t *self, const plan_t *plan, float (*x)[COUNT])
     if (plan->fault == STOPPED || plan->fault == ABSENT)
         check_dead(self, TUTTI_ERR_TIMEOUT, "");
     if (plan->fault == WAITS)
-        for (int i = 0; i < 20000 && atomic_load(&board->done) + 1 < self->size; i++)
+        for (int i = 0; i < 60000 && atomic_load(&board->done) + 1 < self->size; i++)
             usleep(1000);
 }
 

@@ -41,10 +41,11 @@ for victim in 0 1 2; do
     start 2 --epochs 100000
     two=$!
     tries=0
-    while ! grep -qs '^epoch 3/' "$work/out.0" && [ "$tries" -lt 300 ]; do
+    while ! grep -qs '^epoch 3/' "$work/out.0" && [ "$tries" -lt 1200 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
+    [ "$tries" -lt 1200 ] || wrong "no third epoch" "$work/log.0"
     case $victim in
     0) kill -9 $zero ;;
     1) kill -9 $one ;;

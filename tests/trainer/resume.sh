@@ -123,7 +123,7 @@ grep -Fqx "nothing to train: $work/parts is at step 12 already, --steps asks for
 # until_epoch N FILE: waits until a checkpoint has N epochs
 until_epoch() {
     tries=0
-    while [ "$(epochs_of "$2")" -lt "$1" ] && [ "$tries" -lt 300 ]; do
+    while [ "$(epochs_of "$2")" -lt "$1" ] && [ "$tries" -lt 1200 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done

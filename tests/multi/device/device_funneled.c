@@ -139,7 +139,7 @@ static void call_back(rank_t *self, tutti_comm_t *part, float *host)
     options.callback_arg = &c;
     CHECK_OK(tutti_allreduce_async("first", host + COUNT, host + COUNT, COUNT, TUTTI_FLOAT32,
                                    TUTTI_SUM, part, &options, &first));
-    for (int i = 0; i < 5000 && atomic_load(&c.calls) == 0; i++)
+    for (int i = 0; i < 60000 && atomic_load(&c.calls) == 0; i++)
         usleep(1000);
     CHECK_INT(atomic_load(&c.calls), 1);
     CHECK_OK(tutti_wait(first, -1));

@@ -46,7 +46,7 @@ static int has_more(const holdings_t *before, const char *what)
     holdings_t now = look();
 
     /* A joined thread may exist for another moment. */
-    for (int i = 0; i < 200 && now.threads > before->threads; i++) {
+    for (int i = 0; i < 12000 && now.threads > before->threads; i++) {
         usleep(5000);
         now = look();
     }
