@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define SOON_S 20.0
+#define SOON_S 50.0
 
 static struct rlimit limit;
 

@@ -13,7 +13,7 @@
 #define TIMEOUT_S 2
 #define STALL_MS 1000
 /* All calls of the slow rank together would take minutes. */
-#define SOON_S 20.0
+#define SOON_S 50.0
 
 static int slow;
 

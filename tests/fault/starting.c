@@ -19,7 +19,7 @@
 
 /* Survivors must end within this time. On a busy machine the limit is far below the ranks' own
    deadline, and far above the time that the survivors need. */
-#define SOON_S 20.0
+#define SOON_S 50.0
 #define SOON_IDLE_S 2.0
 #define TIMEOUT_S 60
 /* The distance between the places that are tried. */

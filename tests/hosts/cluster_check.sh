@@ -166,7 +166,7 @@ gone()
 {
     # Only after SIGKILL of cluster.sh, the kernel may still be ending the processes.
     tries=0
-    while [ -n "$(left)" ] && [ "$1" = SIGKILL ] && [ $tries -lt 300 ]; do
+    while [ -n "$(left)" ] && [ "$1" = SIGKILL ] && [ $tries -lt 600 ]; do
         sleep 0.1
         tries=$((tries + 1))
     done

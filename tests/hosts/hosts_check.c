@@ -327,7 +327,7 @@ static void killed(int victim)
     CHECK(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()) ==
               TUTTI_ERR_PEER_LOST,
           "%s", tutti_last_error());
-    CHECK(now_ms() - began < 15000, "%.0f ms", now_ms() - began);
+    CHECK(now_ms() - began < 50000, "%.0f ms", now_ms() - began);
     CHECK(strstr(tutti_last_error(), name) != NULL, "%s", tutti_last_error());
     CHECK(tutti_barrier(tutti_world()) == TUTTI_ERR_PEER_LOST, "%s", tutti_last_error());
 }

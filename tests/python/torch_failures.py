@@ -120,7 +120,7 @@ def test_stopped(rank: int, size: int) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     began = time.monotonic()
     words(lambda: dist.all_reduce(torch.ones(10)), "1")
-    assert 2 < time.monotonic() - began < 12, time.monotonic() - began
+    assert 2 < time.monotonic() - began < 60, time.monotonic() - began
 
 
 test_stopped.fatal = {1}  # type: ignore[attr-defined]
@@ -135,7 +135,7 @@ def test_stopped_future(rank: int, size: int) -> None:
     group = dist.distributed_c10d._get_default_group()
     began = time.monotonic()
     words(lambda: group.allreduce([torch.ones(9)], dist.AllreduceOptions()).get_future().wait())
-    assert 2 < time.monotonic() - began < 12, time.monotonic() - began
+    assert 2 < time.monotonic() - began < 60, time.monotonic() - began
 
 
 test_stopped_future.fatal = {1}  # type: ignore[attr-defined]
@@ -324,7 +324,7 @@ def test_connect(rank: int, size: int) -> None:
     began = time.monotonic()
     words(lambda: dist.init_process_group("tutti", store=store, rank=rank, world_size=size,
                                           timeout=timedelta(seconds=2)), "tutti")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     if rank == 0:  # its process has the store
         store.wait(["ended/%d" % other for other in range(2, size)])
     else:

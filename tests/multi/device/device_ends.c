@@ -167,7 +167,7 @@ static void die_in_calls(rank_t *self, int hangs)
         status =
             tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
     CHECK_INT(status, TUTTI_ERR_PEER_LOST);
-    CHECK(tutti__now_ns() - begin < 10000000000u);
+    CHECK(tutti__now_ns() - begin < 50000000000u);
     check_aborted(self);
     CHECK_STATUS(tutti_barrier(self->comm), TUTTI_ERR_PEER_LOST);
     job.ops->free(job.memory);

@@ -645,7 +645,7 @@ static void freed(rank_t *self)
 /* Wait until the communicator has ended by itself. */
 static void check_ends(rank_t *self, tutti_status_t expected, const char *words)
 {
-    uint64_t limit = tutti__now_ns() + 15000000000u;
+    uint64_t limit = tutti__now_ns() + 50000000000u;
     tutti_status_t status;
 
     while ((status = tutti__watch_alive(self->inside->watch)) == TUTTI_OK &&

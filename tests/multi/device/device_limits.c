@@ -18,7 +18,7 @@
 
 enum {
     RANKS = 3,
-    BOUND_MS = 5000,
+    BOUND_MS = 40000,
     COUNT = 100000
 };
 

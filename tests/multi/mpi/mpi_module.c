@@ -413,7 +413,7 @@ static void case_cancel(void)
         stuck_traffic(&meet, sizes[i], &xport);
         start = tutti__now_ns();
         xport->ops->cancel(xport, 0);
-        CHECK(tutti__now_ns() - start < UINT64_C(2000000000));
+        CHECK(tutti__now_ns() - start < UINT64_C(15000000000));
         CHECK_OK(xport->ops->open_send(xport, &KEY(0, (me + 1) % meet.size, 0), &chan));
         CHECK_STATUS(xport->ops->send(chan, &start, 8, 0, &pending, &hint), TUTTI_ERR_TRANSPORT);
         ring(xport, 1 << 20, meet.size, 1, 20);
@@ -450,7 +450,7 @@ static void case_killed(void)
     xport->ops->cancel(xport, 0);
     xport->ops->close(xport);
     meet.close(meet.ctx);
-    CHECK(tutti__now_ns() - start < UINT64_C(3000000000));
+    CHECK(tutti__now_ns() - start < UINT64_C(15000000000));
 }
 
 /* Rank 0 fails while the others sleep: it must not wait for them at exit. */
@@ -490,7 +490,7 @@ static void case_timeout(void)
         sleep(60);
     start = tutti__now_ns();
     CHECK_STATUS(meet.allgather(meet.ctx, &mine, 1, all, 300), TUTTI_ERR_TIMEOUT);
-    CHECK(tutti__now_ns() - start < UINT64_C(3000000000));
+    CHECK(tutti__now_ns() - start < UINT64_C(15000000000));
     CHECK(meet.allgather(meet.ctx, &mine, 1, all, 300) != TUTTI_OK);
     meet.close(meet.ctx);
     puts("timed out as it should");

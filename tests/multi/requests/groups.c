@@ -401,7 +401,7 @@ static void freed_pending(rank_t *self)
         if (self->rank != leaver)
             check_freed(comm, who[leaver]);
         work(self->comm, self->rank, 4);
-        CHECK(tutti__now_ns() - begin < 10000000000u);
+        CHECK(tutti__now_ns() - begin < 50000000000u);
         CHECK_OK(tutti_barrier(self->comm));
     }
 }
@@ -432,7 +432,7 @@ static void freed_in_flight(rank_t *self)
             CHECK_STATUS(status, TUTTI_ERR_SHUTDOWN);
         else
             CHECK_INT(x, self->size);
-        CHECK(tutti__now_ns() - begin < 10000000000u);
+        CHECK(tutti__now_ns() - begin < 50000000000u);
         /* The others leave when all are done. */
         CHECK_OK(tutti_barrier(self->comm));
         if (self->rank != first && self->rank != second)
@@ -528,7 +528,7 @@ static void kill_while_making(rank_t *self)
         pause();
     }
     CHECK_STATUS(tutti_comm_split(self->comm, 0, 0, &comm), TUTTI_ERR_PEER_LOST);
-    CHECK(tutti__now_ns() - begin < 15000000000u);
+    CHECK(tutti__now_ns() - begin < 50000000000u);
 }
 
 /* ---- limits ---- */

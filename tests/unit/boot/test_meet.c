@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -169,29 +170,37 @@ static void no_rank_0(const crowd_rank_t *me)
 /* Rank 3 comes, but never gathers. */
 static void gather_without(const crowd_rank_t *me)
 {
+    sem_t *ended = me->arg;
     char all[4];
     tutti__meet_t meet;
 
     crowd_meet(me, &meet);
     if (me->rank == 3) {
-        crowd_sleep_ms(6000);
+        for (int i = 0; i < 3; i++)
+            CHECK_EQUAL(sem_wait(ended), 0);
     } else {
         CHECK_EQUAL(meet.allgather(meet.ctx, "x", 1, all, 3000), TUTTI_ERR_TIMEOUT);
         CHECK_ERROR("rank 3 did not come");
         /* The meeting has ended. */
         CHECK_EQUAL(meet.allgather(meet.ctx, "x", 1, all, 300), TUTTI_ERR_TIMEOUT);
+        CHECK_EQUAL(sem_post(ended), 0);
     }
     meet.close(meet.ctx);
 }
 
 static void test_missing(void **state)
 {
+    sem_t *ended =
+        mmap(NULL, sizeof(*ended), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
     (void)state;
+    assert_true(ended != MAP_FAILED && sem_init(ended, 1, 0) == 0);
     crowd_fork(5, 0, stay_away, NULL);
     crowd_threads(5, 0, stay_away, NULL);
     crowd_threads(2, 0, no_rank_0, NULL);
-    crowd_fork(4, 0, gather_without, NULL);
-    crowd_threads(4, 0, gather_without, NULL);
+    crowd_fork(4, 0, gather_without, ended);
+    crowd_threads(4, 0, gather_without, ended);
+    munmap(ended, sizeof(*ended));
 }
 
 /* Rank 2 claims to be rank 1. */
@@ -200,7 +209,7 @@ static void come_twice(const crowd_rank_t *me)
     uint32_t rank = me->rank == 2 ? 1 : me->rank;
     tutti__meet_t meet;
 
-    CHECK(tutti__meet_local(me->name, rank, me->size, 3000, &meet) != TUTTI_OK);
+    CHECK(tutti__meet_local(me->name, rank, me->size, 60000, &meet) != TUTTI_OK);
     if (me->rank == 0)
         CHECK_ERROR("two processes are rank 1");
 }
@@ -210,7 +219,7 @@ static void other_size(const crowd_rank_t *me)
     uint32_t size = me->rank == 1 ? 7 : me->size;
     tutti__meet_t meet;
 
-    CHECK_EQUAL(tutti__meet_local(me->name, me->rank, size, 3000, &meet),
+    CHECK_EQUAL(tutti__meet_local(me->name, me->rank, size, 60000, &meet),
                 TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_ERROR("rank 1 was told of 7 ranks, rank 0 of 2");
 }
@@ -221,7 +230,7 @@ static void other_bytes(const crowd_rank_t *me)
     tutti__meet_t meet;
 
     crowd_meet(me, &meet);
-    CHECK_EQUAL(meet.allgather(meet.ctx, mine, me->rank == 2 ? 7 : 8, all, 3000),
+    CHECK_EQUAL(meet.allgather(meet.ctx, mine, me->rank == 2 ? 7 : 8, all, 60000),
                 TUTTI_ERR_MISMATCH);
     CHECK_ERROR("rank 2 gave 7 bytes where rank 0 gave 8");
     meet.close(meet.ctx);

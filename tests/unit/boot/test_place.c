@@ -128,7 +128,7 @@ static void stay_away(const crowd_rank_t *me)
     /* The others wait a quarter longer, because rank 0 may be late itself. */
     CHECK_EQUAL(meet_as(me->arg, me->rank, me->size, 4000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
-    CHECK(crowd_now_ms() - begin < 10000);
+    CHECK(crowd_now_ms() - begin < 50000);
 }
 
 /* The place exists, but rank 0 accepts no connection; only its kernel does. */
@@ -158,8 +158,8 @@ static void test_missing(void **state)
         close(common.door);
         begin = crowd_now_ms();
         assert_int_not_equal(
-            tutti__venue_join(&common.place, 1, 2, tutti__net_deadline(20000), &meet), TUTTI_OK);
-        assert_true(crowd_now_ms() - begin < 5000);
+            tutti__venue_join(&common.place, 1, 2, tutti__net_deadline(120000), &meet), TUTTI_OK);
+        assert_true(crowd_now_ms() - begin < 50000);
     }
 }
 
@@ -170,7 +170,7 @@ static void come_twice(const crowd_rank_t *me)
     uint32_t rank = me->rank == 2 ? 1 : me->rank;
     tutti__meet_t meet;
 
-    CHECK_EQUAL(meet_as(me->arg, rank, me->size, 3000, &meet), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_EQUAL(meet_as(me->arg, rank, me->size, 60000, &meet), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_ERROR("two processes are rank 1");
 }
 
@@ -226,7 +226,7 @@ static void other_size(const crowd_rank_t *me)
 {
     tutti__meet_t meet;
 
-    CHECK_EQUAL(meet_as(me->arg, me->rank, me->rank == 1 ? 7 : me->size, 3000, &meet),
+    CHECK_EQUAL(meet_as(me->arg, me->rank, me->rank == 1 ? 7 : me->size, 60000, &meet),
                 TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_ERROR("rank 1 was told of 7 ranks, rank 0 of 2");
 }
@@ -235,7 +235,7 @@ static void no_such_rank(const crowd_rank_t *me)
 {
     tutti__meet_t meet;
 
-    CHECK_EQUAL(meet_as(me->arg, me->rank == 1 ? 2 : 0, 2, 3000, &meet),
+    CHECK_EQUAL(meet_as(me->arg, me->rank == 1 ? 2 : 0, 2, 60000, &meet),
                 TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_ERROR("no rank 2 among 2");
 }
