@@ -355,8 +355,9 @@
 #define TUTTI__SHM_GIVE_UP_NS_PER_BYTE 1u
 
 /* After the loss of a UCX endpoint: how long the side channel may take to report the reason before
-   the call fails without a reason. Chosen: deaths and departures are reported within milliseconds;
-   beside busy processes, within a few scheduling intervals. */
+   the call fails without a reason. The time counts anew after this time without a poll. Chosen:
+   deaths and departures are reported within milliseconds; beside busy processes, within a few
+   scheduling intervals. A waiting call polls at least every TICK_MS, which is half of this time. */
 #define TUTTI__UCX_NEWS_NS 1000000000u
 
 /* How long closing waits for the endpoints' flushes. The peers must poll meanwhile. Chosen: as

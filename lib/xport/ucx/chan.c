@@ -172,15 +172,23 @@ static tutti_status_t broken(tutti__chan_t *chan, ucs_status_t code, const char 
 /*
  * Return TUTTI__AGAIN: the message is not complete. If the endpoint has failed, the call still
  * waits for a short time. In this time the side channel may report whether the peer has left or was
- * lost, and the reason.
+ * lost, and the reason. The endpoint may have failed long before this call. So the time counts from
+ * this channel's first poll that finds the failure. It counts anew after a long time without a
+ * poll: a new call uses the channel, or this process was stopped.
  */
 static tutti_status_t again(tutti__chan_t *chan, const char *what, tutti__hint_t *hint)
 {
     tutti__ucx_peer_t *peer = chan->peer;
+    uint64_t now;
 
-    if (TUTTI__UNLIKELY(tutti__load_acquire(&peer->failed)) &&
-        tutti__now_ns() - tutti__load64_acquire(&peer->failed_ns) > TUTTI__UCX_NEWS_NS)
-        return broken(chan, peer->why, what);
+    if (TUTTI__UNLIKELY(tutti__load_acquire(&peer->failed))) {
+        now = tutti__now_ns();
+        if (now - chan->polled_ns > TUTTI__UCX_NEWS_NS)
+            chan->since_ns = now;
+        chan->polled_ns = now;
+        if (now - chan->since_ns > TUTTI__UCX_NEWS_NS)
+            return broken(chan, peer->why, what);
+    }
     *hint = (tutti__hint_t){ .peer = (int32_t)chan->key.peer };
     return TUTTI__AGAIN;
 }

@@ -23,8 +23,7 @@ typedef struct tutti__ucx_xport tutti__ucx_xport_t;
 typedef struct {
     tutti__ucx_xport_t *xport;
     const ucp_address_t *address;
-    tutti__word_t failed;      /* the endpoint is lost; failed_ns is valid */
-    tutti__word64_t failed_ns; /* when */
+    tutti__word_t failed; /* the endpoint is lost */
     /* Under the transport's lock: */
     ucp_ep_h ep;      /* NULL: not made yet, or closed */
     int is_connected; /* a message has left */
@@ -54,6 +53,9 @@ struct tutti__chan {
     uint64_t tag; /* without signature */
     int receives;
     tutti_status_t status; /* the first error; it ends the channel */
+    /* If the endpoint is lost: when the present wait began, and the time of its last poll; 0: there
+       was no poll. See again() in chan.c. */
+    uint64_t since_ns, polled_ns;
 
     /* Sender: */
     int is_sending;       /* a message is in flight, or `done` was not read yet */

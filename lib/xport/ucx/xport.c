@@ -68,7 +68,6 @@ static void mark_lost(tutti__ucx_peer_t *peer, ucs_status_t status)
     if (tutti__load_relaxed(&peer->failed))
         return;
     peer->why = status;
-    tutti__store64_release(&peer->failed_ns, tutti__now_ns());
     tutti__store_release(&peer->failed, 1);
     tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: the connection to peer %u is lost: %s",
                    (uint32_t)(peer - peer->xport->peer), ucs_status_string(status));

@@ -560,7 +560,8 @@ static void case_killed(void)
 }
 
 /* Rank 1 is gone before the others connect to it. Their calls do not fail at once, because the side
-   channel may report the reason. UCX prints errors. */
+   channel may report the reason. This also holds for a call that begins long after the failure.
+   UCX prints errors. */
 static void case_unreachable(void)
 {
     tutti__xport_t *xport = open_xport(4096, 4);
@@ -581,6 +582,13 @@ static void case_unreachable(void)
         status = xport->ops->send(chan, "12345678", 8, 0, &pending, &hint);
     CHECK_STATUS(status, TUTTI_ERR_TRANSPORT);
     CHECK(tutti__now_ns() - start > TUTTI__UCX_NEWS_NS);
+    CHECK_OK(xport->ops->open_send(xport, &KEY(1, 1, 1), &chan));
+    for (int i = 0; i < 2; i++) {
+        status = xport->ops->send(chan, "12345678", 8, 0, &pending, &hint);
+        CHECK_STATUS(status, TUTTI__AGAIN);
+        if (i == 0) /* as if this process were stopped */
+            usleep(TUTTI__UCX_NEWS_NS / 1000 + 100000);
+    }
     xport->ops->close(xport);
 }
 
