@@ -216,8 +216,6 @@ void tutti__lane_fail(tutti__lanes_t *lanes, const tutti__lane_t *lane, tutti_st
     snprintf(text, sizeof(text), "%s, tensor '%.100s': %.300s",
              tutti__boot_rank_name(lanes->env->boot, lanes->env->exec->rank),
              lane->first->first != NULL ? lane->first->first->name : "", tutti_last_error());
-    if (lane->running && !lane->counting && lane->call.on_device)
-        tutti__watch_fail(lanes->env->watch, status, text);
-    else
-        tutti__watch_end(lanes->env->watch, status, text);
+    tutti__watch_fail(lanes->env->watch, status, text);
+    lanes->awaits_news = !tutti__watch_has_ended(lanes->env->watch);
 }

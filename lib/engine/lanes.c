@@ -398,11 +398,13 @@ static int step_lanes(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
     int moved = 0, polling = 0;
 
-    for (uint32_t i = 1; i < lanes->end && !tutti__watch_has_ended(lanes->env->watch); i++) {
+    for (uint32_t i = 1; i < lanes->end && !tutti__watch_has_ended(lanes->env->watch) &&
+                         !tutti__lanes_await_news(lanes);
+         i++) {
         moved |= step_lane(lanes, &lanes->lane[i], who, ret_left);
         polling |= lanes->lane[i].first != NULL && lanes->lane[i].op.polls;
     }
-    polling |= lanes->completions.first != NULL;
+    polling |= lanes->completions.first != NULL || lanes->awaits_news;
     /* Sequentially consistent: a waiter reads the epoch, then this word, and then sleeps. The step
        changes the epoch after this word (steps.c). */
     if (polling != lanes->polls)
@@ -423,13 +425,8 @@ uint32_t tutti__lanes_moves(const tutti__lanes_t *lanes)
 /* Step all lanes and pending completions, while some buckets use the device. */
 static int step_with_device(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
-    int before, moved;
+    int before = tutti__device_enter(lanes->env->exec->device), moved;
 
-    if (TUTTI__UNLIKELY(tutti__watch_has_failed(lanes->env->watch))) {
-        tutti__watch_await_news(lanes->env->watch);
-        return 0;
-    }
-    before = tutti__device_enter(lanes->env->exec->device);
     moved = tutti__completion_poll(&lanes->completions);
     moved |= step_lanes(lanes, who, ret_left);
     tutti__device_leave(lanes->env->exec->device, before);
@@ -448,6 +445,10 @@ int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
     *ret_left = 0;
     if (is_empty(lanes))
         return 0;
+    if (TUTTI__UNLIKELY(tutti__lanes_await_news(lanes))) {
+        tutti__watch_await_news(lanes->env->watch);
+        return 0;
+    }
     tutti__stats_in_flight(lanes->env->stats, 1);
     moved = TUTTI__LIKELY(!tutti__lanes_use_device(lanes)) ? step_lanes(lanes, who, ret_left)
                                                            : step_with_device(lanes, who, ret_left);

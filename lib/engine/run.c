@@ -303,6 +303,22 @@ static tutti_status_t sleep_on_word(tutti__wait_t *w)
 
 /* ---- the end ---- */
 
+/* A transport has failed: wait for a short time for a report of the cause. */
+static void await_news(tutti__engine_t *e, tutti__watch_t *watch, int on_device)
+{
+    while (!tutti__watch_has_ended(watch)) {
+        if (!on_device) {
+            /* The report may be in the socket already. The next step polls the sockets. */
+            atomic_store(&e->news, 1);
+            tutti__engine_kick(e, TUTTI__STEP_BRIEF);
+        }
+        if (tutti__watch_has_ended(watch))
+            return;
+        usleep(TUTTI__NEWS_POLL_US);
+        tutti__watch_await_news(watch);
+    }
+}
+
 /* An error that not all ranks find ends the communicator. Peers receive the reason before this
    call returns. */
 static tutti_status_t end_badly(tutti__engine_t *e, const tutti__run_env_t *env,
@@ -315,15 +331,9 @@ static tutti_status_t end_badly(tutti__engine_t *e, const tutti__run_env_t *env,
     if (!tutti__watch_has_ended(env->watch)) {
         tutti__run_name_group(env, status);
         snprintf(text, sizeof(text), "%.500s", tutti_last_error());
-        if (on_device)
-            tutti__watch_fail(env->watch, status, text);
-        else
-            (void)tutti__watch_end(env->watch, status, text);
+        tutti__watch_fail(env->watch, status, text);
     }
-    while (!tutti__watch_has_ended(env->watch)) {
-        usleep(TUTTI__NEWS_POLL_US);
-        tutti__watch_await_news(env->watch);
-    }
+    await_news(e, env->watch, on_device);
     tutti__engine_settle(e);
     tutti__operation_cancel_node(op); /* a call in cached form (call/cached.h) is not in `op` */
     tutti__operation_cancel(op);

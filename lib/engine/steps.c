@@ -165,9 +165,9 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
 
     if (atomic_load(&e->news))
         side |= atomic_exchange(&e->news, 0);
-    /* After a failure on the device, poll the sockets: a report of its cause may arrive there. */
-    if (TUTTI__UNLIKELY(tutti__lanes_use_device(&own->lanes)))
-        side |= tutti__watch_has_failed(e->env.watch);
+    /* After a failure of a transport or on the device, poll the sockets: a report of its cause may
+       arrive there. */
+    side |= tutti__lanes_await_news(&own->lanes);
     moved |= tutti__links_poll(e->env.watch, side);
     if (TUTTI__UNLIKELY(tutti__watch_departed(e->env.watch)))
         refuse(e);

@@ -179,7 +179,7 @@ int tutti__watch_tell(tutti__watch_t *watch)
     return 1;
 }
 
-/* ---- a failure of NCCL ---- */
+/* ---- a failure of a transport ---- */
 
 void tutti__watch_fail(tutti__watch_t *watch, tutti_status_t status, const char *text)
 {

@@ -78,13 +78,13 @@ tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, co
    this process still execute. Other ranks receive no report. */
 void tutti__watch_close_calls(tutti__watch_t *watch);
 
-/* Work on a device has failed: end the communicator. An error of NCCL (TRANSPORT) mostly means that
-   another rank has aborted NCCL because a rank has died. A report of this death is the better
-   reason. So for TRANSPORT this function does not end the communicator; tutti__watch_await_news
-   does this some time later. */
+/* A call has failed: end the communicator. An error of a transport or of NCCL (TRANSPORT) mostly
+   means that a rank has died, or that another rank has aborted NCCL because a rank has died. A
+   report of this death is the better reason. So for TRANSPORT this function does not end the
+   communicator; tutti__watch_await_news does this some time later. */
 void tutti__watch_fail(tutti__watch_t *watch, tutti_status_t status, const char *text);
 
-/* Is a failure of NCCL without a reported cause pending? */
+/* Is a failure of a transport without a reported cause pending? */
 int tutti__watch_has_failed(const tutti__watch_t *watch);
 
 /* Call this often while tutti__watch_has_failed returns 1. If no report of the cause has arrived in

@@ -73,7 +73,7 @@ typedef struct {
     _Atomic uint64_t progress[TUTTI__PLAN_LANES]; /* the greatest of the ranks that have left */
     atomic_uint *cancelled;     /* [first rank] number of the last call that failed to make a
                                    group with this first rank */
-    _Atomic uint64_t failed_ns; /* when NCCL failed; 0: NCCL has not failed */
+    _Atomic uint64_t failed_ns; /* when a transport, or NCCL, failed; 0: none has failed */
     tutti__mutex_t lock;        /* protects writing the next two texts. Each is set once: `text`
                                    before `ended`, failed_text before failed_ns */
     char text[TUTTI__ERROR_BYTES];

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 fault_tests = \
+    %reldir%/broken \
     %reldir%/excluding \
     %reldir%/files \
     %reldir%/flood \
@@ -22,6 +23,7 @@ early_fault_tests = \
     %reldir%/stalling
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
+%C%_broken_SOURCES = %reldir%/broken.c $(fault_shared)
 %C%_excluding_SOURCES = %reldir%/excluding.c $(fault_shared)
 %C%_files_SOURCES = %reldir%/files.c $(fault_shared)
 %C%_gone_SOURCES = %reldir%/gone.c $(fault_shared)
