@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* "." and ".." count as well. If the folder cannot be read, the process ends. */
+/* "." and ".." count as well. If the folder cannot be read, this function ends the process. */
 static inline int count_entries(const char *path)
 {
     DIR *dir = opendir(path);
@@ -23,7 +23,7 @@ static inline int count_entries(const char *path)
     return n;
 }
 
-/* Open file descriptors, including the one with which the folder is read. */
+/* The number of open file descriptors, including the descriptor with which the folder is read. */
 static inline int open_files(void)
 {
     return count_entries("/proc/self/fd");

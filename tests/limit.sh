@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. The limit is TEST_SECONDS, by
-# default 300, or 1800 with TUTTI_TEST_LONG, because beside other work the proofs under ASan need
-# more than 600. Tests on a real device run one at a time. Their limit is twice as long, because
-# they start CUDA and NCCL again and again, and each start takes seconds.
+# default 300, or 1800 with TUTTI_TEST_LONG, because the proofs under ASan need more than 600 if
+# other tests run at the same time. Tests on a real device run one at a time. Their limit is twice
+# as long, because they start CUDA and NCCL again and again, and each start takes seconds.
 #
 # The number of tests that run at a time is at most twice the number of processors, even if
 # `make -j` starts more: otherwise tests would exceed TEST_SECONDS. The other tests wait for a free
@@ -23,7 +23,7 @@ case $1 in
     seconds=$((2 * seconds))
     ;;
 esac
-# One test at a time looks for a place; the others sleep until it is their turn to look.
+# Only one test at a time searches for a free place; the other tests sleep on a lock until then.
 case " ${TEST_WAITS:-} " in
 *" tests/${1##*tests/} "*) ;;
 *)
@@ -44,7 +44,7 @@ case $1 in
 *tests/unit/* | *tests/abi/* | *tests/lint/*) ;;
 *)
     # By default all jobs of Open MPI 4 share a folder. A job that ends removes this folder if it is
-    # empty. Then an mpirun that is about to make its own folder in it fails.
+    # empty. If another mpirun is about to make its own folder in this folder, that mpirun fails.
     session=$(mktemp -d) || exit 1
     export OMPI_MCA_orte_tmpdir_base="$session"
     ;;
@@ -52,7 +52,7 @@ esac
 
 run="timeout --kill-after=5 $seconds"
 
-# ThreadSanitizer of GCC 12 and clang 14 cannot live with much address randomisation.
+# ThreadSanitizer of GCC 12 and clang 14 fails if addresses are randomised by many bits.
 case ${SANITIZER:-no} in
 *thread*)
     if setarch -R true 2>/dev/null; then
@@ -62,7 +62,7 @@ case ${SANITIZER:-no} in
 esac
 
 # Sets now, the time since the machine's start, and used, the processor time of the children that
-# have ended; both in hundredths of a second.
+# have ended. Both are in hundredths of a second.
 read_clocks()
 {
     read -r now rest </proc/uptime

@@ -16,8 +16,8 @@
 #     TEST          files, by default all
 #
 # Prints PASS, FAIL or SKIP for each test, and the reason; logs are below build/python. Ends with 0,
-# with 1 after a failure, or with 77 if there is no numpy. What cannot be installed is left out, and
-# the tests that need it are skipped. TUTTI_PACKAGES=as-is installs no Debian packages.
+# with 1 after a failure, or with 77 if there is no numpy. If a package cannot be installed, the
+# tests that need it are skipped. TUTTI_PACKAGES=as-is installs no Debian packages.
 set -u
 
 top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
@@ -77,8 +77,8 @@ from_pypi() {
 
 install_torch() {
     from_pypi "torch $torch" --no-deps "torch==$torch" || return
-    # Without numpy: make_torch_environment has installed a version that fits this torch. torch's
-    # own tests need expecttest.
+    # numpy is not in this list: make_torch_environment has installed a version that fits this
+    # torch. torch's own tests need expecttest.
     from_pypi "packages for torch" typing-extensions filelock sympy networkx jinja2 fsspec ninja \
         setuptools expecttest
     [ -z "${TUTTI_HOROVOD_TESTS:-}" ] ||
@@ -153,7 +153,7 @@ run_test() {
     esac
     log=$work/${1%.*}.log
     mkdir -p "${log%/*}"
-    # limit.sh has its locks below the current folder.
+    # limit.sh makes its locks below the current folder.
     (cd "$work" && mkdir -p tests && TEST_SECONDS=${TEST_SECONDS:-1800} \
         sh "$top/tests/limit.sh" "$2" "$3" ${4:+"$4"}) >"$log" 2>&1
     case $? in

@@ -37,7 +37,8 @@ void ranks_fail(const char *file, int line, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     fprintf(stderr, "%s:%d: rank %d: %s\n", file, line, my_rank, text);
-    /* The whole process ends: a thread cannot end alone while others wait for it. */
+    /* End the whole process: if only this thread ended, other threads would wait for it for
+       ever. */
     _exit(FAILED);
 }
 
@@ -78,7 +79,7 @@ typedef struct {
     const job_t *job;
     int rank;
     char name[64];
-    pthread_barrier_t *end; /* threads share mappings, so they close together; else NULL */
+    pthread_barrier_t *end; /* threads share mappings, so they close together; NULL: processes */
 } member_t;
 
 /* Wait until all ranks of the job have called this. The library has no part in it. */
@@ -160,7 +161,7 @@ static int run_threads(const job_t *job, member_t *members)
     return 0;
 }
 
-/* Did a rank end as it should? */
+/* Did a rank end as the job expects? */
 static int judge(const job_t *job, int rank, int status)
 {
     int expected = (job->killed >> rank & 1) != 0;
@@ -211,7 +212,7 @@ static int reap(const job_t *job, const pid_t *pids)
 
 static int is_child;
 
-/* LeakSanitizer calls this function: not 0 turns the check of this process off. */
+/* LeakSanitizer calls this function: a result that is not 0 turns off the check of this process. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 
 int __lsan_is_turned_off(void)
@@ -260,7 +261,7 @@ void ranks_poll_far(tutti__comm_t *comm, tutti__xport_ops_t *ops)
     *ops = *comm->shm->ops;
     ops->progress = nothing;
     comm->shm->ops = ops;
-    /* As if the lanes had found such a transport when they were opened. */
+    /* Set the lanes as if they had found such a transport when they were opened. */
     for (int i = 1; i < TUTTI__LANES; i++) {
         comm->engine->its_owners.lanes.lane[i].op.far = comm->shm;
         comm->engine->its_owners.lanes.lane[i].op.may_be_far = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Several ranks in one test, without mpirun: as forked processes, or as threads of one process,
- * where TSan sees everything.
+ * where TSan checks all ranks.
  *
  * A job is a function that every rank runs with its communicator. A failed CHECK prints both
  * values, with rank and place, and ends the rank; the job then fails.
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* What a rank's function gets. */
+/* The argument of a rank's function. */
 typedef struct {
     int rank, size;
     tutti_comm_t *comm;
@@ -28,8 +28,8 @@ typedef void (*rank_fn_t)(rank_t *self);
 typedef struct {
     int size;
     const char *hosts;     /* one letter per rank names its host: "aabbb"; NULL: one host */
-    int threads;           /* ranks are threads, else processes */
-    int timeout_s;         /* for the whole job; 0: 60. Six times as much in long forms */
+    int threads;           /* 1: ranks are threads; 0: processes */
+    int timeout_s;         /* for the whole job; 0: 60 s. Long forms have six times as much */
     const char *algorithm; /* TUTTI_ALGORITHM */
     /* Adjusts the settings of a rank; may be NULL. Its deadline begins to apply when all ranks have
        opened the communicator. */
@@ -90,15 +90,16 @@ void ranks_fail(const char *file, int line, const char *fmt, ...)
     } while (0)
 
 /*
- * From now on the transport of pretended hosts, which is shared memory, counts as one that advances
- * only when polled, as those between machines. Nothing is in flight.
+ * From now on the transport of pretended hosts, which is shared memory, counts as a transport that
+ * advances only when polled, like transports between machines. At this call nothing may be in
+ * flight.
  *
  * ops  receives the transport's functions, and must live until the end; the caller may then replace
  *      some of them
  */
 void ranks_poll_far(tutti__comm_t *comm, tutti__xport_ops_t *ops);
 
-/* The call of an allreduce of float32, sum, in place. */
+/* Returns the arguments of an in-place allreduce: float32, sum. */
 tutti_call_t ranks_sum(const char *name, void *x, size_t count);
 
 /* Run a job from main. If it fails, print its parameters, and add 1 to `failures`. */

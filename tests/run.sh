@@ -18,12 +18,13 @@
 # usage: tests/run.sh [--long] [BUILD...]. tests/local.mk says what quick and long are, and lists
 # asan_quick and tsan_quick.
 #
-# If there is a GPU, and nvcc to build the CUDA module, check and `--long asan` also run the tests
-# for a GPU (tests/gpu).
+# If there is a GPU, and nvcc to build the CUDA module, then check and `--long asan` also run the
+# tests for a GPU (tests/gpu).
 #
-# The last line counts the tests of all builds; before it are the names of those that were skipped,
-# the ten that took longest, and the time of each build. With TUTTI_PACKAGES=as-is it installs
-# nothing. With TUTTI_TEST_GPU=required, the tests for a GPU fail if there is no GPU or no NCCL.
+# The last line of the output has the number of tests of all builds. The lines before it have the
+# names of the skipped tests, the ten longest tests, and the time of each build. With
+# TUTTI_PACKAGES=as-is, run.sh installs nothing. With TUTTI_TEST_GPU=required, the tests for a GPU
+# fail if there is no GPU or no NCCL.
 set -u
 
 top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
@@ -31,7 +32,7 @@ top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
 
 builds=
 default="check asan tsan"
-cuda=--with-cuda-archs=75 # all later GPUs can run it, and nvcc takes 2 seconds instead of 14
+cuda=--with-cuda-archs=75 # all later GPUs can run this code, and nvcc takes 2 seconds instead of 14
 asan_cuda=--without-cuda
 # -g1 is enough for a backtrace; -g takes longer to compile. If CFLAGS are given, configure adds no
 # optimisation levels, so its default levels are repeated here.
@@ -76,8 +77,8 @@ finish() {
     exit
 }
 
-# count DIR: adds up the results in DIR/make.log, as automake prints them, and shows the logs of
-# what failed and the reasons of what was skipped.
+# count DIR: adds up the results that automake has printed in DIR/make.log, and shows the logs of
+# failed tests and the reasons of skipped tests.
 count() {
     results=$(grep -E '^(PASS|FAIL|SKIP|ERROR): ' "$1/make.log")
     passed=$((passed + $(echo "$results" | grep -c '^PASS')))
@@ -139,13 +140,14 @@ run_build() {
         failed=$((failed + 1))
         return
     fi
-    # TUTTI_PACKAGES is no setting of the library, which would warn about it. There are more jobs
-    # than processors, because limit.sh lets tests that sleep run beside tests that compute.
+    # TUTTI_PACKAGES is removed, because it is no setting of the library, which would warn about it.
+    # There are more jobs than processors, because limit.sh lets tests that sleep run beside tests
+    # that compute.
     make="env -u TUTTI_PACKAGES make -C $dir -j $((2 * jobs + 4))"
     case $target in
-    # The second make compiles the test programs with -O1: 46 s of processor time, with -O2 67 s.
-    # The last make runs the tests without this argument: make would pass it to them in the
-    # environment, and the library would take it for a setting.
+    # The second make compiles the test programs with -O1, which takes 46 s of processor time; -O2
+    # takes 67 s. The last make runs the tests without this argument: make would pass it to them in
+    # the environment, and the library would take it for a setting.
     check) $make all && $make TUTTI_OPT_CFLAGS=-O1 TESTS= check && $make check ;;
     *) $make "$target" ;;
     esac >"$dir/make.log" 2>&1 </dev/null
@@ -203,8 +205,8 @@ if ! need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $TEST_PACKAGES || ! generate;
     failed=1
     finish
 fi
-# A configure keeps one processor busy, so all of them run together. A configure that fails here
-# runs again in run_build, which reports the failure.
+# Each configure uses only one processor, so all of them run at the same time. If a configure fails
+# here, run_build runs it again and reports the failure.
 for build in $builds; do
     configure_build "$build" >/dev/null 2>&1 &
 done

@@ -39,7 +39,7 @@ void store_open(void)
     }
 }
 
-/* A key may be set again: the last value counts. */
+/* A key may be set again: the last value is the valid one. */
 int store_set(void *context, const char *key, const void *value, size_t bytes)
 {
     int i = atomic_fetch_add(&table->taken, 1);

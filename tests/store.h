@@ -8,13 +8,13 @@
 
 #include <tutti/tutti.h>
 
-/* Make the table, or empty it; called before the ranks start. */
+/* Make the table, or empty an existing table; called before the ranks start. */
 void store_open(void);
 
 /* A store with this prefix, which must stay valid as long as the store is used. */
 tutti_store_t store_with(const char *prefix);
 
-/* The functions of such a store. */
+/* The functions of a store in this table. */
 int store_set(void *context, const char *key, const void *value, size_t bytes);
 int store_get(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
               int timeout_ms);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A number for the names at which ranks meet. See tag(). */
+/* A number that makes the names of a test's meetings unique. See tag(). */
 #ifndef TUTTI_TESTS_TAG_H
 #define TUTTI_TESTS_TAG_H
 
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* A random number, drawn by a process's first call and inherited by its children. A process id
-   would not do: containers that share a network may have equal process ids, and the names of
-   abstract sockets belong to the network. */
+/* A random number, drawn by a process's first call and inherited by its children. A process id is
+   not unique: containers that share a network may have equal process ids, and the names of abstract
+   sockets belong to the network. */
 static inline int tag(void)
 {
     static int drawn;

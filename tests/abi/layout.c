@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fixes every size, offset and number that programs were compiled with.
+ * Checks every size, offset and number that existing programs were compiled with.
  *
- * A change here breaks existing programs. New fields and numbers get new lines; existing lines
- * stay. The test passes if this file compiles.
+ * If a line of this file must change, existing programs break. New fields and numbers get new
+ * lines; existing lines stay. The test passes if this file compiles.
  */
 #include <tutti/tutti.h>
 

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The manual pages agree with the headers, the table of variables and the programs: each exported
-# function has a page with its declaration, each parameter and each variable is explained, and each
-# option is listed. If mandoc and groff are installed, they find no error. If other versions of awk
-# are installed, they make the same pages. This script runs in the build directory.
+# The manual pages agree with the headers, the table of variables and the programs. Each exported
+# function has a page with its declaration. Each parameter and each variable is explained, and each
+# option is listed. If mandoc and groff are installed, they must find no error. If other versions of
+# awk are installed, they must make the same pages. This script runs in the build directory.
 set -eu
 
 top=$(cd "$srcdir" && pwd)
@@ -63,7 +63,7 @@ for name in $(sed -n 's/^ *\(tutti_[a-z][a-z0-9_]*\);.*/\1/p' "$top/lib/libtutti
 done
 [ -s man/man3/tutti_allreduce.3 ] || fail "there are no pages at all"
 
-# A parameter that no comment explains is an error that names it.
+# If no comment explains a parameter, text.awk fails and names the parameter.
 cat >"$here/odd.h" <<'END'
 /* Odd things. */
 

@@ -2,9 +2,9 @@
 /*
  * A program that was built with the header of version 0 runs with the present library.
  *
- * Each structure ends at the end of a page, and the next page allows no access. So a read of a
- * field that version 0 did not have crashes. The program makes a world of one rank, which meets by
- * a store.
+ * Each structure ends at the end of a page, and the next page allows no access. So if the library
+ * reads a field that version 0 did not have, the program crashes. The program opens a communicator
+ * of one rank, with a store.
  */
 #include "abi/tutti_0.h"
 
@@ -23,7 +23,8 @@
         }                                                                                          \
     } while (0)
 
-/* Returns a copy of the structure whose last byte is the last readable byte. */
+/* Returns a copy of the structure. The last byte of the copy is the last readable byte of its
+   page. */
 static void *at_end(const void *structure, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A world of one: everything works, costs nothing and needs no other process. Other tests call
- * init, finalize and init again, and fork a child while another thread is in tutti_init.
+ * A world of one rank: all calls work, and need no other process. Other tests call init, finalize
+ * and init again, and fork a child while another thread is in tutti_init.
  */
 #include "api/api.h"
 #include "store.h"
@@ -52,7 +52,7 @@ static void direct(tutti_comm_t *world)
     CHECK_OK(tutti_barrier(world));
 }
 
-/* The other collectives: all of them copy, or do nothing in place. */
+/* The other collectives: out of place they copy, in place they have no effect. */
 static void copies(tutti_comm_t *world)
 {
     static const size_t counts[] = { N }, displs[] = { 5 }, small[] = { N - 5 };
@@ -172,7 +172,7 @@ static void forks(void)
 
 static sem_t is_inside, may_fail;
 
-/* The `get` of a store in which rank 0 has set nothing. */
+/* The `get` of a store in which rank 0 has set no key. */
 static int get_never(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
                      int timeout_ms)
 {
@@ -256,7 +256,8 @@ int main(void)
         CHECK_OK(tutti_finalize());
         CHECK_OK(tutti_finalize());
         CHECK(tutti_world() == NULL);
-        /* A request outlives the library. It is complete, or has ended with SHUTDOWN. */
+        /* A request stays valid after tutti_finalize. It is complete, or has ended with
+           SHUTDOWN. */
         (void)tutti_wait(late, -1);
     }
     return 0;

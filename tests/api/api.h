@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared by tests of the public interface. These tests have what an application has, the headers
- * and libtutti.so, and nothing internal.
+ * Shared by tests of the public interface. Like an application, these tests use only the public
+ * headers and libtutti.so.
  */
 #ifndef TUTTI_TESTS_API_H
 #define TUTTI_TESTS_API_H

@@ -20,7 +20,7 @@ enum {
     OPS = 13
 };
 
-/* Does this type have this operation? As in the table in types.h. */
+/* Does this type have this operation, according to the table in types.h? */
 static int is_served(int t, int o)
 {
     int is_pair = t >= TUTTI_FLOAT32_INT32, is_bool = t == TUTTI_BOOL;
@@ -89,7 +89,7 @@ static void texts(void)
     type_names();
 }
 
-/* Each thread has its own last error, "" at first. A success does not clear it. */
+/* Each thread has its own last error, which is "" at first. A successful call does not clear it. */
 static void *other_thread(void *arg)
 {
     CHECK(tutti_last_error()[0] == '\0');
@@ -313,7 +313,7 @@ static void buffers_and_counts(void)
 #undef WRONG
 }
 
-/* Memory from tutti_mem_alloc_local can be freed by tutti_mem_free_local only. */
+/* Memory from tutti_mem_alloc_local can be freed only by tutti_mem_free_local. */
 static void local_memory(void)
 {
     void *ptr = NULL;
@@ -325,7 +325,7 @@ static void local_memory(void)
     CHECK_OK(tutti_mem_free_local(ptr));
 }
 
-/* Registered memory can be unregistered only. */
+/* Registered memory can only be unregistered, not freed by the library. */
 static void registered_memory(void)
 {
     char *ptr = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -400,7 +400,7 @@ static void types_and_operations(void)
     }
 }
 
-/* Scaling is for floating point types. */
+/* Only floating point types can be scaled. */
 static void scaling(void)
 {
     for (int t = 1; t <= TYPES; t++) {

@@ -32,7 +32,7 @@ static double now_s(void)
 
 /* ---- files ---- */
 
-/* Make a file atomically: a concurrent reader sees the whole file or none. */
+/* Make a file atomically: a concurrent reader reads the whole file or finds no file. */
 static int put_file(const char *name, const void *bytes, size_t length)
 {
     char path[512], temporary[560];
@@ -102,7 +102,7 @@ static tutti_options_t options(void)
     return o;
 }
 
-/* The maker writes the id for all ranks, the others read it. */
+/* The maker writes the id for all ranks, and the other ranks read it. */
 static void share_id(const char *name, int maker, tutti_unique_id_t *ret_id)
 {
     size_t length;
@@ -156,8 +156,8 @@ static void by_id(int maker)
     o.unique_id = &id;
     start(&o);
     CHECK_OK(tutti_barrier(tutti_world()));
-    /* The maker has continued. A rank that uses the id again is rejected, whether the maker still
-       exists or not. */
+    /* The maker has continued. If a rank uses the id again, it is rejected, even if the maker has
+       ended. */
     if (rank != maker) {
         CHECK_OK(tutti_finalize());
         began = now_s();
@@ -170,7 +170,7 @@ static void by_id(int maker)
     CHECK_OK(tutti_finalize());
 }
 
-/* After the first world the ranks make further ones, each with the id of another rank. */
+/* After the first world the ranks make further worlds, each with the id of another rank. */
 static void again(void)
 {
     tutti_options_t o = options();
@@ -197,7 +197,7 @@ static void by_store(const char *prefix)
     CHECK_OK(tutti_finalize());
 }
 
-/* The late rank comes when another rank has logged a warning that it waits. */
+/* The late rank calls tutti_init after another rank has logged a warning that it waits. */
 static void note_warning(void *arg, tutti_log_level_t level, const char *text)
 {
     if (level == TUTTI_LOG_WARN && strstr(text, arg) != NULL)
@@ -295,8 +295,7 @@ static void mistakes(void)
     CHECK_OK(tutti_finalize());
 }
 
-/* Ids that are not used do not prevent a process from ending, whether it calls tutti_finalize or
-   not. */
+/* Unused ids do not prevent a process from ending, with or without tutti_finalize. */
 static void unused(void)
 {
     tutti_unique_id_t id;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_comm_connect as a program sees it. Tests its arguments, its use beside tutti_init and
- * tutti_finalize, unique ids of two front ends in one process, one rank, and a forked child.
+ * tutti_comm_connect through the public interface. Tests its arguments, its use beside tutti_init
+ * and tutti_finalize, unique ids of two front ends in one process, one rank, and a forked child.
  */
 #include "api/api.h"
 #include "store.h"
@@ -117,7 +117,7 @@ static void arguments(void)
     store = unused_store();
     o.size = 32;
     CHECK_ERROR(tutti_comm_connect(&o, &comm), TUTTI_ERR_ABI, "options->size");
-    /* A program that was built with the version before has no timeout_ms. */
+    /* A program that was built with the previous version has no timeout_ms. */
     o = store_options(&store, 0, 1);
     o.size = offsetof(tutti_options_t, timeout_ms);
     o.timeout_ms = -7;
@@ -141,7 +141,7 @@ static void alone(void)
     tutti_comm_t *comms[COMMS], *group;
     int before = threads();
 
-    setenv("TUTTI_BOOT", "self", 1); /* concerns tutti_init only */
+    setenv("TUTTI_BOOT", "self", 1); /* applies only to tutti_init */
     for (int i = 0; i < COMMS; i++) {
         CHECK_OK(tutti_comm_connect(&o, &comms[i]));
         CHECK_INT(tutti_size(comms[i]), 1);
@@ -241,7 +241,7 @@ static void beside_world(int rank, int size)
     reduces(tutti_world(), size);
     reduces(b, size);
     CHECK_OK(tutti_barrier(tutti_world()));
-    /* A request of a connected communicator is pending during this. */
+    /* A request of a connected communicator is pending while the world is made and finalized. */
     CHECK_OK(tutti_allreduce_async("over", &x, &y, 1, TUTTI_INT32, TUTTI_SUM, a, NULL, &request));
     CHECK_OK(tutti_finalize());
     CHECK(tutti_world() == NULL);
@@ -263,7 +263,7 @@ static void beside_world(int rank, int size)
     CHECK_OK(tutti_finalize());
 }
 
-/* Rank 0 makes ids. The second one is used after rank 0's tutti_finalize. */
+/* Rank 0 makes ids. The second id is used after rank 0's tutti_finalize. */
 static void ids(int rank, int size)
 {
     tutti_store_t store = store_with("ids");
@@ -288,7 +288,7 @@ static void ids(int rank, int size)
     reduces(b, size);
     CHECK_OK(tutti_barrier(a));
     CHECK_OK(tutti_comm_free(a));
-    /* The thread of the first id still answers. */
+    /* The thread that serves the first id still answers. */
     o.unique_id = &id[0];
     CHECK_ERROR(tutti_comm_connect(&o, &a), TUTTI_ERR_INVALID_ARGUMENT, "used already");
     CHECK_OK(tutti_barrier(b));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks that meet without MPI, by the variables of env:// and of launchers: in any order; with
- * missing, doubled and misinformed ranks; with strangers and other jobs at the port; with secrets;
- * and with another process that owns MASTER_PORT, as torchrun's agent does.
+ * missing ranks, duplicate ranks and ranks that have wrong variables; with strangers and other jobs
+ * at the port; with secrets; and if another process owns MASTER_PORT, like torchrun's agent.
  *
  * Each rank is a process. A port is reserved by a socket that is bound and does not listen, so that
  * tests that run at the same time choose different ports.
@@ -22,7 +22,7 @@
 
 enum {
     MOST = 8,
-    ALL_PORTS = 17 /* MASTER_PORT and those above it */
+    ALL_PORTS = 17 /* MASTER_PORT and the ports above it */
 };
 
 /* A process, and the outcome that its tutti_init must have. */
@@ -30,13 +30,14 @@ typedef struct {
     int rank, size;
     const char *env;       /* "NAME=VALUE\n...", besides the variables of env:// */
     tutti_status_t status; /* of tutti_init */
-    const char *words;     /* that its error must have */
-    int delay_ms;          /* before tutti_init */
+    const char *words;     /* words that the error must have */
+    int delay_ms;          /* delay before tutti_init */
 } member_t;
 
 static int failures;
 static int port;        /* MASTER_PORT of the present job */
-static int log_fd = -1; /* stderr of processes started from now on; -1: that of this process */
+static int log_fd = -1; /* stderr of the processes that are started next; -1: stderr of this
+                           process */
 static atomic_int *ready;
 static char folder[] = "/tmp/tutti-env-XXXXXX";
 
@@ -189,7 +190,7 @@ static void finish(const char *what, pid_t pid)
     failures++;
 }
 
-/* Run all members at once, at the reserved port. */
+/* Run all members at the same time, with the reserved port. */
 static void run_here(const char *what, const member_t *members, int count, const char *common)
 {
     pid_t pid[MOST];
@@ -221,7 +222,7 @@ static void any_order(void)
             for (int i = 0; i < size; i++) {
                 int rank = late < 0 ? (3 * i + 1) % size : size - 1 - i;
 
-                /* 3 i + 1 modulo the size gives each rank once, unless 3 divides the size. */
+                /* If 3 does not divide the size, 3 i + 1 modulo the size gives each rank once. */
                 members[i].rank = size % 3 == 0 ? size - 1 - i : rank;
                 members[i].size = size;
                 members[i].delay_ms = members[i].rank == late ? 150 : 0;
@@ -259,7 +260,7 @@ static void missing(void)
     run("rank 0 is missing", first, 1, "TUTTI_TIMEOUT=1");
 }
 
-/* Two ranks: the second one starts when the first one has logged `words`. */
+/* Two ranks: the second rank starts after the first rank has logged `words`. */
 static void warned(const char *words, const member_t *first, const member_t *second,
                    const char *common)
 {
@@ -317,10 +318,10 @@ static void overdue(void)
     snprintf(common, sizeof(common), "%s\nTUTTI_BOOT=local:tutti-env-%d\nTUTTI_SIZE=2", soon,
              tag());
     warned(" s for rank 0, which has not called tutti_init\n", &local[1], &local[0], common);
-    /* Rank 0 does not wait for this warning: it warns as soon as it listens. */
+    /* Rank 0 logs this warning as soon as it listens. */
     warned("rank 0's name: no-such-host.invalid has no address", &nameless, &ranks[1],
            "TUTTI_LOG=warn");
-    /* Nor do the others: each warns after its first lookup. */
+    /* The other ranks log their warning after their first lookup. */
     warned("rank 1 cannot find rank 0 yet: no-such-host.invalid has no address", &lost, &alone,
            "TUTTI_LOG=warn");
 }
@@ -347,7 +348,7 @@ static void misinformed(void)
     run("rank 0 twice", zeros, 2, NULL);
 }
 
-/* Variables that make no sense. No other ranks are started. */
+/* Variables with invalid values. No other ranks are started. */
 static void nonsense(void)
 {
     static const member_t cases[] = {
@@ -380,7 +381,7 @@ static void nonsense(void)
         run(cases[i].words, &cases[i], 1, NULL);
 }
 
-/* A job of two ranks whose rank 1 comes when the intruders have ended. */
+/* A job of two ranks. Rank 1 starts after the intruders have ended. */
 static void with_intruders(const char *what, const char *common, const member_t *intruders,
                            int count)
 {
@@ -447,7 +448,7 @@ static void other_jobs(void)
     with_intruders("other jobs", "TORCHELASTIC_RUN_ID=a\nTORCHELASTIC_RESTART_COUNT=1", others, 3);
 }
 
-/* Garbage of every length, closed connections, and silent ones that stay. */
+/* Garbage of every length, closed connections, and silent connections that stay open. */
 static void garbage(void)
 {
     const member_t ranks[] = { { .rank = 0, .size = 3 },
@@ -481,7 +482,7 @@ static void garbage(void)
     close(fd);
 }
 
-/* MASTER_PORT belongs to torchrun's agent, and the next port to a silent service. */
+/* MASTER_PORT belongs to an imitated agent of torchrun, and the next port to a silent service. */
 static void agent(void)
 {
     static const char torchrun[] = "TORCHELASTIC_USE_AGENT_STORE=True\nTORCHELASTIC_RUN_ID=none";

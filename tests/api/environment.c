@@ -70,7 +70,7 @@ static void works_on_two_hosts(int rank, int size)
     works(rank, size);
 }
 
-/* Shared settings come from rank 0: another rank's values do not matter. */
+/* Shared settings come from rank 0: another rank's values have no effect. */
 static void rank_0_decides(int rank, int size)
 {
     if (rank == size - 1)
@@ -212,7 +212,7 @@ static void wrong(void)
     expect("mpirun started 4 ranks", 1);
 }
 
-/* There are variables of launchers, but nothing by which the ranks could meet. */
+/* There are variables of launchers, but the ranks have no way to meet. */
 static void company(void)
 {
     static const char *const certain[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tutti_finalize while a request is pending: the request ends with an error, and its callback runs
- * during tutti_finalize. The callback may not begin or end anything.
+ * during tutti_finalize. The callback may not initialise or finalize the library.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-/* In memory that all ranks map. */
+/* This variable is in memory that all ranks map. */
 static atomic_int *has_left;
 
 static void on_end(void *calls, tutti_status_t status)

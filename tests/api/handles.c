@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Invalid handles, which were freed or have never been valid. In a world of one, every public
- * function is called with every kind of them, and must return an error.
+ * Invalid handles, which were freed or have never been valid. In a world of one rank, every public
+ * function is called with every kind of invalid handle, and must return an error.
  */
 #include "api/api.h"
 
@@ -55,7 +55,7 @@ static tutti_status_t submit(tutti_comm_t *c, int how)
 
 static int color_of_none = TUTTI_COLOR_NONE, the_rank;
 static tutti_comm_t *no_comm;
-static tutti_status_t state = TUTTI_ERR_INTERNAL; /* neither this nor the text may change */
+static tutti_status_t state = TUTTI_ERR_INTERNAL; /* neither state nor the text may change */
 static tutti_stats_t stats = TUTTI_STATS_INIT;
 static tutti_stats_part_t stats_part = TUTTI_STATS_PART_INIT;
 static char state_text[8] = "as is";
@@ -324,7 +324,7 @@ static void comms(tutti_comm_t *world)
     CHECK_OK(tutti_barrier(part));
     CHECK_OK(tutti_comm_free(part));
     refused(part, 0, "comm is a communicator that was freed");
-    /* Another object has the place of the freed one. */
+    /* Another object has the slot of the freed object. */
     CHECK_OK(tutti_comm_split(world, 0, 0, &next));
     CHECK(next != part);
     refused(part, 0, "comm is a communicator that was freed");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_log_set_callback: the log goes to the callback instead of stderr, even before tutti_init. A
- * callback that takes the program's locks delays no call. A learned plan is logged.
+ * tutti_log_set_callback: the log goes to the callback instead of stderr, even before tutti_init.
+ * If the callback takes a lock of the program, this delays no call. A learned plan is logged.
  */
 #include "api/api.h"
 #include "tag.h"

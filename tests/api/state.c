@@ -38,7 +38,7 @@ static void check_usable(const tutti_comm_t *comm)
     CHECK(text[0] == '\0');
 }
 
-/* Poll until the communicator has ended in this way. */
+/* Poll until the communicator has ended with this status. */
 static void await_end(const tutti_comm_t *comm, tutti_status_t want, const char *words)
 {
     tutti_status_t state = TUTTI_OK;
@@ -75,7 +75,8 @@ static void alone(int rank, int size)
     CHECK_OK(tutti_comm_state(part, &state, text, sizeof(text)));
     CHECK_INT(state, TUTTI_ERR_PEER_LOST);
     CHECK(strstr(text, "no more data") != NULL);
-    /* The thread's last error does not change; the text is the one that a call reports. */
+    /* The thread's last error does not change; the text is the same as the text of a failed
+       call. */
     CHECK(strstr(tutti_last_error(), "comm is NULL") != NULL);
     CHECK_STATUS(tutti_barrier(part), TUTTI_ERR_PEER_LOST);
     CHECK(strcmp(tutti_last_error(), text) == 0);
@@ -131,7 +132,7 @@ static void be_killed(void)
     CHECK(WIFSIGNALED(result) && WTERMSIG(result) == SIGKILL);
 }
 
-/* A rank of the first world that is not killed. The barrier may fail if rank 1 dies early. */
+/* Run a rank of the first world that is not killed. The barrier may fail if rank 1 dies early. */
 static void survive(void)
 {
     tutti_request_t *request = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The statistics that a process shows: in the table, in the file, and at the endpoint, which is not
- * disturbed by garbage, idle clients and forks.
+ * The statistics that a process shows: in the table, in the file, and at the endpoint. Garbage,
+ * idle clients and forks must not disturb the endpoint.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -202,7 +202,7 @@ static void for_port(int rank, int size)
     for (size_t i = 0; i < sizeof(noise); i++)
         noise[i] = (unsigned char)(i * 7919 + 128);
     ask(mine, noise, sizeof(noise), answer);
-    /* More clients that send nothing, or only a beginning, than there are places. */
+    /* There are more clients than places. They send no data, or only the beginning of a request. */
     for (int i = 0; i < IDLERS; i++) {
         idle[i] = reach(mine);
         CHECK(idle[i] >= 0);
@@ -219,7 +219,7 @@ static void for_port(int rank, int size)
         close(idle[i]);
 }
 
-/* A client that does not read its answer to the end. */
+/* A client closes before it has read the whole answer. */
 static void for_leaver(int rank, int size)
 {
     static char answer[TEXT];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Streams that are captured into a graph. The graph stays empty, because nothing may be queued in
- * such a stream. With these functions tests find forbidden calls during a capture: an unsafe call
- * invalidates the capture, unless its thread is in relaxed mode
+ * such a stream. With these functions tests detect forbidden calls during a capture: an unsafe call
+ * invalidates the capture, except if its thread is in relaxed mode
  * (cudaThreadExchangeStreamCaptureMode in CUDA's header).
  */
 #include "cuda_libs/inside.h"
@@ -17,7 +17,7 @@ struct CUgraph_st {
 
 typedef struct {
     cudaStream_t stream; /* NULL: free */
-    pthread_t thread;    /* the thread that began it */
+    pthread_t thread;    /* the thread that has begun the capture */
     enum cudaStreamCaptureMode mode;
     int is_spoiled;
 } capture_t;

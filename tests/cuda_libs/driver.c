@@ -2,8 +2,9 @@
 /*
  * libcuda: the thread's context, modules, launches, semaphores, and the attributes of pointers.
  *
- * A launch copies its parameter. Its addresses are checked when the stream executes it. An address
- * outside the device's memory, or an overrun, breaks the device, like CUDA's error 700.
+ * A launch copies its parameter. The addresses in the parameter are checked when the stream
+ * executes the launch. An address outside the device's memory, or an overrun, breaks the device,
+ * like CUDA's error 700.
  */
 #include "cuda_libs/inside.h"
 
@@ -17,7 +18,7 @@
 #define FATBIN_MAGIC 0xba55ed50u
 #define MOST_FUNCTIONS 64
 #define MOST_THREADS 1024
-#define TRAINER_WORDS 32 /* in a kernel's arguments, 8 bytes each */
+#define TRAINER_WORDS 32 /* most words of 8 bytes in a kernel's arguments */
 
 struct CUfunc_st {
     int device;
@@ -37,7 +38,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the modules
 typedef struct {
     const struct CUfunc_st *function;
     unsigned blocks, threads;
-    uint32_t count; /* the trainer's */
+    uint32_t count; /* elements; for kernels of the trainer only */
     union {
         tutti__pack_args_t pack;
         tutti__sum_args_t sum;
@@ -107,7 +108,7 @@ CUresult cuModuleUnload(CUmodule hmod)
     return (CUresult)code;
 }
 
-/* The name contains the types. */
+/* A kernel's name contains its types. */
 static struct CUfunc_st describe(const char *name, int device)
 {
     struct CUfunc_st f = { device, kernel_find(name), trainer_find(name), 0, 1, 1 };
@@ -287,7 +288,7 @@ CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value
 }
 
 /* Memory that is not CUDA's has no attributes: type 0, device -2. The address just behind an
-   allocation of CUDA counts as such memory. */
+   allocation of CUDA is not CUDA's. */
 static int answer(CUpointer_attribute attribute, const void *ptr, void *ret)
 {
     tutti__where_t where = memory_where(ptr);

@@ -93,7 +93,7 @@ int err_code(tutti_status_t status, int otherwise)
         if (is_broken(pretend_device()->current()))
             otherwise = cudaErrorIllegalAddress;
         return err_say(otherwise, "%s", tutti_last_error());
-    default: /* from NCCL's work in the stream */
+    default: /* an error of NCCL's work in the stream */
         return err_say(cudaErrorUnknown, "%s", tutti_last_error());
     }
 }

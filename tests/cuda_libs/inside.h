@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Libraries of CUDA and NCCL for machines without a GPU: one shared object, which stands for
- * libcuda, libcudart, libcublas and libnccl, over the pretend device (tests/pretend/). So the real
+ * Libraries of CUDA and NCCL for machines without a GPU: one shared object, which replaces libcuda,
+ * libcudart, libcublas and libnccl, over the pretend device (tests/pretend/). With it the real
  * module, tutti/cuda.so, moves and reduces data, and the trainer trains. The shared object has the
  * functions that the module, the trainer and the tests of tests/gpu/ call.
  *
@@ -12,7 +12,7 @@
  *      blas.c         libcublas: one product
  *      runtime.c      libcudart: devices and memory
  *      streams.c      streams, events, copies
- *      capture.c      captured streams, and the calls that are forbidden meanwhile
+ *      capture.c      captured streams, and the calls that are forbidden during a capture
  *      nccl.c         communicators
  *      nccl_calls.c   calls and groups
  *
@@ -31,7 +31,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-ncclResult_t ncclGroupStart(void); /* NCCL's header has these without prototypes */
+ncclResult_t ncclGroupStart(void); /* NCCL's header declares these functions without prototypes */
 ncclResult_t ncclGroupEnd(void);
 #pragma GCC visibility pop
 
@@ -57,11 +57,11 @@ struct CUevent_st {
 struct ncclComm {
     int magic, rank, size, is_blocking;
     tutti__nccl_t *nccl;
-    atomic_int is_busy; /* no caller has been told yet that the last call is complete */
+    atomic_int is_busy; /* 1: no caller has received the report that the last call is complete */
     int is_final, polls;
 };
 
-/* ---- errors.c: codes are CUresult's and cudaError_t's, which agree ---- */
+/* ---- errors.c: codes of CUresult and cudaError_t, which have the same numbers ---- */
 
 /* Set a code and its text. */
 int err_say(int code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
@@ -76,7 +76,7 @@ void err_fatal(const char *fmt, ...) TUTTI__PRINTF(1, 2) __attribute__((noreturn
 cudaError_t rt_begin(const char *what);
 cudaError_t rt_end(int code);
 
-/* The same for NCCL. */
+/* Like err_say, with NCCL's code. */
 ncclResult_t nccl_say(ncclResult_t code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 ncclResult_t nccl_code(tutti_status_t status);
 
@@ -100,7 +100,7 @@ int memory_is_managed(const void *ptr);
 
 /* ---- streams.c ---- */
 
-/* The thread uses the device of an object until visit_end. */
+/* From visit_stream to visit_end the thread uses the device of the object. */
 typedef struct {
     tutti__dstream_t *stream;
     int before;

@@ -12,9 +12,9 @@
 #include <time.h>
 
 #define CONFIG_MAGIC 0xcafebeefu
-/* Below this version a call keeps its remaining work in its thread. */
+/* Before this version the remaining work of a call belongs to its thread. */
 #define UNBOUND 22700
-/* How often a communicator is reported as in progress at least. */
+/* A communicator is reported as in progress at least so many times. */
 #define POLLS 2
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

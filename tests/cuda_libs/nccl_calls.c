@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libnccl: calls. Every call is in a group, even a single one, and is launched when the group ends.
- * In this library a group has one communicator and one stream, as Tutti uses it. Collectives
+ * libnccl: calls. Every call is in a group, even a single call, and is launched when the group
+ * ends. In this library a group has one communicator and one stream, as Tutti uses it. Collectives
  * without elements are omitted, as in the real library.
  */
 #include "cuda_libs/inside.h"
@@ -27,13 +27,13 @@ ncclResult_t ncclGroupStart(void)
 
 /* ---- types and operations ---- */
 
-/* E4M3 and E5M2, which older headers lack. */
+/* E4M3 and E5M2. Older headers do not have these types. */
 static int is_float8(ncclDataType_t type)
 {
     return (int)type == 10 || (int)type == 11;
 }
 
-/* Float8 is only moved, as bytes. */
+/* Elements of float8 are only moved, as bytes. */
 static tutti_dtype_t type_of(ncclDataType_t type)
 {
     switch ((int)type) {
@@ -130,7 +130,7 @@ static ncclResult_t append(const tutti__nccl_call_t *call, ncclComm_t comm, cuda
     return ncclSuccess;
 }
 
-/* op NULL: the call only moves data. */
+/* If op is NULL, the call only moves data. */
 static ncclResult_t queue(const char *what, tutti__nccl_call_t call, ncclDataType_t type,
                           const ncclRedOp_t *op, ncclComm_t comm, cudaStream_t stream)
 {

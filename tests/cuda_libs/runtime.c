@@ -63,7 +63,7 @@ cudaError_t cudaSetDevice(int device)
     return rt_end(code);
 }
 
-/* Makes no context. */
+/* This function makes no context. */
 cudaError_t cudaGetDevice(int *device)
 {
     int mine = pretend_device()->current();
@@ -119,7 +119,7 @@ cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
 
     if (code == cudaSuccess)
         code = capture_forbids("cudaHostAlloc");
-    /* Without this flag the other devices of the process could not access it. */
+    /* Without this flag the other devices of the process could not access the memory. */
     if (code == cudaSuccess && flags != cudaHostAllocPortable)
         code = err_say(cudaErrorNotSupported, "cudaHostAlloc: not portable");
     if (code == cudaSuccess)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The range of priorities; lower numbers go first. */
+/* The range of priorities; a lower number is a higher priority. */
 #define LOWEST 0
 #define HIGHEST (-5)
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waits that exclude each other: rank 0 names them soon, long before the stall warning. And long
- * waits that do not exclude each other, about which rank 0 must be silent.
+ * Waits that exclude each other: rank 0 warns about them soon, long before the stall warning. If
+ * long waits do not exclude each other, rank 0 must not warn.
  *
- * In the first cases the ranks never go on by themselves. When rank 0 has written the warning, a
- * thread of each rank, which has not submitted anything before, submits the missing tensors.
+ * In the first cases the ranks cannot continue by themselves. After rank 0 has written the warning,
+ * a thread of each rank submits the missing tensors. This thread has submitted no tensor before.
  */
 #include "fault/fault.h"
 
@@ -19,14 +19,15 @@
 
 /* Longest wait for a warning. */
 #define LIMIT_MS 60000
-/* How long rank 0 must be silent: some checks after all waits have become long. */
+/* For this time rank 0 must not warn: some checks after all waits have become long. */
 #define SILENT_MS 5000
 #define MOST_RANKS 3
 #define RING 8
-/* Tensors that are pending at the same time, of all ranks that are threads of a process. */
+/* Most tensors that are pending at the same time, summed over the ranks that are threads of a
+   process. */
 #define MOST_TENSORS 12
 
-/* Rank 0's warning begins so. */
+/* The beginning of rank 0's warning. */
 static const char words[] = "waits exclude each other: ";
 
 /* Rank 0's stderr goes to this file. */
@@ -105,11 +106,11 @@ static void reduce(const rank_t *self, const char *name)
 
 /* ---- circles ---- */
 
-/* A thread that makes one missing call when rank 0 has written its warning. */
+/* A thread that makes one missing call after rank 0 has written its warning. */
 typedef struct {
     const rank_t *self;
     const char *wanted, *name; /* name NULL: no call */
-    int sends;                 /* to the other rank */
+    int sends;                 /* 1: the call is a message to the other rank */
     pthread_t thread;
 } savior_t;
 
@@ -130,7 +131,8 @@ static void *save(void *arg)
     return NULL;
 }
 
-/* Wait for a request, or if it is NULL in a barrier, until the savior has made this possible. */
+/* Wait for the request, or in a barrier if it is NULL. The wait can end only after the savior's
+   call. */
 static void wait_for(const rank_t *self, savior_t *savior, tutti_request_t *request)
 {
     savior->self = self;
@@ -150,7 +152,7 @@ static void two(rank_t *self)
     wait_for(self, &savior, submit(self, self->rank == 0 ? "a" : "b"));
 }
 
-/* Rank r lacks the tensor of rank r - 1 only. */
+/* Rank r submits all tensors except the tensor for which rank r - 1 waits. */
 static void three(rank_t *self)
 {
     static const char *const names[3] = { "a", "b", "c" };
@@ -195,7 +197,7 @@ static void in_a_barrier(rank_t *self)
         CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* Each rank waits for a message of the other. Rank 2 does nothing. */
+/* Each of ranks 0 and 1 waits for a message of the other. Rank 2 makes no call. */
 static void messages(rank_t *self)
 {
     savior_t savior = { .wanted = "rank 0 waits for tensor 'to 0', which rank 1 has not "
@@ -217,8 +219,8 @@ static void messages(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* A message of a ring, from the next rank. The name is long, so rank 0's text is longer than a line
-   of the log. */
+/* The name of a message in a ring, which the next rank sends. The name is long, so rank 0's text is
+   longer than a line of the log. */
 static const char *ring_name(int to)
 {
     static _Thread_local char name[100];
@@ -255,7 +257,7 @@ static void *send_in_ring(void *arg)
     return NULL;
 }
 
-/* Eight ranks of a group, whose names in errors are long. */
+/* Eight ranks of a group. In a group the ranks' names in errors are long. */
 static void ring(rank_t *self)
 {
     tutti_comm_t *group = ring_of(self);
@@ -315,7 +317,7 @@ static void *submit_later(void *arg)
     return NULL;
 }
 
-/* On rank 0 another thread submits tensor 'b', when it has time. */
+/* On rank 0 another thread submits tensor 'b' some time later. */
 static void by_helper(rank_t *self)
 {
     pthread_t helper;
@@ -335,7 +337,7 @@ static void by_helper(rank_t *self)
     check_silent(self);
 }
 
-/* Rank 1 gives up its wait. */
+/* Rank 1's wait ends by its own timeout. */
 static void with_timeout(rank_t *self)
 {
     tutti_request_t *request;
@@ -363,8 +365,8 @@ static void call_back(void *arg, tutti_status_t status)
     from_callback = submit(arg, "a");
 }
 
-/* Rank 1 waits for 'b', and its callback, which is slow, submits 'a'. It runs when rank 2, which is
-   slow as well, has submitted 'c'. */
+/* Rank 1 waits for 'b'. A slow callback on rank 1 submits 'a'. This callback runs after rank 2,
+   which is slow as well, has submitted 'c'. */
 static void by_callback(rank_t *self)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;

@@ -19,7 +19,7 @@ void board_open(void)
         perror("mmap");
         exit(1);
     }
-    /* Without this, every rank would log every death. */
+    /* Turn the log off: otherwise every rank would log every death. */
     tutti__log_setup(TUTTI__LOG_NONE, -1);
 }
 

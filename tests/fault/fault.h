@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Shared by fault tests: a page that all processes of a job map, and checks for ranks that survive
- * another one.
+ * a fault of another rank.
  */
 #ifndef TUTTI_TESTS_FAULT_H
 #define TUTTI_TESTS_FAULT_H
@@ -15,7 +15,7 @@ typedef struct {
     atomic_ullong when_ns; /* time of the fault */
     atomic_int pid;        /* of the rank with the fault */
     atomic_int done;       /* ranks that have passed all checks */
-    atomic_int ready;      /* ranks that have reached a certain place */
+    atomic_int ready;      /* ranks that have reached a place that the test defines */
 } board_t;
 
 extern board_t *board;
@@ -32,7 +32,7 @@ double board_age_s(void);
 /* Every kind of call returns `want` at once, with `text` in its error text. */
 void check_dead(rank_t *self, tutti_status_t want, const char *text);
 
-/* Makes ret_path another path of the file `path`, as long as a setting may be. */
+/* Sets ret_path to another path of the file `path`, with the largest length of a setting. */
 void long_path(char ret_path[TUTTI__CONF_PATH], const char *path);
 
 /* A number from /proc/self/status, such as "VmRSS:"; -1 if it is not there. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In the middle of tutti_comm_split, after all ranks have checked their limits, a rank cannot open
- * one more file: all ranks of its group receive this rank and the reason at once, other groups are
- * made, and the parent remains usable.
+ * In the middle of tutti_comm_split, after all ranks have checked their limits, one rank cannot
+ * open another file. All ranks of its group receive the number of this rank and the reason at once.
+ * Other groups are made, and the parent remains usable.
  *
- * Calls that open a file are replaced here: on the selected rank and thread the n-th one fails.
+ * This file replaces the calls that open a file: on the selected rank and thread the n-th call
+ * fails.
  */
 #include "fault/fault.h"
 
@@ -38,7 +39,7 @@ int socket(int domain, int type, int protocol)
     return may_open() ? (int)syscall(SYS_socket, domain, type, protocol) : -1;
 }
 
-/* The kernel allocates a descriptor before it looks for a connection. */
+/* The kernel allocates a descriptor before it checks for a connection. */
 int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *restrict addr_bytes, int flags)
 {
     int taken;
@@ -51,7 +52,7 @@ int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *restrict addr_bytes, int fla
     return taken;
 }
 
-/* Calls without EFD_NONBLOCK are the library's check of the limit, and do not count here. */
+/* Calls without EFD_NONBLOCK are the library's check of the limit, and are not counted. */
 int eventfd(unsigned count, int flags)
 {
     if ((flags & EFD_NONBLOCK) != 0 && !may_open())
@@ -98,7 +99,8 @@ static int split_once(rank_t *self, int victim, int n, int color, int victims_co
     files_left = -1;
     if (status == TUTTI_OK) {
         sum_up(comm);
-        /* Ranks that are threads share mappings, so none may free them before all are done. */
+        /* Ranks that are threads share mappings, so no rank may free them before all ranks are
+           done. */
         CHECK_OK(tutti_barrier(self->comm));
         CHECK_OK(tutti_comm_free(comm));
     } else {

@@ -8,10 +8,10 @@
  *
  * It prints the rates that were reached.
  *
- * The connections use loopback only: for one job at most RATE a second, of which KEPT stay open. A
- * connection costs 10 to 20 us of a processor, so on an idle machine one process reaches RATE; on a
- * busy machine several processes get a larger share of the processors. The rate counts from the
- * time at which the first rank listens.
+ * The connections use loopback only: for one job at most RATE connections a second, of which KEPT
+ * stay open. A connection costs 10 to 20 us of a processor, so on an idle machine one process
+ * reaches RATE; on a busy machine several processes get a larger share of the processors. The rate
+ * counts from the time at which the first rank listens.
  */
 #include "fault/startup.h"
 
@@ -33,7 +33,7 @@
 #include <unistd.h>
 
 /* [connections a second] Jobs must start at 20 000. RATE is somewhat larger, because the flooders
-   are always a little behind it. */
+   never quite reach it. */
 #define RATE 21000
 #define KEPT 4000
 #define RANKS 4
@@ -42,10 +42,10 @@
 /* Shared with the flooding processes; zeroed before each job. */
 static struct {
     atomic_ullong opened;
-    atomic_ullong begin_us; /* when the first rank was seen to listen; 0: not yet */
+    atomic_ullong begin_us; /* when a flooder first detected a listening rank; 0: not yet */
 } * fire;
 
-/* What the flooders of a job, or of several jobs, have reached. */
+/* The totals that the flooders of one or several jobs have reached. */
 typedef struct {
     double opened, s, processor_s;
 } reached_t;
@@ -76,7 +76,7 @@ static void allow_files(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Wait until a rank listens. Returns the time at which the first flooder saw it. */
+/* Wait until a rank listens. Returns the time at which the first flooder detected this. */
 static double await_ports(double until)
 {
     unsigned long long none = 0;
@@ -90,7 +90,7 @@ static double await_ports(double until)
 /* Flooder `self` of `flooders` makes each `flooders`-th connection. */
 static void flood(int self, int flooders, int close_at_once, double until)
 {
-    struct linger at_once = { 1, 0 }; /* no TIME_WAIT */
+    struct linger at_once = { 1, 0 }; /* so that close leaves no TIME_WAIT state */
     int most = KEPT / flooders;
     static int kept[KEPT];
     unsigned long long n = 0;
@@ -123,7 +123,8 @@ static void flood(int self, int flooders, int close_at_once, double until)
     }
 }
 
-/* A rank that has begun to listen waits, so that the flood comes before any other rank. */
+/* After a rank has begun to listen, it waits, so that the flood begins before any other rank
+   connects. */
 static void wait_for_flood(const char *name)
 {
     if (strcmp(name, "listening") == 0)
@@ -194,7 +195,7 @@ static int start_under_fire(way_t way, int flooders, int close_at_once, reached_
     return failed;
 }
 
-/* Jobs of one kind. Returns how many have failed. */
+/* Run jobs of one kind. Returns the number of failed jobs. */
 static int run_jobs(way_t way, int jobs, int flooders, int close_at_once)
 {
     reached_t reached = { 0 };

@@ -62,7 +62,7 @@ static tutti_status_t call(rank_t *self, way_t way)
     return status;
 }
 
-/* Wait until all ranks have come: no rank is still in an earlier call. */
+/* Wait until all ranks are here. Then no rank is in an earlier call. */
 static void gather(rank_t *self)
 {
     for (int way = 0; way < WAYS; way++)
@@ -103,9 +103,10 @@ static void aborts(rank_t *self)
 /* ---- a stopped rank ---- */
 
 /*
- * Is the victim named as the rank that is waited for? On several hosts the error of a direct call
- * names the rank for which the first rank that timed out has waited, and this may be another
- * waiting rank. For a named tensor rank 0 knows only which host has not announced it.
+ * Does the error name the victim as the rank that the others wait for? On several hosts the error
+ * of a direct call is from the first rank that timed out. It names the rank for which this rank has
+ * waited, which may be another waiting rank. For a named tensor rank 0 has only the host that has
+ * not announced it.
  */
 static int names(rank_t *self, const plan_t *plan)
 {
@@ -136,8 +137,8 @@ static void stops(rank_t *self)
     unsigned long long none = 0;
     double began;
 
-    /* The short timeout is set only here, so that the ranks of a busy machine have time to get
-       here. */
+    /* The short timeout is set only here. Before this point ranks on a busy machine need more
+       time. */
     gather(self);
     self->inside->conf.shared.timeout_ms = 500;
     if (self->rank == plan->victim) {
@@ -167,14 +168,15 @@ static void stops(rank_t *self)
                    plan->victim);
     }
     check_dead(self, TUTTI_ERR_TIMEOUT, "rank");
-    /* The last survivor lets the victim continue; the victim must find the same state. */
+    /* The last survivor lets the victim continue; the victim must get the same error. */
     if (atomic_fetch_add(&board->done, 1) + 2 == self->size)
         kill(atomic_load(&board->pid), SIGCONT);
     for (int i = 0; i < 5000 && atomic_load(&board->done) + 1 < self->size; i++)
         usleep(1000);
 }
 
-/* A wait with a timeout has no side effect: the request completes when the late rank comes. */
+/* A wait that ends by its timeout has no side effect: the request completes when the late rank
+   makes its call. */
 static void comes_late(rank_t *self)
 {
     const plan_t *plan = self->arg;
@@ -271,7 +273,7 @@ static void forks(rank_t *self)
     }
 }
 
-/* A child of a killed rank lives on: the death must still be detected. */
+/* A child of a killed rank still exists: the rank's death must still be detected. */
 static void orphans(rank_t *self)
 {
     const plan_t *plan = self->arg;
@@ -283,7 +285,8 @@ static void orphans(rank_t *self)
     if (self->rank == plan->victim) {
         pid = ranks_fork();
         if (pid == 0) {
-            /* Live until the others have detected the death, but not for ever. */
+            /* This child exists until the other ranks have detected the death, but only for a
+               limited time. */
             for (int i = 0; i < 30000 && atomic_load(&board->done) + 1 < self->size; i++)
                 usleep(1000);
             _exit(0);
@@ -303,7 +306,7 @@ static void orphans(rank_t *self)
 static const struct {
     const char *name;
     rank_fn_t fn;
-    int ways; /* how many elements of way_t to try */
+    int ways; /* the first `ways` values of way_t are tried */
     int killed;
 } faults[] = {
     { "aborts", aborts, WAYS, 0 },      { "stops", stops, ASYNC + 1, 0 },

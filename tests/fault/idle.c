@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The library sleeps: when nothing is pending, also while a learned plan runs, it uses no processor
- * time and sends nothing, and a long wait uses little.
+ * While no request is pending, the library sleeps: it uses no processor time and sends no message,
+ * also between the steps of a learned plan. During a long wait it uses little processor time.
  *
- * No check requires speed: on a busy machine ranks only use less processor time.
+ * The checks do not depend on speed: on a busy machine ranks use less processor time, not more.
  */
 #include "fault/fault.h"
 
@@ -16,7 +16,7 @@
 /* Most milliseconds of processor time in an idle second. Measured: 0; a thread that polls every
    millisecond takes 30. */
 #define IDLE_MS 20
-/* Most times that threads of the process go to sleep in this second; main itself does so once. */
+/* Most times that threads of the process begin to sleep in this second; main itself sleeps once. */
 #define IDLE_SLEEPS 12
 /* A waiter's largest share of a processor. Measured: 2 to 5 %; a waiter that only yields takes half
    a processor. */
@@ -51,7 +51,7 @@ static long sleeps(void)
     return u.ru_nvcsw;
 }
 
-/* Steps of one tensor, until there is a plan. */
+/* Make steps with one tensor, until there is a plan. */
 static void learn(rank_t *self)
 {
     tutti_request_t *request;
@@ -74,7 +74,7 @@ static uint64_t messages(const rank_t *self)
     return stats.announcements_sent + stats.bucket_messages_sent + stats.other_messages_sent;
 }
 
-/* Check what the process uses in one idle second. */
+/* Check the processor time and the messages of the process in one idle second. */
 static void check_idle(rank_t *self, const char *when)
 {
     uint64_t sent;
@@ -131,7 +131,7 @@ static void wait_long(rank_t *self)
     long slept;
 
     some_work(self);
-    /* The last rank comes after all others have begun to wait. */
+    /* The last rank enters the barrier after all others have begun to wait. */
     while (late && atomic_load(&board->ready) < self->size - 1)
         usleep(1000);
     if (late)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kill -9 at any time: all other ranks' pending calls end soon with PEER_LOST, name a killed rank,
- * and every later call returns the same at once.
+ * kill -9 at any time: the pending calls of all other ranks soon end with PEER_LOST and name a
+ * killed rank. Every later call returns the same error at once.
  *
  * A thread of each victim kills the victim after a delay, so the kill may hit any place in the
  * library. With a delay of 0 the victim may die before its first call.
@@ -21,7 +21,7 @@ typedef struct {
     int async;
     size_t count;
     int delay_us;
-    unsigned victims; /* bit r: rank r */
+    unsigned victims; /* bit r: rank r is killed */
 } plan_t;
 
 enum {
@@ -107,7 +107,7 @@ static void run(rank_t *self)
                      : tutti_allreduce(x, x, plan->count, TUTTI_FLOAT32, TUTTI_MAX, self->comm);
     } while (status == TUTTI_OK);
     if (victim) {
-        /* Another victim has died first. */
+        /* This victim's call has failed because another victim has died first. */
         CHECK_STATUS(status, TUTTI_ERR_PEER_LOST);
         pthread_join(thread, NULL);
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nothing is left behind: no files, names, shared memory or processes after a job, however it
- * ended; no descriptors, threads, mappings or memory in a process that starts and ends the
- * library often.
+ * After a job that has ended in any way, no files, names, shared memory or processes are left. In a
+ * process that starts and ends the library often, no descriptors, threads, mappings or memory are
+ * left.
  *
- * Where the system allows this, the test runs in namespaces of its own, so everything found there
- * is the test's. Elsewhere a name counts only if it contains "tutti", was not there before, and
- * does not disappear, because other tests have such names while they run.
+ * If the system allows this, the test runs in its own namespaces, and all objects there belong to
+ * it. Otherwise a name counts only if it contains "tutti", is new, and does not disappear, because
+ * other tests have such names while they run.
  */
 #include "fault/fault.h"
 
@@ -30,7 +30,8 @@ static const char *const places[] = { "/dev/shm", "/tmp", "/var/tmp", "/run", "/
 static int private;
 
 enum {
-    LOOKS = 600 /* of 100 ms each: files that disappear meanwhile belong to another test */
+    LOOKS = 600 /* checks, 100 ms apart: a file that disappears between them belongs to another
+                   test */
 };
 
 typedef struct {
@@ -311,7 +312,8 @@ static void often(rank_t *self)
     for (int i = 0; i < 10000 && count_entries("/proc/self/task") > before.threads; i++)
         usleep(1000);
     after = usage();
-    /* No rank leaves, and so closes its sockets, before all ranks have counted theirs. */
+    /* A rank that leaves closes its sockets. So no rank may leave before all ranks have counted
+       their sockets. */
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_INT(after.fds, before.fds);
     CHECK_INT(after.threads, before.threads);

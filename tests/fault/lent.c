@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Two ranks repeat a zero-copy allreduce. The communicator ends while rank 0 waits in its call.
- * After rank 0's call has failed, rank 1 does not write to rank 0's buffer, whatever the status of
- * the end is.
+ * After rank 0's call has failed, rank 1 must not write to rank 0's buffer. This is tested for each
+ * status with which the communicator can end.
  */
 #include "fault/fault.h"
 
@@ -43,7 +43,7 @@ static void waiting_rank(rank_t *self, float *x, tutti_status_t end)
         CHECK_INT(x[i], OTHER);
 }
 
-/* Steps the node operation itself, because a call may find the end before it steps. */
+/* Runs the node operation's steps itself: a call might detect the end before its first step. */
 static void late_rank(rank_t *self, const float *x, tutti_status_t end)
 {
     tutti__cached_t *cached = &tutti__comm_state(self->inside)->cached;
@@ -52,7 +52,8 @@ static void late_rank(rank_t *self, const float *x, tutti_status_t end)
 
     CHECK_STATUS(tutti__cached_start(cached, &cached->call, node, 1, &hint), TUTTI__AGAIN);
     atomic_store(&board->ready, ANNOUNCED);
-    /* Rank 0 has done its share when its sums are here. Then it waits for this rank. */
+    /* When rank 0's sums have arrived here, rank 0 has done its part. Then it waits for this
+       rank. */
     while (*(const volatile float *)x != 2)
         usleep(1000);
     (void)tutti__watch_end(self->inside->watch, end, "the test");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_mem_alloc without memory: all ranks get the error, nothing is lost, and the communicator
- * stays usable.
+ * If tutti_mem_alloc finds no memory, all ranks get the error, no memory leaks, and the
+ * communicator stays usable.
  */
 #include "fault/fault.h"
 
@@ -40,7 +40,7 @@ static void works(rank_t *self)
     CHECK_OK(tutti_mem_free(self->comm, ptr));
 }
 
-/* One rank asks for more than exists; the others for a little. */
+/* One rank requests more memory than exists; the others request little memory. */
 static void refused(rank_t *self, int who, size_t bytes)
 {
     void *ptr = self;
@@ -52,8 +52,8 @@ static void refused(rank_t *self, int who, size_t bytes)
     works(self);
 }
 
-/* On one rank files cannot grow, so its arena cannot grow either. The signal that comes with this
-   limit must not kill the process. */
+/* On one rank files cannot grow, so its arena cannot grow. The kernel sends a signal at this limit,
+   which must not kill the process. */
 static void limited(rank_t *self)
 {
     struct rlimit limit;
@@ -72,7 +72,8 @@ static void limited(rank_t *self)
     works(self);
 }
 
-/* More bytes than there are addresses, more than the machine has, and sizes whose sum overflows. */
+/* Sizes: more bytes than there are addresses, more than the machine has, and sizes whose sum
+   overflows. */
 static void absurd(rank_t *self)
 {
     static const size_t sizes[] = { SIZE_MAX, SIZE_MAX - 4095, (size_t)1 << 62, (size_t)1 << 45 };
@@ -83,8 +84,8 @@ static void absurd(rank_t *self)
     }
 }
 
-/* After a refused call no rank keeps memory: rank 0 asks for too much, so the other ranks must give
-   back their 8 MiB. */
+/* After a refused call no rank keeps memory: rank 0 requests too much, so the other ranks must free
+   their 8 MiB. */
 static void not_kept(rank_t *self)
 {
     long before, after;

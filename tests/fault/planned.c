@@ -23,12 +23,12 @@ enum {
     STEPS = 8
 };
 
-/* Where the victim is in its step. */
+/* The part of its step that the victim has submitted at the fault. */
 typedef enum {
-    BETWEEN,   /* it has submitted nothing */
-    ONE,       /* nothing, and the plan is one bucket */
+    BETWEEN,   /* no tensor */
+    ONE,       /* no tensor, and the plan is one bucket */
     MIDDLE,    /* a part of a bucket */
-    IN_FLIGHT, /* everything: its buckets wait for the other ranks */
+    IN_FLIGHT, /* all tensors: its buckets wait for the other ranks */
     PLACES
 } place_t;
 
@@ -36,7 +36,7 @@ typedef enum {
     KILLED,
     EXITS,
     STOPPED,
-    ABSENT, /* it lives, and does something else */
+    ABSENT, /* it continues, but makes no calls */
     WAITS,  /* it waits for other tensors of the plan */
     FAULTS
 } fault_t;
@@ -52,7 +52,7 @@ typedef struct {
     int victim;
 } plan_t;
 
-/* One file for what all ranks of a job write to stderr. */
+/* The stderr of all ranks of a job goes to this file. */
 static int said;
 static int real_stderr;
 /* The limit of a bucket, in bytes. */
@@ -93,11 +93,11 @@ static void follow_plan(rank_t *self, const plan_t *plan, float (*x)[COUNT])
             request[t] = submit(self, t, x[t]);
         CHECK_OK(tutti_wait_all(request, TENSORS, -1));
     }
-    /* On a busy machine a plan may have been stopped, because a rank was slow. */
+    /* On a busy machine a slow rank may have stopped a plan, so there may be more than one. */
     CHECK(own->agreed.plan.plans >= 1);
     if (own->agreed.plan.runs)
         CHECK((own->agreed.plan.plan.nbuckets == 1) == (plan->place == ONE));
-    /* After this, no rank is still in an earlier call. */
+    /* After this wait no rank is in an earlier call. */
     atomic_fetch_add(&board->ready, 1);
     while (atomic_load(&board->ready) < self->size)
         usleep(1000);
@@ -124,7 +124,7 @@ static void end_victim(rank_t *self, const plan_t *plan)
             break;
         usleep(1000);
     }
-    /* The communicator has ended, or ends soon. */
+    /* This submission fails, or its request does: the communicator has ended, or ends soon. */
     request = submit(self, TENSORS, x);
     if (request != NULL)
         CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
@@ -136,7 +136,7 @@ static void run_victim(rank_t *self, const plan_t *plan, float (*x)[COUNT])
     tutti_status_t status = TUTTI_OK;
     int n = plan->place <= ONE ? 0 : plan->place == MIDDLE ? TENSORS / 2 - 1 : TENSORS;
 
-    /* Tensor 0 is left out here. */
+    /* Tensor 0 is not submitted. */
     for (int t = 1; t <= n && t < TENSORS; t++)
         request[t] = submit(self, t, x[t]);
     if (plan->place == IN_FLIGHT && plan->fault != ABSENT && plan->fault != WAITS)
@@ -184,15 +184,15 @@ static void want_words(const plan_t *plan, char *text, size_t bytes)
     snprintf(text, bytes, "rank %d %s", plan->victim, what);
 }
 
-/* On several hosts rank 0 knows only which host has not announced a tensor. So its error may name
+/* On several hosts rank 0 has only the host that has not announced a tensor. So its error may name
    any rank of the victim's host. */
 static int names_host(rank_t *self, const plan_t *plan, const char *error)
 {
     const tutti__topo_t *topo = self->inside->topo;
     char text[32];
 
-    /* If rank 0 is the victim, it waits for no tensor, so its thread only warns, and the error of
-       another rank may name nothing but rank 0. */
+    /* If rank 0 is the victim, it waits for no tensor, so its thread only warns. The error of
+       another rank may then name only rank 0. */
     if (plan->victim == 0 && strstr(error, "rank 0 has not reported") != NULL)
         return 1;
     for (int r = 0; r < self->size && topo->nhosts > 1; r++) {
@@ -207,8 +207,8 @@ static int names_host(rank_t *self, const plan_t *plan, const char *error)
 }
 
 /* After a death, each error names the victim. After other faults, the error or a warning before it
-   names the victim: on a busy machine a rank may reach its deadline when it knows only that others
-   have not reported. */
+   names the victim: on a busy machine a rank may reach its deadline before it has received other
+   ranks' reports. */
 static void check_words(rank_t *self, const plan_t *plan)
 {
     const char *error = tutti_last_error();
@@ -239,11 +239,11 @@ static void run_other(rank_t *self, const plan_t *plan, float (*x)[COUNT])
         if (request[t] == NULL && dies(plan))
             check_words(self, plan);
     }
-    /* tensor 0 is the one that the victim does not submit. */
+    /* the victim does not submit tensor 0. */
     for (int t = 0; t < TENSORS; t++) {
         if (request[t] == NULL)
             continue;
-        /* Buckets whose tensors the victim has all submitted may be served. */
+        /* If the victim has submitted all tensors of a bucket, the bucket may be served. */
         if (t == 0 || plan->fault == STOPPED || dies(plan)) {
             tutti_status_t status = tutti_wait(request[t], -1);
 
@@ -257,7 +257,7 @@ static void run_other(rank_t *self, const plan_t *plan, float (*x)[COUNT])
     }
     check_time(plan);
     check_dead(self, want, "rank");
-    /* The last survivor lets the victim continue; the victim must find the same state. */
+    /* The last survivor lets the victim continue; the victim must get the same error. */
     if (atomic_fetch_add(&board->done, 1) + 2 == self->size && plan->fault == STOPPED)
         kill(atomic_load(&board->pid), SIGCONT);
 }
@@ -305,7 +305,8 @@ static int run_one(const plan_t *plan, int size, const char *hosts)
 }
 
 /* All ranks must receive the report of the victim before the deadline. On a busy machine the report
-   may be late; the error then names another rank. So a case with a deadline has three tries. */
+   may be late; the error then names another rank. So a case with a deadline may be tried three
+   times. */
 static int run_case(const plan_t *plan, int size, const char *hosts)
 {
     int tries = dies(plan) ? 1 : 3;
@@ -340,7 +341,7 @@ int main(int argc, char **argv)
             for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++) {
                 plan_t plan = { (fault_t)f, (place_t)place, jobs[i].victim };
 
-                /* A rank that has submitted no tensor has nothing to wait for. */
+                /* A rank that has submitted no tensor cannot wait. */
                 if (plan.fault == WAITS && plan.place <= ONE)
                     continue;
                 if (whole || argc > 1 || dies(&plan) || n++ % 5 == 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flight recorder and tutti_report. In each case a job of real processes fails in a way of its
- * own, with TUTTI_DUMP; then tutti_report reads the dumps and must name the culprit, what the
- * others wait for, and what the culprit does instead.
+ * The flight recorder and tutti_report. In each case a job of real processes fails in a different
+ * way, with TUTTI_DUMP. Then tutti_report reads the dumps. It must name the culprit, the calls in
+ * which the others wait, and the culprit's own call.
  *
- * Ranks begin to wait only after all ranks have made their calls, so no case depends on which rank
- * is first.
+ * Ranks begin to wait only after all ranks have made their calls, so no case depends on the order
+ * of the ranks.
  */
 #include "fault/fault.h"
 
@@ -57,7 +57,7 @@ static tutti_request_t *submit(rank_t *self, const char *name)
     return submit_to(self->comm, name);
 }
 
-/* Wait until n ranks have called this. */
+/* Wait until n ranks have called this function. */
 static void all_here(int n)
 {
     double began = wall_ms();
@@ -76,7 +76,7 @@ static int has_ended(const tutti_comm_t *comm)
     return state != TUTTI_OK;
 }
 
-/* Do nothing, until the communicator has ended. */
+/* Make no call until the communicator has ended. */
 static void idle(const tutti_comm_t *comm)
 {
     double began = wall_ms();
@@ -194,8 +194,8 @@ static int has_text(const char *path, const char *text)
     return strstr(all, text) != NULL;
 }
 
-/* Wait until a rank's dump is whole and has this text, and keep it: a later stall would replace
-   it. */
+/* Wait until a rank's dump is complete and has this text. Then save the dump: a later stall would
+   replace it. */
 static void keep_dump(int rank, const char *text)
 {
     double began = wall_ms();
@@ -211,8 +211,8 @@ static void keep_dump(int rank, const char *text)
     CHECK(has_text(kept, text));
 }
 
-/* Rank 1 is late, so the other ranks report a stall; rank 1 comes when all ranks have written
-   dumps. Rank 1 itself never stalls; it is asked for its dump. */
+/* Rank 1 is late, so the other ranks report a stall; rank 1 makes its call after all ranks have
+   written dumps. Rank 1 itself does not report a stall; other ranks request its dump. */
 static void is_late(rank_t *self)
 {
     reduce(self);
@@ -222,7 +222,7 @@ static void is_late(rank_t *self)
 }
 
 /* The same with a plan. The other ranks have started the tensor's bucket without agreement. The
-   bucket is returned to agreement, so in their dumps the tensor is only submitted. */
+   bucket's tensor is then agreed on as usual, so in their dumps the tensor is only submitted. */
 static void is_late_in_a_plan(rank_t *self)
 {
     for (int step = 0; step < 8; step++)
@@ -254,8 +254,8 @@ static void in_a_mesh(rank_t *self)
     CHECK_OK(tutti_comm_free(row));
 }
 
-/* In a ring, rank 3 submits a tensor, and then holds its engine's token, so that its engine makes
-   no step of the bucket. Rank 0 has sent a message, and waits for rank 3; rank 1 waits for the next
+/* In a ring, rank 3 submits a tensor, and then holds its engine's token, so that its engine runs no
+   step of the bucket. Rank 0 has sent a message, and waits for rank 3; rank 1 waits for the next
    message of rank 0; rank 2 cannot send to rank 3. */
 static void is_in_a_bucket(rank_t *self)
 {
@@ -323,7 +323,8 @@ static void handler(int number)
         atomic_fetch_add(&board->done, 1);
 }
 
-/* Dumps in a signal handler, while this thread is inside the library. Each must be whole. */
+/* Dumps in a signal handler, while this thread is inside the library. Each dump must be
+   complete. */
 static void in_a_handler(rank_t *self)
 {
     struct sigaction action = { .sa_handler = handler };
@@ -336,7 +337,7 @@ static void in_a_handler(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     child = ranks_fork();
     if (child == 0) {
-        /* The communicator is the parent's, so this child has nothing to dump. */
+        /* The communicator is the parent's, so this child writes no dump. */
         errno = 77;
         if (tutti_dump(dump_path) != TUTTI_ERR_INVALID_ARGUMENT || errno != 77)
             _exit(1);
@@ -346,7 +347,7 @@ static void in_a_handler(rank_t *self)
         }
         _exit(0);
     }
-    /* Each signal finds this thread at another place. */
+    /* Each signal interrupts this thread at another place. */
     for (int i = 0; i < 3000; i++) {
         snprintf(name, sizeof(name), "t%d", i);
         CHECK_OK(tutti_wait(submit(self, name), -1));
@@ -542,7 +543,7 @@ static const case_t cases[] = {
       { "\"dumps\":[0,1]" } },
 };
 
-/* Nothing was opened, so there is nothing to dump. */
+/* No communicator was opened, so no dump is written. */
 static int dumps_nothing(void)
 {
     struct stat st;

@@ -21,8 +21,8 @@
 #define SYS_epoll_pwait2 441
 #endif
 
-/* Most milliseconds of processor time in an idle second. Measured: 0 to 1; a spinning thread takes
-   all it can get. */
+/* Most milliseconds of processor time in an idle second. Measured: 0 to 1; a spinning thread uses
+   all the time that it can get. */
 #define IDLE_MS 100
 
 /* From now on epoll_pwait2 returns `error` in this process. Returns 0 if filters are not allowed
@@ -74,7 +74,7 @@ static void idle(rank_t *self)
     check_dead(self, TUTTI_ERR_PEER_LOST, "rank 1 was lost");
 }
 
-/* Tries this in a child, because a filter cannot be removed. */
+/* Tries it in a child process, because a filter cannot be removed. */
 static int can_filter(void)
 {
     int status = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A process may open too few descriptors for the number of ranks: all ranks get an error with the
- * numbers, long before the deadline. If only the soft limit is too low, tutti_init raises it.
+ * If the limit of open descriptors is too low for the number of ranks, all ranks get an error with
+ * both numbers, long before the deadline. If only the soft limit is too low, tutti_init raises it.
  */
 #include "fault/startup.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stall warnings. A rank that waits reports the call and the rank it waits for, after
- * TUTTI_STALL_WARNING seconds and again as long as the wait lasts, for direct and asynchronous
- * calls alike. If the late rank never comes, the error at the deadline names the call and the rank.
+ * Stall warnings. A rank that waits reports the call and the rank that it waits for. It reports
+ * after TUTTI_STALL_WARNING seconds, and again as long as the wait lasts, in direct and
+ * asynchronous calls. If the late rank never makes the call, the error at the deadline names the
+ * call and the rank.
  *
  * The late rank reads the waiter's warnings, and comes when they are there. So most cases do not
  * depend on the speed of the machine; the others run again if a warning was late.
@@ -24,7 +25,7 @@
 /* Warnings that each case waits for. */
 #define WARNINGS 2
 
-/* Two files that both processes share; in a case, each rank's stderr goes to one of them. */
+/* Two files that both processes share; during a case, each rank's stderr goes to one of them. */
 static int said_by[2];
 static int real_stderr;
 
@@ -59,7 +60,7 @@ static int count(const char *text, const char *part)
     return n;
 }
 
-/* Wait until a rank has written this n times. */
+/* Wait until a rank has written `part` n times. */
 static void await_said(int rank, const char *part, int n)
 {
     double began = wall_ms();
@@ -74,7 +75,7 @@ static void await_said(int rank, const char *part, int n)
     }
 }
 
-/* How long a rank has waited, according to its first warning with `part`: the number after
+/* The time for which a rank has waited, from its first warning with `part`: the number after
    `before`. */
 static double first_wait_s(int rank, const char *part, const char *before)
 {
@@ -115,7 +116,7 @@ static void direct(rank_t *self)
         CHECK(first_wait_s(1, words, "has waited ") >= 0.5);
     }
     CHECK_OK(tutti_barrier(self->comm));
-    /* If the same call is made again, its wait counts anew. */
+    /* If the same call is made again, the time of its wait begins at 0. */
     if (self->rank == 0)
         await_said(1, "in a barrier (direct) for rank 0", WARNINGS);
     else
@@ -164,7 +165,8 @@ static void late(rank_t *self, int rank)
     to_stderr();
 }
 
-/* One rank is late with n tensors. The other rank names some of them, and counts the rest. */
+/* One rank is late with n tensors. The other rank's warning names some of them, and has the number
+   of the others. */
 static void late_with(rank_t *self, int rank, int n, const char *words)
 {
     tutti_request_t *request[TUTTI__NAMED + 1];
@@ -184,7 +186,8 @@ static void late_with(rank_t *self, int rank, int n, const char *words)
     to_stderr();
 }
 
-/* One rank is late in tutti_join. Only rank 0 has the reports which ranks have joined. */
+/* One rank is late in tutti_join. Only rank 0 receives the reports of the ranks that have
+   joined. */
 static void late_join(rank_t *self, int rank)
 {
     const char *words = rank == 1 ? "in tutti_join: rank 1 has not called tutti_join"
@@ -220,7 +223,7 @@ static void announce_and_stay(rank_t *self)
     CHECK_OK(tutti_wait(request, -1));
 }
 
-/* more: what rank 0 reports after the words about the rank that does not go on. */
+/* more: the words of rank 0's report that follow the name of the rank that does not continue. */
 static void in_lane(rank_t *self, const char *more)
 {
     char words[256];
@@ -267,7 +270,7 @@ static void in_a_message(rank_t *self)
     in_lane(self, ": 0 of 1 messages to it have gone; step 2 of 4 has 20 bytes");
 }
 
-/* A whole process is stopped: the other one names it. */
+/* A whole process is stopped; the other process names its rank. */
 static void stopped(rank_t *self, int rank)
 {
     char words[80];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank is slow in each step of tutti_init, but never slower than TUTTI_TIMEOUT. TUTTI_TIMEOUT is
- * the deadline of all steps together, so all ranks give up soon after it.
+ * A rank is slow in each step of tutti_init, but each step takes less than TUTTI_TIMEOUT.
+ * TUTTI_TIMEOUT is the deadline of all steps together, so all ranks give up soon after this time.
  */
 #include "fault/startup.h"
 

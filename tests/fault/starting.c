@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank is killed in tutti_init, before its k-th call that uses a socket: all others end soon, and
- * name it. Such a place is counted only if the others can already know of this rank.
+ * A rank is killed in tutti_init, before its k-th call that uses a socket: all others end soon with
+ * an error that names it. A call is counted only if the others can already name this rank.
  *
  *   starting             some places
  *   starting all [way]   all places, for an idle machine: survivors must end within 2 s;
@@ -22,7 +22,7 @@
 #define SOON_S 50.0
 #define SOON_IDLE_S 2.0
 #define TIMEOUT_S 60
-/* The distance between the places that are tried. */
+/* Only every STRIDE-th place is tried. */
 #define STRIDE_QUICK 61
 #define STRIDE_LONG 5
 
@@ -31,16 +31,16 @@ static double soon_s = SOON_S;
 static way_t way;
 
 /*
- * Can the others know of the victim? They can if it has sent something, with two exceptions. If
- * rank 0 dies before another rank comes that meets by a name or by env://, that rank cannot
- * distinguish the death from a late rank 0. And the maker of an id has no rank until its second
- * message. By env:// a rank's first message does not have its number.
+ * Can the others name the victim? They can if it has sent data, with these exceptions. With a name
+ * or env://, rank 0 may die before another rank connects. Then this rank cannot distinguish the
+ * death from a late rank 0. With an id, the maker's first message does not have its rank. With
+ * env://, no rank's first message has its number.
  */
 static int is_known(void)
 {
     if (way == BY_NAME && victim == 0)
         return atomic_load(&hall->accepted) >= 2;
-    /* It has sent a greeting and an answer to one rank, and a greeting to the other. */
+    /* Rank 0 has sent a greeting and an answer to one rank, and a greeting to the other. */
     if (way == BY_ENV && victim == 0)
         return atomic_load(&hall->sent) >= 3;
     for (int r = 0; r < 3 && way == BY_ID && victim == maker; r++)
@@ -73,7 +73,7 @@ typedef struct {
     double longest_s;
 } tally_t;
 
-/* Judge the survivors' outcomes. Returns 0 if there was no such place. */
+/* Judge the survivors' outcomes. Returns 0 if the victim did not reach this place. */
 static int judge(const startup_t *job, int hung, tally_t *tally)
 {
     static int verbose = -1;

@@ -47,7 +47,7 @@ void startup_open(void)
         perror("mmap");
         exit(1);
     }
-    (void)tag(); /* before any fork, so that all processes have the same */
+    (void)tag(); /* before any fork, so that all processes have the same tag */
 }
 
 int startup_seal_fate(int fate)
@@ -130,7 +130,8 @@ static void set_env(const startup_t *job, int rank)
     setenv("TUTTI_JOB_SECRET", "of this test", 1);
 }
 
-/* Bound without listening: other tests do not get this port, and rank 0 can listen at it. */
+/* The socket is bound, but does not listen: other tests do not get this port, and rank 0 can listen
+   at it. */
 static int reserve_port(void)
 {
     struct sockaddr_in addr = { .sin_family = AF_INET };
@@ -192,7 +193,7 @@ static void run_rank(const startup_t *job, int rank, int number)
         options.rank = rank;
         options.nranks = job->size;
     }
-    /* All ranks continue together, however long their processes took to start. */
+    /* All ranks continue at the same time, even if some processes took long to start. */
     atomic_fetch_add(&hall->ready, 1);
     await(&hall->ready, job->size);
     startup_rank = rank;
@@ -213,7 +214,7 @@ static void run_rank(const startup_t *job, int rank, int number)
 
 /* ---- a job ---- */
 
-/* A process that makes an id, and ends when the pipe's other end is closed. */
+/* A process that makes an id, and ends when the other end of the pipe is closed. */
 static void run_maker(const startup_t *job, int number, int until)
 {
     char byte;

@@ -3,7 +3,7 @@
  * Jobs whose ranks meet by tutti_init while a test disturbs them. Each rank is a process; it
  * reports the result of its tutti_init and of a first barrier in shared memory.
  *
- * Calls that use sockets go through startup_calls.c, which first calls on_call.
+ * startup_calls.c replaces the calls that use sockets; each first calls on_call.
  */
 #ifndef TUTTI_TESTS_STARTUP_H
 #define TUTTI_TESTS_STARTUP_H
@@ -36,7 +36,7 @@ typedef struct {
     const char *hosts; /* one letter per rank; NULL: one host */
     int maker;         /* BY_ID */
     int timeout_s;     /* TUTTI_TIMEOUT */
-    int limit_s;       /* of the job; then its processes are killed */
+    int limit_s;       /* limit of the whole job; after this time its processes are killed */
     /* Called in rank `rank` at its start, and just before tutti_init. May be NULL. */
     void (*at_start)(int rank);
     void (*before)(int rank);
@@ -49,12 +49,12 @@ typedef struct {
     atomic_ullong ended_ns;
 } outcome_t;
 
-/* Shared by all processes of a job; zeroed before each. */
+/* Shared by all processes of a job; zeroed before each job. */
 typedef struct {
     atomic_int ready;       /* ranks about to call tutti_init */
     atomic_ullong fault_ns; /* when a rank died */
-    /* Of ranks with an on_call: calls that the test counts; successful sends; successful
-       accepts. */
+    /* For ranks with an on_call. calls: calls that the test counts; sent, accepted: successful
+       calls. */
     atomic_int calls, sent, accepted;
     atomic_int got[MOST_RANKS];  /* pieces that each rank has received in tutti_init */
     atomic_int fate;             /* see startup_seal_fate */
@@ -62,7 +62,7 @@ typedef struct {
     atomic_int nports;
     atomic_int has_id, has_value;
     tutti_unique_id_t id;
-    char value[2048]; /* the store's */
+    char value[2048]; /* the value in the store */
     size_t value_bytes;
     outcome_t outcome[MOST_RANKS];
 } hall_t;
@@ -81,7 +81,7 @@ int startup_run(const startup_t *job);
 extern void (*on_call)(const char *name);
 
 /* The fate of the rank with an on_call: it dies in tutti_init, or leaves tutti_init alive. The
-   first call decides; returns 0 if the other fate was set before. */
+   first call of startup_seal_fate sets the fate; a later call returns 0 if its fate differs. */
 enum {
     DIES = 1,
     LIVES

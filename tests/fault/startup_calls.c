@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Replaces the library's calls that use sockets, as startup.h describes: each first calls the
-   test's hook. */
+/* Replaces the library's calls that use sockets, as startup.h describes. Each first calls the
+   test's on_call. */
 #include "fault/startup.h"
 
 #include <errno.h>

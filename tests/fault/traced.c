@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Traces: of 2 and 3 ranks, on one host and on two, started and stopped by the program, and of a
- * rank that forks. Each trace must be JSON. For every tensor and rank it must have the submission,
- * the agreement, the packing of the bucket, the unpacking, the end and the wait, in this order.
- * Clocks are aligned: no tensor is agreed on before the last rank has submitted it. A bucket of a
- * learned plan has the same events, but its tensors count as agreed on when this rank has submitted
- * all of them. traced.py reads the traces.
+ * Traces of 2 and 3 ranks, on one host and on two; traces that the program starts and stops; the
+ * trace of a rank that forks. Each trace must be JSON. For every tensor and rank it must have the
+ * submission, the agreement, the packing of the bucket, the unpacking, the end and the wait, in
+ * this order. Clocks are aligned: no tensor is agreed on before the last rank has submitted it. A
+ * bucket of a learned plan has the same events, but its tensors count as agreed on when this rank
+ * has submitted all of them. traced.py reads the traces.
  */
 #include "fault/fault.h"
 
@@ -95,7 +95,7 @@ static void start_and_stop(rank_t *self)
     CHECK_STATUS(tutti_trace_start(NULL), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
-/* Trace STEPS steps; 1: all of them were planned, on all ranks. */
+/* Trace STEPS steps; Returns 1 if all steps were planned on all ranks. */
 static int trace_planned(rank_t *self)
 {
     tutti_stats_t before = TUTTI_STATS_INIT, after = TUTTI_STATS_INIT;
@@ -115,8 +115,8 @@ static int trace_planned(rank_t *self)
     return all;
 }
 
-/* All traced steps are planned. If a thread rests for long between two tensors, the plan stops; the
-   trace is then made again. */
+/* All traced steps are planned. If a thread pauses for long between two tensors, the plan stops,
+   and the trace is repeated. */
 static void planned(rank_t *self)
 {
     int tries = 0;
@@ -126,8 +126,8 @@ static void planned(rank_t *self)
     CHECK(tries < 10);
 }
 
-/* A child of rank 0 makes a world and a trace of its own; then a trace at the parent's path, whose
-   part has the name of the parent's part. */
+/* A child of rank 0 makes its own world and its own trace. Then it makes a trace at the parent's
+   path, so its part has the same name as the parent's part. */
 static void in_child(void)
 {
     char own[sizeof(path) + 8];

@@ -18,7 +18,7 @@
 #define LONG_INPUTS 1000000u
 
 static uint64_t state = 88172645463325252u;
-static unsigned inputs; /* that have run */
+static unsigned inputs; /* number of inputs that have run */
 
 /* xorshift64 */
 static uint32_t next(uint32_t below)

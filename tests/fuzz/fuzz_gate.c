@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fuzz target: what strangers send to the gate of a job whose ranks meet by env://.
+ * Fuzz target: the data that strangers send to the gate of a job whose ranks meet by env://.
  *
- * A gate with a secret, and one without, wait for ranks 1 and 2 of 3, each in a thread. Each input
- * is cut into two pieces and sent twice, each time over a new connection: unchanged, and in the
- * form of a hello and a knock with right magic numbers, so that the checks after those of the magic
- * numbers are reached. The gate must answer only with a greeting and refusals, close the
+ * Two gates, with and without a secret, wait for ranks 1 and 2 of 3, each gate in its own thread.
+ * Each input is cut into two pieces and sent twice, each time over a new connection: unchanged, and
+ * in the form of a hello and a knock with right magic numbers, so that the input reaches the checks
+ * after the magic numbers. The gate must answer only with a greeting and refusals, close the
  * connection, and continue.
  *
- * The first byte: bit 0: which gate; bit 1: keep this connection's right token, which only the gate
- * without a secret accepts; bits 2 to 7: where to cut.
+ * The first byte: bit 0: which gate; bit 1: keep the right token of this connection, which only the
+ * gate without a secret accepts; bits 2 to 7: where to cut.
  */
 #include "fuzz.h"
 
@@ -48,15 +48,14 @@ static void demand(int truth)
         abort();
 }
 
-/* The gate is not strict, because a strict gate would end at the first contradiction that has a
-   right token. */
+/* The gate is not strict: a strict gate would end at the first contradiction with a right token. */
 static void *serve(void *arg)
 {
     place_t *place = arg;
     int fds[3] = { TUTTI__GATE_NOBODY, TUTTI__GATE_AWAITED, TUTTI__GATE_AWAITED };
 
     (void)tutti__gate_admit(&place->gate, place->door, fds, UINT64_MAX);
-    abort(); /* rank 2 never comes */
+    abort(); /* the gate cannot end, because rank 2 never connects */
 }
 
 static void open_places(void)
@@ -131,8 +130,8 @@ static int reach(const place_t *place, tutti__gate_greeting_t *ret_greeting)
     return fd;
 }
 
-/* Change the input into a hello and a knock. If it keeps a right token, its rank must not be one
-   that could be admitted. */
+/* Change the input into a hello and a knock. If the input keeps a right token, it must not have a
+   rank that the gate could admit. */
 static void mend(const place_t *place, const tutti__gate_greeting_t *greeting, letter_t *letter,
                  int keep_token)
 {

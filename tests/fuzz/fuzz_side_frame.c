@@ -2,9 +2,9 @@
 /*
  * Fuzz target: the parser of the side channel's frames.
  *
- * The first byte selects how the rest is cut into pieces. The parser must return the same frames
- * for each way of cutting, inside the limits, and must not allocate memory for bytes that have not
- * arrived.
+ * The first byte selects how the rest is cut into pieces. For each way of cutting, the parser must
+ * return the same frames, which must be inside the limits. It must not allocate memory for bytes
+ * that have not arrived.
  */
 #include "fuzz.h"
 
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A hash of all frames that the parser has returned, their number, and how parsing has ended. */
+/* A hash of all frames that the parser has returned, their number, and the way in which parsing has
+   ended. */
 typedef struct {
     uint64_t hash;
     unsigned frames;

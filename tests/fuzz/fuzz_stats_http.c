@@ -2,9 +2,9 @@
 /*
  * Fuzz target: the parser of the statistics' endpoint.
  *
- * The request arrives byte by byte, and is parsed after each byte, in memory of exactly that size.
- * The client gets the first verdict. It may be the metrics only for a whole head that asks for
- * them.
+ * The request arrives byte by byte. It is parsed after each byte, in memory of exactly the received
+ * size. The client gets the first verdict. This may be the metrics only if the head is complete and
+ * requests them.
  */
 #include "fuzz.h"
 
@@ -31,7 +31,7 @@ static tutti__http_asks_t parse(const uint8_t *data, size_t bytes, int is_full)
     return asks;
 }
 
-/* Does the head that ends here ask for the metrics? */
+/* Does the head, which ends at `bytes`, request the metrics? */
 static int is_sound(const uint8_t *data, size_t bytes)
 {
     static const char begin[] = "GET /metrics";
@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         asks = parse(data, ++n, 0);
     demand(asks >= TUTTI__HTTP_MORE && asks <= TUTTI__HTTP_BAD);
     demand(asks != TUTTI__HTTP_METRICS || is_sound(data, n));
-    /* A full buffer always has a verdict. */
+    /* If the buffer is full, there must be a verdict. */
     demand(parse(data, bytes, 1) != TUTTI__HTTP_MORE);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* multi/device/device_async.c on a real device; ranks as in direct.c. */
+/* multi/device/device_async.c on a real device. The numbers of ranks are as in direct.c. */
 #define OTHER_JOBS
 #include "multi/device/device_async.c"
 

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The bench programs on a real device must report right results of Tutti and NCCL: with
-# multi/bench/bench_device.sh and bench_device_lists.sh, and without a launcher.
+# The bench programs on a real device must report right results of Tutti and NCCL. Runs
+# multi/bench/bench_device.sh and bench_device_lists.sh, and then cases without a launcher.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
 
-# For the pretend device the test suite runs these two scripts itself.
+# For the pretend device these two scripts are tests of their own.
 if [ "$device" != pretend ] && [ "$nccl" = 1 ]; then
     expect sh "$srcdir/tests/multi/bench/bench_device.sh"
     expect sh "$srcdir/tests/multi/bench/bench_device_lists.sh"

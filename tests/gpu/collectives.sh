@@ -7,7 +7,8 @@ set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
 
-# in_streams N HOSTS: runs tests/gpu/stream. If there is NCCL, no rank may report that it has none.
+# in_streams N HOSTS: runs tests/gpu/stream. If there is NCCL, no rank may report that it has no
+# NCCL.
 in_streams()
 {
     expect ranks "$@" tests/gpu/stream

@@ -9,7 +9,7 @@ device=$TUTTI_TEST_DEVICE
 errors=0
 unset TUTTI_DEVICE TUTTI_DEVICE_ID
 
-# CUDA's driver maps memory where AddressSanitizer has its gap, and keeps memory until the end.
+# CUDA's driver maps memory in AddressSanitizer's gap, and does not free all memory at the end.
 if [ "$device" = cuda ]; then
     no_gap="protect_shadow_gap=0:detect_leaks=0:alloc_dealloc_mismatch=0"
     export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}$no_gap"
@@ -19,8 +19,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 # need_device: sets gpus, the number of devices that the tests use. The pretend device has
-# TUTTI_TEST_DEVICES devices, default two. Sets full, the ranks of one host: one for each device, or
-# two that share the only device. Sets nccl, 1 if there is NCCL.
+# TUTTI_TEST_DEVICES devices, default two. Sets full, the number of ranks of one host: one for each
+# device, or two that share the only device. Sets nccl, 1 if there is NCCL.
 need_device()
 {
     tests/gpu/probe >"$work/probe" 2>&1
@@ -58,8 +58,8 @@ expect()
     "$@" || wrong "$*: status $?"
 }
 
-# fresh: names a new file for the pretended NCCL, which needs one for each job; does nothing with
-# the real NCCL.
+# fresh: names a new file for the pretended NCCL, which needs a new file for each job; with the real
+# NCCL it does nothing.
 fresh()
 {
     [ "$device" = pretend ] || [ -n "${TUTTI_TEST_PRETEND:-}" ] || return 0
@@ -69,7 +69,8 @@ fresh()
 }
 
 # share: for more ranks than devices. NCCL accepts several ranks on one device if each seems to be
-# on its own host. They then communicate over sockets, and use the GPU in turn, for some 10 ms each.
+# on its own host. They then communicate over sockets, and the GPU runs them alternately, for some
+# 10 ms each.
 share()
 {
     export NCCL_HOSTID="rank$rank" NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-lo}" \
@@ -77,9 +78,10 @@ share()
 }
 
 # ranks N HOSTS COMMAND...: runs the command on N ranks, without a launcher. If HOSTS is `one`, all
-# ranks are on this host; if it is `apart`, each rank is a host of its own. Prints the output of
+# ranks are on this host; if it is `apart`, each rank is on a separate host. Prints the output of
 # rank 0, and of the ranks that failed. If `spread` is set and there are enough GPUs, each rank has
-# a GPU of its own, even on hosts apart. Otherwise each host begins with the first GPU.
+# its own GPU, also with `apart`. Otherwise the ranks of each host use the GPUs from the first one
+# on.
 ranks()
 {
     count=$1

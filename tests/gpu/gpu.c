@@ -22,8 +22,8 @@ int gpu_is_real(void)
     return strcmp(gpu_name(), "pretend") != 0;
 }
 
-/* The pretend device, or the real module over the libraries of libraries.sh: then the host does the
-   copies, and NCCL needs a file. */
+/* The pretend device, or the real module over the libraries of libraries.sh: in both cases the host
+   makes the copies, and NCCL needs a file. */
 static int is_pretended(void)
 {
     return !gpu_is_real() || getenv("TUTTI_TEST_PRETEND") != NULL;
@@ -56,7 +56,7 @@ static const char *module_dir(void)
     return dir != NULL ? dir : "";
 }
 
-/* As share in common.sh, for processes that a test has forked. */
+/* Like `share` in common.sh, but for processes that a test has forked. */
 static void share(void)
 {
     char host[32];
@@ -192,8 +192,8 @@ size_t gpu_busy_bytes(void)
     return 2 * busy_bytes();
 }
 
-/* On a real device 600 copies take about 100 ms. There are no more of them, because queues are
-   finite. */
+/* On a real device 600 copies take about 100 ms. There are not more copies, because the queues of a
+   device are finite. */
 void gpu_busy(const gpu_t *gpu, char *memory, tutti__dstream_t *stream)
 {
     int copies = is_pretended() ? 10 : 600;

@@ -27,9 +27,10 @@ const char *gpu_name(void);
 int gpu_is_real(void);
 /* The number of devices, from TUTTI_TEST_DEVICES; at most GPU_MOST. */
 int gpu_devices(void);
-/* Ranks of one host: one per device, or two that share the only device (see common.sh). */
+/* The number of ranks of one host: one per device, or two that share the only device (see
+   common.sh). */
 int gpu_ranks(void);
-/* 1 unless TUTTI_TEST_NCCL is 0: has the device's module found NCCL? */
+/* Has the device's module found NCCL? 0 if TUTTI_TEST_NCCL is 0, otherwise 1. */
 int gpu_has_nccl(void);
 /* Open the module. On failure returns UNSUPPORTED or ABI, with the module's text. */
 tutti_status_t gpu_module(const tutti__device_ops_t **ret_ops, const char **ret_versions);
@@ -48,7 +49,7 @@ typedef struct {
     tutti__devent_t *event;
 } gpu_t;
 
-/* From here on the calling thread uses the rank's device. */
+/* After this call the calling thread uses the rank's device. */
 void gpu_begin(gpu_t *gpu, rank_t *self);
 void gpu_end(gpu_t *gpu);
 /* Wait for the event; returns the result of query. */

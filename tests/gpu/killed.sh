@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Two hosts train on the device, and one rank is killed: the other rank ends, and names it. In the
-# first job the data go through the host's memory; in the second, over one NCCL communicator of both
-# hosts, whose kernels wait for the dead rank. If there is only one GPU, both hosts share it.
+# first job the data pass through host memory. In the second job they pass through one NCCL
+# communicator of both hosts, whose kernels wait for the dead rank. If there is only one GPU, both
+# hosts share it.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Tests the real module, tutti/cuda.so, with real data: runs the scripts for a GPU, unchanged, over
-# pretended libraries of CUDA and NCCL (tests/cuda_libs/), with two devices and with one. On a
-# machine with a GPU these libraries are used as well, because they come first in the search path.
+# pretended libraries of CUDA and NCCL (tests/cuda_libs/), with two devices and with one device.
+# These libraries are first in the search path, so they are used even on a machine with a GPU.
 set -u
 
 . "$srcdir/tests/cuda_libs/names.sh"
@@ -13,7 +13,7 @@ if ! has_cuda_libs; then
     exit 77
 fi
 use_cuda_libs "$work"
-# Each script that starts a job names a file of its own instead of $work/nccl.
+# Each script that starts a job uses its own file instead of $work/nccl.
 export TUTTI_TEST_PRETEND="$work/nccl" TUTTI_TEST_DEVICE=cuda
 
 # passes DEVICES COMMAND...: the command must succeed with these devices, and use the libraries.
@@ -34,8 +34,8 @@ passes 0,1 sh "$gpu/table.sh"
 passes 0,1 sh "$gpu/collectives.sh"
 if is_long "the bench programs, all calls with one device, the trainer in all precisions"; then
     long=yes
-    # With an NCCL before 2.27, whose calls belong to the calling thread until they are done.
-    # Without mpirun, to save time.
+    # This NCCL is older than 2.27: its calls belong to the calling thread until they are done. The
+    # script runs without mpirun, to save time.
     passes 0,1 env MPI_LIBS= TUTTI_TEST_NCCL_VERSION=22605 sh "$gpu/bench.sh"
     passes 0 sh "$gpu/collectives.sh"
 fi

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Measures Tutti on this machine's GPUs, in under 8 minutes, as tables:
+# Measures Tutti on this machine's GPUs, in less than 8 minutes, and prints tables:
 #
 #     pack      packing and unpacking gradients next to the device's own copies
 #     direct    allreduce of 8 B to 64 MiB next to NCCL, blocking and in a stream
@@ -11,9 +11,9 @@
 #     lists     all gradients of three networks, next to NCCL
 #     train     the trainer's accuracy and speed, next to two processors
 #
-# usage: measure.sh [--quick] BUILD [PART...]. Builds nothing, needs no launcher; BUILD is a folder
-# in which `make all-programs` was run. --quick: small sizes, as a check. If a step fails, the other
-# steps still run, and the script ends with 1.
+# usage: measure.sh [--quick] BUILD [PART...]. It builds nothing and needs no launcher. BUILD is a
+# folder in which `make all-programs` was run. --quick: small sizes, as a check. If a step fails,
+# the other steps still run, and the script ends with 1.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -29,7 +29,7 @@ fi
 cd "$1" || exit 2
 shift
 parts=${*:-pack direct hosts ways lists train}
-spread=1 # processes that share a GPU take turns on it, and this must not be measured
+spread=1 # a GPU runs the processes that share it alternately, and this must not be measured
 export TUTTI_MODULE_DIR="${TUTTI_MODULE_DIR:-$PWD/tutti/.libs}" TUTTI_TUNED=none
 . "$here/common.sh"
 need_device
@@ -62,7 +62,8 @@ if [ -n "$quick" ]; then
 fi
 
 # in_time SECONDS WHAT: sets limit to SECONDS, or to the rest of 8 minutes if this is less; fails if
-# no time is left. A check (--quick) may run beside much other work, so it has four times as long.
+# no time is left. A check (--quick) may run beside much other work, so its limit is four times as
+# long.
 in_time()
 {
     left=$((470 - $(date +%s) + began))
@@ -73,7 +74,7 @@ in_time()
     [ $left -gt 0 ]
 }
 
-# step SECONDS N HOSTS COMMAND...: N ranks, each with a time limit.
+# step SECONDS N HOSTS COMMAND...: runs the command on N ranks (see ranks), each with a time limit.
 step()
 {
     limit=$1
@@ -128,7 +129,8 @@ hosts()
     done
 }
 
-# way EACH STAGED FILE: an allreduce on two hosts of EACH ranks; FILE gets rank 0's output.
+# way EACH STAGED FILE: measures an allreduce on two hosts of EACH ranks, with
+# TUTTI_DEVICE_STAGED_BYTES=STAGED; rank 0's output goes to FILE.
 way()
 {
     each=$1
@@ -142,7 +144,8 @@ way()
     wrong "ways of $each, $2: status $?"
 }
 
-# Forced values of TUTTI_DEVICE_STAGED_BYTES, and finally the library's own choice.
+# Measures with forced values of TUTTI_DEVICE_STAGED_BYTES, and finally with the library's own
+# choice.
 ways_of()
 {
     for staged in 0 16G auto; do

@@ -38,7 +38,7 @@ if test -x examples/example_train && test -d /usr/share/datasets/fashion-mnist; 
     ends 0 '^test accuracy' env TUTTI_TEST_DEVICES=1 sh "$gpu/train.sh"
 fi
 
-# A tool that only runs the program, and a tool that reports an error.
+# An imitated tool: it only runs the program, or with FOUND it only reports an error.
 cat >"$files/compute-sanitizer" <<'END2'
 #!/bin/sh
 until test -f "$1" && test -x "$1"; do
@@ -64,7 +64,7 @@ ends 0 '^# [0-9]+ s, 0 steps failed' sh "$gpu/measure.sh" --quick . pack direct 
 if [ $long = yes ]; then
     ends 0 '^# allreduce of .*, by cost: staged, [0-9]+ us instead of [0-9]+$' \
         env TUTTI_TEST_DEVICES=4 sh "$gpu/measure.sh" --quick . ways
-    # Without NCCL.
+    # Now there is no NCCL.
     ends 0 '^pretend: 16 ' env TUTTI_TEST_DEVICES=1 TUTTI_TEST_NCCL=0 sh "$gpu/collectives.sh"
     ends 0 '^# [0-9]+ s, 0 steps failed' \
         env TUTTI_TEST_NCCL=0 sh "$gpu/measure.sh" --quick . direct hosts lists

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is there a device that Tutti can use? Prints the number of devices and the libraries' versions.
- * Otherwise prints the reason, and ends with 77. Opens the module as the library does, and makes a
- * first stream.
+ * If there is a device that Tutti can use, prints the number of devices and the libraries'
+ * versions. Otherwise prints the reason, and ends with 77. Opens the module as the library does,
+ * and makes a first stream.
  */
 #include "gpu/gpu.h"
 

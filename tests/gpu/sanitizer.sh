@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Runs table.c under CUDA's compute-sanitizer, with memcheck only, because no kernel here uses
-# shared memory. The streams are omitted: the tool executes work at once, so there is nothing to
-# wait for. Then runs three steps of the example trainer.
+# shared memory. The streams are omitted: the tool executes work at once, so a stream never has
+# pending work. Then runs three steps of the example trainer.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
@@ -21,7 +21,8 @@ if [ -z "$tool" ]; then
     exit 77
 fi
 
-# The tool returns 9 if it found an error. A call that a test makes fail on purpose is not an error.
+# The tool returns 9 if it found an error. If a test makes a call fail on purpose, this is not an
+# error.
 check="$tool --tool memcheck --error-exitcode 9 --report-api-errors no"
 for part in memory casts pieces sums; do
     expect $check tests/gpu/table $part

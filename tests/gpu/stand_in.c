@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pretend/pretend.h over the device that TUTTI_TEST_DEVICE names, so that the tests of calls on the
- * pretend device run on a real device without changes. Linked instead of tests/libpretend.la.
+ * The functions of pretend/pretend.h over the device that TUTTI_TEST_DEVICE names. With them the
+ * tests of calls on the pretend device run on a real device without changes. This file is linked
+ * instead of tests/libpretend.la.
  *
- * There are PRETEND_DEVICES devices, however many the machine has: number n is the real device n
- * modulo the number of real devices. So there may be more ranks than GPUs where NCCL allows this:
- * on different hosts. A list of allocations records the owner of each.
+ * There are always PRETEND_DEVICES devices: number n is the real device n modulo the number of real
+ * devices. So there may be more ranks than GPUs if NCCL allows this, which it does on different
+ * hosts. A list of allocations records the owner of each.
  *
  * Ranks are processes, and each opens the module at the first use, because a process that has
- * initialised CUDA must not fork. Counts are those of this process. Delays cannot be set: they are
- * the real device's.
+ * initialised CUDA must not fork. Counts are per process. Delays cannot be set, because the real
+ * device has its own.
  */
 #include "gpu/gpu.h"
 #include "pretend/pretend.h"
@@ -33,7 +34,7 @@ typedef struct {
 
 static const tutti__device_ops_t *real;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all that is not atomic */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the non-atomic variables */
 static range_t ranges[MOST_RANGES];
 static int nranges;
 /* Used by pretend_read and pretend_write. */
@@ -245,7 +246,7 @@ static void open_real(void)
     const char *versions;
     tutti__device_ops_t table;
 
-    /* A device lent under the same name would be found instead of the real one. */
+    /* If a device were lent under the same name, it would be found instead of the real device. */
     tutti__module_lend_device(NULL);
     CHECK_OK(gpu_module(&real, &versions));
     tutti__module_lend_device(&ours);

@@ -3,7 +3,7 @@
  * Calls in streams, as an application makes them (tutti/cuda.h), with TUTTI_DEVICE and ranks that a
  * launcher or TUTTI_BOOT started.
  *
- *      stream                  does later work in the stream see right results?
+ *      stream                  does later work in the stream read right results?
  *      stream measure [BYTES [TIMES]]  microseconds of an allreduce of 8 bytes to 64 MiB, or BYTES:
  *                              blocking and in a stream, Tutti's and NCCL's, medians of blocks of
  *                              TIMES calls (100, large ones 20). One GPU for each rank
@@ -178,7 +178,7 @@ static void nccl_blocking(const world_t *w)
 
 typedef void (*contestant_t)(const world_t *w);
 
-/* The two that use NCCL are last, and are omitted if NCCL is missing. */
+/* The two contestants that use NCCL are last. If NCCL is missing, they are omitted. */
 static const contestant_t contestants[] = { blocking, in_stream, nccl_blocking, nccl_in_stream };
 
 /* Measures a block of calls, in microseconds per call; the work in the stream ends with the
@@ -210,7 +210,7 @@ static void cell(double us, double peers_us)
         printf(" %14.2f %14s %8s", us, "-", "-");
 }
 
-/* Medians; each round measures all contestants in turn. */
+/* Print a row of medians. Each round measures all contestants, one after another. */
 static void row(world_t *w)
 {
     size_t count = gpu_has_nccl() ? COUNT_OF(contestants) : 2;

@@ -10,7 +10,7 @@ void table_streams(rank_t *self);
 void table_casts(rank_t *self);
 void table_pieces(rank_t *self);
 void table_sums(rank_t *self);
-/* Also with several ranks. */
+/* This part also runs with several ranks. */
 void table_nccl(rank_t *self);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * pack converts between any two floating point types, with several factors. Its results must have
- * the bits that types.h defines, and unit/reduce/reference.h computes. Also copies of bits, of any
- * type.
+ * the bits that types.h defines and that unit/reduce/reference.h computes. Also copies of bits, of
+ * any type.
  */
 #include "gpu/table.h"
 #include "unit/reduce/reference.h"
@@ -62,8 +62,8 @@ static int is_known(tutti_dtype_t dtype)
     return gpu_is_real() || tutti_dtype_bytes(dtype) > 1;
 }
 
-/* One piece, `shift` elements after the beginning of the memory; the bytes around the piece must
-   not change. */
+/* Convert one piece, `shift` elements behind the beginning of the memory. The bytes around the
+   piece must not change. */
 static void cast_case(ground_t *g, tutti_dtype_t from, tutti_dtype_t to, double scale, size_t count,
                       size_t shift)
 {

@@ -108,7 +108,7 @@ void table_memory(rank_t *self)
     CHECK_INT(gpu.ops->current(), self->rank);
     device = gpu_alloc(&gpu, BYTES);
     CHECK_OK(gpu.ops->host_alloc(BYTES, &pinned));
-    memset(pinned, 1, BYTES); /* the processor can access it */
+    memset(pinned, 1, BYTES); /* pinned memory: the processor can access it */
     kinds(&gpu, device, pinned, host);
     copies(&gpu, device, pinned, host);
     if (gpu_is_real()) /* more memory than any device has; the device still works after the error */

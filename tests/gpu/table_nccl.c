@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL: every kind of call, in place and not, with every type and operation that it serves, and
- * values with exact results (multi/direct/reference.h); messages; several calls as one; registered
- * buffers; close and abort.
+ * NCCL: every kind of call, in place and out of place, with every type and operation that NCCL
+ * serves, and values with exact results (multi/direct/reference.h). Also messages, several calls as
+ * one, registered buffers, close and abort.
  */
 #include "gpu/table.h"
 #include "multi/direct/reference.h"
@@ -109,7 +109,7 @@ static void one(ground_t *g, tutti__nccl_call_t c, int in_place)
     }
 }
 
-/* Kinds `first` to `last` of the list, whose first three are the reductions. */
+/* Run the kinds `first` to `last` of the list. Its first three kinds are the reductions. */
 static void some_kinds(ground_t *g, size_t first, size_t last, tutti__nccl_call_t call)
 {
     static const tutti__nccl_kind_t kinds[] = { TUTTI__NCCL_ALLREDUCE, TUTTI__NCCL_REDUCE_SCATTER,
@@ -131,7 +131,7 @@ static void all_kinds(ground_t *g, tutti_dtype_t dtype, tutti_op_t op, size_t co
     some_kinds(g, 0, op == TUTTI_SUM ? 4 : 2, call);
 }
 
-/* Data are moved with all types, also types that NCCL lacks, or does not reduce. */
+/* Data can be moved with all types, also with types that NCCL lacks or does not reduce. */
 static void moves(ground_t *g)
 {
     for (int t = 1; t <= REFERENCE_TYPES; t++) {
@@ -288,7 +288,7 @@ void table_nccl(rank_t *self)
     with_registered(&g);
     CHECK_OK(tutti_barrier(self->comm));
     g.gpu.ops->nccl_close(g.nccl);
-    /* Open another communicator, to be aborted during a call; then one more. */
+    /* Open another communicator, which is aborted during a call; then open one more. */
     open_nccl(&g);
     abort_registered(&g);
     open_nccl(&g);

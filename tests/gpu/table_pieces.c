@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pack with no piece, one piece, and very many; of all lengths, including 0; in device and pinned
-   memory. */
+/* pack with no piece, one piece, and very many pieces, of all lengths, including 0, in device
+   memory and in pinned memory. */
 #include "gpu/table.h"
 #include "unit/reduce/reference.h"
 
@@ -20,8 +20,8 @@ typedef struct {
     char *in, *want, *got; /* host memory, ROOM bytes each */
 } ground_t;
 
-/* The order of the pieces is not the order of their targets. If `pinned` is not NULL, every second
-   piece goes there. */
+/* The order of the pieces is not the order of their targets. If `pinned` is not NULL, the target of
+   every second piece is in this memory. */
 static void pieces_case(ground_t *g, size_t n, tutti_dtype_t from, tutti_dtype_t to, char *pinned)
 {
     size_t in = tutti_dtype_bytes(from), out = tutti_dtype_bytes(to);

@@ -80,8 +80,8 @@ static void unrecorded(ground_t *g)
     ops->stream_drop(NULL);
 }
 
-/* A stream waits until the host has written a certain value; no other stream waits. Streams of the
-   highest priority cannot wait. */
+/* A stream waits until the host has written a certain value; other streams must not wait. Streams
+   of the highest priority cannot wait. */
 static void words(ground_t *g)
 {
     const tutti__device_ops_t *ops = g->gpu.ops;
@@ -98,8 +98,8 @@ static void words(ground_t *g)
     set(g, 4);
     g->host[2] = 0;
     CHECK_OK(ops->await(stream, (void *)word, value));
-    /* Copied from the device, because CUDA may execute a copy within host memory at once, and wait
-       for it. */
+    /* The source is on the device: CUDA may execute a copy within host memory at once, and wait for
+       it. */
     CHECK_OK(ops->copy(g->host + 2, g->device, 4, stream));
     CHECK_OK(ops->record(g->event, stream));
     tutti__store_release(word, value - 1);
@@ -138,7 +138,7 @@ static void timers(ground_t *g)
     ops->event_drop(stop);
 }
 
-/* In a thread without a device, `use` looks up the context, with calls that may invalidate a
+/* A thread without a device calls `use`, which gets the context with calls that may invalidate a
    capture. */
 static void *use(void *arg)
 {

@@ -16,7 +16,7 @@ enum {
 
 typedef struct {
     gpu_t gpu;
-    char *device[TUTTI__DEVICE_SRCS + 1]; /* ROOM each; the last is the result's */
+    char *device[TUTTI__DEVICE_SRCS + 1]; /* ROOM bytes each; the last is for the result */
     char *host[TUTTI__DEVICE_SRCS];       /* MOST values each */
     char *want, *got;
 } ground_t;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The example trainer on a real device, both models in all precisions: after an epoch the accuracy
-# must be near the processor's. The pretend device cannot compute: there the processor is compared
-# with itself.
+# must be near the processor's. The pretend device cannot compute, so with it the processor is
+# compared with itself.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
@@ -19,7 +19,7 @@ if ! test -e "$data/train-images-idx3-ubyte.gz"; then
     exit 77
 fi
 
-# train N FLAG...: sets accuracy.
+# train N FLAG...: trains with N ranks; sets accuracy.
 train()
 {
     count=$1

@@ -2,9 +2,9 @@
 /*
  * An application that uses MPI itself and passes its own communicator to tutti_init: app_mpi LEVEL,
  * where LEVEL is single or multiple. app_mpi.sh starts it. The communicator has the ranks in
- * reverse order. The application uses MPI while Tutti is initialised, and afterwards.
+ * reverse order. The application uses MPI while Tutti is initialised, and after tutti_finalize.
  *
- * `app_mpi absent` calls MPI_Init, never tutti_init, and waits to be ended; see late.sh.
+ * `app_mpi absent` calls MPI_Init but not tutti_init, and waits until it is ended; see late.sh.
  */
 #include <tutti/tutti.h>
 
@@ -23,7 +23,7 @@ static int wrong(const char *what)
     return 1;
 }
 
-/* Checks that Tutti does not affect the application's own messages and its error handler. */
+/* Checks that Tutti does not affect the application's own messages and error handler. */
 static int mpi_works(MPI_Comm comm)
 {
     int sum = -1;

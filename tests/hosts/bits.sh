@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The transport between hosts changes no bits, whatever the length of its messages, with or without
-# a wire format.
+# The result's bits do not depend on the transport between hosts, nor on the length of its messages,
+# with or without a wire format.
 set -u
 . "$(dirname "$0")/common.sh"
 

@@ -19,9 +19,10 @@
 #     --pin             hosts do not share processors, if there are enough of them
 #     --counters FILE   at the end, a line for each host: "node1 sent BYTES received BYTES"
 #
-# The exit status is the command's. With --launcher env it is that of the first rank that failed,
-# in rank order; the other ranks run to their end. 77: a cluster cannot be made here, and a line
-# names what is missing. A cluster needs root, and Debian's packages iproute2 and util-linux.
+# The exit status is the command's. With --launcher env it is the status of the first rank that
+# failed, in rank order; the other ranks run to their end. If a cluster cannot be made here, the
+# status is 77, and a line names the reason. A cluster needs root, and Debian's packages iproute2
+# and util-linux.
 #
 #     machine     cluster.sh
 #     cluster     PID 1: cluster.sh inside     mpirun     relay         10.77.0.254 on the bridge
@@ -33,20 +34,20 @@
 #
 # Each host has its own network, host name, loopback, /dev/shm, /proc, /sys, System V memory and
 # process numbers. If hosts shared one of these, UCX would use it instead of the link. The cluster
-# has separate ones as well, which contain those of its hosts. So nothing of a cluster is visible on
-# the machine, and clusters do not disturb each other. When the cluster's PID 1 ends, the kernel
-# ends its processes, and then removes namespaces, mounts and links, which only these processes
-# held. PID 1 is killed when cluster.sh ends, even by SIGKILL.
+# has its own namespaces as well, and they contain the namespaces of its hosts. So nothing of a
+# cluster is visible on the machine, and clusters do not disturb each other. When the cluster's PID
+# 1 ends, the kernel ends its processes. It then removes namespaces, mounts and links, which only
+# these processes held. PID 1 is killed when cluster.sh ends, even by SIGKILL.
 #
 # mpirun runs beside the hosts, as on a login node: a process can enter only PID namespaces that are
-# inside its own. A link with a delay is a pair of TAP devices with cluster_relay.c between them:
-# not all kernels have netem.
+# inside its own. If a link has a delay, it is a pair of TAP devices with cluster_relay.c between
+# them, because not all kernels have netem.
 set -u
 
 self=$(cd "$(dirname "$0")" && pwd)/${0##*/}
 relay=${CLUSTER_RELAY:-tests/hosts/cluster_relay}
 mpirun=${MPIRUN:-mpirun}
-shm=/dev/shm # in the cluster: its files
+shm=/dev/shm # used in the cluster, for its files
 
 usage()
 {
@@ -178,8 +179,9 @@ unshare="unshare --net --uts --ipc --mount --pid --fork --kill-child"
 
 # ---- on the machine ----
 
-# Ends the cluster. unshare's end kills the cluster's PID 1, which is dead when all of the cluster's
-# processes are. (If PID 1 were killed first, unshare would print an error.)
+# Ends the cluster. When unshare ends, the kernel kills the cluster's PID 1, and with it all
+# processes of the cluster. PID 1 is dead only after all of them are dead. (If PID 1 were killed
+# first, unshare would print an error.)
 finish()
 {
     init=$(cat /proc/[0-9]*/stat 2>/dev/null |
@@ -209,10 +211,10 @@ run()
 
 # ---- in the cluster ----
 
-# What a host's PID 1 runs, with the host's name as $0. When the host is complete, it writes this
-# name and its own process id to the pipe 3. The id is that in the cluster, because the cluster's
-# /proc is still mounted when the script reads the id. Then it reaps orphans. The new /sys shows the
-# host's own links. The control groups are mounted there as they were.
+# The script of a host's PID 1, with the host's name as $0. When the host is complete, the script
+# writes this name and its own process id to the pipe 3. It is the process id in the cluster,
+# because the cluster's /proc is still mounted when the script reads the id. Then the script reaps
+# orphans. The new /sys shows the host's own links. The control groups are mounted there as before.
 host_init='
     read -r pid rest </proc/self/stat
     echo "$0" >/proc/sys/kernel/hostname &&
@@ -285,7 +287,7 @@ enter()
     exec nsenter -t "$(cat "$shm/$host")" --net --uts --ipc --mount --pid "$@"
 }
 
-# What mpirun runs instead of ssh: agent [OPTION...] HOST COMMAND-LINE
+# mpirun runs this instead of ssh: agent [OPTION...] HOST COMMAND-LINE
 agent()
 {
     while [ "${1#-}" != "$1" ]; do
@@ -300,7 +302,8 @@ agent()
 # hosts share one.
 pin_hosts()
 {
-    # nproc cannot be used: it obeys OMP_NUM_THREADS, and does not print which processors these are.
+    # nproc cannot be used: it obeys OMP_NUM_THREADS, and does not print the numbers of the
+    # processors.
     allowed=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status | tr , '\n' |
         awk -F - '{ for (i = $1; i <= $NF; i++) print i }')
     processors=$(echo "$allowed" | wc -l)
@@ -374,7 +377,7 @@ inside()
     [ $pin = no ] || pin_hosts
     "by_$launcher" "$@"
     status=$?
-    # Bytes that a host sends are received by its port.
+    # The port of a host receives the bytes that the host sends.
     [ -z "$counters" ] || sed -n 's/^ *port\([0-9]*\):/\1 /p' /proc/net/dev |
         awk '{ print "node" $1, "sent", $2, "received", $10 }' | sort -V >"$counters"
     exit $status

@@ -81,8 +81,8 @@ prepared "$network && { [ \$n = 1 ] || export UCX_NET_DEVICES=net1; }"
 agreed mpi
 said 1 "transport auto: mpi, because a message over ucx did not pass"
 
-# An imitated MPI that accepts device memory, without and with a UCX that does so, too. A sanitizer's
-# library must be loaded before them.
+# An imitated MPI that accepts device memory; then also an imitated UCX that accepts it. A
+# sanitizer's library must be loaded before them.
 shim=$PWD/tests/multi/mpi/.libs/mpi_gpu_direct_shim.so
 if test -e "$shim" && [ "${SANITIZER:-no}" = no ]; then
     export TUTTI_TEST_PRETEND=$work/nccl

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Tests cluster.sh itself: hosts are distinct, options have their effects, and nothing remains of a
-# cluster, whichever way it ends. Sanitizers have nothing to find here.
+# cluster, in whatever way it ends. Sanitizers would find no errors here.
 set -u
 
 cluster=$(dirname "$0")/cluster.sh
@@ -109,7 +109,7 @@ value()
 }
 
 # The first 256 KiB may pass at once. All other bytes must not be faster than the rate, 2.5 MB/s.
-# How much slower they are depends on the machine.
+# They may be slower: that depends on the machine.
 with --rate 20mbit --per-host 1,1 $wire 1000000
 carried 1000000 1200000
 us=$(value in)
@@ -160,7 +160,7 @@ left()
     grep -lsz "^$mark$" /proc/[0-9]*/environ
 }
 
-# gone WHAT: no process of the cluster exists any more, and this machine has no other trace of the
+# gone WHAT: no process of the cluster may exist, and this machine may have no other trace of the
 # cluster
 gone()
 {

@@ -11,7 +11,7 @@ trap 'rm -f "$log" "$counters"' EXIT
 limit=100
 
 # over TRANSPORT COMMAND...: runs the command with this TUTTI_TRANSPORT. Without TUTTI_TRANSPORT the
-# ranks compare UCX and MPI, and mostly take UCX.
+# ranks compare UCX and MPI, and usually select UCX.
 over()
 {
     export TUTTI_TRANSPORT=$1
@@ -39,8 +39,8 @@ on()
         --counters "$counters" --per-host "$@"
 }
 
-# crossed BYTES: each host must have sent and received at least so many over its link. The start and
-# the end under mpirun alone need some 60 KB.
+# crossed BYTES: each host must have sent and received at least so many bytes over its link. The
+# start and the end under mpirun alone need some 60 KB.
 crossed()
 {
     awk -v least="$1" '$3 < least || $5 < least { short = 1 } END { exit short || NR == 0 }' \

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Ranks under mpirun on the hosts of a cluster, which share nothing but links. Checks the results,
-# and that the data crossed the links. The library finds the hosts itself, and chooses the transport
-# unless it is given.
+# Ranks under mpirun on the hosts of a cluster, which share only links. Checks the results, and that
+# the data crossed the links. The library finds the hosts itself. If no transport is given, it also
+# selects the transport.
 set -u
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/cluster_common.sh"

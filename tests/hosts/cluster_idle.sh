@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Ranks that have nothing to do, on the hosts of a cluster. Without calls the links carry only the
-# probes of TCP's keepalive, of one connection per host. A rank that waits two seconds for a late
-# rank hardly uses its processor: less than 20 ms on an idle machine, over UCX and over MPI.
+# Idle ranks on the hosts of a cluster. Without calls the links carry only the probes of TCP's
+# keepalive, for one connection per host. If a rank waits two seconds for a late rank, it hardly
+# uses its processor: less than 20 ms on an idle machine, over UCX and over MPI.
 set -u
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/cluster_common.sh"
 
 program=tests/hosts/idle_check
-# Packets by which IPv6 finds neighbours and routers would be counted.
+# IPv6 is disabled, because the packets by which it finds neighbours and routers would be counted.
 only4='echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 && exec "$@"'
 
 # quiet PLACES: ranks that make no calls
@@ -20,8 +20,8 @@ quiet()
     grep "packets" "$log"
 }
 
-# late TRANSPORT PLACES: ranks that wait for a late one. They may use 60 ms, because a busy machine
-# wakes ranks at bad times, which costs more
+# late TRANSPORT PLACES: ranks that wait for a late rank. They may use 60 ms, because they use more
+# time if the machine is busy
 late()
 {
     over $1 on "$2" $program late 60

@@ -3,9 +3,9 @@
  * Links with a delay, for cluster.sh: cluster_relay DELAY_US HOSTS
  *
  * Makes two TAP devices for each host, host1 and port1 to hostK and portK, and carries Ethernet
- * frames between the two. A frame from a host is held for the delay; a frame to a host is not, so
- * the delay from one host to another is one delay. Prints "ready" once the devices exist. Runs
- * until it is killed; the devices disappear when it ends.
+ * frames between the two. A frame from a host is held for the delay, and a frame to a host is not
+ * held. So a frame from one host to another is delayed once. Prints "ready" once the devices exist.
+ * Runs until it is killed; the devices disappear when it ends.
  *
  *     host's stack -> host1 -> read, queue of frames and times -> write -> port1 -> bridge
  *
@@ -34,8 +34,8 @@
 enum {
     MOST_HOSTS = 200,
     FRAME_BYTES = 1 << 17, /* more than a segment with its headers */
-    QUEUE = 4096,          /* frames; the device drops what does not fit */
-    AT_ONCE = 64           /* frames read before others are due again */
+    QUEUE = 4096,          /* frames; the device drops frames that do not fit */
+    AT_ONCE = 64           /* frames that are read before the due frames are written again */
 };
 
 typedef struct {
@@ -45,7 +45,8 @@ typedef struct {
     char *data;
 } frame_t;
 
-/* Frames in the order of their due times, since all have the same delay. */
+/* Frames in the order of their due times, which is the order of arrival: all have the same
+   delay. */
 static frame_t queue[QUEUE];
 static size_t first, queued;
 
@@ -130,7 +131,7 @@ static void release(void)
     }
 }
 
-/* Waits for frames, or until the first held one is due. */
+/* Waits for frames, or until the first held frame is due. */
 static void wait_for(struct pollfd *fds, int count)
 {
     uint64_t now = now_ns(), due = queued > 0 ? queue[first].due_ns : now;

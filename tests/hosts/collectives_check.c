@@ -89,7 +89,7 @@ static void reductions(void)
         got_sum(n, rank, 0);
 }
 
-/* Returns the left operand. This operation does not commute, so the result must be rank 0's
+/* The result is the left operand. This operation does not commute, so the result must be rank 0's
    data. */
 static void keep_left(void *dst, const void *left, const void *right, size_t count,
                       tutti_dtype_t dtype, void *context)

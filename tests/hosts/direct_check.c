@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct calls that mismatch, between hosts. Each rank of direct_check.sh runs this program. For
- * each kind of mismatch, each rank in turn makes the call that differs. All ranks must get
+ * each kind of mismatch, one rank after another makes the call that differs. All ranks must get
  * TUTTI_ERR_MISMATCH, no buffer may be written, and the next call must work. This is tested in the
  * world and in groups. Like an application the program uses only the library's headers.
  *

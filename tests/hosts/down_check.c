@@ -3,7 +3,7 @@
  * A host's link goes down while all ranks are in an allreduce: each rank receives PEER_LOST with
  * the host's name. usage: down_check FOLDER. Rank 1 takes eth0 down, so its host must belong to a
  * cluster that a test has made (cluster.sh). Each rank writes its result into FOLDER, because the
- * launcher may have ended before.
+ * launcher may end before the ranks.
  */
 #include <tutti/tutti.h>
 
@@ -27,8 +27,8 @@ static double now_s(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* The ranks of the host whose link is down must report another host, any one. The other ranks must
-   report that host. down_host: its number from 0. my_host: the number of this rank's host. */
+/* The ranks of the host whose link is down must report any other host. The other ranks must report
+   that host. down_host: its number from 0. my_host: the number of this rank's host. */
 static int is_right(int down_host, int my_host, tutti_status_t status, double waited_s)
 {
     char wanted[64];

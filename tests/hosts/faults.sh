@@ -7,7 +7,7 @@
 #     fault  the rank is killed (kill), is stopped (stop), exits without tutti_finalize (exit), or
 #            calls tutti_abort (abort)
 #     phase  the others wait for a tensor that the rank has not submitted (agreeing); a learned plan
-#            runs (planned); large tensors are in flight (flight); nothing is pending (idle); the
+#            runs (planned); large tensors are in flight (flight); no call is pending (idle); the
 #            others finalize (finalizing)
 #     ranks  2, 4 and 8
 #     place  one host (one), two pretended hosts (pretended), two hosts of a cluster (cluster.sh)

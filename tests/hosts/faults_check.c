@@ -64,8 +64,8 @@ static FILE *make_file(const char *prefix)
 }
 
 /* Continue in a child. When the child has stopped and all other ranks have passed, this process
-   kills the child. Without the child, the launcher would stop together with its stopped process.
-   Call this function before tutti_init. */
+   kills the child. Without the child, the launcher itself would stop when its process stops. Call
+   this function before tutti_init. */
 static void guard(void)
 {
     const char *world = getenv("WORLD_SIZE");
@@ -116,7 +116,7 @@ static void learn_plan(void)
     }
 }
 
-/* Does the error name the victim? If a rank is stopped, rank 0 knows only the host that has not
+/* Does the error name the victim? If a rank is stopped, rank 0 has only the host that has not
    announced a tensor. So over several hosts the error may name any rank of the victim's host. */
 static int names_victim(const char *error)
 {

@@ -8,8 +8,8 @@ set -u
 
 program=tests/hosts/hosts_check
 
-# on A B [C]: runs A, B and C ranks on hosts a, b and c. All ranks have the environment that is
-# exported at this time.
+# on A B [C]: runs A, B and C ranks on hosts a, b and c. All ranks get the environment variables
+# that are exported at this time.
 on()
 {
     a="-np $1 env TUTTI_HOST_ID=a $program"

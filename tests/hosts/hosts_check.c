@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Sums of these over 8 ranks are exact in all types used. */
+/* Sums of these values over 8 ranks are exact in all types that are used. */
 static float value(int r, size_t i)
 {
     return (float)((i * 7 + (size_t)r * 5) % 31);
@@ -100,7 +100,8 @@ static void allgather(size_t count)
     free(all);
 }
 
-/* No rank may leave a barrier before the last one has come; all use the clock of one machine. */
+/* No rank may leave a barrier before the last rank has entered it. All ranks use the clock of one
+   machine. */
 static void barriers(void)
 {
     for (int late = 0; late < size; late++) {
@@ -156,7 +157,7 @@ static void by_name(void)
         snprintf(name, sizeof(name), "tensor %d", t);
         OK(tutti_allreduce_async(name, x[t], x[t], count, TUTTI_FLOAT32, TUTTI_SUM, tutti_world(),
                                  NULL, &request[t]));
-        /* Direct calls are made between the named ones, in the same order on all ranks. */
+        /* Direct calls are made between the named calls, in the same order on all ranks. */
         if (k % 5 == 2)
             allreduce(100, 1);
     }
@@ -239,8 +240,8 @@ static void *sums_there(void *comm)
     return NULL;
 }
 
-/* Groups that share ranks, made in different orders by different ranks: their messages must not
-   be confused. */
+/* Groups that share ranks, and that the ranks make in different orders: the messages of two groups
+   must not be confused. */
 static void groups(int rounds)
 {
     for (int round = 0; round < rounds; round++) {
@@ -318,8 +319,8 @@ static void killed(int victim)
     snprintf(name, sizeof(name), "rank %d", victim);
     OK(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()));
     if (rank == victim) {
-        /* After this time the other ranks are most probably in their next call. Otherwise they
-           detect the death when they make this call. */
+        /* After this time the other ranks are most probably in their next call. If not, they detect
+           the death when they make this call. */
         usleep(200000);
         kill(getpid(), SIGKILL);
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Measures the cost of ranks that have nothing to do. cluster_idle.sh starts it on a cluster.
+ * Measures the cost of idle ranks. cluster_idle.sh starts it on a cluster.
  *
  *     idle_check quiet S   no call for S seconds: the host's interface carries only the probes of
  *                          TCP's keepalive, which have no data: at most one a second for each end
  *                          of a connection
- *     idle_check late MS   the last rank comes two seconds late to a barrier: while they wait, each
+ *     idle_check late MS   the last rank enters a barrier two seconds late: while they wait, each
  *                          of the other ranks uses at most MS milliseconds of a processor
  *
  * Prints "rank R of N: CASE passed", with the figures.
@@ -45,8 +45,8 @@ static long statistic(const char *name)
     return value;
 }
 
-/* Make no call for so long. Are there more packets than probes? Rank 0's host has a connection to
-   each other host, and each of these hosts has only this connection. */
+/* Make no call for so many seconds. Returns 1 if there were more packets than probes. Rank 0's host
+   has a connection to each other host, and each of these hosts has only this connection. */
 static int is_loud(double seconds)
 {
     int connections = tutti_host_rank(tutti_world()) == 0 ? tutti_host_count(tutti_world()) - 1 : 1;
@@ -71,8 +71,8 @@ static int is_loud(double seconds)
     return packets > most;
 }
 
-/* If a busy machine answers a probe late, the kernel sends another one. So the ranks try again, but
-   only as long as each packet is empty. */
+/* If a busy machine answers a probe late, the kernel sends another probe. So the ranks repeat the
+   measurement, but only if all packets were empty. */
 static void quiet(double seconds)
 {
     int loud = 1;

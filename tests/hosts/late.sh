@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # A rank that never calls tutti_init. MPI_Init of the other ranks waits for it without a deadline. A
-# warning reports this wait, the ranks that have not come, and how to meet without MPI. If the rank
-# has called MPI_Init itself, tutti_init of the other ranks warns, and ends at its deadline.
+# warning reports this wait, the missing ranks, and a way to start without MPI. If the rank has
+# called MPI_Init itself, tutti_init of the other ranks warns, and ends at its deadline.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -37,8 +37,8 @@ for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30
     wait $job
 done
 
-# If other hosts have ranks as well, the warning names the ranks that have called tutti_init, even if the
-# launcher does not report how many ranks it has started on this host.
+# If other hosts have ranks as well, the warning names the ranks that have called tutti_init. This
+# is so even if the launcher does not report the number of ranks that it has started on this host.
 for local in "OMPI_COMM_WORLD_LOCAL_SIZE=2,2 ranks that mpirun started on this host" \
     "-u OMPI_COMM_WORLD_LOCAL_SIZE,3 ranks that mpirun started"; do
     what="two of three, ${local%,*}"
@@ -52,8 +52,8 @@ for local in "OMPI_COMM_WORLD_LOCAL_SIZE=2,2 ranks that mpirun started on this h
     wait $job
 done
 
-# Rank 1 is killed while it waits in MPI_Init. Its parent process is mpirun's child, and waits, so mpirun does not end
-# the job.
+# Rank 1 is killed while it waits in MPI_Init. Its parent process is mpirun's child, and continues
+# to wait, so mpirun does not end the job.
 what="ended in MPI_Init"
 : >"$log"
 timeout 160 $mpirun -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c '$program data &
@@ -71,7 +71,7 @@ launch -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=10 $program refused : -np 1 sh -c 
     -np 1 env TUTTI_BOOT=env TUTTI_TIMEOUT=10 $program refused
 passed 2 "^refused: .*rank 1 did not connect to rank 0"
 
-# If the rank comes late, everything works.
+# If the rank calls tutti_init late but in time, all calls work.
 what="late, but not too late"
 launch -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c \
     'until grep -q "rank 1 has not called" "$log"; do sleep 0.1; done; exec $program data'

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # A rank under mpirun is killed with kill -9, or calls exit(0). With --enable-recovery the launcher
-# lets the other ranks live, and they must end by themselves: on one host, and with MPI between
+# does not end the other ranks, and they must end by themselves: on one host, and with MPI between
 # hosts.
 set -u
 . "$(dirname "$0")/common.sh"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Direct messages between ranks on two or three pretended hosts with MPI between them: a mismatch is
-# an error on both ranks, and the next call works; see hosts.sh. Other cases have at most one piece
-# in flight, or have a rank in a collective call, which ends the communicator.
+# an error on both ranks, and the next call works; see hosts.sh. In other cases at most one piece is
+# in flight, or one rank is in a collective call, which ends the communicator.
 set -u
 . "$(dirname "$0")/common.sh"
 

@@ -48,7 +48,8 @@ static void is_mismatch(tutti_status_t status, const char *words)
     CHECK(strstr(tutti_last_error(), words) != NULL, "no '%s' in: %s", words, tutti_last_error());
 }
 
-/* Rank 0 sends `n` to the last rank, which expects `wanted`, perhaps of another type. */
+/* Rank 0 sends `n` elements to the last rank, which expects `wanted` elements, perhaps of another
+   type. */
 static void message(size_t n, size_t wanted, tutti_dtype_t dtype, const char *words)
 {
     int last = size - 1;
@@ -59,7 +60,7 @@ static void message(size_t n, size_t wanted, tutti_dtype_t dtype, const char *wo
     else if (rank == last)
         is_mismatch(tutti_recv(r, wanted, dtype, 0, world), words);
     got(0, 0);
-    /* Nothing is left over between these two ranks. */
+    /* These two ranks can exchange the next message: no data of the first message are left. */
     if (rank == 0)
         OK(tutti_send(s, MOST, TUTTI_INT32, last, world));
     if (rank == last) {
@@ -69,7 +70,7 @@ static void message(size_t n, size_t wanted, tutti_dtype_t dtype, const char *wo
     works();
 }
 
-/* Send messages around a ring. Rank `odd` sends too little, and all other messages arrive. */
+/* Send messages around a ring. Rank `odd` sends too few elements, and all other messages arrive. */
 static void ring(int odd)
 {
     int next = (rank + 1) % size, previous = (rank + size - 1) % size;
@@ -97,8 +98,8 @@ static void misfits(void)
 }
 
 /*
- * A message meets a collective call. The rank that detects this ends the communicator, and its peer
- * is told.
+ * One rank sends a message while its peer is in a collective call. The rank that detects this ends
+ * the communicator, and its peer receives the report.
  *
  * n  elements of the collective call. 3 elements are as long as the head of a message. Then rank 1
  *    detects the mismatch by the received data, and rank 0 may have used the head as data
@@ -116,8 +117,8 @@ static void collective(size_t n)
         status = tutti_send(s, n, TUTTI_INT32, 0, world);
     CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST, "%s",
           tutti_strerror(status));
-    /* The error has "another call" or "different calls", so rank 1 has not taken the call for a
-       message. */
+    /* The error has "another call" or "different calls": rank 1 must not accept the call's data as
+       a message. */
     CHECK(rank == 0 || strstr(tutti_last_error(), " call") != NULL, "%s", tutti_last_error());
     for (size_t i = 0; i < n && n != 3; i++)
         CHECK(r[i] == 1, "element %zu is %d", i, (int)r[i]);

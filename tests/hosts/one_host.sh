@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ranks under mpirun on one host, as users start them. Checks results, the example's output, an
-# acceptable speed with more ranks than processors, and that no rank makes a world of one if there
-# are several ranks.
+# acceptable speed with more ranks than processors, and that no rank makes a world of one rank if
+# there are several ranks.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -18,8 +18,8 @@ what="twice"
 launch -np 3 $program twice
 passed 3 "twice passed"
 
-# A call takes some 20 us here. If waiting ranks kept the processors from other ranks, a call would
-# take a time slice, and this test would take minutes.
+# A call takes some 20 us here. If waiting ranks did not give their processors to other ranks, a
+# call would take a time slice, and this test would take minutes.
 for ranks in 2 8; do
     what="many with $ranks ranks"
     launch -np $ranks $program many 1000

@@ -20,7 +20,7 @@ what="forked children"
 launch -np 2 env TUTTI_BOOT=pmix $program forked
 passed 2 "of 2 on 1 hosts: forked passed$"
 
-# On pretended hosts. mpirun's variables must not say that all ranks are on one host.
+# The hosts are pretended, so mpirun's variables must not report that all ranks are on one host.
 what="no module"
 none="env TUTTI_MODULE_DIR=/nonexistent OMPI_COMM_WORLD_LOCAL_SIZE=1"
 launch -np 1 $none TUTTI_HOST_ID=a $program data : -np 1 $none TUTTI_HOST_ID=b $program data
@@ -33,13 +33,13 @@ launch -np 2 $none MASTER_ADDR=127.0.0.1 MASTER_PORT=$port $program data
 passed 2 "of 2 on 1 hosts: data passed$"
 grep -q "listens at 127.0.0.1:$port, by mpirun's variables" "$log" || wrong "$what: PMIx was used"
 
-# mpirun takes the end of these ranks for a crash, so its status does not count.
+# mpirun reports the end of these ranks as a crash, so its status is not checked.
 what="a rank that does not come"
 launch -np 2 env TUTTI_BOOT=pmix TUTTI_TIMEOUT=1 $program refused : -np 1 sleep 60
 status=0
 passed 2 "^refused: .*not all ranks have called tutti_init within TUTTI_TIMEOUT"
 
-# The variables are those of another job, inside which this one runs.
+# The variables belong to another job, inside which this job runs.
 what="a contradiction"
 launch -np 1 $none OMPI_COMM_WORLD_SIZE=2 $program refused
 passed 1 "^refused: .*PMIx tells of 1 ranks, mpirun's variables of 2"

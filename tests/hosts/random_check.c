@@ -2,9 +2,9 @@
 /*
  * Random direct calls between hosts. Each rank of random_check.sh runs this program. All ranks draw
  * the same calls. In half of these, some ranks make another call. Then all ranks must get
- * TUTTI_ERR_MISMATCH, and nothing may be written. Otherwise the result must be right, and nothing
- * else may be written. Sizes are on both sides of the largest size whose data are sent with the
- * comparison of calls. Like an application the program uses only the library's headers.
+ * TUTTI_ERR_MISMATCH, and no buffer may be written. Otherwise the result must be right, and no
+ * other memory may be written. Sizes are on both sides of the largest size whose data are sent with
+ * the comparison of calls. Like an application the program uses only the library's headers.
  *
  * usage: random_check CALLS [SEED]
  */
@@ -66,7 +66,7 @@ static int is_same(const what_t *a, const what_t *b)
            a->count == b->count;
 }
 
-/* Draw a call that differs: any other call, or the same one with one argument changed. */
+/* Draw a call that differs: any other call, or the same call with one changed argument. */
 static what_t draw_other(const what_t *w)
 {
     what_t other;

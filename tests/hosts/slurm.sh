@@ -12,7 +12,7 @@
 set -u
 
 PATH=$PATH:/usr/sbin:/sbin
-# The library of PMIx is unloaded, so its leaks cannot be distinguished from others.
+# The library of PMIx is unloaded, so its leaks cannot be distinguished from other leaks.
 export ASAN_OPTIONS="detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 self=$(cd "$(dirname "$0")" && pwd)/${0##*/}
 cluster=${self%/*}/cluster.sh
@@ -105,7 +105,8 @@ cases()
     else
         echo "no torchrun: left out"
     fi
-    # Open MPI's MPI_Init would end the processes.
+    # Although there is a module for MPI, the ranks must meet by PMI-2: MPI_Init would end the
+    # processes.
     if has pmi2; then
         launch --mpi=pmi2 --nodes=2 --ntasks=3
         expect "PMI-2, with a module for MPI" 3 "of 3: the sum is 6"

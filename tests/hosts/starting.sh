@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # In tutti_init under mpirun, a rank is killed before its k-th call that uses a socket. This is done
-# for every existing k. The launcher ends the job, so no rank waits for the killed one until its own
-# deadline. For ranks without a launcher, see tests/fault/starting.
+# for every existing k. The launcher ends the job, so no rank waits for the killed rank until its
+# own deadline. For ranks without a launcher, see tests/fault/starting.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -49,9 +49,9 @@ for hosts in "a a a" "a a b" "a b c"; do
     [ $places -ge 3 ] || wrong "hosts $hosts: only $places places"
 done
 
-# With --enable-recovery the launcher lets the others live, and MPI does not report the death to
-# them. Each survivor ends with an error that names the victim, whether it waits in MPI's exchanges
-# or at a socket. Inside MPI_Init this is not so: see docs/failures.md.
+# With --enable-recovery the launcher does not end the other ranks, and MPI does not report the
+# death to them. Each survivor ends with an error that names the victim, in MPI's exchanges and in
+# waits at a socket. Inside MPI_Init this is not possible: see docs/failures.md.
 stride=1
 is_long "most of these places" || stride=16
 places=0

@@ -6,7 +6,8 @@
  * the first connect() after MPI_Init. The program prints "rank R of N: started" and exits with 0 if
  * tutti_init and a barrier succeed.
  *
- * The calls that use sockets are replaced here. Those of MPI and of other libraries do not count.
+ * This program replaces the calls that use sockets. Calls of MPI and of other libraries do not
+ * count.
  */
 #include <tutti/tutti.h>
 

@@ -16,7 +16,7 @@ fi
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 errors=0
-# torchrun's agents share this port; rank 0 takes one above it.
+# torchrun's agents share this port; rank 0 uses a port above it.
 port=$((20000 + $$ % 10000))
 export OMP_NUM_THREADS=1 TUTTI_TIMEOUT=60 TUTTI_LOG=info
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
@@ -58,8 +58,8 @@ agents()
 c10d="--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$port --rdzv-id"
 
 # Each rank runs the program twice. When all ranks have ended the first run, rank 1 fails, and the
-# agents must kill the other ranks. The agent of rank 1 counts the restart. The other agent, which
-# has seen no failure, does not count it.
+# agents must kill the other ranks. The agent of rank 1 counts the restart. The other agent has
+# detected no failure, and does not count the restart.
 cat >"$work/twice" <<'END'
 "$1" || exit
 if [ "$RANK" -ne 1 ]; then

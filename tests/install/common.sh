@@ -11,8 +11,8 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 hello_c=$top/examples/hello_allreduce.c
 
-# The tests start a separate make, without the flags and the jobs of the make that has started the
-# test.
+# The tests start a separate make. It must not use the flags and jobs of the make that has started
+# the test.
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 # Modules must be found without variables. Settings of this machine must not be used.
 unset TUTTI_MODULE_DIR
@@ -27,7 +27,7 @@ no) ;;
     ;;
 esac
 
-# find_mpirun LIBS: sets mpirun, unless the build has no MPI; LIBS are MPI's libraries.
+# find_mpirun LIBS: sets mpirun, if the build has MPI; LIBS are MPI's libraries.
 mpirun=
 find_mpirun() {
     [ -n "$1" ] && command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 || return 0
@@ -58,8 +58,8 @@ must() {
     exit 1
 }
 
-# ask_folders: sets prefix, bindir, libdir, includedir and mandir to those of the build in this
-# folder.
+# ask_folders: sets prefix, bindir, libdir, includedir and mandir to the folders of the build in the
+# current folder.
 ask_folders() {
     folders=$(make -s --no-print-directory --eval='folders:;@echo $(prefix) $(bindir) $(libdir) \
         $(includedir) $(mandir)' folders) || exit 1
@@ -83,8 +83,8 @@ says_sum() {
     fi
 }
 
-# has_tools ROOT: each program of bench/ must be installed below ROOT. None may contain the name of
-# the build folder, and programs that link the library must use the installed one.
+# has_tools ROOT: each program of bench/ must be installed below ROOT. No program may contain the
+# name of the build folder, and programs that link the library must use the installed library.
 has_tools() {
     for source in "$top"/bench/tutti_*.c; do
         tool=$1$bindir/$(basename "$source" .c)
@@ -130,7 +130,7 @@ has_names() {
 }
 
 # needs_little LIBRARY: the shared library may need only hwloc and the C library. MPI, UCX, PMIx,
-# PMI-2, libcrypto, CUDA and NCCL are opened when a program uses them, or belong to a module.
+# PMI-2, libcrypto, CUDA and NCCL are opened at run time, or a module needs them.
 needs_little() {
     readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' >"$work/all"
     grep -q '^libc\.' "$work/all" || wrong "readelf prints no C library for $1" "$work/all"

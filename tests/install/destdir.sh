@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# `make install DESTDIR=...` of this build: programs are compiled with the installed files and run,
-# with LD_LIBRARY_PATH and PATH set, because the files are not in the configured place yet.
+# `make install DESTDIR=...` of this build: programs are compiled with the installed files and run.
+# LD_LIBRARY_PATH and PATH are set, because the files are not in the configured folders.
 set -u
 top=$(cd "$srcdir" && pwd)
 . "$top/tests/install/common.sh"
@@ -29,7 +29,7 @@ if command -v cmake >/dev/null; then
     says_sum 2 "$work/cmake/shared"
 fi
 
-# A program that contains the library looks for modules in the configured folder.
+# A program that contains the library searches for modules in the configured folder.
 if [ -n "$mpirun" ] && [ ! -d "$libdir/tutti" ]; then
     TUTTI_BOOT=mpi $mpirun -np 2 "$work/static" >"$work/log" 2>&1
     grep -qF "no MPI module fits, in $libdir/tutti:" "$work/log" ||

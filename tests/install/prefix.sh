@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Runs configure --prefix --libdir, make and make install, and then moves the build folder away.
-# Programs are compiled with the installed files and run, without variables that help them. The same
-# is tested with the installed tree moved to another place, and without the parts that configure can
-# omit. This test is not part of a build.
+# Programs are compiled with the installed files and run, without environment variables such as
+# LD_LIBRARY_PATH. The same is tested after the installed tree was moved to another place, and
+# without the parts that configure can omit. This test is not part of a build.
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$top/tests/install/common.sh"

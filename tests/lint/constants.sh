@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The library's constants are in lib/base/constants.h. Each has its source, and each is used. No
+# The library's constants are in lib/base/constants.h. Each constant has its source, and is used. No
 # other file of lib/ defines times. Then checks that each kind of violation is detected.
 set -eu
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every header includes what it needs: it compiles alone, and when it is included twice. The public
+# Every header includes what it needs: it compiles alone, and if it is included twice. The public
 # headers compile without a warning as C99 and as C++11, and tutti.h includes each of them.
 set -eu
 

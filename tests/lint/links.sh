@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Files and headings that the documents link to exist, and README.md leads to each document. Then
-# checks that a broken link of each kind is detected.
+# The files and headings to which documents link must exist, and README.md must lead to each
+# document. Then checks that a broken link of each kind is detected.
 set -u
 
 cd "${srcdir:-.}" || exit 1

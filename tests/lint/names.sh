@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# No two files of lib/ have the same name, so a name in a comment or a log says which file is meant.
-# The implementations of a table (the folders below xport/ and node/) may have names in common. Then
-# checks that a second file of a name is detected.
+# No two files of lib/ have the same name, so a name in a comment or a log is unique. The
+# implementations of a table (the folders below xport/ and node/) may have names in common. Then
+# checks that a second file with the same name is detected.
 set -eu
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# twice: prints the names that more than one file has, with these files
+# twice: prints each name that several files have, with these files
 twice() {
     find lib -type f -name '*.*' ! -name local.mk ! -name '*.md' ! -name rooms.txt | sort |
         awk -F/ '

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # docs/settings.md lists each setting of lib/conf/conf.c once, with its default and with a case in
-# which to change it. In a build folder the allowed values are also compared with those that
-# TUTTI_HELP=1 prints. Settings for tests, and no others, begin with TUTTI_TEST_. Then checks that
-# each kind of difference is detected.
+# which users change it. In a build folder the allowed values are also compared with the output of
+# TUTTI_HELP=1. Settings for tests, and no others, begin with TUTTI_TEST_. Then checks that each
+# kind of difference is detected.
 set -u
 
 hello=${HELLO_ALLREDUCE:-./examples/hello_allreduce}

@@ -9,7 +9,8 @@
 # Only direct includes count. A structure that holds its parts by value must include their headers
 # (engine/state.h, call/operation.h). If indirect includes counted, each user of the whole would
 # count for every part: 22 files for engine/semaphore.h, although 2 include it. Therefore this lint
-# does not detect a file that works on a part which the file reaches only through the whole.
+# does not detect a file that works on a part of a structure but includes only the header of the
+# whole structure.
 set -eu
 
 rooms="call agree watch engine api"

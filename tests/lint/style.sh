@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The rules of style that a few lines of awk can check; clang-format checks the others. No function
-# of lib/ has more than 60 lines. README.md has less than 200 lines. And every source below lib/ is
-# listed in its folder's local.mk.
-# Then checks that ignored results and long functions are detected.
+# Checks the rules of style that a few lines of awk can check; clang-format checks the other rules.
+# No function of lib/ has more than 60 lines. README.md has less than 200 lines. Every source file
+# below lib/ is listed in its folder's local.mk. Then checks that ignored results and long functions
+# are detected.
 set -eu
 
 lint=$(cd "$srcdir/tests/lint" && pwd)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of modules without the library: the core that modules call, and checks that end the
- * process. Included by one file of a program.
+ * For tests of modules without the library: the functions of the core that modules call, and checks
+ * that end the process. Only one file of a program includes this header.
  */
 #ifndef TUTTI_TESTS_MODULE_CHECK_H
 #define TUTTI_TESTS_MODULE_CHECK_H
@@ -45,7 +45,7 @@ static tutti_status_t all_live(void)
 
 static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line, all_live };
 
-/* Leaves without an exit handler, so that a failed check cannot hang in MPI_Finalize. */
+/* Exits without calling exit handlers, so that a failed check cannot hang in MPI_Finalize. */
 __attribute__((format(printf, 2, 3), noreturn)) static void die(int line, const char *fmt, ...)
 {
     va_list args;
@@ -81,7 +81,8 @@ static unsigned char byte_of(uint32_t from, uint32_t k, size_t i)
     return (unsigned char)(from * 31 + k * 7 + i * 13 + (i >> 8));
 }
 
-/* A message around the ring, of `bytes`, all of them `value`, into lent slots. */
+/* Pass a message around the ring, into lent slots. It has `bytes` bytes, and each of them is
+   `value`. */
 static void pass_on(tutti__xport_t *xport, tutti__chan_t *out, tutti__chan_t *in, char *block,
                     size_t bytes, int value, const char *slots, size_t slots_bytes)
 {
@@ -103,8 +104,8 @@ static void pass_on(tutti__xport_t *xport, tutti__chan_t *out, tutti__chan_t *in
     CHECK_OK(status);
 }
 
-/* GPU-direct ends: messages are longer than the transport's, and the slots are the test's own,
-   different in each run. */
+/* GPU-direct ends: messages may be longer than the transport's slots, and the test lends its own
+   slots, which differ between runs. */
 static void lend_slots(tutti__xport_t *xport, uint32_t size)
 {
     static char slots[3][3 * 8192], block[8192];

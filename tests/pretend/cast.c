@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Conversions between floating point types: exact arithmetic, slow and plain.
+ * Conversions between floating point types. The arithmetic is exact, simple and slow.
  *
  * The product with the scale is rounded to float32, or to float64 if either type is FLOAT64,
  * and then once more to the target type, to nearest even. A NaN becomes the positive NaN
@@ -13,8 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A narrow type: explicit bits of the mantissa, exponent of the smallest normal number,
-   largest value. */
+/* A narrow type: the number of explicit bits of the mantissa, the exponent of the smallest normal
+   number, and the largest value. */
 typedef struct {
     int mantissa, least;
     double largest;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events. Each record makes a new point. A waiter keeps a reference on its point, so a later record
- * does not affect the waiter, as in CUDA.
+ * Events. Each record makes a new point. A waiting stream keeps a reference on its point. So a
+ * later record does not affect this stream, as in CUDA.
  */
 #include "pretend/inside.h"
 
@@ -21,7 +21,7 @@ struct tutti__devent {
     device_t *device;
     int is_timer;
     pthread_mutex_t lock;
-    point_t *point; /* of the last record; NULL: none */
+    point_t *point; /* the point of the last record; NULL: no record */
 };
 
 typedef struct {
@@ -227,7 +227,7 @@ static tutti_status_t when(tutti__devent_t *timer, uint64_t *ret_ns)
     point = status == TUTTI_OK ? hold(timer) : NULL;
     if (point == NULL)
         return status == TUTTI_OK ? tutti__fail(TUTTI_ERR_SYSTEM, "elapsed: not recorded") : status;
-    *ret_ns = point->done_ns; /* valid, because query has returned that it is done */
+    *ret_ns = point->done_ns; /* valid, because query has returned OK */
     leave(point);
     return TUTTI_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Shared by the files of the pretend device. Lock order: driver, device, stream, point or trouble;
- * a communicator's slot and the list of allocations come last.
+ * a communicator's slot and the list of allocations are last.
  */
 #ifndef TUTTI_TESTS_PRETEND_INSIDE_H
 #define TUTTI_TESTS_PRETEND_INSIDE_H
@@ -30,7 +30,7 @@ typedef struct {
     tutti__dstream_t *streams;
     tutti__dstream_t *legacy; /* the stream for NULL; made when needed */
     pthread_mutex_t trouble_lock;
-    trouble_t trouble; /* permanent, as CUDA's errors */
+    trouble_t trouble; /* permanent, like CUDA's errors */
     atomic_uint counts[PRETEND_COUNTS];
     atomic_uint nccl_in_flight;
     atomic_int nccl_callers, hang_after;
@@ -44,7 +44,7 @@ typedef struct {
     _Atomic double copy_rate, nccl_rate; /* bytes/s; 0: no limit */
     atomic_int forbidden, lacks_register, binds;
     atomic_int refuses_register;            /* a device's number plus 1; 0: none */
-    atomic_int sick, hangs_abort, no_space; /* also a device's number plus 1 */
+    atomic_int sick, hangs_abort, no_space; /* each a device's number plus 1; 0: none */
 } options_t;
 
 extern options_t pretend_options;
@@ -54,7 +54,7 @@ tutti_status_t device_mine(const char *what, device_t **ret_device);
 device_t *device_at(int number);
 /* The type that the device's NCCL lacks. */
 int device_lacks(void);
-/* Set the calling thread's device. For the threads of streams. */
+/* Set the calling thread's device. The threads of streams call this function. */
 void device_set_mine(device_t *device);
 void device_count(device_t *device, pretend_count_t what);
 /* Store an error, unless there is one already. */
@@ -74,8 +74,9 @@ typedef enum {
 } view_use_t;
 
 tutti__where_t memory_where(const void *ptr);
-/* The device's view of a range; NULL if the range is empty. A kernel can access pinned memory and
-   the memory of its own device; a copy can access any memory. The error text names the fault. */
+/* Get the device's view of a range; NULL if the range is empty. A kernel can access pinned memory
+   and the memory of its own device; a copy can access any memory. The error text names the
+   fault. */
 tutti_status_t memory_view(const device_t *device, view_use_t use, const void *ptr, size_t bytes,
                            char **ret_view, char words[WORDS_BYTES]);
 /* Free all memory; returns the number of allocations that were not freed. */
@@ -84,7 +85,7 @@ tutti_status_t memory_alloc(size_t bytes, void **ret_ptr);
 tutti_status_t memory_host_alloc(size_t bytes, void **ret_ptr);
 void memory_free(void *ptr);
 void memory_host_free(void *ptr);
-/* As alloc and free, for memory that may be registered. */
+/* Like alloc and free, for memory that may be registered. */
 tutti_status_t memory_nccl_alloc(size_t bytes, void **ret_ptr);
 void memory_nccl_free(void *ptr);
 /* Count a registration (by 1) or its end (by -1). Returns 0 if the memory is not from
@@ -114,7 +115,7 @@ device_t *stream_device(const tutti__dstream_t *stream);
 int stream_is_urgent(const tutti__dstream_t *stream);
 /* Wait for all work that is queued now. */
 void stream_drain(tutti__dstream_t *stream);
-/* Forget the errors of a communicator that was freed. */
+/* Drop the errors of a communicator that was freed. */
 void streams_forget(device_t *device, const void *owner);
 /* Wait for the whole device, as alloc does. */
 void device_drain(device_t *device);
@@ -122,7 +123,7 @@ void device_drain(device_t *device);
    launch is complete. Returns an error if another launch is incomplete. */
 tutti_status_t stream_launching(tutti__dstream_t *stream, tutti__nccl_t *nccl);
 void stream_end_legacy(device_t *device);
-/* Sleep until so much time has passed since begin_ns as `bytes` need at this rate. */
+/* Sleep until `bytes` bytes would have passed at this rate since begin_ns. */
 void stream_pace(uint64_t begin_ns, size_t bytes, double rate);
 
 tutti_status_t stream_make(int is_urgent, tutti__dstream_t **ret_stream);

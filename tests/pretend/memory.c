@@ -5,8 +5,8 @@
  *      callers' view   | PROT_NONE ............ | one page more |    any access faults
  *      device's view   | read and write ....... |                    of the same memfd
  *
- * A freed range stays reserved until pretend_reset. So a use after the free faults as well, and the
- * message can name the range.
+ * A freed range stays reserved until pretend_reset. So an access after the free faults as well, and
+ * the message can name the range.
  */
 #include "pretend/inside.h"
 

@@ -4,12 +4,13 @@
  *
  *      TUTTI_DEVICE=pretend TUTTI_MODULE_DIR=BUILD/tutti/.libs TUTTI_TEST_PRETEND=FILE mpirun ...
  *
- * The ranks of all pretended hosts share FILE. Each job needs a new file, best in /dev/shm. The
- * file is sparse, whatever size is shown for it. Without TUTTI_TEST_PRETEND there is no NCCL.
+ * The ranks of all pretended hosts share FILE. Each job needs a new file, preferably in /dev/shm.
+ * The file is sparse, so it needs less space than its size. Without TUTTI_TEST_PRETEND there is no
+ * NCCL.
  *
  * A program that loads the module itself (dlopen of the same file) has the same devices, and all
- * functions of pretend.h. The module contains a copy of the code of the library that it needs. Its
- * errors go to the core.
+ * functions of pretend.h. The module contains a copy of the library's code that it needs. Its
+ * errors are passed to the core.
  */
 #include "pretend/inside.h"
 
@@ -37,7 +38,7 @@ tutti_status_t __wrap_tutti__fail(tutti_status_t status, const char *fmt, ...)
     va_end(args);
     if (to != NULL)
         return to->fail(status, text);
-    /* The program itself has called, before the library has opened the module. */
+    /* The program itself has made this call before the library has opened the module. */
     fprintf(stderr, "pretend device: %s\n", text);
     return status;
 }

@@ -3,8 +3,8 @@
  * The pretended NCCL's calls. Errors are reported at once, or by nccl_poll and by query. A call
  * hangs only if another rank has not made it yet, or by pretend_hang.
  *
- * Nothing is queued before nccl_poll was called often enough, because NCCL's own thread may be
- * slow. If the stream is used before that, this is an error.
+ * NCCL's own thread may be slow, so a call is queued only after nccl_poll was called several times.
+ * If the stream is used earlier, this is an error.
  */
 #include "pretend/nccl_inside.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often nccl_poll returns "not yet" at least. */
+/* nccl_poll returns AGAIN at least so many times. */
 #define POLLS 2
 
 typedef struct {
@@ -144,7 +144,8 @@ static void begin(tutti__nccl_t *nccl)
     nccl->caller = pthread_self();
 }
 
-/* Report whether the communicator is connected. This is known only when all ranks have joined. */
+/* Report whether the communicator is connected. The status is available only after all ranks have
+   joined. */
 static tutti_status_t stand(tutti__nccl_t *nccl)
 {
     const member_t *members = nccl->slot->members;
@@ -442,7 +443,7 @@ void nccl_close(tutti__nccl_t *nccl)
     destroy(nccl);
 }
 
-/* Any thread may abort, so this function waits until another thread's call is over. Other
+/* Any thread may abort, so this function waits until other threads' calls are over. Other
    communicators continue to work. The work of other ranks waits until these ranks abort as well. As
    in NCCL, an abort frees memory at its end, which waits for the work of all of the device's
    communicators. */

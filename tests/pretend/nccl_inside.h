@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared by the files of the pretended NCCL: the mapping that all ranks share, and what one rank
- * keeps for itself.
+ * Shared by the files of the pretended NCCL: the mapping that all ranks share, and the private data
+ * of a rank.
  *
- * A wait in the mapping polls with short sleeps, and does not sleep on a word, so a rank that dies
- * there blocks no other rank.
+ * A rank that waits in the mapping polls with short sleeps, and does not sleep on a futex. So if a
+ * rank dies in such a wait, it blocks no other rank.
  */
 #ifndef TUTTI_TESTS_PRETEND_NCCL_INSIDE_H
 #define TUTTI_TESTS_PRETEND_NCCL_INSIDE_H
@@ -18,7 +18,7 @@
    type. */
 #define PIECE_BYTES 32768
 
-/* The place of a buffer. number: that of its registration, counted from 1; 0: not registered. */
+/* The place of a buffer. number: the number of its registration, from 1; 0: not registered. */
 typedef struct {
     uint64_t number;
     int64_t offset;
@@ -45,7 +45,7 @@ typedef struct {
 
 /* Messages from one rank to another, one at a time. */
 typedef struct {
-    uint64_t sent, received;  /* sent: begun by the sender; received: ended by the receiver */
+    uint64_t sent, received;  /* numbers begun by the sender, and ended by the receiver */
     size_t count, taken, len; /* taken, len: bytes received, and bytes in the piece */
     int dtype, is_registered;
 } chan_t;
@@ -98,16 +98,16 @@ struct tutti__nccl {
     int is_blocking;
     int is_bound;     /* only `caller` may poll, until nccl_poll is OK */
     pthread_t caller; /* the thread of the last open or call */
-    int stands;       /* nccl_poll has reported it as connected */
-    int no_space;     /* this rank never connects, nor do the others */
+    int stands;       /* 1: nccl_poll has reported it as connected */
+    int no_space;     /* 1: this rank never connects, so the other ranks never connect */
     unsigned polls;
     struct group *launching;      /* the call that nccl_poll has not queued yet */
     tutti__dstream_t *stream;     /* of the last call */
     uint64_t groups, collectives; /* number of calls */
     atomic_ullong groups_done;
     atomic_uint in_flight;
-    atomic_int in_use;         /* a thread is in one of its functions */
-    atomic_int is_aborted;     /* by this rank; the other ranks are not told */
+    atomic_int in_use;         /* 1: a thread is in one of the communicator's functions */
+    atomic_int is_aborted;     /* 1: this rank has aborted; the other ranks are not informed */
     pthread_mutex_t regs_lock; /* protects the fields below; taken after the slot's lock */
     tutti__nccl_reg_t regs[REGISTERED];
     uint64_t nregistered; /* number of all registrations so far */
@@ -128,13 +128,13 @@ typedef struct group {
 extern shared_t *pretend_shared; /* NULL: not prepared */
 
 void shared_lock(pthread_mutex_t *lock);
-/* The place of the pieces of rank `rank` of a communicator, or of its pieces for rank `to`. */
+/* The memory for the pieces of rank `rank` of a communicator, or for its pieces to rank `to`. */
 char *shared_window(const tutti__nccl_t *nccl, uint32_t rank);
 char *shared_channel(const tutti__nccl_t *nccl, uint32_t rank, uint32_t to);
 /* The entry of this process's device in the mapping. */
 launches_t *shared_launches(int device);
-/* Record a launch of collectives. Returns 0 if another device has launched this collective and one
-   of another communicator in the opposite order. words: names both. */
+/* Record a launch of collectives. Returns 0 if another device has launched this collective and a
+   collective of another communicator in the opposite order. words: a text that names both. */
 int shared_launch(const tutti__nccl_t *nccl, char words[WORDS_BYTES]);
 /* Sleep for a short time, which grows with `tries`. */
 void shared_nap(unsigned *tries);
@@ -142,13 +142,13 @@ void shared_nap(unsigned *tries);
 /* ---- nccl_register.c ---- */
 
 at_t register_find(tutti__nccl_t *nccl, const void *ptr);
-/* Find the places of this rank's buffers. In place, the rank's part of a buffer counts as that
+/* Find the places of this rank's buffers. In place, the rank's part of a buffer counts as the whole
    buffer. */
 void register_describe(tutti__nccl_t *nccl, const tutti__nccl_call_t *call, desc_t *desc);
 /* Returns the reason why the calls of two ranks do not match, or why one call is inconsistent.
-   NULL: neither. */
+   NULL: the calls are correct. */
 const char *register_mixes(const desc_t *a, const desc_t *b);
-/* The communicator closes, or is aborted, which ends all registrations. */
+/* End all registrations, because the communicator closes or is aborted. */
 void register_end(tutti__nccl_t *nccl, int is_aborted);
 
 /* nccl.c. Has the communicator failed, or was it aborted on this rank? */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sends and receives of the pretended NCCL. The messages of one call progress concurrently, but
- * those of one pair of ranks progress in order. A send ends when its receiver has all data.
+ * Sends and receives of the pretended NCCL. The messages of one call progress concurrently, but the
+ * messages of one pair of ranks progress in order. A send ends when its receiver has all data.
  *
  * Two kinds of deadlocks are detected: a peer has continued to a collective, or two ranks both send
  * or both receive.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered buffers of the pretended NCCL. The real NCCL accesses them through maps that the ranks
- * make together at the first use. If ranks then use different buffers, NCCL may hang or read wrong
- * data. So a call must have no registered buffer, or:
+ * Registered buffers of the pretended NCCL. The real NCCL accesses them through mappings that the
+ * ranks make together at the first use. If ranks then use different buffers, NCCL may hang or read
+ * wrong data. So either no buffer of a call is registered, or:
  *
  *      all buffers are registered, on all ranks under the same number and at the same offset; in
- *      place, a rank's own part of a buffer counts as that buffer
+ *      place, a rank's own part of a buffer counts as the whole buffer
  */
 #include "pretend/nccl_inside.h"
 

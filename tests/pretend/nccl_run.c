@@ -5,7 +5,7 @@
  *      meet, and compare the calls of all ranks; then for each piece:
  *      copy this rank's piece into its window, meet, fold or copy all windows, meet
  *
- * Sums are folded in the order of ranks, so results are those of the sequential reference.
+ * Sums are folded in the order of ranks, so results have the bits of the sequential reference.
  */
 #include "pretend/nccl_inside.h"
 
@@ -39,8 +39,8 @@ static int meet(tutti__nccl_t *nccl, const desc_t *desc)
 
         for (uint32_t r = 0; r < nccl->size; r++)
             here += slot->members[r].step >= step;
-        /* If all ranks are here, the meeting is complete even if the communicator has failed since,
-           because other ranks may have finished this call. */
+        /* If all ranks have arrived, the meeting is complete, even if the communicator has failed
+           after that: other ranks may have finished this call. */
         all_here = here == nccl->size;
         if (all_here || nccl_is_over(nccl))
             break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The mapping that the NCCL of all ranks share, which is made before the ranks start, or in a file.
- * Also checks the order of launches.
+ * The mapping that the NCCL of all ranks shares. It is made before the ranks start, or it is a
+ * file. Also checks the order of launches.
  *
  * Two communicators that share two devices deadlock if their kernels run in different orders on the
  * devices, and so wait for each other. So each device keeps a list of its launches. It is an error
@@ -102,9 +102,9 @@ int pretend_attach(const char *file)
     return take(shared);
 }
 
-/* The wait is limited: the owner may be a stopped process, and NCCL has no such locks. After one
-   timeout this function does not wait for any lock. Unlocking a mutex that another owner holds has
-   no effect. */
+/* The wait is limited, because the owner may be a stopped process, and the real NCCL has no such
+   locks. After one timeout this function no longer waits for any lock. Unlocking a mutex that
+   another owner holds has no effect. */
 void shared_lock(pthread_mutex_t *lock)
 {
     static atomic_int in_vain;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The pretend device of this process, for preloaded libraries, which cannot link with it: the
- * library opens it as a module, in a scope of its own.
+ * library opens it as a module, in a separate scope of symbols.
  */
 #ifndef TUTTI_TESTS_PRETEND_OPENED_H
 #define TUTTI_TESTS_PRETEND_OPENED_H
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Zero it first. */
+/* Must be zeroed before the first use. */
 typedef struct {
     const tutti__device_ops_t *ops;
     void (*read)(void *dst, const void *device_src, size_t bytes);

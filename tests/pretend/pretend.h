@@ -4,9 +4,8 @@
  *
  * Device memory is mapped twice: at the callers' addresses any access faults, and the device's own
  * threads have another view. Streams are threads, so work is really done later. NCCL is a shared
- * mapping through which the ranks' streams copy, in pieces. It reports errors on which the real
- * NCCL would hang. Ranks are threads of one process, each with a device of its own, or forked
- * processes.
+ * mapping through which the ranks' streams copy, in pieces. It reports errors that would make the
+ * real NCCL hang. Ranks are threads of one process, each with its own device, or forked processes.
  *
  *      main: pretend_prepare(size), then start the ranks;
  *      rank: pretend_device()->use(rank), ...; after all ranks: pretend_reset()
@@ -20,7 +19,7 @@
 #include "mem/device.h"
 
 #define PRETEND_DEVICES 16
-/* The largest number of ranks of a NCCL communicator. */
+/* The largest number of ranks of an NCCL communicator. */
 #define PRETEND_RANKS 16
 
 /* These functions are visible in a module as well: see module.c. */
@@ -32,13 +31,13 @@ const tutti__device_ops_t *pretend_device(void);
    forgets all earlier communicators. Returns 0 on success. */
 int pretend_prepare(int nranks);
 
-/* The same with a file that all ranks name, for jobs without a common parent. The first rank makes
-   the file, which serves one job only. Returns 0 on success. */
+/* Like pretend_prepare, with a file that all ranks name, for jobs without a common parent process.
+   The first rank makes the file, which serves one job only. Returns 0 on success. */
 int pretend_attach(const char *file);
 
 /* Call it after all ranks have ended. It forgets all options, counts and errors, and allows a fork
-   again. It returns the number of allocations, streams, events and communicators that were left, of
-   which it frees only the memory. */
+   again. It returns the number of allocations, streams, events and communicators that were not
+   freed. Of these it frees only the memory. */
 int pretend_reset(void);
 
 /* ---- kernels ---- */
@@ -58,15 +57,15 @@ void pretend_delays(unsigned seed, unsigned most_us);
 void pretend_rates(double copy_bytes_per_s, double nccl_bytes_per_s);
 /* After this call, making or freeing an object is an error with a text, and is counted. */
 void pretend_forbid_alloc(int forbidden);
-/* The stream is being captured into a graph: nothing may be queued there. */
+/* captures 1: the stream is being captured into a graph, so no work may be queued there. */
 void pretend_capture(tutti__dstream_t *stream, int captures);
 /* After the next `calls` calls, a device's NCCL work does not end until it is aborted. calls -1:
    off. */
 void pretend_hang(int device, int calls);
 /* After this call a device's NCCL reports a failure, independent of its work. device -1: off. */
 void pretend_sick(int device);
-/* After this call nccl_abort does not return on a device, and ends nothing, until this option is
-   off. device -1: off. */
+/* After this call nccl_abort does not return on a device, and does not end the work, until this
+   option is off. device -1: off. */
 void pretend_hang_abort(int device);
 /* A device's NCCL finds no space in /dev/shm when it connects. It reports this, and the NCCL of the
    other ranks waits. device -1: off. */
@@ -77,13 +76,14 @@ void pretend_lacks(int device, tutti_dtype_t dtype);
 void pretend_refuse_register(int device);
 /* NCCL is too old for registrations, on all devices. */
 void pretend_lack_register(int lacks);
-/* A NCCL call belongs to its thread: only this thread may poll until the call is complete. */
+/* binds 1: an NCCL call belongs to its thread: only this thread may poll until the call is
+   complete. */
 void pretend_bind_calls(int binds);
 /* Each NCCL call takes this long, so that a second thread's call can overlap it. */
 void pretend_slow_calls(unsigned us);
 
-/* Wait for all work that is queued on a device, as a library does that is unaware of NCCL's work.
-   During the wait no thread can queue work there. Returns 1 if NCCL had work there. */
+/* Wait for all work that is queued on a device, like a library that does not take NCCL's work into
+   account. During the wait no thread can queue work there. Returns 1 if NCCL had work there. */
 int pretend_synchronize(int device);
 
 /* ---- counts ---- */

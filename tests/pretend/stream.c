@@ -13,7 +13,7 @@ struct tutti__dstream {
     device_t *device;
     tutti__dstream_t *next; /* protected by the device's lock */
     pthread_t thread;
-    unsigned seed; /* the thread's */
+    unsigned seed; /* state of the thread's random numbers */
     int is_urgent;
     atomic_int captures;
     pthread_mutex_t lock; /* protects the fields below */

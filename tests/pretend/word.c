@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Semaphores that streams wait on. A stream whose semaphore is never set hangs in its drop, and so
- * hangs the test.
+ * Semaphores that streams wait on. If a stream's semaphore is never set, the drop of the stream
+ * hangs, and with it the test.
  */
 #include "pretend/inside.h"
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random calls, sequential and concurrent, for a chosen time.
+ * Makes random calls, sequential and concurrent, for a given time.
  *
  * All ranks draw the same calls from one seed: kind, type, operation, count, root, communicator,
- * direct or by name. Each rank draws its local choices by itself: the places of its buffers,
- * whether a call is in place, its delays, and the order in which it submits and waits. Call number
- * n depends only on the seed and n, so the same seed repeats the same calls, but not the same
- * timing.
+ * direct or by name. Each rank draws its local choices itself: the places of its buffers, in-place
+ * calls, delays, and the order in which it submits and waits. Call number n depends only on the
+ * seed and n, so the same seed repeats the same calls, but not the same timing.
  *
  *     STRESS_SECONDS  for all jobs together; 4, in the long form 60
  *     STRESS_SEED     by default from the clock; each run prints its seed
@@ -27,7 +26,7 @@
 
 enum {
     ALL_BUT_DIRECT = STRESS_TASKS - 1,
-    MOST_CHUNKS = 64, /* of a direct call: with small chunks, more would take long */
+    MOST_CHUNKS = 64, /* most chunks of a direct call: with small chunks, more would take long */
     SYNC_EVERY = 64   /* calls between two points at which rank 0 may end the job */
 };
 
@@ -39,7 +38,7 @@ typedef struct {
     tutti__word_t *entered;
 } stress_job_t;
 
-/* Settings of the current job: the defaults, or small values with which little data takes every
+/* Settings of the current job: the defaults, or small values with which little data executes every
    path; with or without groups. */
 static tutti__conf_shared_t pieces;
 
@@ -71,8 +70,8 @@ static void settings(tutti__conf_t *conf, int rank)
 
 /* ---- drawing a call ---- */
 
-/* Bytes of a buffer: any size, with all ranges between two powers of two equally likely; or a size
-   near a limit between algorithms. */
+/* Draw the bytes of a buffer: a size near a limit between algorithms, or any size. All ranges
+   between two powers of two are equally probable. */
 static size_t draw_bytes(uint64_t *row, size_t size)
 {
     static const size_t factors[] = { 1, 1, 2, 3 };
@@ -91,7 +90,7 @@ static size_t draw_bytes(uint64_t *row, size_t size)
            factors[stress_draw(row, sizeof(factors) / sizeof(factors[0]))];
 }
 
-/* Elements of a call: at most `most` bytes. */
+/* Draw the elements of a call, which has at most `most` bytes. */
 static size_t draw_count(const stress_shape_t *s, uint64_t *row, size_t size, size_t most)
 {
     size_t parts = stress_has_parts(s->kind) ? size : 1, esize = tutti_dtype_bytes(s->dtype);
@@ -139,12 +138,13 @@ static void delay(uint64_t *row)
         sched_yield();
 }
 
-/* Direct and named calls are mixed at random. Often a shape is repeated with other buffers. */
+/* Makes a random mixture of direct and named calls. Often a shape is repeated with other
+   buffers. */
 typedef struct {
     stress_rank_t rank;
     stress_task_t task[STRESS_TASKS]; /* 0 is direct */
     stress_shape_t shape[STRESS_TASKS];
-    int repeats[2]; /* remaining repeats: of the direct shape, of the others */
+    int repeats[2]; /* remaining repeats: [0]: of the direct shape; [1]: of the other shapes */
 } driver_t;
 
 /* Draw the next shape of a task, or keep the last one. */
@@ -168,7 +168,7 @@ static void direct_call(driver_t *d, uint32_t number, uint64_t *row, uint64_t *o
     stress_finish(&d->task[0]);
 }
 
-/* Start all asynchronous tasks' next calls, in an order of this rank's own. */
+/* Start the next calls of all asynchronous tasks, in an order that differs between ranks. */
 static void start_batch(driver_t *d, uint32_t number, uint64_t *row, uint64_t *own)
 {
     uint64_t turn = stress_draw(own, ALL_BUT_DIRECT);

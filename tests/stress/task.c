@@ -2,7 +2,7 @@
 /*
  * See task.h.
  *
- * The data that one rank has for another are the elements of reference.h, repeated after PERIOD
+ * The data from one rank to another rank are the elements of reference.h, which repeat after PERIOD
  * elements. PERIOD is prime, so data that are displaced by a chunk, a slot or a part are always
  * detected.
  */
@@ -92,8 +92,8 @@ static int gets(const stress_task_t *t)
     }
 }
 
-/* A SENDRECV goes around a ring. A SEND is drawn for each pair of neighbours: one of the two sends,
-   and the kind of the other becomes RECV. */
+/* A SENDRECV is around a ring. A SEND is between two neighbours: one of them sends, and the kind of
+   the other becomes RECV. */
 static void find_peers(stress_task_t *t)
 {
     uint32_t size = (uint32_t)t->size, me = (uint32_t)t->me;
@@ -115,8 +115,8 @@ static void find_peers(stress_task_t *t)
 
 /* ---- lengths and buffers ---- */
 
-/* The number of elements that one rank has for another. In most v forms it depends on one rank
-   only, which is then passed twice. */
+/* The number of elements from one rank to another rank. In most v forms it depends on only one
+   rank, which is then passed twice. */
 static size_t length(const stress_task_t *t, int from, int to)
 {
     const stress_shape_t *s = &t->shape;
@@ -170,7 +170,7 @@ static int may_be_in_place(const stress_task_t *t)
     }
 }
 
-/* Make a buffer in one of the arenas, or a private one; aligned, or at any address. */
+/* Make a buffer in one of the arenas or in private memory; aligned, or at any address. */
 static void make_region(stress_task_t *t, int which, int slot, uint64_t *row)
 {
     stress_region_t *r = &t->region[which];
@@ -280,7 +280,8 @@ static void write_call(stress_task_t *t, char *send, char *recv)
     t->call.recvdispls = r->many && t->gap > 0 ? r->displs : NULL;
 }
 
-/* One buffer for both directions: the smaller is this rank's own part of the larger. */
+/* Make one buffer for both directions: the smaller one is this rank's own part of the larger
+   one. */
 static void share_region(stress_task_t *t, int slot, uint64_t *row, char **send, char **recv)
 {
     const stress_parts_t *s = &t->parts[0], *r = &t->parts[1];

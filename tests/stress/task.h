@@ -14,7 +14,7 @@
 
 enum {
     STRESS_MOST_RANKS = 8,
-    STRESS_TASKS = 4 /* concurrent calls: a direct one, the others asynchronous */
+    STRESS_TASKS = 4 /* concurrent calls: one direct call, the others are asynchronous */
 };
 
 /* The next number of a random sequence, below n. */
@@ -22,11 +22,11 @@ uint64_t stress_draw(uint64_t *row, uint64_t n);
 
 /* A call's parameters; equal on all ranks of its communicator. */
 typedef struct {
-    uint32_t number; /* of the call; the data depend on it */
+    uint32_t number; /* number of the call; the data depend on it */
     tutti_call_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
-    size_t count;  /* elements; v forms: of the largest part */
+    size_t count;  /* elements; in v forms: elements of the largest part */
     uint32_t root; /* the root is this modulo the size; it also determines the peers of messages */
     int group;     /* the communicator: 0: all ranks; 1: the ranks with this rank's parity */
     int symmetric; /* alltoallv: both directions have the same counts, so it may be in place */
@@ -47,7 +47,7 @@ typedef struct {
     char repeat[128]; /* the command that repeats the run */
     tutti_comm_t *comm[2];
     char *arena[2];         /* one per communicator, STRESS_ARENA_BYTES each */
-    tutti__word_t *entered; /* [ranks of the world] the last call that each has entered */
+    tutti__word_t *entered; /* [ranks of the world] the last call that each rank has entered */
 } stress_rank_t;
 
 /* The parts of a buffer: one for each rank, or only one. */
@@ -62,14 +62,14 @@ typedef struct {
     const stress_rank_t *rank;
     tutti_comm_t *comm;
     int me, size, root, dest, source;
-    int idle; /* this rank takes no part, or waits for nothing */
+    int idle; /* 1: this rank takes no part, or does not wait */
     int in_place;
     size_t esize, gap;       /* bytes; elements between parts */
     stress_parts_t parts[2]; /* send, receive */
     stress_region_t region[2];
     tutti_call_t call;
     char name[16];
-    tutti_request_t *request; /* or NULL */
+    tutti_request_t *request; /* NULL: no pending request */
 } stress_task_t;
 
 /* Most bytes of a buffer in a direct call, and in an asynchronous one; bytes between buffers, for
@@ -84,15 +84,15 @@ enum {
 
 /* Does the kind have a separate length for each rank? */
 int stress_is_v(tutti_call_kind_t kind);
-/* Does one of its buffers have a part for each rank? */
+/* Does one of the call's buffers have a part for each rank? */
 int stress_has_parts(tutti_call_kind_t kind);
 
-/* slot: 0 for the direct call. row: this rank's own random sequence. */
+/* Prepare a call. slot: 0 for the direct call. row: this rank's own random sequence. */
 void stress_prepare(stress_task_t *t, const stress_rank_t *rank, const stress_shape_t *shape,
                     int slot, uint64_t *row);
 void stress_direct(stress_task_t *t);
 void stress_start(stress_task_t *t);
-/* Wait if the call was started, and compare everything. A zeroed task is allowed. */
+/* If the call was started, wait for it. Then compare all data. A zeroed task is allowed. */
 void stress_finish(stress_task_t *t);
 
 #endif

@@ -18,7 +18,7 @@ no) ;;
     ;;
 esac
 
-# reach ACCURACY ARGUMENT...
+# reach ACCURACY ARGUMENT...: trains with these arguments, and must reach this accuracy
 reach() {
     wanted=$1
     shift

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Bad input ends the trainer on all ranks, soon, with exactly one line that names the error. Each
+# Bad input soon ends the trainer on all ranks, with exactly one line that names the error. Each
 # case runs with two ranks. Some cases run again with bad data on one rank only.
 set -u
 
@@ -34,8 +34,8 @@ judge() {
     fi
 }
 
-# reject PATTERN ARGUMENT...: runs two ranks with these arguments, without a launcher, which would
-# take longer than the ranks themselves
+# reject PATTERN ARGUMENT...: runs two ranks with these arguments. There is no launcher, because it
+# would take longer than the ranks themselves
 reject() {
     pattern=$1
     shift
@@ -50,7 +50,7 @@ reject() {
     judge "$*" 2 "$pattern"
 }
 
-# spoil NAME: a new copy of the good data without one file; the caller makes NAME
+# spoil NAME: makes a new copy of the good data without the file NAME, which the caller then makes
 spoil() {
     rm -rf "$bad"
     cp -r "$good" "$bad"
@@ -183,8 +183,7 @@ resume() {
     reject "rank 0: --resume $work/saved: $pattern" $tiny --epochs 2 --checkpoint "$work/saved" --resume "$@"
 }
 
-# options that the user must give again, or must not give; the error has the words of the two
-# command lines
+# some options must be given again, others must not be given; the error quotes both command lines
 reject "rank 0: --resume $work/saved: made with '--hidden 4', which this run was not given" \
     --data "$work/varied" --batch 45 --epochs 2 --checkpoint "$work/saved" --resume
 reject "rank 0: --resume $work/saved: made with '--epochs 2', which this run was not given: a cosine" \
@@ -239,7 +238,7 @@ done
 reject 'the loss of step [0-9]* is [-naif]*; try a smaller --lr' \
     --data "$good" --batch 1 --reference-batch 1 --lr 1000 --weight-decay 1
 
-# parameters that the last update makes so large that the test overflows: the checkpoint is not
+# the last update makes the parameters so large that the test overflows: the checkpoint is not
 # replaced
 deep="--data $work/varied --batch 20 --hidden 64,64,64,64,64,64,64,64,64,64,64,64,64,64,64,64"
 rm "$work/saved"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For the trainer's shell tests, which run in the build folder: the trainer's path, starting ranks,
-# small data. A missing requirement skips the test.
+# For the trainer's shell tests, which run in the build folder: the trainer's path, functions that
+# start ranks, and small data. If a requirement is missing, the test is skipped.
 
 . "$srcdir/tests/long.sh"
 . "$srcdir/tests/repeat.sh"
@@ -109,7 +109,7 @@ small() {
 }
 
 # varied FOLDER [COUNT]: makes data of COUNT (45) and 11 images with 8 x 8 pixels. All images
-# differ, and each call makes the same ones
+# differ, and each call makes the same images
 varied() {
     mkdir -p "$1"
     set -- "$1" "${2:-45}"
@@ -129,7 +129,7 @@ noise() {
     }')"
 }
 
-# epochs_of FILE: the number of epochs in a checkpoint; 0 if there is none
+# epochs_of FILE: prints the number of epochs in a checkpoint, or 0 if there is no checkpoint
 epochs_of() {
     if [ -e "$1" ]; then
         od -A n -t u8 -j 32 -N 8 "$1" | tr -d ' '

@@ -9,8 +9,8 @@ set -u
 need_trainer
 varied "$work/data"
 export TUTTI_TIMEOUT=60 TUTTI_MODULE_DIR=/nonexistent
-# Rank 0 takes a free port above this one, as with torchrun's agent, so other tests on this machine
-# do not disturb this one.
+# As with torchrun's agent, rank 0 uses a free port above this port. So other tests on this machine
+# do not disturb this test.
 port=$((20000 + $$ % 12000))
 
 # train NAME RANK: runs one of three ranks; the environment has the other settings

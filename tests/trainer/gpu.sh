@@ -5,7 +5,7 @@
 # processor, ranks end with the same parameters, and a resumed run ends with the parameters of an
 # uninterrupted one. The same is tested on the pretend device, with Tutti's calls in its stream, and
 # with the real trainer over pretended libraries of CUDA (tests/cuda_libs/), if these and the CUDA
-# module were built. Without a GPU the real trainer names what is missing, or uses the processor.
+# module were built. Without a GPU the real trainer names the missing part, or uses the processor.
 set -u
 
 . "${0%/*}/common.sh"
@@ -101,7 +101,7 @@ for model in "mlp --hidden 20" "cnn --channels 3,4 --hidden 8"; do
 done
 unset TUTTI_DEVICE TUTTI_TEST_PRETEND
 
-# over pretended libraries, with one rank less than there are devices, and with one more
+# over pretended libraries, with one rank less than devices, and with one rank more
 libraries() {
     pretend=$trainer
     use_cuda_libs "$work"

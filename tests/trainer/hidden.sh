@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The trainer reports which share of its communication was hidden behind the backward pass: per
-# epoch, at the end and in --metrics. Without communication, or without times, it reports none.
+# epoch, at the end and in --metrics. Without communication, or without measured times, it reports
+# no share.
 set -u
 
 . "${0%/*}/common.sh"
@@ -44,7 +45,7 @@ shares 'communication hidden behind the backward pass: ' 1 100 "$out"
 shares '"hidden_share": ' 2 1 "$metrics"
 tail -n 1 "$out" | grep -q '^test accuracy' || wrong 'the last line is not the accuracy' "$out"
 
-# the library measures no times if the user says so
+# if the user turns off statistics, the library measures no times
 train $mpirun -np 2 env TUTTI_STATS=0
 no_share 'TUTTI_STATS=0'
 

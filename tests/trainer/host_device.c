@@ -13,7 +13,7 @@
 
 #include "host_kernels.h"
 
-#define RANGE_BYTES ((size_t)4 << 30) /* of addresses */
+#define RANGE_BYTES ((size_t)4 << 30) /* size of the range of addresses */
 #define LINE_BYTES 256
 
 bool host_device_locked;

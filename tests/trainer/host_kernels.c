@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The code of train_kernels.inc, compiled for the host. The last element is computed first. This
- * detects code in which an element needs the result of another one. Products are summed in double.
+ * detects code in which an element depends on another element's result. Products are summed in
+ * double.
  */
 #include "host_kernels.h"
 

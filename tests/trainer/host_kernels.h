@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The computations of the trainer's GPU, on the host: the kernels' own code, element by element,
- * beginning with the last one; and matrix products. Pointers must be to memory that the host can
- * access.
+ * beginning with the last element; and matrix products. Pointers must be to memory that the host
+ * can access.
  */
 #ifndef HOST_KERNELS_H
 #define HOST_KERNELS_H
@@ -16,7 +16,7 @@ size_t host_kernel_bytes(unsigned kernel);
 
 void host_product(const train_product_t *p, train_precision_t precision);
 
-/* Number `i` of an array. */
+/* Returns number `i` of an array. */
 float host_number(const void *numbers, train_precision_t precision, size_t i);
 
 #endif

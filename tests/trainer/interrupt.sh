@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ctrl-C on a terminal, with a launcher and without, and SIGTERM to one or all of several ranks: one
-# line reports the position of the run, the terminal is left at the beginning of an empty line, and
+# line reports the position of the run, the cursor is left at the beginning of an empty line, and
 # the files are complete.
 set -u
 
@@ -73,7 +73,8 @@ press 'epoch 3/' "$trainer" $endless --progress lines
 [ "$(cat "$work/end")" = 'exit 130' ] || wrong 'lines: its status' "$work/end"
 judge lines '[0-9]*/100000, after step [0-9]* of 500000; nothing was saved'
 
-# a second Ctrl-C ends the trainer at once, in any wait; here it waits for a reader of its metrics
+# a second Ctrl-C ends the trainer at once, in any wait; here the trainer waits for a reader of its
+# metrics
 mkfifo "$work/fifo"
 rm -f "$work/end"
 "$terminal" "$out" "$go" "$trainer" $endless --metrics "$work/fifo" >"$work/end" &
@@ -136,9 +137,9 @@ for victim in 1 3; do
     expect "SIGTERM to the rank number $victim" "$@"
 done
 
-# here mpirun has the terminal. Open MPI sends SIGTERM after this many seconds, and SIGKILL after as
-# many more. During this time mpirun does not read the ranks' output, so in this test the ranks
-# write little
+# here mpirun has the terminal. Open MPI sends SIGTERM after this many seconds, and SIGKILL after
+# the same time again. During this time mpirun does not read the ranks' output, so in this test the
+# ranks write little
 need_mpirun
 seconds=10
 ! is_long "20 more seconds for the ranks to end" || seconds=30

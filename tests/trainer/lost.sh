@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # One of three ranks is killed while they train. The others end soon, each with one line that
-# reports the killed rank. The test has no launcher, which would kill the others itself.
+# reports the killed rank. The test has no launcher, because a launcher would itself kill the other
+# ranks.
 set -u
 
 . "${0%/*}/common.sh"
@@ -18,8 +19,8 @@ start() {
         >"$work/out.$rank" 2>"$work/log.$rank" &
 }
 
-# first a run in which no rank is lost; with sanitizers this is also the run with several ranks that
-# must not leak
+# first a run in which no rank is lost; with sanitizers, this run of several ranks must not leak
+# memory
 export TUTTI_BOOT="local:trainer-${work##*/}"
 start 0 --epochs 3
 zero=$!

@@ -12,7 +12,7 @@ out=$work/out
 log=$work/log
 small "$work/data"
 
-# train ARGUMENT...: must succeed, and print the accuracy
+# train ARGUMENT...: runs the trainer, which must succeed, and print the accuracy
 train() {
     timeout --kill-after=5 60 "$trainer" --data "$work/data" --batch 20 "$@" >"$out" 2>"$log"
     status=$?
@@ -56,7 +56,7 @@ if ! grep -q '^digest of rank 0: [0-9a-f]\{16\}$' "$out"; then
     wrong 'no digest' "$out"
 fi
 
-# gradients are exchanged once for all accumulated batches. Of the 20 images, each step has 3 or 3 *
+# gradients are exchanged once for all accumulated batches. Each step has 3 of the 20 images, or 3 *
 # 3, and exchanges four tensors and a loss
 train --hidden 4 --epochs 1 --batch 3 --metrics "$work/metrics"
 grep -q '"reductions": 35}$' "$work/metrics" || wrong 'not 7 steps' "$work/metrics"
@@ -73,7 +73,8 @@ if [ "$(grep -o '^{"epoch": [0-9]*' "$work/metrics" | tr -dc '0-9')" != 1234 ] |
     wrong 'not all epochs and steps' "$work/metrics" "$work/steps"
 fi
 
-# a drawing of all epochs, also of those before --resume; the name determines the request to gnuplot
+# the drawing has all epochs, also the epochs before --resume; its name determines the request to
+# gnuplot
 fake_gnuplot cat
 path=$PATH
 PATH=$work/bin:$PATH

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # examples/quickstart.sh installs what its arguments need: gnuplot for --plot, if it is missing. The
-# test pretends a machine without packages, whose apt-get only records its requests. It also checks
-# that quickstart.sh builds the programs that the pages start from its build folder.
+# test imitates a machine without packages, on which apt-get only records its requests. It also
+# checks that quickstart.sh builds the programs which the documents start from its build folder.
 set -u
 
 . "${0%/*}/common.sh"
@@ -40,7 +40,7 @@ installs 1 --plot=cnn.png
 ln -s "$(command -v sh)" "$tools/gnuplot"
 installs 0 --plot cnn.svg
 
-# With TUTTI_PACKAGES=as-is nothing is installed, and the variable does not reach the trainer, where
+# With TUTTI_PACKAGES=as-is nothing is installed. The trainer must not get this variable, because
 # the library would warn about it. The build and mpirun are pretended.
 mkdir "$tree/m4"
 printf '#!/bin/sh\n' >"$tree/configure"
@@ -58,8 +58,8 @@ if ! grep -q '^TUTTI_TIMEOUT=77$' "$work/environment" ||
     wrong 'the environment of mpirun' "$work/environment"
 fi
 
-# README.md has its own call of make, which builds the programs that README.md starts after it.
-# These are not checked.
+# README.md has its own call of make, which builds the programs that README.md starts afterwards.
+# These programs are not checked.
 sed '/^    make -C build\/quickstart/,/^$/d' "$srcdir/README.md" >"$work/readme"
 for program in $(cat "$work/readme" "$srcdir"/docs/*.md |
     grep -oE 'build/quickstart/[a-z]+/[a-z_]+' | sort -u); do

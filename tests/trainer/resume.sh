@@ -37,7 +37,7 @@ train() {
 }
 
 # compare NAME STEP PLACE RANKS ARGUMENT...: compares an uninterrupted run of 4 epochs of 3 steps
-# with one that is stopped after STEP. The resumed run must report this step as PLACE
+# with a run that is stopped after STEP. The resumed run must report this step as PLACE
 compare() {
     name=$1
     step=$2
@@ -60,7 +60,7 @@ compare() {
     fi
 }
 
-# the three steps of an epoch have 20, 20 and 5 of the 45 images; the last one has a single batch
+# the three steps of an epoch have 20, 20 and 5 of the 45 images; the last step has a single batch
 small="--batch 10 --accumulate 2 --hidden 6 --lr 0.1 --clip 2"
 for ranks in 1 2 3; do
     for model in mlp 'cnn --channels 2,3'; do
@@ -73,7 +73,7 @@ done
 compare last 8 'step 8' 2 $small
 compare between 6 'epoch 2' 2 $small
 
-# stopped three times, within an epoch and at its end, and once without a step
+# a run that is stopped three times, within an epoch and at its end, and once before any step
 rm "$work/parts"
 train often 2 $small --epochs 4 --checkpoint "$work/parts" --steps 1 --log-steps "$work/steps"
 for steps in 2 2 6 0; do
@@ -94,8 +94,8 @@ for schedule in constant 'step --decay-every 1'; do
     cmp "$work/whole" "$work/parts" || wrong "longer, $schedule: not uninterrupted"
 done
 
-# with --overwrite the file is replaced; an empty file, as mktemp makes it, is replaced without it
-# as well
+# with --overwrite the file is replaced; an empty file, as mktemp makes it, is also replaced without
+# --overwrite
 cp "$work/parts" "$work/over"
 train over 2 $small --epochs 1 --checkpoint "$work/over" --overwrite &&
     [ "$(epochs_of "$work/over")" -eq 1 ] || wrong 'not replaced' "$work/over.log"
@@ -112,7 +112,7 @@ tail -n 1 "$work/again.out" | grep -q '^test accuracy' || wrong 'no accuracy' "$
 grep -Fqx "nothing to train: $work/parts is at step 12 already, the last of 4 epochs" \
     "$work/again.out" || wrong 'resumed at the end: not said' "$work/again.out"
 
-# so does a run that is already beyond its --steps
+# the same is true for a run that is already beyond its --steps
 train beyond 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/parts" --resume \
     --steps 2 || wrong 'resumed beyond --steps' "$work/beyond.log"
 cmp "$work/before" "$work/parts" || wrong 'resumed beyond --steps: changed'

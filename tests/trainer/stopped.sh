@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# One of two ranks is stopped while they train: the other one warns after TUTTI_STALL_WARNING, and
+# One of two ranks is stopped while they train: the other rank warns after TUTTI_STALL_WARNING, and
 # names the stopped rank. Training continues when the stopped rank continues.
 set -u
 

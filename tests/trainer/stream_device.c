@@ -61,8 +61,8 @@ static void run_zero(void *args)
     memset(gpu.view(zero->memory), 0, zero->bytes);
 }
 
-/* Replace each device address in the arguments by one that this thread can access. No number in a
-   kernel's arguments looks like an address. */
+/* Replace each device address in the arguments by an address that this thread can access. No number
+   in a kernel's arguments looks like an address. */
 static void run_kernel(void *args)
 {
     kernel_t *call = args;
@@ -173,7 +173,7 @@ static const train_device_ops_t pretend_ops = {
     .close = close_device,
 };
 
-/* Find the functions of pretend.h that are needed here. */
+/* Find the functions of pretend.h that this file uses. */
 static bool load(int number, train_error_t *error)
 {
     const char *folder = getenv("TUTTI_MODULE_DIR");

@@ -49,7 +49,7 @@ static void serve(int terminal, int out, const char *go, pid_t pid)
             continue;
         const ssize_t got = read(terminal, bytes, sizeof(bytes));
         if (got <= 0)
-            return; /* EIO: no process has the terminal open any more */
+            return; /* EIO: all processes have closed the terminal */
         if (write(out, bytes, (size_t)got) != got)
             fail("writing OUT");
     }
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     if (pid == 0) {
         struct termios modes;
 
-        /* otherwise Ctrl-C discards unread output, even in the middle of a line */
+        /* without NOFLSH, Ctrl-C discards unread output, even in the middle of a line */
         if (tcgetattr(STDIN_FILENO, &modes) != 0)
             fail("tcgetattr");
         modes.c_lflag |= NOFLSH;

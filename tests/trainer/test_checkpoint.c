@@ -35,7 +35,7 @@ typedef struct {
     train_checkpoint_t checkpoint;
 } saved_t;
 
-static train_options_t options; /* no option was given, unless a test sets it */
+static train_options_t options; /* no option is given, except if a test sets it */
 static char folder[] = "/tmp/test_checkpointXXXXXX";
 static char path[64];
 
@@ -266,8 +266,8 @@ static void names_what_was_typed(void **state)
     expect_reason("--schedule step --decay 0.2", "",
                   "made with '--schedule step', which this run was not given");
 
-    /* options whose value or meaning depends on another one: --precision on --device, --warmup and
-       a cosine on --epochs */
+    /* options whose value or meaning depends on another option: --precision on --device, --warmup
+       and a cosine on --epochs */
     expect_reason("--device cuda", "", "made on a GPU, but this run computes on the processor");
     expect_reason("", "--device cuda --precision bf16",
                   "made on the processor, but this run computes on a GPU");
@@ -394,7 +394,7 @@ static void keeps_the_old_one(void **state)
     signal(SIGXFSZ, SIG_DFL);
 }
 
-/* Files left by a program that was killed while it wrote do no harm. */
+/* If a program was killed while it wrote, the files that it left are overwritten. */
 static void writes_over_leftovers(void **state)
 {
     char temporary[80];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The trainer's use of CUDA. Functions of this file stand for the libraries. The tests check which
- * libraries are opened, the text for a missing one, each return code, the selected GPU, the launch
+ * The trainer's use of CUDA. Functions of this file stand for the libraries. The tests check the
+ * opened libraries, the text for a missing library, each return code, the selected GPU, the launch
  * of kernels, and matrix products as cuBLAS documents them.
  */
 #include <dlfcn.h>
@@ -359,7 +359,7 @@ static void chooses_by_rank(void **state)
     }
 }
 
-/* Let every function fail that can fail during opening and in each operation. */
+/* For each function that can fail, during opening and in each operation: let it fail once. */
 static void looks_at_every_code(void **state)
 {
     static const char *const opening[][2] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading IDX files: correct files are read, compressed or not; wrong ones are refused with a line
+ * Reading IDX files: correct files are read, compressed or not; wrong files are refused with a line
  * that names the file. Also the shuffle that selects the images of a batch.
  */
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A GPU's computations are compared with the processor's. The kernels' own code, and everything
- * that calls them, runs on a device on the host (host_device.h), whose memory nothing else can
- * access. cuBLAS and the device's compiler are not tested.
+ * A GPU's computations are compared with the processor's. The kernels' own code, and the code that
+ * calls them, run on a device on the host (host_device.h). Other code cannot access this device's
+ * memory. cuBLAS and the device's compiler are not tested.
  */
 #include <math.h>
 #include <stdio.h>
@@ -41,13 +41,13 @@ static const train_plan_t plans[] = {
 
 /*
  * Tolerances of the loss, and of gradients relative to the length of the vector of all gradients.
- * With 16 bits a few ReLUs and poolings take another branch; the last plan has no ReLU and no
- * pooling.
+ * With numbers of 16 bits, a few ReLUs and poolings select another branch; the last plan has no
+ * ReLU and no pooling.
  */
 static const double tolerances[] = { 1e-5, 0.12, 0.05 };
 static const double smooth_tolerances[] = { 1e-5, 1e-2, 1e-3 };
 
-/* ---- a model on one of the two ---- */
+/* ---- a model on the device or on the processor ---- */
 
 typedef struct {
     train_compute_t compute;
@@ -146,7 +146,7 @@ static train_source_t make_source(train_compute_t *compute, size_t pixels, uint3
 }
 
 /* Make the forward and backward passes in two parts. The gradients of the second part are added to
-   those of the first. */
+   the gradients of the first part. */
 static void pass(side_t *side, float scale)
 {
     train_compute_t *compute = &side->compute;
@@ -450,8 +450,8 @@ static void halves_and_doubles(void **state)
 
 #define RANKS 2
 
-/* Make one step of two ranks. Both get the sum of the gradients, and those of one rank may be
-   spoilt. */
+/* Make one step of two ranks. Both ranks get the sum of the gradients; the gradients of one rank
+   may be spoilt. */
 static void step_ranks(side_t *ranks, train_optimizer_t *optimizers, train_scale_t *scales,
                        float spoilt)
 {

@@ -2,7 +2,7 @@
 /*
  * The gradients of both models are compared with finite differences of a second forward pass, which
  * is written without matrix products and in double. Another test checks that the gradients of a
- * batch's parts add up to those of the batch, on several ranks and on one.
+ * batch's parts add up to the gradients of the batch, on several ranks and on one rank.
  */
 #include <math.h>
 #include <stdio.h>
@@ -229,7 +229,7 @@ static void gradients_are_finite_differences(void **state)
                          tensor->gradient[j], wanted);
             moved += fabs(wanted) > 1e-4;
         }
-    assert_true(moved > count / 2); /* otherwise the model is dead and the test proves nothing */
+    assert_true(moved > count / 2); /* if not, the output is constant, a useless test */
     free(parameters);
 }
 
@@ -247,8 +247,8 @@ static void comes_from_the_last_layer(void **state)
     assert_string_equal(fixture->order, wanted);
 }
 
-/* Move the rows from `first` on to the beginning of the arrays, where a rank with these rows has
-   them. */
+/* Move the rows from `first` on to the beginning of the arrays. A rank that has only these rows has
+   them there. */
 static void take_rows(fixture_t *fixture, const float *input, const uint8_t *labels, size_t first,
                       size_t rows)
 {
@@ -257,8 +257,8 @@ static void take_rows(fixture_t *fixture, const float *input, const uint8_t *lab
     memcpy(fixture->labels, labels + first, rows);
 }
 
-/* Compare the gradients of a batch with the sum of those of its parts. The sum is made here, as
-   ranks do, or by the model, as one rank does. */
+/* Compare the gradients of a batch with the sum of its parts' gradients. The sum is computed here,
+   as several ranks do, or by the model, as one rank does. */
 static void compare_parts(fixture_t *fixture, bool by_model)
 {
     static const size_t cuts[] = { 0, 3, 3, 4, ROWS }; /* the second part is empty */

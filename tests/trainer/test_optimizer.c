@@ -3,9 +3,10 @@
  * The optimizers against reference values: twelve steps on six weights and two biases, with a
  * gradient that depends on the parameters, so that an error grows.
  *
- * The values for sgd, adamw and clipping are from PyTorch (2.15.0, float64). Those for lars and
- * lamb are from NumPy programs that follow the papers' algorithms. Lamb of timm 1.0.31 gave the
- * same numbers, and so did its Lars at a constant rate. The values were made with
+ * The values for sgd, adamw and clipping are from PyTorch (2.15.0, float64). The values for lars
+ * and lamb are from NumPy programs that follow the papers' algorithms. Lamb of timm 1.0.31 gave the
+ * same numbers, and Lars of timm gave the same numbers at a constant rate. The values were made
+ * with
  *
  *     import numpy as np, torch
  *     p0 = np.array([(-1.0) ** i * (1 + i / 4) for i in range(8)])
@@ -262,7 +263,7 @@ static void clips_the_common_length(void **state)
     assert_float_equal(p.gradients[0], 0.0, 0.0);
 }
 
-/* Long tensors use another loop than short ones. */
+/* Long tensors use a different loop from short tensors. */
 static void measures_long_tensors(void **state)
 {
     float *gradients = malloc(1003 * sizeof(float));

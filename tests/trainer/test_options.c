@@ -66,7 +66,7 @@ static void reads_values(void **state)
     assert_true(options.digest);
     assert_int_equal(options.progress, TRAIN_PROGRESS_LINES);
     assert_int_equal(options.schedule, TRAIN_SCHEDULE_CONSTANT);
-    assert_string_equal(options.data, "--help"); /* a value, although it looks like an option */
+    assert_string_equal(options.data, "--help"); /* a value that looks like an option */
     assert_false(options.help);
     assert_string_equal(options.metrics, "a=b");
 
@@ -200,7 +200,8 @@ static void leaves_nothing_on_failure(void **state)
     }
 }
 
-/* An option that belongs to another choice is refused. The error names the choice that it needs. */
+/* An option that belongs to another choice is refused. The error names the choice that the option
+   needs. */
 static void knows_what_options_need(void **state)
 {
     static const char *const cases[][3] = {

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Ranks only share the work. The losses of 50 steps equal those of one rank, up to rounding. This is
-# so with even, uneven or empty parts, with both models, and if a step computes the same images in
-# several parts. All ranks end with the same parameters, and a repeated run gives the same ones, bit
-# by bit.
+# Ranks only share the work. The losses of 50 steps equal the losses of one rank, up to rounding.
+# This must hold with even, uneven or empty parts, with both models, and if a step computes the same
+# images in several parts. All ranks end with the same parameters, and a repeated run gives the same
+# parameters, bit by bit.
 set -u
 
 . "${0%/*}/common.sh"

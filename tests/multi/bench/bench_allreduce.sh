@@ -44,8 +44,8 @@ grep -q '^# Ranks: 2 on 1 host(s)$' "$log" || wrong "the number of ranks"
 ran $mpirun -np 2 $bench -c -f -z50,99 -m 4:1K -i 20
 rows 9 "^[0-9]+ $number $number $number +20 +Pass $number $number\$" "-c -f -z"
 grep -q 'Validation    P50 Tail Lat(us)    P99 Tail Lat(us)$' "$log" || wrong "OSU's head of -z"
-# The columns: Validation, 7 figures, Same Bits; 4 figures and Extra(us) of async, 4 of each further
-# peer.
+# The columns: Validation, 7 figures, Same Bits; for async 4 figures and Extra(us); for each further
+# peer 4 figures.
 ran $mpirun -np 3 $bench -c -m 1K:64K -i 20 --peer mpi --async --seed 7
 rows 7 "^[0-9]+ $number +Pass( $number){7} +Yes( $number){9}\$" "--peer mpi --async"
 grep -q 'seed 7$' "$log" || wrong "the seed is not printed"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/cluster.sh: each cluster has a table with all settings, and what cannot run is named.
+# bench/cluster.sh: each cluster has a table with all settings, and names the settings that cannot
+# run.
 set -u
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
@@ -17,7 +18,7 @@ ran "$srcdir/bench/cluster.sh" --places 1,1 --rates none/1gbit $few -- -i 2 -x 1
 [ "$(grep -c "^# Hosts with 1,1, link" "$log")" -eq 2 ] || wrong "not two tables"
 [ "$(grep -cE "^(8|16) +$number +$number +$number\$" "$log")" -eq 4 ] || wrong "not two rows in each"
 
-# mpirun sometimes loses what a rank prints before it fails.
+# If a rank prints a text and then fails, mpirun sometimes loses the text.
 tries=0
 until ran "$srcdir/bench/cluster.sh" --places 1,1 --rates none $few -- --no-such-flag &&
     grep -q "^# Left out: 1,1_none_tcp: .*no-such-flag" "$log"; do

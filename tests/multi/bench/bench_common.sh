@@ -55,7 +55,7 @@ refuses()
     fi
 }
 
-# misuse WHAT COMMAND...: as refuses, and the status must be that of a wrong option.
+# misuse WHAT COMMAND...: as refuses, and the status must be the status for a wrong option.
 misuse()
 {
     refuses "$@"

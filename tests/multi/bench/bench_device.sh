@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The programs of bench/ on device memory, here the pretend device's (tests/pretend/module.c):
-# correct results from Tutti, its asynchronous calls and NCCL, in place and not, on one host and on
-# several; and clear refusals. gpu/bench.sh runs this script on TUTTI_TEST_DEVICE.
+# correct results from Tutti, its asynchronous calls and NCCL, in place and out of place, on one
+# host and on several; and clear refusals. gpu/bench.sh runs this script on TUTTI_TEST_DEVICE.
 set -u
 . "$srcdir/tests/multi/bench/bench_on_device.sh"
 
-# measure PROGRAM FLAG...: 12 sizes, all correct.
+# measure PROGRAM FLAG...: the table must have 12 sizes, all correct.
 measure()
 {
     measured=$1
@@ -56,8 +56,8 @@ for ranks in $counts; do
     grep -q '^64 .* Fail$' "$log" || wrong "no row that says Fail"
 done
 
-# Each rank is a host, so the columns of the limit are empty. NCCL still has a communicator of all
-# ranks, if each has a device.
+# Each rank is on its own host, so the columns of the limit are empty. If each rank has a device,
+# NCCL still has a communicator of all ranks.
 if [ -n "$mpirun" ]; then
     limit='+- +-'
     ranks=3

@@ -10,7 +10,7 @@ nmodels=3
 long=yes
 is_long "bert-large, gpt2, and most of bfloat16 and float64" || { long=no models=resnet50 nmodels=1; }
 
-# lists FLAG...: gradients of the models, all correct.
+# lists FLAG...: the results for the gradients of all models must be correct.
 lists()
 {
     job $launch bench/tutti_gradients -d $device --scale 1000 -c -x 0 --rounds 2 --orders 2 \
@@ -33,7 +33,7 @@ lists --peer all --random
 spoiled '^DATA VALIDATION ERROR in resnet50' \
     $launch bench/tutti_gradients -d $device --scale 1000 -c --spoil -x 0 --rounds 2
 
-# pack FLAG...: four rows for each model, all correct.
+# pack FLAG...: the table must have four rows for each model, all correct.
 pack()
 {
     ran bench/tutti_pack -d $device --scale 1000 --rounds 3 -i 2 -c "$@"
@@ -53,7 +53,7 @@ refuses '1 elements are wrong when packed, 0 when unpacked' \
     bench/tutti_pack -d $device --scale 1000 --rounds 1 -c --spoil --model gpt2
 misuse 'vgg makes no sense' bench/tutti_pack --model vgg
 refuses '^[^ ]*tutti_pack: -d nowhere: ' bench/tutti_pack -d nowhere
-# Without a GPU or without the module, the message has each name once.
+# If there is no GPU or no module, the error message has each name only once.
 ran bench/tutti_pack --scale 1000 --rounds 1 -i 1
 [ $status -eq 0 ] || { grep -q '^[^ ]*tutti_pack: -d cuda: ' "$log" &&
     ! grep -qE '(cuda: cuda|libcuda.so.1: libcuda.so.1): ' "$log"; } || wrong "without a GPU"

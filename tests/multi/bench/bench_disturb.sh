@@ -5,7 +5,8 @@
 set -u
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
-# A late rank is really late, and its lateness is not counted: 50 iterations take a second longer.
+# A late rank is really late: 50 iterations take a second longer. The table does not count this
+# second.
 begin=$(date +%s%N)
 ran bench/tutti_barrier --skew 20000 -i 50 -x 0 --csv -
 took_ms=$((($(date +%s%N) - begin) / 1000000))
@@ -13,7 +14,7 @@ median=$(awk -F, '/^tutti_barrier/ { print int($8) }' "$log")
 [ "$status" -eq 0 ] && [ $took_ms -ge 1000 ] && [ "${median:-20000}" -lt 20000 ] ||
     wrong "--skew: status $status, $took_ms ms, median ${median:-none} us"
 
-# The load's threads exist while the program runs, and it ends.
+# While the program runs, the load's threads exist. The program ends although they are busy.
 bench/tutti_allreduce --load 6 -m 4M:4M -i 200 -c --stats >"$log" 2>&1 &
 pid=$!
 most=0

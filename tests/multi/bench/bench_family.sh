@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Each program of bench/ on 1, 2 and 3 ranks: OSU's table, correct results from all contestants, in
-# place and not, on buffers with other alignments; and -c detects one damaged element.
+# place and out of place, on buffers with other alignments; and -c detects one damaged element.
 set -u
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
-# measure PROGRAM FLAG...: 12 sizes, all correct.
+# measure PROGRAM FLAG...: the table must have 12 sizes, all correct.
 measure()
 {
     measured=$1

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/tutti_gradients: lists as published, correct results with the same bits, clear refusals.
+# bench/tutti_gradients: the models' lists as published, correct results with the same bits, clear
+# refusals.
 set -u
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
@@ -56,7 +57,7 @@ END
 }
 
 # every_contestant MODEL TENSORS FLAG...: the results of all contestants must be correct. Only
-# Tutti's must have the same bits.
+# Tutti's results must have the same bits.
 every_contestant()
 {
     model=$1
@@ -126,7 +127,7 @@ if [ -z "$mpirun" ]; then
 fi
 misuse '--peer mpi-cycle: not with -d' $bench --peer mpi-cycle -d cuda
 misuse '--peer mpi-cycle: MPI does not have this type' $bench --peer mpi-cycle -T bfloat16
-# One rank alone exchanges nothing.
+# A job of one rank exchanges no data.
 ran $mpirun -np 1 $bench --tensors 3x24 --rounds 2 --orders 0
 [ $status -eq 0 ] && grep -q ' mpi-fused ' "$log" && ! grep -q 'Tutti takes' "$log" ||
     wrong "a share of a peer's time with one rank: status $status"
@@ -161,7 +162,7 @@ done
 
 launch="$mpirun -np 2"
 all_models --buffers shared -T float64 --fusion 4K --seed 7
-# MPI has no bfloat16, so there are no peers; and no tensor is ready before its time.
+# MPI has no bfloat16, so this run has no peers. No tensor is ready before its time.
 ran $launch $bench $small -T bfloat16 --backward 40
 [ $status -eq 0 ] && ! grep -q ' mpi-' "$log" || wrong "bfloat16: status $status"
 median=$(awk '/^resnet50 / { print int($5) }' "$log")

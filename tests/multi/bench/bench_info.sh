@@ -67,7 +67,8 @@ ran $info --ranks 5
 has '^  place +.*/config/tutti/tuned/.*-5ranks$'
 has '^  is_there +No such file'
 
-# Invalid settings are the reason why nothing starts; everything else is still reported.
+# If settings are invalid, no job starts, and this reason is reported. All other sections are still
+# reported.
 ran env TUTTI_TIMEOUT=soon $info
 [ $status -eq 1 ] || wrong "TUTTI_TIMEOUT=soon: status $status"
 status=0
@@ -162,7 +163,7 @@ fi
 # ---- a job ----
 
 [ -n "$mpirun" ] || finish
-# A module that loads, with the libraries that it has found.
+# The section of a module that loads names the libraries that the module has found.
 case $mpirun in
 *oversubscribe*)
     ran env TUTTI_MODULE_DIR="$PWD/tutti/.libs" $info

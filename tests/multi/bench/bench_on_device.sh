@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Sourced by the tests of bench/ on device memory. Sets $device to TUTTI_TEST_DEVICE, by default the
-# pretend device; and $devices to the number of devices: NCCL needs one for each rank.
+# pretend device. Sets $devices to the number of devices, because NCCL needs a device for each rank.
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
 unset TUTTI_DEVICE TUTTI_DEVICE_ID
@@ -9,7 +9,7 @@ device=${TUTTI_TEST_DEVICE:-pretend}
 devices=${TUTTI_TEST_DEVICES:-1}
 [ "$device" = cuda ] || devices=3
 
-# job COMMAND...: as ran, with the file that the pretended NCCL needs, a new one for each job.
+# job COMMAND...: as ran, with a new file for the pretended NCCL, which needs one for each job.
 job()
 {
     TUTTI_TEST_PRETEND=$files/nccl

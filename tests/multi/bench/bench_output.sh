@@ -18,7 +18,7 @@ fi
 $bench $few --csv - >"$log" 2>&1
 grep -q '^program,bytes,' "$log" && ! grep -q '^# Size' "$log" || wrong "--csv -"
 misuse "--json -: stdout is --csv's" $bench $few --csv - --json -
-# full FLAG: results that cannot be written are an error.
+# full FLAG: if the results cannot be written, the program must fail.
 full()
 {
     status=0
@@ -28,7 +28,7 @@ full()
 }
 full --csv
 
-# early WHAT FLAG...: refused with WHAT, before the table.
+# early WHAT FLAG...: the program must refuse the flags with WHAT, before the table.
 early()
 {
     what=$1
@@ -44,13 +44,14 @@ misuse '--plot .*/a.pdf: must end in .svg or .png' $bench --plot "$files/a.pdf"
 misuse '--plot svg: must end in .svg or .png' $bench --plot svg
 misuse '--plot: Barrier has no data' bench/tutti_barrier --plot "$files/a.svg"
 
-# Without gnuplot: a line, and no drawing.
+# If gnuplot is missing, the program prints a line, and makes no drawing.
 ran env PATH=/nowhere $bench $few --plot "$files/none.svg"
 rows 3 "^[0-9]+ $number" "without gnuplot"
 grep -q '^tutti_allreduce: --plot .*/none.svg: will not be drawn, .*gnuplot-nox' "$log" &&
     [ ! -e "$files/none.svg" ] || wrong "without gnuplot"
 
-# fake_gnuplot COMMANDS: also writes its input into $files/script.
+# fake_gnuplot COMMANDS: makes a gnuplot that runs the commands. It also writes its input into
+# $files/script.
 fake_gnuplot()
 {
     printf '#!/bin/sh\n%s\n' "$1" >"$files/bin/gnuplot"
@@ -87,8 +88,8 @@ fi
 
 full --json
 
-# scale WHO FACTOR OLD NEW: multiplies round medians of WHO, or of all contestants if WHO is "".
-# jansson writes each of them on a line of its own.
+# scale WHO FACTOR OLD NEW: multiplies the round medians of the contestant WHO; if WHO is "", of all
+# contestants. jansson writes each median on a line of its own.
 scale()
 {
     awk -v who="$1" -v factor="$2" '
@@ -97,7 +98,7 @@ scale()
         { print }' "$3" >"$4"
 }
 
-# Two contestants, which alone or with mpirun are equally fast or slow.
+# Tutti and async are about equally fast, with or without mpirun.
 ran $bench $few --peer async --json "$files/now.json"
 rows 3 "^[0-9]+ $number" "a table beside --json"
 if command -v python3 >/dev/null 2>&1 && python3 -c 'import json' 2>/dev/null; then
@@ -121,10 +122,11 @@ ran env TUTTI_JOB_SECRET=hunter2 TUTTI_JOB_SECRET_FILE= \
 cp "$files/secret.json" "$log"
 grep -q '"TUTTI_JOB_SECRET_FILE": ""' "$log" && ! grep -q hunter2 "$log" || wrong "--json: a secret"
 
-# --compare uses Tutti's medians, or with a peer the ratio peer/Tutti. In both ways Tutti is now
-# much slower than in faster.json, and faster than in slower.json. In alike.json all contestants
-# have changed by the same factor, so the ratio is unchanged. Async is no such peer, because it is
-# Tutti itself. The factor is so large that other load on this machine does not matter.
+# --compare uses Tutti's medians, or with a peer the ratio peer/Tutti. By both measures Tutti is now
+# much slower than in faster.json, and much faster than in slower.json. In alike.json all
+# contestants have changed by the same factor, so the ratio is unchanged. Async does not count as a
+# peer, because it is Tutti itself. The factor is so large that other load on this machine does not
+# matter.
 scale Tutti 1e-9 "$files/now.json" "$files/faster.json"
 scale Tutti 1e9 "$files/now.json" "$files/slower.json"
 scale "" 1e-9 "$files/now.json" "$files/alike.json"
@@ -133,7 +135,7 @@ for peer in "" "--peer async"; do
     ran $bench $few $peer --compare "$files/slower.json" --fail-above 100000%
     [ "$status" -eq 0 ] && grep -q '# 0 of 3 compared' "$log" || wrong "$peer: slower.json"
 done
-# Compare with the last run, and keep this one for the next.
+# Compare with the previous run, and keep the results of this run for the next run.
 cp "$files/faster.json" "$files/both.json"
 refuses '# 3 of 3 compared' $bench $few --json "$files/both.json" --compare "$files/both.json" \
     --fail-above 100000%

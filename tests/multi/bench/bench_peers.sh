@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/peers.sh: the settings that it uses and omits, and its table. Figures come from fake
-# launchers; then there is a run with the real one. And --peer ucc.
+# bench/peers.sh: the settings that it uses and omits, and its table. First fake launchers print
+# made-up figures; then there is a run with the real launcher. This script also tests --peer ucc.
 set -u
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
 peers="$srcdir/bench/peers.sh"
 
-# A fake launcher. At 8 bytes its ratios in passes 1 to 3 are 3, 1, 2, and 5, 0.5, 0.9 with the
-# setting yield; at 16 bytes they are 4 with each setting. In this test Open MPI has no ucx, calls
+# A fake launcher. At 8 bytes its ratios in passes 1 to 3 are 3, 1, 2; with the setting yield they
+# are 5, 0.5, 0.9. At 16 bytes they are 4 with each setting. In this test Open MPI has no ucx, calls
 # the algorithm 7 "other", prints a warning of UCX with glibc, and cannot run 3 ranks.
 cat >"$files/mpirun" <<'END'
 #!/bin/sh
@@ -44,7 +44,8 @@ p,16,Tutti,10,
 p,16,MPI,40,4
 CSV
 END
-# MPICH's fake launcher: Tutti takes 100 times as long there, and MPICH 1.25 times that.
+# MPICH's fake launcher: its times of Tutti are 100 times as long, and MPICH's times are 1.25 times
+# Tutti's.
 cat >"$files/mpiexec.hydra" <<'END'
 #!/bin/sh
 for last; do :; done
@@ -67,7 +68,7 @@ for name in allreduce_algorithm:enumerator:value:0:ignore bcast_algorithm:enumer
     echo "mca:coll:tuned:param:coll_tuned_$name"
 done
 END
-# Programs with UCC, without it, and of a build with MPICH.
+# Made-up programs: with UCC, without UCC, and of a build with MPICH.
 mkdir -p "$files/ucc" "$files/plain" "$files/mpich/bench"
 echo '#!/bin/sh' | tee "$files/ucc/tutti_allreduce" >"$files/mpich/bench/tutti_allreduce"
 printf '%s\n' '#!/bin/sh' 'exit 1' >"$files/plain/tutti_allreduce"
@@ -119,7 +120,7 @@ ucc="ucc ucc-posix ucc-knomial ucc-sra_knomial"
 [ "$(cat "$log")" = "default other ucx-cma ucx-posix glibc yield $ucc glibc+ucc" ] ||
     wrong "--list with UCC"
 
-# Next to Open MPI: UCC in the same program, MPICH in another.
+# Peers beside Open MPI: UCC in the same program, and MPICH in another program.
 theirs="--mpich $files/mpich"
 both()
 {
@@ -144,7 +145,7 @@ has "# MPI: mpirun (Open MPI) 4.1"
 both --settings mpich $theirs
 rows 1 '^8 +200\.00 +1\.25 ' "MPICH alone"
 
-# In a build with MPICH.
+# Now the program is of a build with MPICH.
 ran env MPIRUN="$files/mpiexec.hydra" "$peers" --program "$files/plain/tutti_allreduce" --list
 theirs_alone="default recursive_doubling reduce_scatter_allgather ucx-cma glibc"
 [ "$(cat "$log")" = "$theirs_alone" ] || wrong "--list with MPICH"
@@ -176,7 +177,7 @@ refuses "set MPICHRUN" env MPIRUN="$files/mpirun" MPICHRUN="$files/mpirun" "$pee
     --mpich "$files/mpich"
 refuses "neither Open MPI's nor MPICH's" env MPIRUN=/nowhere/mpirun "$peers"
 
-# Both yield, for busy processors.
+# Tutti and the peer yield, because the processors may be busy.
 case $mpirun in
 *--oversubscribe*)
     ran env MPIRUN="${MPIRUN:-mpirun}" "$peers" -n 2 --settings yield,yield+glibc --sizes 8:16 \
@@ -189,8 +190,8 @@ esac
 if ! bench/tutti_allreduce --peer ucc --version >"$log" 2>&1; then
     misuse '--peer ucc: built without UCC' bench/tutti_allreduce --peer ucc
 elif [ -n "$mpirun" ]; then
-    # Few calls: on busy processors each of UCC's takes milliseconds. One element cannot be divided
-    # evenly: reduce_scatter has another call for that.
+    # There are few calls, because on busy processors each call of UCC takes milliseconds. If the
+    # elements cannot be divided evenly, reduce_scatter uses another call of UCC.
     for run in allgather allreduce "allreduce -l" "allreduce -T bfloat16" alltoall broadcast \
         reduce reduce_scatter "reduce_scatter -l"; do
         ran $mpirun -np 2 bench/tutti_$run --peer ucc -c -m 4:16 -i 1 -x 0 --rounds 1

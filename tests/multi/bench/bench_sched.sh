@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/tutti_sched: it proves what it prints; broken schedules are refused with the reason. The
-# programs without ranks refuse wrong options alike.
+# bench/tutti_sched: it proves what it prints; broken schedules are refused with the reason. All
+# programs without ranks refuse wrong options with the same texts.
 set -u
 
 tool=bench/tutti_sched
@@ -80,7 +80,7 @@ expect 2 '^Usage: raw_stream' -i 20x
 tool=bench/tutti_report
 expect 2 '^tutti_report: --trace: wants a value; see --help$' --trace
 expect 2 '^tutti_report: --json=3: takes no value; see --help$' --json=3
-# If the name of the trace is forgotten, the parts stay.
+# If the user forgets the name of the trace, the existing part files must not be overwritten.
 echo precious >"$text.0.part"
 expect 2 '^tutti_report: --trace .*.0.part: this is a part; ' --trace "$text.0.part" "$text.1.part"
 [ "$(cat "$text.0.part")" = precious ] || { echo "--trace: a part is lost"; errors=$((errors + 1)); }

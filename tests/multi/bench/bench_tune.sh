@@ -45,7 +45,7 @@ else
 fi
 uses 'tutti_tune makes it' 'before there is a file'
 
-# Refused before measuring, and no folder is made.
+# The program refuses this name before it measures, and makes no folder.
 refuses "^tutti_tune: $files/none/a: No such file" $launch $bench --quick -o "$files/none/a"
 refuses "^tutti_tune: $files: Is a directory" $launch $bench --quick -o "$files"
 [ ! -e "$files/none" ] && ! grep -q '^# TUTTI' "$log" || wrong '-o'
@@ -63,15 +63,15 @@ old 'TUTTI_TIMEOUT 60' 'TUTTI_TIMEOUT is not a tunable setting'
 old 'TUTTI_CHUNK_BYTES soon' 'TUTTI_CHUNK_BYTES soon makes no sense'
 old 'TUTTI_CHUNK_BYTES' 'want NAME VALUE'
 
-# A dry run writes nothing, and neither does a run without a place to write to.
+# A dry run writes no file. A run without a place for the file writes no file.
 if [ $rounds -gt 1 ]; then
     ran $launch $bench --quick -n
     [ $status -eq 0 ] && [ ! -e "$own" ] || wrong '--dry-run'
     refuses '/dev/null/a/b: Not a directory' $launch $bench --quick -o /dev/null/a/b
 fi
 
-# The table has a row with figures for each candidate, and two for the default; -v adds the times of
-# each size.
+# The table has a row with figures for each candidate, and two rows for the default; -v adds the
+# times of each size.
 ran $launch $bench --quick --rounds $rounds -v --spoil --seed 5
 [ $status -eq 0 ] && grep -q '^# Ranks: 2$' "$log" || wrong "status $status, or no number of ranks"
 for name in $settings; do
@@ -84,8 +84,8 @@ done
 [ "$(grep -c '^# One host: the link between hosts is not measured$' "$log")" -eq 1 ] ||
     wrong 'no line about the link'
 
-# The file must be where the library looks for it, and have the right text. There must be no other
-# files.
+# The file must be at the path from which the library reads it, and have the right text. There must
+# be no other files.
 file=$(sed -n 's/^# written: //p' "$log")
 case $file in
 "$own"/*-2ranks) ;;
@@ -111,7 +111,7 @@ launch="$mpirun -np 3"
 uses 'tutti_tune makes it' 'another number of ranks'
 launch="$mpirun -np 2"
 
-# A file by name, and one that is broken.
+# The library uses a file that is given by name, and refuses a broken file.
 cp "$file" "$files/mine"
 export TUTTI_TUNED="$files/mine"
 uses "$files/mine: $used" TUTTI_TUNED
@@ -121,7 +121,8 @@ uses "not used: $files/mine: line $(wc -l <"$files/mine"): TUTTI_ONESHOT_BYTES s
 unset TUTTI_TUNED
 
 [ $rounds -gt 1 ] || finish
-# The environment and an older file do not change the default; a link that was measured stays.
+# The environment and an older file do not change the default. If the older file has figures of the
+# link, they stay.
 printf 'tutti_tuned 1\nTUTTI_LINK_NS 5000\nTUTTI_ONESHOT_BYTES 4K\n' >"$files/b"
 ran env TUTTI_ONESHOT_BYTES=nonsense TUTTI_TUNED=/nowhere $launch $bench --quick -o "$files/b"
 [ $status -eq 0 ] && ! grep -q nonsense "$log" && grep -q '^tutti_tuned 1$' "$files/b" &&

@@ -29,7 +29,7 @@ refuses 'wants two ranks or more: mpirun' $bench --gradients "$list"
 [ -n "$mpirun" ] || finish
 launch="$mpirun -np 2"
 
-# bad LINE WHAT: LINE is the third line of a list. Rank 0 alone must print WHAT, and nothing is
+# bad LINE WHAT: LINE is the third line of a list. Only rank 0 must print WHAT, and no file may be
 # written.
 bad()
 {
@@ -63,7 +63,7 @@ value()
     sed -n "s/^# $1, [0-9]* rounds: \([^ ]*\) takes .*/\1/p" "$log"
 }
 
-# search ARGUMENT...: runs one round, in which candidates win
+# search ARGUMENT...: runs one round, in which candidates are faster than the default
 search()
 {
     ran $launch $bench --gradients "$list" --quick --rounds 1 --spoil --seed 5 -o "$out" "$@"
@@ -77,7 +77,7 @@ holds()
     [ "$(cat "$files/held")" = "$1" ] || { cat "$out"; wrong "$2"; }
 }
 
-# The file has the winners, and other settings of the file before; the library uses it.
+# The file has the winners, and the other settings of the previous file. The library uses the file.
 printf 'tutti_tuned 1\nTUTTI_ONESHOT_BYTES 8K\nTUTTI_FUSION_BYTES 3M\n' >"$out"
 search
 fusion=$(value TUTTI_FUSION_BYTES)
@@ -99,7 +99,7 @@ ran env TUTTI_LOG=info TUTTI_TUNED="$out" $launch bench/tutti_allreduce -m 4:64 
     grep -q "tuned settings of $out: TUTTI_FUSION_BYTES=$fusion, TUTTI_NODE_CHUNK_BYTES=$chunk" \
         "$log" || wrong 'the library does not use the file'
 
-# If the winners are not better together, the defaults stay.
+# If all winners together are not faster, the defaults stay.
 search --spoil-end
 [ -n "$(value TUTTI_FUSION_BYTES)" ] && [ -z "$(value 'all settings')" ] &&
     ! grep -q '^export' "$log" || wrong 'slow winners'
@@ -107,8 +107,8 @@ holds 'tutti_tuned 1
 TUTTI_ONESHOT_BYTES 8K' 'slow winners are in the file'
 
 [ -n "$whole" ] || finish
-# On several hosts the file can hold other settings. A setting that only jobs on one host read from
-# the file stays there.
+# On several hosts the file can have other settings. If the file has a setting that only jobs on one
+# host read, this setting stays in the file.
 printf 'tutti_tuned 1\nTUTTI_CHUNK_BYTES 1M\nTUTTI_FUSION_BYTES 3M\n' >"$out"
 launch="$mpirun -np 1 env TUTTI_HOST_ID=a $bench --gradients $list --quick --rounds 1 --spoil -o $out
     : -np 1 env TUTTI_HOST_ID=b"

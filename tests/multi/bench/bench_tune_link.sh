@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/tutti_tune on several hosts: the file has the figures of the link, and a job whose rank 0
-# reads it expects the times that follow from them, on all ranks. Figures with which calls are
-# slower are not used.
+# bench/tutti_tune on several hosts: the file has the figures of the link. If rank 0 of a job reads
+# the file, all ranks expect the times that follow from these figures. If calls are slower with the
+# figures, the tuner does not use them.
 set -u
 . "$srcdir/tests/multi/bench/bench_common.sh"
 
@@ -39,15 +39,16 @@ mbps=$(figure TUTTI_LINK_MBPS)
 TUTTI_LINK_NS 
 TUTTI_LINK_MBPS 
 TUTTI_CHUNK_BYTES 64K' ] || { cat "$out"; wrong "the file: status $status"; }
-# A message between processes takes more than 100 ns. Nothing here is slower than 1 s, 1 Mbit/s, or
-# faster than 10 Tbit/s.
+# A message between processes takes more than 100 ns. No link here has more than 1 s, less than 1
+# Mbit/s, or more than 10 Tbit/s.
 [ "${ns:-0}" -ge 100 ] && [ "$ns" -lt 1000000000 ] && [ "${mbps:-0}" -gt 1 ] &&
     [ "$mbps" -lt 10000000 ] || wrong "not plausible: $ns ns, $mbps Mbit/s"
 shown=$(awk -v ns="$ns" -v mbps="$mbps" 'BEGIN { printf "%.1f us, %d Mbit/s", ns / 1000, mbps }')
 grep -q "^# Link between ranks 0 and 1: $shown\$" "$log" || wrong "no line with $shown"
 
 # The formulas of docs/algorithms.md for two ranks, with the speed rounded down to a power of two.
-# Further pieces cost a part of the latency if there are several streams; hierarchical has at most 3.
+# If there are several streams, each further piece costs a part of the latency. hierarchical has at
+# most 3 streams.
 export TUTTI_TUNED="$out" TUTTI_LOG=debug
 hosts bench/tutti_allreduce -m 256K:256K -i 1 -x 0
 unset TUTTI_TUNED TUTTI_LOG
@@ -78,7 +79,7 @@ hosts $bench --quick --rounds 1 --spoil --spoil-end -o "$out"
 ran "$srcdir/tests/hosts/cluster.sh" run --per-host 2,1 --rate 1gbit \
     $bench --quick --rounds 1 --spoil -o "$out"
 mbps=$(figure TUTTI_LINK_MBPS)
-# A busy machine is slower. A part of a message passes at once: the link's burst.
+# On a busy machine the link is slower. The link's burst, a part of each message, passes at once.
 [ $status -eq 0 ] && grep -q '^# Link between ranks 0 and 2: ' "$log" && [ "${mbps:-0}" -gt 0 ] &&
     [ "$mbps" -lt 2000 ] || wrong "a link of 1 Gbit/s: status $status, $mbps Mbit/s"
 finish

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous calls on device memory: all kinds, fused and alone, mixed with host memory, in any
- * order from several threads; late streams; no allocations during calls.
+ * Asynchronous calls on device memory: all kinds, fused or in buckets of their own, mixed with host
+ * memory, in any order from several threads; late streams; no allocations during calls.
  */
 #include "device_world.h"
 #include "long.h"
@@ -46,7 +46,7 @@ static const shape_t shapes[] = {
     SUM(1, 0, 1),
     SUM(17, 1, 1),
     SUM(1000, 0, 0),
-    SUM(MOST, 1, 1), /* alone, if the fuse memory is small */
+    SUM(MOST, 1, 1), /* in its own bucket, if the fuse memory is small */
     SUM(300, 1, 1),
     SUM(0, 0, 1),
     { TUTTI_CALL_ALLREDUCE, TUTTI_FLOAT32, TUTTI_SUM, 5000, 1, 1, 1, 0, 1 }, /* host memory */
@@ -59,14 +59,14 @@ static const shape_t shapes[] = {
     SCALED(TUTTI_CALL_REDUCE, MOST, 0.5, 2, 0),
     SCALED(TUTTI_CALL_REDUCE_SCATTER, 60, 0.5, 2, 0),
     SCALED(TUTTI_CALL_REDUCE_SCATTER, MOST / 8, 0.5, 2, 1),
-    /* Not packed, and scaled after the run only: moved, restored, staged. */
+    /* Not packed, and scaled only after the run: these calls are moved, restored and staged. */
     SCALED(TUTTI_CALL_REDUCE, 77, 1, 2, 0),
     SCALED(TUTTI_CALL_REDUCE_SCATTER, 77, 1, 2, 0),
     SCALED(TUTTI_CALL_REDUCE_SCATTER, 78, 1, 2, 1),
     OF(TUTTI_CALL_ALLREDUCE, TUTTI_FLOAT32, TUTTI_AVG, 333, 1, 1),
     OF(TUTTI_CALL_ALLREDUCE, TUTTI_FLOAT64, TUTTI_SUM, 200, 0, 1),
     OF(TUTTI_CALL_ALLREDUCE, TUTTI_INT64, TUTTI_MAX, 250, 0, 1),
-    OF(TUTTI_CALL_ALLREDUCE, TUTTI_INT16, TUTTI_SUM, 800, 1, 1), /* not NCCL's */
+    OF(TUTTI_CALL_ALLREDUCE, TUTTI_INT16, TUTTI_SUM, 800, 1, 1), /* NCCL does not serve it */
     OF(TUTTI_CALL_ALLREDUCE, TUTTI_INT16, TUTTI_SUM, 31, 0, 0),
     OF(TUTTI_CALL_BROADCAST, TUTTI_FLOAT32, TUTTI_SUM, 90, 1, 1),
     OF(TUTTI_CALL_BROADCAST, TUTTI_FLOAT32, TUTTI_SUM, 2000, 1, 1),
@@ -146,7 +146,7 @@ static double folded(const shape_t *s, int size, int t, size_t i, int step)
     return (s->op == TUTTI_AVG ? sum / size : sum) * s->postscale;
 }
 
-/* Element j of what this rank receives. */
+/* Element j of the data that this rank receives. */
 static double expected(const rank_t *self, int t, size_t j, int step)
 {
     const shape_t *s = &shapes[t];
@@ -282,7 +282,7 @@ static void *work(void *arg)
 {
     worker_t *w = arg;
     int rank = w->gpu->rank->rank;
-    /* The thread's own device must be unchanged afterwards. */
+    /* The thread's current device must be the same after the calls. */
     int its_own = (rank + w->thread) % w->gpu->rank->size;
 
     for (int k = 0; k < SHAPES; k++) {
@@ -360,7 +360,7 @@ static void many(rank_t *self)
             pthread_join(threads[i], NULL);
     }
     CHECK_INT(pretend_counts(self->rank, PRETEND_FORBIDDEN), 0);
-    /* Data that do not fit into pinned memory do not block either. */
+    /* Even data that do not fit into pinned memory do not block. */
     CHECK_INT(pretend_counts(self->rank, PRETEND_BLOCKING_COPIES), 0);
     CHECK_INT(pretend_counts(self->rank, PRETEND_SYNCS_IN_NCCL), 0);
     check_stats(&gpu);
@@ -383,7 +383,7 @@ enum {
     WORK_RATE = 1333333
 };
 
-/* A staged call that does not fit STAGE waits for the user's work, and delays no other call. */
+/* A staged call that does not fit STAGE waits for the user's work, but delays no other call. */
 static void behind(rank_t *self)
 {
     tutti__entry_t entry;
@@ -454,7 +454,7 @@ int main(void)
     }
     failures += run_device_jobs(many, 2, NULL, 0);
     failures += run_device_jobs(many, 4, "aabb", 0);
-    /* Little memory; buckets that are smaller still. */
+    /* Little fuse memory; in the second of these jobs, even smaller buckets. */
     device_options = (device_options_t){ .fuse_bytes = 8192, .stage_bytes = 4096 };
     if (whole)
         failures += run_device_jobs(many, 3, NULL, 0);
@@ -462,7 +462,7 @@ int main(void)
     failures += run_device_jobs(many, 2, NULL, 0);
     device_options.fusion_bytes = 0;
     failures += run_device_jobs(behind, 2, NULL, 0);
-    /* All calls are made in host memory. */
+    /* All calls are staged: there is no NCCL. */
     device_options = (device_options_t){ .no_nccl = 1 };
     failures += run_device_jobs(many, 2, NULL, 0);
     return failures != 0;

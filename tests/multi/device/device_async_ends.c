@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous calls on device memory that mismatch, are refused, or end with their communicator;
- * ranks that have joined; counts of launches and events.
+ * Asynchronous calls on device memory that mismatch, are refused, or end with their communicator.
+ * Also ranks that have joined, and the numbers of launches and events.
  */
 #include "device_world.h"
 
@@ -19,7 +19,7 @@ enum {
     N = 300,
     LARGE = 5000, /* float: more than the fuse memory of the jobs here */
     GROUP = 8,
-    MANY = 1100 /* more than the engine has events for */
+    MANY = 1100 /* more calls than the engine has events */
 };
 
 static void fill(float *device, size_t count, double value)
@@ -118,7 +118,7 @@ static void refused(rank_t *self)
 
 /* ---- launches and events ---- */
 
-/* One bucket, so one launch to pack and one to unpack, for any tensors. */
+/* All tensors are one bucket, so there is one launch to pack and one launch to unpack. */
 static void launches(gpu_rank_t *gpu, float *x)
 {
     tutti__entry_t entries[GROUP];
@@ -167,7 +167,7 @@ static void events(gpu_rank_t *gpu, float *x)
             entry.call.stream = gpu->stream;
             entry.call.has_stream = 1;
             fill(x + i, 1, gpu->rank->rank + i);
-            /* The last rank comes after all others have submitted. */
+            /* The last rank submits after all others have submitted. */
             if (i == 0 && gpu->rank->rank == gpu->rank->size - 1)
                 CHECK_OK(tutti_barrier(gpu->rank->comm));
             requests[i] = device_submit(gpu, &entry);
@@ -202,7 +202,8 @@ static void counted(rank_t *self)
 
 /* ---- counts that are asked for ---- */
 
-/* Rank r sends r elements, so rank 0 learns only from recvbuf that the memory is the device's. */
+/* Rank r sends r elements. So rank 0 sends none, and only recvbuf shows that it uses device
+   memory. */
 static void gather_unknown(gpu_rank_t *gpu, float *x, float *all)
 {
     uint32_t size = (uint32_t)gpu->rank->size, at = 0;
@@ -242,7 +243,7 @@ static void unknown(rank_t *self)
 
 /* ---- ranks that have joined ---- */
 
-/* The sum over the ranks from `first` on; the others have joined. */
+/* The sum over the ranks from `first` on; the ranks before `first` have joined. */
 static double sum_from(int first, int size)
 {
     return sum_of_ranks(size) - sum_of_ranks(first);
@@ -260,7 +261,7 @@ static void batch(gpu_rank_t *gpu, float *x, int step)
     tutti__entry_t scatter = device_entry("scatter", x, x + (size_t)gpu->rank->rank * part, part);
     tutti_request_t *requests[4];
 
-    entries[3].call.dtype = TUTTI_INT16; /* not NCCL's */
+    entries[3].call.dtype = TUTTI_INT16; /* NCCL does not serve it */
     fill(x, 4 * N + LARGE, gpu->rank->rank);
     pretend_write(x + 3 * N + LARGE, (int16_t[N]){ 5 }, N * sizeof(int16_t));
     CHECK_OK(tutti__engine_submit(gpu->engine, entries, 4, requests));
@@ -325,8 +326,8 @@ static void submit_all(gpu_rank_t *gpu, float *x, const char *prefix, tutti_requ
     }
 }
 
-/* A device hangs until a rank ends the communicator: then all requests end, and nothing writes into
-   their buffers any more. */
+/* A device hangs until a rank ends the communicator. Then all requests end, and no work of the
+   device writes into their buffers after that. */
 static void killed(rank_t *self)
 {
     tutti_request_t *requests[GROUP];
@@ -364,7 +365,8 @@ static void killed(rank_t *self)
     device_free(&gpu, x);
 }
 
-/* As `killed`, while data are copied through host memory, where there is no run to cancel. */
+/* As `killed`, but while data are copied through host memory: NCCL has no run that could be
+   cancelled. */
 static void killed_staged(rank_t *self)
 {
     tutti_request_t *requests[3];
@@ -397,7 +399,7 @@ static void killed_staged(rank_t *self)
     device_free(&gpu, x);
 }
 
-/* A single rank waits only for its device. This wait must not be long either. */
+/* In a job of one rank, the rank waits only for its device. Even this wait must not be long. */
 static void alone(rank_t *self)
 {
     tutti__entry_t entry;
@@ -460,7 +462,8 @@ static void dies(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     pretend_delays(9, 2000);
     submit_all(&gpu, x, "lost", requests);
-    /* All have begun; a slow rank may find its peer lost already. */
+    /* After this barrier all ranks have begun. A slow rank may already get the error of the lost
+       peer. */
     (void)tutti_barrier(self->comm);
     if (self->rank == 1)
         kill(getpid(), SIGKILL);

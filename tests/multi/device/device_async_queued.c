@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests handed over to a stream (tutti_cuda_wait): the host continues, later work of the stream
- * sees the results, and a lane's next bucket does not overwrite memory that is still in use. Some
+ * reads the results, and a lane's next bucket does not overwrite memory that is still in use. Some
  * cases still wait on the host: callbacks, tutti_wait, host memory.
  */
 #include "multi/direct/coll_case.h"
@@ -47,7 +47,8 @@ static void expect(user_t *u, float want)
 
 /* ---- steps, as a trainer's ---- */
 
-/* Small and large ones, in buckets of several and alone; some are scaled, gathered, staged. */
+/* Tensors are small or large, in buckets of several tensors or of one; some are scaled, gathered,
+   staged. */
 static tutti_call_t tensor(user_t *u, int t, char *name, tutti_async_options_t *scale)
 {
     char *x = u->job.memory + (size_t)t * SLOT;
@@ -111,7 +112,7 @@ static void verify(user_t *u, const tutti_call_t *call, int t, int step)
         else if (call->kind == TUTTI_CALL_REDUCE_SCATTER)
             want = summed(size, t, step, (size_t)rank * call->count + i);
         else if (call->options != NULL)
-            want *= 2; /* 0.5 before, 4 after */
+            want *= 2; /* prescale 0.5, postscale 4 */
         if (get(call, got, i) != want)
             ranks_fail(__FILE__, __LINE__, "step %d, tensor %d, element %zu: %g, wanted %g", step,
                        t, i, (double)get(call, got, i), (double)want);
@@ -175,7 +176,7 @@ static void steps(rank_t *self)
 
 /* ---- the host continues ---- */
 
-/* Two tensors are one bucket: the host continues after one at once, and waits for the other. */
+/* Two tensors are one bucket. For one tensor the host continues at once; for the other it waits. */
 static void ahead(rank_t *self)
 {
     float *values = malloc(LARGE * sizeof(*values));
@@ -202,7 +203,7 @@ static void ahead(rank_t *self)
     usleep(SOON_US);
     second = u.job.ops->query(u.end);
     CHECK_OK(tutti_test(requests[1], &done));
-    /* If more time has passed, this rank itself was late. */
+    /* If more time has passed, this rank itself was late, and nothing can be checked. */
     if (tutti__now_ns() - begun < 450000000u) {
         CHECK_INT(first, TUTTI__AGAIN);
         CHECK_INT(second, TUTTI__AGAIN);
@@ -216,7 +217,7 @@ static void ahead(rank_t *self)
     user_end(&u);
 }
 
-/* More buckets than may be queued at once; names are free again at once. */
+/* More buckets than may be queued at the same time. Each name may be used again at once. */
 static void many(rank_t *self)
 {
     float one = 1, want = 1;
@@ -262,12 +263,13 @@ static void collected(rank_t *self)
 
         snprintf(names[t], sizeof(names[t]), "small %d", t);
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &requests[t]));
-        usleep(300); /* longer than queueing one takes */
+        usleep(300); /* longer than it takes to queue one call */
     }
     begun = tutti__now_ns() - begun;
     for (int t = 0; t < N; t++)
         CHECK_OK(tutti_cuda_wait(requests[t], -1, user_stream(&u)));
-    /* At most half as many calls as tensors; one more per 10 ms that the submission took. */
+    /* NCCL makes at most half as many calls as there are tensors, and one more for each 10 ms that
+       the submission took. */
     CHECK(pretend_counts(self->rank, PRETEND_NCCL_CALLS) - calls < N / 2 + begun / 10000000);
     user_end(&u);
 }
@@ -316,7 +318,7 @@ static void as_ever(rank_t *self)
     user_end(&u);
 }
 
-/* Calls without names: rank 0 submits them as a list, the others one by one. */
+/* Calls without names: rank 0 submits them as a list, the other ranks one by one. */
 static void nameless(rank_t *self)
 {
     enum {
@@ -365,7 +367,7 @@ static void refused(rank_t *self)
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     user_wait(&u);
     expect(&u, (float)self->size);
-    /* One rank is late, so nothing is queued yet. */
+    /* One rank is late, so no work is queued at this time. */
     call = ranks_sum("late", u.job.memory, 1);
     if (self->rank > 0) {
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
@@ -384,8 +386,8 @@ static void refused(rank_t *self)
     user_end(&u);
 }
 
-/* NCCL hangs with queued work. One request was handed over; the other one, and later ones, end when
-   a rank ends the communicator. */
+/* NCCL hangs with queued work. One request was handed over. The other request, and later requests,
+   end when a rank ends the communicator. */
 static void hangs(rank_t *self)
 {
     tutti_request_t *requests[2];
@@ -449,7 +451,7 @@ static void no_data(rank_t *self)
     ranks_set_deadline(self, self->comm, 2000);
     CHECK_OK(pretend_launch(u.stream, stand, NULL, 0));
     call = ranks_sum("early", u.job.memory, 100);
-    call.dtype = TUTTI_INT16; /* not served by NCCL: they go to host memory first */
+    call.dtype = TUTTI_INT16; /* not served by NCCL: the data are staged */
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
     CHECK_WORDS("tensor 'early': what is before it on device");
@@ -473,7 +475,7 @@ static void freed(rank_t *self)
     call = ranks_sum("x", u.job.memory, 1);
     CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
-    /* No rank leaves before all have queued it. */
+    /* No rank may free the communicator before all ranks have queued the call. */
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(tutti_comm_free(comm));
     user_wait(&u);

@@ -2,7 +2,8 @@
 /*
  * Allreduces on the device memory of several hosts: by NCCL inside hosts, or in host memory. Tests
  * the choice, for direct calls and in the engine. Results must be correct in both ways, and have
- * the same bits where this is promised. And devices whose NCCL serves different types.
+ * the same bits where this is promised. A further job has devices whose NCCL serves different
+ * types.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -71,7 +72,7 @@ static void check_sum(const device_job_t *job, const float *sum, size_t count)
         CHECK((double)sum[i] > want[i] - 1e-5 && (double)sum[i] < want[i] + 1e-5);
 }
 
-/* For which sizes does NCCL take part? A rank that is alone on its host calls it as well. */
+/* For which sizes does NCCL take part? A rank that is alone on its host calls NCCL as well. */
 static void expect(rank_t *self, how_t how, int small, int large, int same_bits)
 {
     float few[LARGE], many[LARGE];
@@ -132,7 +133,7 @@ static void without_room(rank_t *self)
     device_end(&job);
 }
 
-/* Calls in any place, of several types. */
+/* Calls in place and out of place, of several types. */
 static void cases(rank_t *self)
 {
     static const tutti_dtype_t types[] = { TUTTI_FLOAT32, TUTTI_BFLOAT16, TUTTI_INT64 };

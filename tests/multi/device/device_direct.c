@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct calls on device memory, on the pretend device: every collective with every type and
- * operation, served by NCCL or not, in place or not; on one host and on pretended ones; in
- * groups; between calls on host memory. Calls allocate nothing, and the caller's thread keeps
- * its own device.
+ * operation, served by NCCL or staged, in place or out of place; on one host and on pretended
+ * hosts; in groups; between calls on host memory. Calls allocate nothing, and the caller's thread
+ * keeps its own device.
  *
- * The calls with parts of different lengths are those of collectives_v.c, made on device
- * memory here.
+ * The calls with parts of different lengths are the calls of collectives_v.c, but on device memory.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -85,7 +84,7 @@ static void product(rank_t *self)
     area_end(&area, &job);
 }
 
-/* All places and roots, with many chunks as well. */
+/* All places and roots, for small counts and for many chunks. */
 static void ways_of(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op,
                     size_t count)
 {
@@ -111,7 +110,7 @@ static void all_ways(rank_t *self)
         ways_of(&area, case_kinds[k], TUTTI_FLOAT32, TUTTI_SUM, 3);
         ways_of(&area, case_kinds[k], TUTTI_INT64, TUTTI_AVG - (k >= 8), 257);
         ways_of(&area, case_kinds[k], TUTTI_INT16, TUTTI_MAX, 1000);
-        /* More than STAGE has. */
+        /* More data than STAGE holds. */
         ways_of(&area, case_kinds[k], TUTTI_FLOAT32, TUTTI_MAX, 100000 / 4 / parts + 1);
     }
     area_end(&area, &job);
@@ -166,7 +165,8 @@ static void check_received(const device_job_t *job, size_t n, int32_t value)
 }
 
 /* Rank 0's sendrecv of n elements with rank 1, which expects `expects` elements and sends `sends`:
-   each direction moves its data if it matches. */
+   if a direction's lengths match, its data are moved, even if the other direction does not
+   match. */
 static void one_direction(const device_job_t *job, size_t n, size_t expects, size_t sends)
 {
     char *send = job->memory, *recv = job->memory + (size_t)MESSAGE * 4;
@@ -200,7 +200,7 @@ static void directions(const device_job_t *job)
     }
 }
 
-/* Messages; scaled calls; the thread's own device; host memory between. */
+/* Messages, scaled calls, the thread's current device, and calls on host memory in between. */
 static void rest(rank_t *self)
 {
     int next = (self->rank + 1) % self->size;
@@ -248,8 +248,8 @@ static void rest(rank_t *self)
 
 /* ---- parts of different lengths ---- */
 
-/* A call's buffers on the device. If the caller's buffers overlap, these overlap in the same
-   way. */
+/* A call's buffers on the device. If the caller's buffers overlap, these buffers overlap in the
+   same way. */
 typedef struct {
     char *send, *recv;
     size_t send_bytes, recv_bytes;

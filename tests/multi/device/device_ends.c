@@ -2,8 +2,8 @@
 /*
  * Direct calls on device memory that must fail: buffers in two kinds of memory, ranks with
  * different kinds, a rank that dies, a device that hangs; and communicators whose ranks have
- * different devices, or share a GPU, or have no NCCL, or cannot open a device. All ranks get the
- * error in time, with a text.
+ * different devices, share a GPU, have no NCCL, or cannot open a device. All ranks get the error in
+ * time, with a text.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -20,8 +20,8 @@
 
 /* ---- arguments ---- */
 
-/* An allgatherv of one element of each rank, whose recvbuf is passed later. If `wrong` is not NULL,
-   it is passed first, and must be refused with `words`. */
+/* An allgatherv of one element of each rank. Its recvbuf is passed later. If `wrong` is not NULL,
+   it is first passed as recvbuf, and must be refused with `words`. */
 static void receive_later(tutti_comm_t *comm, const void *from, void *wrong, const char *words,
                           void *to)
 {
@@ -68,7 +68,7 @@ static void wrong_buffers(rank_t *self)
     receive_later(self->comm, mine, elsewhere, "recvbuf is memory of device 15", mine + 16);
     job.ops->free(elsewhere);
     CHECK_OK(job.ops->use(self->rank));
-    /* A buffer without elements may be anywhere. */
+    /* A buffer without elements may be in any memory. */
     CHECK_OK(tutti_allreduce(host, mine, 0, TUTTI_INT32, TUTTI_SUM, self->comm));
     case_works(self);
     device_end(&job);
@@ -85,9 +85,9 @@ static void one_mismatch(rank_t *self, char *memory, tutti_call_kind_t kind)
 
     memset(host, 0x11, sizeof(host));
     pretend_write(memory, host, sizeof(host));
-    if (kind == TUTTI_CALL_ALLREDUCE) /* of a type that NCCL serves */
+    if (kind == TUTTI_CALL_ALLREDUCE) /* with a type that NCCL serves */
         status = tutti_allreduce(buf, buf, 2, TUTTI_INT32, TUTTI_SUM, self->comm);
-    else if (kind == TUTTI_CALL_REDUCE) /* of a staged type */
+    else if (kind == TUTTI_CALL_REDUCE) /* with a type that is staged */
         status = tutti_reduce(buf, (char *)buf + 4 * n, 2, TUTTI_INT16, TUTTI_BXOR, 0, self->comm);
     else if (kind == TUTTI_CALL_SCAN)
         status = tutti_scan(buf, buf, 2, TUTTI_INT32, TUTTI_SUM, self->comm);
@@ -123,7 +123,7 @@ static void mismatches(rank_t *self)
 
 /* ---- deaths ---- */
 
-/* Was NCCL's work ended on this rank as well? The abort follows the report of the death, so it may
+/* Was NCCL's work also aborted on this rank? The abort follows the report of the death, so it may
    take a moment. */
 static void check_aborted(rank_t *self)
 {
@@ -137,8 +137,8 @@ static void check_aborted(rank_t *self)
     CHECK_INT(status, TUTTI_ERR_TRANSPORT);
 }
 
-/* Rank 1 dies between calls, or while its device is busy. hangs: work on the devices
-   does not end. */
+/* Rank 1 dies between calls, or while its device is busy. hangs: 1 if work on the devices does not
+   end. */
 static void die_in_calls(rank_t *self, int hangs)
 {
     uint64_t begin = tutti__now_ns();
@@ -148,7 +148,7 @@ static void die_in_calls(rank_t *self, int hangs)
     device_begin(&job, self, 1 << 16);
     CHECK_OK(tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
     /* After this barrier the first call is over on all ranks. A rank that is slow to leave the
-       barrier may already find rank 1 lost. */
+       barrier may already get the error that rank 1 is lost. */
     status = tutti_barrier(self->comm);
     if (hangs)
         pretend_hang(self->rank, 0);
@@ -161,7 +161,7 @@ static void die_in_calls(rank_t *self, int hangs)
     for (int i = 0; i < 1000 && status == TUTTI_OK; i++)
         status =
             tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
-    if (hangs && status == TUTTI_OK) /* no schedule with NCCL was used */
+    if (hangs && status == TUTTI_OK) /* NCCL took no part in the call */
         usleep(1500000);
     while (status == TUTTI_OK)
         status =
@@ -217,7 +217,7 @@ static void has_none(rank_t *self)
     case_works(self);
 }
 
-/* No NCCL: everything is staged. */
+/* Without NCCL all calls are staged. */
 static void no_nccl(rank_t *self)
 {
     device_job_t job;
@@ -232,7 +232,8 @@ static void no_nccl(rank_t *self)
     device_end(&job);
 }
 
-/* Rank 1 has no device, rank 0's was found by "auto": then only host memory is served. */
+/* Rank 0's device was found by "auto", and rank 1 has no device. Then only host memory is
+   served. */
 static void one_without(tutti__conf_t *conf, int rank)
 {
     conf->log_level = TUTTI__LOG_NONE;
@@ -283,8 +284,8 @@ static void found_one(rank_t *self)
     device_end(&job);
 }
 
-/* Rank 0 finds the device "cuda" if a library with the name of CUDA's is loaded: here the pretend
-   device's, and a device "cuda" is lent. */
+/* If a library with the name of CUDA's library is loaded, rank 0 finds the device "cuda". In this
+   job that library is the pretend device's, and a device "cuda" is lent. */
 static int run_found(void)
 {
     job_t job = { .size = 2, .threads = 1, .fn = found_one, .settings = one_without };
@@ -311,7 +312,7 @@ static int run_found(void)
     return failures;
 }
 
-/* Two ranks of the first host on one GPU. */
+/* Two ranks of the first host share a GPU. */
 static void one_shared(tutti__conf_t *conf, int rank)
 {
     device_settings(conf, rank);
@@ -404,7 +405,8 @@ static int has_said(const char *said, const char *words)
     return 0;
 }
 
-/* Two of three hosts have no NCCL: each prints its reason, and rank 0 the consequence. */
+/* Two of three hosts have no NCCL: each of the two prints its reason, and rank 0 prints the
+   consequence. */
 static int run_leaders(void)
 {
     job_t job = { .size = 3, .hosts = "abc", .threads = 1, .fn = no_nccl, .settings = warned };
@@ -449,8 +451,8 @@ static int run_shared(void)
     return failures;
 }
 
-/* A rank without the device that others name, or with a number that does not exist: an error on
-   all, and nothing is left. */
+/* One rank does not have the device that the other ranks name, or its device number does not exist.
+   All ranks get an error, and no object of the device is left. */
 static void wrong_device(int rank, int size, const char *name, int has_none)
 {
     tutti__comm_t *comm = NULL;
@@ -480,7 +482,7 @@ static void cannot_open(rank_t *self)
     }
 }
 
-/* The first objects of a device cannot be made: an error on all. */
+/* The first objects of a device cannot be made: all ranks get an error. */
 static void no_memory(rank_t *self)
 {
     tutti_comm_t *comm = NULL;
@@ -508,7 +510,7 @@ int main(void)
     job_t staged = { .size = 3, .threads = 1, .fn = no_nccl, .settings = device_settings };
     int failures = 0;
 
-    /* First, before anything was prepared. */
+    /* This case must be the first: no device may be prepared. */
     tutti__module_lend_device(pretend_device());
     RUN_JOB(failures, &staged);
     failures += pretend_reset() != 0;

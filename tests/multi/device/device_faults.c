@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A function of a rank's device fails once, at its n-th call. Each function is tested, from set-up
- * to the last call, in direct and asynchronous calls. All ranks end with an error, none waits for
- * its deadline, and nothing is left.
+ * to the last call, in direct and asynchronous calls. All ranks end with an error, no rank waits
+ * for its deadline, and no object of the device is left.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -45,7 +45,7 @@ static const char *const names[] = { FUNCTIONS(NAME) };
 static struct {
     int function, device; /* the function and device that fail */
     tutti_status_t status;
-    atomic_uint calls[NFUNCTIONS]; /* on that device */
+    atomic_uint calls[NFUNCTIONS]; /* calls of each function on that device */
     unsigned at;
     atomic_int came;
     atomic_int by_library; /* the library's own thread has made that call */
@@ -99,7 +99,7 @@ typedef struct {
     tutti__dstream_t *stream;
 } mine_t;
 
-/* By NCCL, by NCCL in pieces, and staged; finally one that stays in the stream. */
+/* Calls by NCCL, by NCCL in pieces, and staged; the last call stays in the stream. */
 static tutti_status_t direct(const mine_t *m)
 {
     float *a = (float *)(void *)m->memory, *b = a + 8 * COUNT;
@@ -167,7 +167,7 @@ static tutti_status_t asynchronous(const mine_t *m)
 typedef struct {
     const char *hosts;
     int number, in_group;
-    int came; /* before the end of the calls */
+    int came; /* 1: the fault has occurred before the end of the calls */
     pthread_barrier_t end;
     tutti_status_t status[RANKS];
     char words[RANKS][128];
@@ -222,7 +222,7 @@ static void one_world(rank_t *self)
     status = tutti__comm_open(&meet, NULL, &conf, &comm);
     if (status == TUTTI_OK && world->in_group)
         status = tutti_comm_split(comm->handle, 0, 0, &part);
-    CHECK_OK(real->use(self->rank)); /* perhaps the device was not restored either */
+    CHECK_OK(real->use(self->rank)); /* the library may have failed to restore the device */
     if (status == TUTTI_OK)
         status = calls(world->in_group ? part : comm->handle);
     world->status[self->rank] = status;
@@ -236,20 +236,20 @@ static void one_world(rank_t *self)
 
 static int is_wrong(const world_t *world, tutti_status_t status)
 {
-    /* If the leader's request for an id failed, everything continues without NCCL; if NCCL's memory
-       failed, without that memory. */
+    /* If the leader could not get an id of NCCL, all calls continue without NCCL. If memory could
+       not be allocated or registered with NCCL, they continue without that memory. */
     int goes_on = !world->came || fault.function == F_nccl_id || fault.function == F_nccl_alloc ||
                   fault.function == F_nccl_register;
 
-    /* The library's thread also calls `query` when all calls are done, so that nothing can fail any
-       more. */
+    /* The library's thread also calls `query` after all calls are done. Then a fault makes no call
+       fail. */
     if (fault.function == F_query && atomic_load(&fault.by_library) && status == TUTTI_OK)
         return 0;
     return status == TUTTI_ERR_TIMEOUT || (status == TUTTI_OK) != goes_on;
 }
 
-/* Returns the failures. Checks that the fault at fault.at has occurred, unless there are
-   fewer calls. */
+/* Returns the number of failures. If there are at least fault.at calls, checks that the fault has
+   occurred. */
 static int run_world(const char *hosts, int in_group)
 {
     static int number;
@@ -278,7 +278,7 @@ static int run_world(const char *hosts, int in_group)
     return failures;
 }
 
-/* Each function in turn: its first calls, then later and later ones, until there are no more. */
+/* For each function: let its first calls fail, then later and later calls, up to its last call. */
 /* The quick form tests every third function; each run_all begins one function later. */
 static int whole, turn;
 

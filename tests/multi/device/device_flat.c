@@ -2,7 +2,7 @@
 /*
  * TUTTI_ALGORITHM=allreduce:nccl-flat on pretended hosts: direct and asynchronous calls, in
  * streams, from several threads at once in different orders on different ranks, with groups of one
- * host at the same time; late ranks, joined ranks, and calls that NCCL does not serve.
+ * host at the same time; with late ranks, joined ranks, and calls that NCCL does not serve.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -39,7 +39,7 @@ static void one_case(area_t *area, tutti_dtype_t dtype, tutti_op_t op, size_t co
         case_run(area, &c, TUTTI_OK);
         if (count == 0 || !is_nccls)
             continue;
-        /* It was a single call of NCCL's. */
+        /* The library made a single call of NCCL. */
         CHECK_INT(pretend_counts(area->self->rank, PRETEND_NCCL_CALLS) - calls, 1);
         CHECK_INT(pretend_counts(area->self->rank, PRETEND_COPIES) - copies, 0);
     }
@@ -85,7 +85,7 @@ static char *part(const user_t *u, int i)
     return u->memory + (size_t)i * PART_BYTES;
 }
 
-/* Tensor i has its own length, so that exchanged calls are detected. */
+/* Each tensor has a different length, so that exchanged calls are detected. */
 static size_t length(int i)
 {
     return COUNT + (size_t)i;
@@ -139,7 +139,7 @@ static tutti_request_t *submit(const user_t *u, int i)
     return request;
 }
 
-/* Each rank in a different order. */
+/* Each rank submits in a different order. */
 static void *use_async(void *arg)
 {
     user_t *u = arg;
@@ -190,8 +190,9 @@ static void at_once(rank_t *self)
 
 /* ---- late ranks ---- */
 
-/* No rank launches before all have come, so that other work is not queued behind a launch that
-   waits. This also holds without the comparison of calls, for which the ranks would wait anyway. */
+/* No rank launches before all ranks have made the call, so that other work is not queued behind a
+   launch that waits. This must also hold if calls are not compared; the comparison would wait for
+   all ranks anyway. */
 static void late(rank_t *self)
 {
     int is_late = self->rank == self->size - 1;
@@ -231,7 +232,7 @@ static struct CUstream_st *cuda(tutti__dstream_t *stream)
     return (struct CUstream_st *)(void *)stream;
 }
 
-/* Calls one after another in a late stream: the host waits for none of them. */
+/* Calls one after another in a late stream: the host does not wait for these calls. */
 static void streams(rank_t *self)
 {
     int32_t x = self->rank, sum, want = self->rank;
@@ -262,7 +263,7 @@ static void streams(rank_t *self)
     device_end(&job);
 }
 
-/* Queued calls complete, however early the communicator is closed. */
+/* Queued calls complete, even if the communicator is closed early. */
 static void close_early(rank_t *self)
 {
     int32_t x = self->rank, sum;
@@ -300,7 +301,8 @@ static void close_early(rank_t *self)
 
 /* ---- groups ---- */
 
-/* A group has no NCCL of all its ranks, so the table decides, for device memory as well. */
+/* A group has no NCCL communicator of all its ranks. So the table selects its algorithm, even for
+   device memory. */
 static void groups(rank_t *self)
 {
     device_job_t job;

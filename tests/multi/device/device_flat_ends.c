@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TUTTI_ALGORITHM=allreduce:nccl-flat in cases that must fail: calls that differ between hosts,
- * ranks that die before, in and after the launch sequencer (call/sequencer.h), and jobs that cannot
- * open it.
+ * TUTTI_ALGORITHM=allreduce:nccl-flat in cases that must fail: calls that differ between hosts;
+ * ranks that die before, in and after the launch sequencer (call/sequencer.h); and jobs that cannot
+ * open this algorithm.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -42,8 +42,8 @@ static void mismatch(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     status = tutti_allreduce(job.memory, job.memory, count, TUTTI_INT32, TUTTI_SUM, self->comm);
     if (!self->inside->conf.shared.compare) {
-        /* Detected in the launch sequencer, which some ranks have passed earlier, and never by
-           NCCL. */
+        /* The difference is detected in the launch sequencer, not by NCCL. Some ranks have already
+           left the launch sequencer with an error. */
         CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST);
         job.ops->free(job.memory);
         return;
@@ -59,7 +59,7 @@ static void mismatch(rank_t *self)
 static int death_us;
 static atomic_uint slow_aborts;
 
-/* Counts aborts that the library has ceased to wait for. */
+/* Counts the aborts for which the library has stopped to wait. */
 static void count_slow(void *arg, tutti_log_level_t level, const char *text)
 {
     (void)arg, (void)level;
@@ -82,7 +82,8 @@ static void die(rank_t *self)
     device_begin(&job, self, MEMORY);
     other = job.memory + MEMORY / 2;
     check_works(self, job.memory);
-    /* All have begun; a rank that is slow to leave may find rank 1 lost already. */
+    /* After this barrier all ranks have begun. A rank that is slow to leave the barrier may already
+       get the error that rank 1 is lost. */
     status = tutti_barrier(self->comm);
     if (death_us == 0)
         pretend_hang(self->rank, 0);
@@ -128,7 +129,7 @@ typedef struct {
     int has_device, is_strict, is_shared, number;
 } refusal_t;
 
-/* An error on all ranks, and nothing is left. */
+/* All ranks get an error, and no object of the device is left. */
 static void cannot_open(rank_t *self)
 {
     const refusal_t *refusal = self->arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Forks of ranks that use a device: whatever the child does, and however it ends, it never reaches
- * the device, and its calls return errors with a text. The parent continues undisturbed, with calls
- * that were in flight, and with those of another thread.
+ * Forks of ranks that use a device. For all actions and ends of the child that are tested, the
+ * child never uses the device, and its calls return errors with a text. The parent continues
+ * undisturbed with its calls in flight, and with the calls of another thread.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -26,7 +26,7 @@ enum {
 /* ---- a device that checks its callers ---- */
 
 static struct {
-    atomic_int parents[RANKS]; /* processes that may use it; 0: none yet */
+    atomic_int parents[RANKS]; /* the process that may use each device; 0: none so far */
     atomic_int wrong;          /* calls of other processes */
 } * board;
 
@@ -152,7 +152,7 @@ typedef struct {
     float *x;
 } caller_t;
 
-/* Calls on the group, in another thread, all the time. */
+/* Another thread makes calls on the group all the time. */
 static void *call_always(void *arg)
 {
     const caller_t *caller = arg;
@@ -226,7 +226,8 @@ static void settings(tutti__conf_t *conf, int rank)
     atomic_store(&board->parents[rank], getpid());
 }
 
-/* Fork a rank of the world, which the child may try to end, or to start again. */
+/* Fork a rank that uses the default world. The child may try to end the world, or to start it
+   again. */
 static int world(void)
 {
     int result = 1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Below MPI_THREAD_MULTIPLE the engine's thread sends no messages between hosts. So if a direct
- * call on device memory follows an asynchronous one in the launch order, the thread in the direct
- * call must also do the work of the asynchronous call, even if this is another communicator's: no
- * other thread may. A thread that waits for a request must also do the work of other communicators'
- * requests, because other ranks may wait for those requests before they wait for this one. Such
- * threads are woken when there is such work, and poll often for it (chain and begins_work test this
- * without a device). Callbacks on the engine's thread may not make direct calls between hosts.
+ * call on device memory follows an asynchronous call in the launch order, only the thread in the
+ * direct call may do the work of the asynchronous call, and it must. This also holds if the
+ * asynchronous call is another communicator's. A thread that waits for a request must also do the
+ * work of other communicators' requests, because other ranks may wait for those requests first.
+ * Such threads are woken when there is such work, and poll often for it (chain and begins_work test
+ * this without a device). Callbacks on the engine's thread may not make direct calls between hosts.
  *
  * The transport between the hosts is one of shared memory that refuses the engine's thread.
  */
@@ -31,9 +31,9 @@ static int not_the_engine(tutti__xport_t *xport, int is_engine)
     return !is_engine;
 }
 
-static atomic_int disguised; /* how often the engine's thread called as another thread */
+static atomic_int disguised; /* how often the engine's thread posed as another thread */
 
-static atomic_int refused; /* direct calls of that thread */
+static atomic_int refused; /* refused direct calls in callbacks on the engine's thread */
 
 static int is_the_engine(void)
 {
@@ -51,7 +51,7 @@ static int count_disguised(tutti__xport_t *xport, int is_engine)
     return !is_engine;
 }
 
-/* Called before anything is in flight. */
+/* Must be called before any call is in flight. */
 static void refuse_the_engine(tutti__comm_t *comm, tutti__xport_ops_t *ops)
 {
     ranks_poll_far(comm, ops);
@@ -82,8 +82,8 @@ static void one_round(rank_t *self, tutti_comm_t *async, float *a, int round)
     CHECK_OK(tutti_wait(request, -1));
 }
 
-/* Requests of two communicators, of device and of host memory; ranks wait or test in different
-   orders. */
+/* Requests of two communicators, on device memory and on host memory; ranks wait or test in
+   different orders. */
 static void cross(rank_t *self, tutti_comm_t *part, float *a, int round)
 {
     int part_first = (round % 2 ? self->rank : self->rank / 2) % 2;
@@ -109,7 +109,7 @@ typedef struct {
     tutti_request_t *request;
 } caller_t;
 
-/* Usually on the engine's thread, because no thread waits. */
+/* A callback. It usually runs on the engine's thread, because no thread waits. */
 static void submit_another(void *arg, tutti_status_t status)
 {
     caller_t *c = arg;
@@ -127,8 +127,8 @@ static void submit_another(void *arg, tutti_status_t status)
     atomic_fetch_add(&c->calls, 1);
 }
 
-/* A thread that submits in a callback counts as the engine's thread there as well. `part` is
-   of one host. */
+/* In a callback, even the thread that submits counts as the engine's thread. `part` is a group of
+   one host. */
 static void call_back(rank_t *self, tutti_comm_t *part, float *host)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
@@ -198,9 +198,9 @@ static tutti_request_t *sum_later(const char *name, float *x, tutti_comm_t *comm
 
 /*
  * Rank 0 waits for a request of `part`, a group of one host. Rank 1 first waits for many requests
- * of the world. Each begins after the previous one has ended, and needs rank 0's only thread. If
- * each waited for that thread's next check of deadlines, half a second later, all together would
- * take 50 s, and rank 0's wait would reach its deadline of 45 s.
+ * of the world. Each request begins after the previous one has ended, and needs rank 0's only
+ * thread. If each request waited for that thread's next check of deadlines, half a second later,
+ * all requests together would take 50 s, and rank 0's wait would reach its deadline of 45 s.
  */
 static void chain(rank_t *self)
 {
@@ -231,8 +231,8 @@ static void chain(rank_t *self)
 
 static atomic_int submitted; /* by ranks other than 0, for short_step */
 
-/* Submit the first call without a name. The engine's thread cannot start it, and must report
-   this. */
+/* Submit the first call without a name. The engine's thread cannot start this call, and must set
+   `polling`. */
 static tutti_request_t *barred(tutti__engine_t *e, tutti_comm_t *comm, float *x)
 {
     tutti_request_t *request;
@@ -243,21 +243,21 @@ static tutti_request_t *barred(tutti__engine_t *e, tutti_comm_t *comm, float *x)
     tutti__engine_ring_self(e);
     while (atomic_load(&e->pending.queued))
         usleep(100);
-    tutti__token_await(&e->token); /* that thread's step is over */
+    tutti__token_await(&e->token); /* the engine thread's step is over */
     CHECK_INT(atomic_load(&e->signals.polling), 1);
     tutti__engine_yield(e, TUTTI__STEP_BRIEF);
     return request;
 }
 
-/* A thread makes only one short step, which begins work. Threads that sleep in a wait of any
-   communicator are woken, and no longer sleep long. */
+/* A thread makes only one short step, which begins work. This step must wake the threads that sleep
+   in a wait of any communicator. From then on they only sleep for a short time. */
 static tutti_request_t *short_step(tutti__engine_t *e, tutti__engine_t *other, tutti_comm_t *comm,
                                    float *x)
 {
     tutti_request_t *request;
     uint32_t epoch, other_epoch;
 
-    /* The other ranks do not poll any more before rank 0 waits, so rank 0's part of the call cannot
+    /* The other ranks have stopped to poll until rank 0 waits, so rank 0's part of the call cannot
        end. */
     while (atomic_load(&submitted) < 3)
         usleep(100);
@@ -321,7 +321,7 @@ int main(void)
     job.fn = in_callbacks;
     failures += device_run_job(&job);
     job.settings = without_device;
-    job.algorithm = "allreduce:leaders"; /* rank 0 has messages to the other host */
+    job.algorithm = "allreduce:leaders"; /* so that rank 0 has messages to the other host */
     job.timeout_s = 120;
     job.fn = chain;
     failures += device_run_job(&job);

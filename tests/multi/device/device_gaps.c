@@ -16,7 +16,7 @@ enum {
     REQUESTS = 2,
     ROUNDS = 4,
     SMALL = 50,    /* elements of a part: all parts fit into STAGE */
-    LARGE = 12000, /* they pass through STAGE in pieces */
+    LARGE = 12000, /* elements of a part: the parts pass through STAGE in pieces */
     LIMIT_MS = 30000,
     QUEUED_US = 30000 /* the copies that rank 0 has queued are usually done after this time */
 };
@@ -113,10 +113,10 @@ static void requests(rank_t *self)
 
 /* ---- direct calls ---- */
 
-static device_job_t *shared; /* rank 0's, for all threads */
+static device_job_t *shared; /* rank 0's job; all threads use it */
 
-/* Rank 1 writes into the gap of rank 0's buffer while rank 0 waits in its call for rank 1. Between
-   hosts and without comparison of calls, rank 0 copies to host memory before it waits. */
+/* While rank 0 waits in its call for rank 1, rank 1 writes into the gap of rank 0's buffer. Between
+   hosts, if calls are not compared, rank 0 copies to host memory before it waits. */
 static void write_gap(size_t n, unsigned copies)
 {
     uint64_t begun = tutti__now_ns();

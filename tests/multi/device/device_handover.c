@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * TUTTI_STREAM_WAIT=device: requests with work for the host are handed over to a stream that waits
- * for them on the device. The host continues at once, later work sees the results, and no stream is
- * left waiting: not when all semaphores are in use, nor when a rank dies, is late, or frees the
+ * for them on the device. The host continues at once, and later work reads the results. No stream
+ * may wait for ever, even if all semaphores are in use, or a rank dies, is late, or frees the
  * communicator.
  */
 #include "multi/direct/coll_case.h"
@@ -28,10 +28,11 @@ enum {
     SHORT_MS = 1500,
     LONG_MS = 120000,
     SOON_US = 30000,
-    LATER_US = 2400000 /* later than SHORT_MS and the time that is added to it, if they applied */
+    LATER_US = 2400000 /* longer than SHORT_MS with all additions, which must not apply to this
+                          wait */
 };
 
-static atomic_int opened; /* 1: the gate is open, and nothing waits there */
+static atomic_int opened; /* 1: the gate is open, and no stream waits at it */
 static atomic_int given;
 
 static void begin(user_t *u, rank_t *self)
@@ -102,7 +103,7 @@ static void verify(user_t *u, int t, float times)
     }
 }
 
-/* A direct call, or one that is submitted and handed over. */
+/* Make the call: as a direct call, or submitted and handed over. */
 static void run_direct(user_t *u, const tutti_call_t *call)
 {
     tutti_call_t direct = *call;
@@ -119,7 +120,7 @@ static void hand_over(user_t *u, tutti_call_t *call)
     CHECK_OK(tutti_cuda_wait(request, -1, user_stream(u)));
 }
 
-/* Exclusive or of all ranks' bits. */
+/* Checks the exclusive or of all ranks' bits. */
 static void verify_xor(user_t *u, int t)
 {
     for (size_t i = 0; i < COUNT; i++) {
@@ -140,8 +141,8 @@ static void verify_xor(user_t *u, int t)
 
 /* ---- the host continues ---- */
 
-/* Calls by NCCL and between hosts; a scaled call, which is in host memory; and direct calls of both
-   kinds. All of them wait behind a gate, on all ranks or on one. */
+/* Calls by NCCL and between hosts; a scaled call, which is staged; and direct calls, by NCCL and
+   staged. All of them wait behind a gate, on all ranks or on one rank. */
 static void ahead(rank_t *self, int held)
 {
     tutti_async_options_t scale = TUTTI_ASYNC_OPTIONS_INIT;
@@ -197,7 +198,7 @@ static void one_held(rank_t *self)
 }
 
 /* Calls one after another on the same data, under one name: each call begins after the wait for the
-   previous one, and none is launched earlier. Direct calls are made between them. */
+   previous call, and no call is launched earlier. Direct calls are made between them. */
 static void in_a_row(rank_t *self)
 {
     float times = 1;
@@ -232,7 +233,7 @@ static void in_a_row(rank_t *self)
     user_end(&u);
 }
 
-/* All semaphores are in use: a rank without one waits on the host. */
+/* All semaphores are in use: a rank without a free semaphore waits on the host. */
 static void too_many(rank_t *self)
 {
     static char names[SMALL][32];
@@ -310,15 +311,15 @@ static void as_ever(rank_t *self)
     user_wait(&u);
     verify(&u, 1, 1);
 
-    /* For an urgent stream the host waits: work of the library might be queued behind this
-       stream's. */
+    /* For an urgent stream the host waits: work of the library might be queued behind the work of
+       this stream. */
     CHECK_OK(u.job.ops->stream_make(1, &urgent));
     put(&u, 2);
     call = ranks_sum("urgent", slot(&u, 2), COUNT);
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_OK(tutti_cuda_wait(request, -1, (struct CUstream_st *)(void *)urgent));
     CHECK_OK(u.job.ops->copy(host_slot(&u, 2), slot(&u, 2), COUNT * sizeof(float), urgent));
-    u.job.ops->stream_drop(urgent); /* when its work is done */
+    u.job.ops->stream_drop(urgent); /* drops it when its work is done */
     verify(&u, 2, 1);
     CHECK_INT(pretend_counts(self->rank, PRETEND_AWAITS), awaits);
     user_end(&u);
@@ -344,7 +345,7 @@ static void add(void *dst, const void *left, const void *right, size_t count, tu
         d[i] = l[i] + r[i];
 }
 
-/* A user-defined operation may be freed when nothing is pending. */
+/* A user-defined operation may be freed when no request is pending. */
 static void op_freed(rank_t *self)
 {
     static tutti_op_t op;
@@ -390,7 +391,7 @@ static void call_in_stream(void *arg, tutti_status_t status)
     atomic_store(&told->ended, 1);
 }
 
-/* The stream waits for work that only the thread in the callback does. */
+/* The stream would wait for work that only the thread in the callback can do. */
 static void in_callback(rank_t *self)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
@@ -423,7 +424,7 @@ static void in_callback(rank_t *self)
     user_end(&u);
 }
 
-/* Before the request has begun it cannot be handed over; a mismatch is returned as an error. */
+/* A request cannot be handed over before it has begun; a mismatch is returned as an error. */
 static void refused(rank_t *self)
 {
     tutti_request_t *request;
@@ -480,7 +481,7 @@ static void *first_call(void *arg)
     return NULL;
 }
 
-/* Rank 0's direct call waits for the other ranks. A second one at this time is an error. */
+/* Rank 0's direct call waits for the other ranks. A second direct call at this time is an error. */
 static void two_threads(rank_t *self)
 {
     pthread_t thread;
@@ -510,8 +511,8 @@ static void two_threads(rank_t *self)
     user_end(&u);
 }
 
-/* A group of one host shares the device, and so does its NCCL. The group may be made and ended
-   while requests of other communicators are handed over. */
+/* A group of one host and its NCCL communicator share the device with the other communicators. The
+   group may be made and ended while requests of other communicators are handed over. */
 static void groups(rank_t *self)
 {
     int color = self->rank < self->size - 1, nranks;
@@ -556,7 +557,7 @@ static void groups(rank_t *self)
 
 /* ---- stall warnings ---- */
 
-static atomic_int reports[PRETEND_DEVICES]; /* of the work that is queued on a device */
+static atomic_int reports[PRETEND_DEVICES]; /* stall warnings about a device's work */
 
 /* Receives the log of this process, which has all ranks. */
 static void count_reports(void *arg, tutti_log_level_t level, const char *text)
@@ -576,8 +577,8 @@ static void count_reports(void *arg, tutti_log_level_t level, const char *text)
 
 /* ---- the end ---- */
 
-/* The communicator is freed while the caller's own work lasts longer than the deadline. This is no
-   error of a peer. */
+/* The communicator is freed while the caller's own work lasts longer than the deadline. This must
+   not be reported as an error of a peer. */
 static void freed_late(rank_t *self)
 {
     pthread_t opener;
@@ -604,8 +605,8 @@ static void freed_late(rank_t *self)
     user_end(&u);
 }
 
-/* The communicator is freed while the host still has work to do. A joining rank has nothing
-   pending. */
+/* The communicator is freed while the host still has work to do. A rank that joins has no pending
+   requests. */
 static void freed(rank_t *self)
 {
     tutti_request_t *request;
@@ -628,7 +629,7 @@ static void freed(rank_t *self)
         CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
         CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
         status = user_look(&u);
-        /* If more time has passed, this rank itself was late. */
+        /* If more time has passed, this rank itself was late, and nothing can be checked. */
         if (tutti__now_ns() - begun < 200000000u)
             CHECK_INT(status, TUTTI__AGAIN);
         if (t == 1)
@@ -704,14 +705,14 @@ static void killed(rank_t *self)
     dies(self, BY_SIGNAL, TUTTI_ERR_PEER_LOST, "rank 1 was lost");
 }
 
-/* Rank 1's data do not come. */
+/* Rank 1's data do not arrive. */
 static void late(rank_t *self)
 {
     dies(self, BY_DEADLINE, TUTTI_ERR_TIMEOUT, "s for tensor 'lost': rank");
 }
 
-/* The caller's own work takes long on all ranks, which is allowed: longer than the deadline, or
-   until `wanted` reports of this rank's device. */
+/* The caller's own work takes long on all ranks: longer than the deadline, or until there are
+   `wanted` reports of this rank's device. This is allowed. */
 static void slow(rank_t *self, int wanted)
 {
     tutti_call_t call;

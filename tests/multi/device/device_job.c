@@ -12,8 +12,8 @@ void device_settings(tutti__conf_t *conf, int rank)
     conf->shared.device_chunk_bytes = 4096;
     conf->shared.fusion_bytes = 65536;
     conf->shared.chunk_bytes = 4096;
-    conf->shared.device_staged_bytes = 0; /* device_choice.c tests the other way */
-    /* TUTTI_TEST_STREAM_WAIT is set by hand, for tests that do not select the kind of wait. */
+    conf->shared.device_staged_bytes = 0; /* device_choice.c tests other values */
+    /* A developer may set TUTTI_TEST_STREAM_WAIT, for tests that do not select the kind of wait. */
     conf->shared.stream_wait = getenv("TUTTI_TEST_STREAM_WAIT") != NULL;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs whose ranks have separate pretend devices: rank r's is number r. */
+/* Jobs whose ranks have separate pretend devices: rank r has device r. */
 #ifndef TUTTI_TESTS_DEVICE_JOB_H
 #define TUTTI_TESTS_DEVICE_JOB_H
 
@@ -14,8 +14,8 @@ typedef struct {
     char *memory; /* zeroed device memory */
 } device_job_t;
 
-/* The functions of a device that are called during calls: X(name, parameters, arguments). For tests
-   that put a function of their own before each. */
+/* The functions of a device that are called during calls: X(name, parameters, arguments). Some
+   tests wrap each of these functions in a function of their own. */
 #define DEVICE_FUNCTIONS(X)                                                                        \
     X(use, (int device), (device))                                                                 \
     X(record, (tutti__devent_t * event, tutti__dstream_t * stream), (event, stream))               \
@@ -39,7 +39,8 @@ typedef struct {
 
 /* A job's settings: the pretend device, and little memory for it. */
 void device_settings(tutti__conf_t *conf, int rank);
-/* The same without log; and also without comparison of calls. */
+/* device_quiet: the same settings without log; the second function also turns off the comparison of
+   calls. */
 void device_quiet(tutti__conf_t *conf, int rank);
 void device_uncompared(tutti__conf_t *conf, int rank);
 
@@ -51,8 +52,8 @@ int device_run_job(job_t *job);
 void device_begin(device_job_t *job, rank_t *self, size_t bytes);
 void device_end(device_job_t *job);
 
-/* If `forbidden` is set, nothing may be made or freed on any device from here on, until a call
-   without it. Collective. */
+/* If `forbidden` is set, no object may be made or freed on any device until a call with `forbidden`
+   0. Collective. */
 void device_forbid_alloc(rank_t *self, int forbidden);
 
 #endif

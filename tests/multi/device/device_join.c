@@ -2,7 +2,7 @@
 /*
  * tutti_join on device memory: ranks with different numbers of batches. A rank that has joined
  * contributes zeros to the calls of the other ranks. The zeros are on its device; if a call is
- * staged, they are in host memory. Small calls are fused, and large ones are not.
+ * staged, they are in host memory. Small calls are fused, large calls are not.
  */
 #include "device_user.h"
 
@@ -12,7 +12,7 @@
 enum {
     SMALL = 300,
     LARGE = 40000, /* larger than the fuse memory */
-    PART = 50,     /* of a rank, in the reduce_scatter */
+    PART = 50,     /* elements of a rank, in the reduce_scatter */
     SUM = 0,       /* tensors */
     AVERAGE,
     LARGE_SUM,
@@ -25,7 +25,7 @@ enum {
 static const char *const names[TENSORS] = { "sum",     "average", "large",
                                             "scatter", "reduced", "told" };
 
-/* Rank r has r batches; the last rank is the busiest, and the root. */
+/* Rank r has r batches. The last rank has the most, and is the root. */
 static int works(int rank, int step)
 {
     return step < rank;
@@ -94,7 +94,7 @@ static void verify(const rank_t *self, const float *result, int t, int step)
                                  : sum_of(self->size, step, first + i);
 
         if (t == AVERAGE)
-            wanted /= (float)self->size; /* of all ranks, joined or not */
+            wanted /= (float)self->size; /* the average is over all ranks, joined or not */
         if (result[i] != wanted)
             ranks_fail(__FILE__, __LINE__, "%s, step %d, element %zu: %g, wanted %g", names[t],
                        step, i, result[i], wanted);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Limits of containers. On one rank /dev/shm is full when NCCL connects: all ranks get the error at
- * once, with NCCL's text, although the others' NCCL only waits. And no memory can be locked (ulimit
- * -l 0): everything works.
+ * Limits of containers. If /dev/shm is full on one rank when NCCL connects, all ranks get the error
+ * at once, with NCCL's text, although NCCL only waits on the other ranks. If no memory can be
+ * locked (ulimit -l 0), all calls still work.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -62,7 +62,7 @@ static void no_space(rank_t *self)
 /* ---- ulimit -l ---- */
 
 /* The limit does not apply to a process that may lock memory, so that capability is dropped as
-   well. 0: it worked. */
+   well. Returns 0 on success. */
 static int forbid_locking(void)
 {
     const struct rlimit none = { 0, 0 };
@@ -79,7 +79,7 @@ static int forbid_locking(void)
     return syscall(SYS_mlock, page, sizeof(page)) == 0; /* sanitizers make mlock do nothing */
 }
 
-/* In host memory and on the device, short and long, and in a group. */
+/* Short and long calls on host memory, on the device, and in a group. */
 static void locks_nothing(rank_t *self)
 {
     int32_t *ones = malloc(COUNT * sizeof(*ones));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Communicators with a device that are made and ended many times in one process, with calls of all
- * kinds in each: no object of the device, no descriptor, no thread is left, and no more mappings
- * than after the first times.
+ * kinds in each: no object of the device, no descriptor and no thread is left, and the number of
+ * mappings does not grow after the first rounds.
  */
 #include "multi/direct/coll_case.h"
 #include "entries.h"
@@ -18,7 +18,7 @@ enum {
     COUNT = 1000,
     PARTS = 50,
     WORLDS = 50,
-    WARM = 5 /* until caches and pools have their final size */
+    WARM = 5 /* rounds until caches and pools have their final size */
 };
 
 /* ---- the process's resources ---- */
@@ -33,7 +33,8 @@ static holdings_t look(void)
     FILE *file = fopen("/proc/self/maps", "re");
     char line[512];
 
-    /* Heaps and stacks of threads vary with malloc; shared mappings are the library's. */
+    /* Count only shared mappings, which are the library's: heaps and stacks of threads vary with
+       malloc. */
     while (file != NULL && fgets(line, sizeof(line), file) != NULL)
         has.mappings += strstr(line, "memfd:") != NULL;
     if (file != NULL)
@@ -61,7 +62,8 @@ static int has_more(const holdings_t *before, const char *what)
 
 /* ---- calls ---- */
 
-/* Direct and asynchronous, by NCCL, staged, and queued; the last are in flight at the end. */
+/* Direct and asynchronous calls, by NCCL, staged, and queued. The last calls are in flight at the
+   end. */
 static void call_all(tutti_comm_t *comm, float *a, int n)
 {
     tutti_request_t *request;
@@ -95,7 +97,7 @@ static void parts(rank_t *self)
             before = look();
         CHECK_OK(tutti_barrier(self->comm));
     }
-    /* Threads of one process: the last barrier follows all frees. */
+    /* Threads of one process: the last barrier comes after all frees. */
     if (self->rank == 0)
         CHECK_INT(has_more(&before, "parts"), 0);
     CHECK_OK(tutti_barrier(self->comm));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Work that is queued in a stream never ends on one rank's device. No call waits for it; still the
- * communicator ends by the deadline, or at once if NCCL reports a failure. Long work of the caller
- * that precedes it does not count as overdue.
+ * Work that is queued in a stream never ends on one rank's device. No call waits for this work.
+ * Still the communicator ends by the deadline, or at once if NCCL reports a failure. If long work
+ * of the caller comes first, that time does not count.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -20,7 +20,7 @@ enum {
     COUNT = 1000,
     TIMEOUT_MS = 2000,
     LONG_MS = 200000, /* longer than any wait in this test */
-    BEHIND = 300      /* more than the initial space */
+    BEHIND = 300      /* more calls than the initial space holds */
 };
 
 static struct CUstream_st *handle(tutti__dstream_t *stream)
@@ -28,7 +28,7 @@ static struct CUstream_st *handle(tutti__dstream_t *stream)
     return (struct CUstream_st *)(void *)stream;
 }
 
-/* No rank makes a call; the communicator still ends. */
+/* The communicator ends, although no rank makes a call. */
 static void check_ends(rank_t *self, tutti_status_t expected)
 {
     uint64_t limit = tutti__now_ns() + 40000000000u; /* processors may be busy */
@@ -108,8 +108,8 @@ static void sick(rank_t *self)
     hangs(self, 0, 0, 1);
 }
 
-/* The last of many calls never ends. All of them follow a copy of the caller's; the others have
-   completed meanwhile. */
+/* The last of many calls never ends. All of them follow a copy of the caller's. All calls but the
+   last one have completed. */
 static void last(rank_t *self)
 {
     tutti__dstream_t *stream;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Several communicators on one device, used by separate threads at the same time: direct and
- * asynchronous calls, and groups that are made and freed while others are busy. And a communicator
- * that is freed while its work is still in a stream, or ended during calls.
+ * asynchronous calls, and groups that are made and freed while others are busy. Also a communicator
+ * that is freed while its work is still in a stream, or that is aborted during calls.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -23,7 +23,7 @@ typedef struct {
     rank_t *self;
     tutti_comm_t *comm;
     char *memory;
-    int makes; /* groups, again and again */
+    int makes; /* 1: this thread makes and frees groups, again and again */
 } user_t;
 
 static void sum_up(const user_t *u, int round)
@@ -89,7 +89,7 @@ static void at_once(rank_t *self)
     device_end(&job);
 }
 
-/* Queued calls complete, however early their communicator is freed. */
+/* Queued calls complete, even if their communicator is freed early. */
 static void free_early(rank_t *self)
 {
     int32_t x = self->rank, sum;

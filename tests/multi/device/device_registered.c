@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory registered with NCCL: the calls that use it, on all ranks alike (otherwise the pretended
- * NCCL refuses them); communicators of which one rank, or all, cannot register; and deregistration
- * before each communicator ends.
+ * Memory registered with NCCL. The same calls must use it on all ranks; otherwise the pretended
+ * NCCL refuses them. Also communicators in which one rank, or all ranks, cannot register; and
+ * deregistration before each communicator ends.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -18,7 +18,7 @@ enum {
 typedef struct {
     device_job_t job;
     tutti_comm_t *comm;
-    int is_registered; /* this communicator's memory */
+    int is_registered; /* 1: this communicator's memory is registered */
 } user_t;
 
 static unsigned registered(const user_t *u)
@@ -72,7 +72,7 @@ static void check(const user_t *u, int t, double want)
                        (double)host[i], want);
 }
 
-/* The sum over the ranks from `first` on. */
+/* The sum over the ranks from `first` to the last. */
 static double sum_from(const user_t *u, int first)
 {
     int size = u->job.self->size;
@@ -80,7 +80,7 @@ static double sum_from(const user_t *u, int first)
     return (double)(size * (size + 1) - first * (first + 1)) / 2;
 }
 
-/* Several calls at once. goes_through: they are packed, so if NCCL executes them, they use
+/* Several calls at once. goes_through: the calls are packed. So if NCCL executes them, they use
    registered memory; between hosts NCCL executes only an allreduce. */
 static void run(const user_t *u, const tutti_call_t *calls, int n, int goes_through)
 {
@@ -116,7 +116,7 @@ static void single(const user_t *u)
     check(u, 0, sum_from(u, 0));
 }
 
-/* Prescaled data are in the lane's memory, and so is the result. */
+/* The prescaled data and the result are in the lane's memory. */
 static void scaled(const user_t *u)
 {
     static const tutti_call_kind_t kinds[] = { TUTTI_CALL_REDUCE, TUTTI_CALL_REDUCE_SCATTER,
@@ -135,7 +135,8 @@ static void scaled(const user_t *u)
     }
 }
 
-/* Rank after rank joins, so the others' single tensors are combined with its zero contributions. */
+/* One rank after another joins. Then the single tensors of the other ranks are combined with the
+   zero contributions of the joined ranks. */
 static void joined(const user_t *u)
 {
     static const tutti_call_kind_t kinds[] = { TUTTI_CALL_ALLREDUCE, TUTTI_CALL_REDUCE,
@@ -187,7 +188,7 @@ static void in_world_and_part(rank_t *self)
     device_end(&u.job);
 }
 
-/* After an abort nothing is deregistered: NCCL has dropped it. */
+/* After an abort no memory is deregistered: NCCL has dropped all registrations. */
 static void aborted(rank_t *self)
 {
     user_t u = { .is_registered = 1 };
@@ -202,7 +203,7 @@ static void aborted(rank_t *self)
     pretend_hang(0, 0);
     CHECK_OK(tutti_barrier(self->comm));
     call = call_of(&u, TUTTI_CALL_REDUCE, "hangs", 0);
-    options.prescale = 2; /* so it is packed */
+    options.prescale = 2; /* so that the data are packed */
     call.options = &options;
     CHECK_OK(tutti_submit(&call, 1, u.comm, &request));
     usleep(10000);
@@ -217,7 +218,7 @@ static void aborted(rank_t *self)
     device_end(&u.job);
 }
 
-/* refused: the device that cannot register; -1: all can. lacks: NCCL is too old. */
+/* refused: the device that cannot register; -1: all can. lacks: 1 if NCCL is too old. */
 static int run_with(rank_fn_t fn, int size, const char *hosts, int refused, int lacks)
 {
     int failures = 0, yes = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * After a call has returned an error, its buffers may be reused at once: no queued device work
- * writes there any more.
+ * After a call has returned an error, its buffers may be reused at once: no queued device work may
+ * write there after that.
  *
  * A thread of rank 0 ends the communicator at a random time while calls run on slow devices. Then
  * the ranks write a pattern into all of their memory, and check that it stays.
@@ -20,7 +20,8 @@ enum {
     COUNT = 1000,
     TENSORS = 6,
     BYTES = 2 * TENSORS * COUNT * 4,
-    MOST_US = 8000, /* of a piece of work: all queued work of one call takes less than 100 ms */
+    MOST_US = 8000, /* delay of a piece of work; then all queued work of one call takes less than
+                       100 ms */
     ROUNDS = 6
 };
 
@@ -67,7 +68,7 @@ static tutti_status_t asynchronous(tutti_comm_t *comm, float *a, int round)
     for (; n < TENSORS && status == TUTTI_OK; n++) {
         tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
 
-        /* Two with equal length and scale are usually one bucket. */
+        /* Two calls with equal length and scale are usually in one bucket. */
         options.postscale = !is_staged && n % 2 ? 0.5 : 0;
         snprintf(name, sizeof(name), "t%d", n);
         status =

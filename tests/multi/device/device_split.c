@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A group is made, used and freed while its parent's work is on the device: running, or queued in a
- * stream after the caller's own; with groups of unequal sizes, hosts with unequal numbers of ranks,
- * and ranks in no group. The parent's calls complete.
+ * stream after work of the caller. Groups have unequal sizes, hosts have unequal numbers of ranks,
+ * and some ranks are in no group. The parent's calls complete.
  *
- * Making a group allocates memory, and so waits for the device. Meanwhile nothing can be launched
- * there, and the work that is already there waits for other ranks.
+ * Making a group allocates memory, and this waits for the device. During this wait no work can be
+ * launched there, and the work that is already there waits for other ranks.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -31,7 +31,7 @@ enum {
 typedef struct {
     device_job_t job;
     float *tensor[TENSORS];
-    char *small; /* for groups */
+    char *small; /* for the calls of groups */
     float *host;
 } mine_t;
 
@@ -102,7 +102,7 @@ static void make_parts(const mine_t *m)
     }
 }
 
-/* Asynchronous calls are running, and have not ended when the groups are begun. */
+/* When the ranks begin to make the groups, asynchronous calls are running. */
 static void at_work(rank_t *self)
 {
     uint64_t begun, limit = tutti__now_ns() + BOUND_S * 1000000000ull;
@@ -124,7 +124,7 @@ static void at_work(rank_t *self)
         usleep(1000);
     CHECK(pretend_counts(self->rank, PRETEND_NCCL_CALLS) > 0);
     CHECK_OK(tutti_test(request[TENSORS - 1], &done));
-    CHECK(!done || tutti__now_ns() - begun > 800000000u); /* this rank itself may be late */
+    CHECK(!done || tutti__now_ns() - begun > 800000000u); /* a late rank cannot check this */
     make_parts(&m);
     for (int t = 0; t < TENSORS; t++)
         CHECK_OK(tutti_wait(request[t], -1));

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank is stopped (SIGSTOP) during calls on device memory: at its n-th call of a function of the
- * device, for each function. The others end within the deadline and a bound, with an error that
- * names the stopped rank, and may free their memory at once. When the stopped rank continues, it
- * ends with an error as well. If it is stopped only for a short while, calls are only delayed.
+ * device, for each function. The other ranks end within the deadline and a bound, with an error
+ * that names the stopped rank, and may then free their memory at once. When the stopped rank
+ * continues, it ends with an error as well. If it is stopped only for a short while, calls are only
+ * delayed.
  *
- * With TUTTI_TEST_SEEN=1 it prints the phases that occurred.
+ * With TUTTI_TEST_SEEN=1 the test prints the phases that occurred.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -57,7 +58,7 @@ static struct {
 /* Shared by all ranks. */
 static struct {
     atomic_int pid, ended, phases, went_on, victim_ended;
-    _Atomic uint64_t stopped_ns, failed_ns; /* failed_ns: of a call, on the first rank */
+    _Atomic uint64_t stopped_ns, failed_ns; /* failed_ns: when the first call failed */
 } * board;
 
 static const tutti__device_ops_t *real;
@@ -109,7 +110,7 @@ static const tutti__device_ops_t *stopping_device(void)
 
 /* ---- the ranks' calls ---- */
 
-/* By NCCL, by NCCL in pieces, staged, and in the stream. */
+/* Calls by NCCL, by NCCL in pieces, staged, and in the stream. */
 static tutti_status_t direct(tutti_comm_t *comm, float *a)
 {
     float *b = a + 8 * COUNT;
@@ -174,7 +175,7 @@ static void *wake_victim(void *arg)
         while (!plan.is_short && atomic_load(&board->ended) < RANKS - 1)
             usleep(1000);
         kill(atomic_load(&board->pid), SIGCONT);
-        usleep(5000); /* the stop may be some instructions later */
+        usleep(5000); /* the victim may stop some instructions later */
     }
     return NULL;
 }
@@ -197,7 +198,8 @@ static void check_end(rank_t *self, tutti_status_t status, const char *words)
     if (self->rank == plan.victim || atomic_load(&board->failed_ns) < stopped)
         return;
     snprintf(victim, sizeof(victim), "rank %d", plan.victim);
-    /* The error must name the victim, but not as the rank that reports the error. */
+    /* The text must name the victim, but not at its beginning, where the reporting rank is
+       named. */
     if (strstr(words, victim) == NULL || strncmp(words, victim, strlen(victim)) == 0 ||
         (status != TUTTI_ERR_TIMEOUT && status != TUTTI_ERR_TRANSPORT))
         ranks_fail(__FILE__, __LINE__, "\"%s\" (%s) does not name rank %d", words,
@@ -219,7 +221,7 @@ static void stopped(rank_t *self)
     if (is_victim)
         atomic_store(&board->pid, getpid());
     CHECK_OK(tutti_barrier(self->comm));
-    /* Meeting may take longer on a busy machine. */
+    /* Opening the communicator may take longer on a busy machine. */
     if (!plan.is_short)
         self->inside->conf.shared.timeout_ms = TIMEOUT_MS;
     if (self->rank == (plan.victim + 1) % RANKS)
@@ -254,7 +256,7 @@ static void settings(tutti__conf_t *conf, int rank)
 
 /* ---- jobs ---- */
 
-/* Returns the failures. *ret_came: was the victim stopped at all? */
+/* Returns the number of failures. *ret_came: was the victim stopped at all? */
 static int run_one(int *ret_came)
 {
     job_t job = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls in streams (tutti/cuda.h) on the pretend device: earlier work of the stream writes their
- * input, later work reads their results, and the host waits for neither.
+ * input, later work reads their results, and the host does not wait for this work.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -17,8 +17,8 @@
 enum {
     STREAMS = 2,
     CALLS = 12,
-    MOST = 6000,     /* float of one call: several chunks */
-    LARGE = 16384,   /* float of a call that takes long */
+    MOST = 6000,     /* elements of one call: several chunks */
+    LARGE = 16384,   /* elements of a call that takes long */
     DELAY_US = 400,  /* before each piece of work */
     SOON_US = 50000, /* an event without dependences completes within this time */
     ROOM = CALLS * 2 * MOST * (int)sizeof(float)
@@ -62,8 +62,8 @@ static void wait_for(user_t *u, int s)
 static void end(user_t *u)
 {
     CHECK_OK(tutti_barrier(u->job.self->comm));
-    /* NCCL's calls are all in one stream, whatever the callers' streams: a group of calls would
-       couple them. */
+    /* All calls of NCCL are in one stream, also if the callers use several streams: a group of NCCL
+       calls would make the callers' streams wait for each other. */
     CHECK_INT(pretend_counts(u->job.self->rank, PRETEND_OTHER_STREAM), 0);
     for (int s = 0; s < STREAMS; s++) {
         wait_for(u, s);
@@ -109,7 +109,7 @@ static tutti_status_t make(user_t *u, int k, size_t count, tutti__dstream_t *str
     return tutti_cuda_run(&call, comm, cuda(stream));
 }
 
-/* In late streams; the host waits only at the end. */
+/* The streams are late; the host waits only at the end. */
 static void in_a_row(rank_t *self)
 {
     const tutti__device_ops_t *ops = pretend_device();
@@ -130,7 +130,8 @@ static void in_a_row(rank_t *self)
         CHECK_OK(ops->copy(x, y, counts[k] * sizeof(float), stream));
         CHECK_OK(make(&u, k, counts[k], stream));
         CHECK_OK(ops->copy(y + MOST, x, counts[k] * sizeof(float), stream));
-        CHECK_OK(ops->copy(x, y, sizeof(float), stream)); /* later work changes nothing */
+        CHECK_OK(ops->copy(x, y, sizeof(float), stream)); /* later work must not change the
+                                                             result */
     }
     for (int s = 0; s < STREAMS; s++)
         wait_for(&u, s);
@@ -165,7 +166,7 @@ static void at_once(rank_t *self)
     CHECK_OK(ops->record(u.end[1], u.stream[0]));
     usleep(SOON_US);
     status = ops->query(u.end[1]);
-    if (tutti__now_ns() - begun < 450000000u) /* else this rank itself was late */
+    if (tutti__now_ns() - begun < 450000000u) /* if not, this rank itself was late */
         CHECK_INT(status, TUTTI__AGAIN);
     CHECK_OK(ops->copy(got, u.job.memory, LARGE * sizeof(float), u.stream[0]));
     wait_for(&u, 0);
@@ -176,7 +177,7 @@ static void at_once(rank_t *self)
 
 /* ---- in place ---- */
 
-/* A reduce_scatter whose result is in the place of its operands. */
+/* A reduce_scatter whose result replaces its operands. */
 static void scatter(rank_t *self)
 {
     const tutti__device_ops_t *ops = pretend_device();
@@ -257,8 +258,8 @@ static void mixed(rank_t *self)
 
 /* ---- errors ---- */
 
-/* Streams of all ranks are captured: otherwise only some ranks of the host would enter a
-   collective. */
+/* The streams of all ranks are captured. If only some were, only some ranks of the host would enter
+   a collective. */
 static void captured(rank_t *self, user_t *u)
 {
     tutti_call_t call = ranks_sum(NULL, u->job.memory, 8);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL's abort never returns on one rank's device: all ranks still end with an error, within a
- * bound, and reach the end of the communicator and of the process. Another communicator's work
- * continues, but nothing new is made on that device. And an abort that returns late.
+ * On one rank's device NCCL's abort never returns. All ranks still end with an error, within a
+ * bound, and can end the communicator and the process. Another communicator's work continues, but
+ * no new object is made on that device. A further test has an abort that returns late.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/device/device_job.h"
@@ -43,7 +43,7 @@ static tutti_status_t work(const device_job_t *job, tutti_comm_t *comm, int is_a
     return status == TUTTI_OK ? tutti_wait(request, -1) : status;
 }
 
-/* From here on work on one device hangs until it is aborted, and the abort hangs as well. */
+/* From here on work on one device hangs until it is aborted, and then the abort hangs as well. */
 static void begin_stuck(const device_job_t *job, tutti_comm_t *comm, int is_async)
 {
     CHECK_OK(work(job, comm, is_async));
@@ -53,7 +53,8 @@ static void begin_stuck(const device_job_t *job, tutti_comm_t *comm, int is_asyn
     CHECK_OK(tutti_barrier(comm));
 }
 
-/* The end, and the exit of the process, follow; the job's time limit applies to them. */
+/* After this function the communicator ends and the process exits; the job's time limit applies to
+   both. */
 static void hint(rank_t *self)
 {
     int is_async = self->arg != NULL;
@@ -114,7 +115,7 @@ static void stuck_part(rank_t *self)
     sum_up(&job, self->comm);
 }
 
-/* The abort returns after the others have stopped waiting: everything works again. */
+/* The abort returns after the other ranks have stopped waiting. Then all calls work again. */
 static void late(rank_t *self)
 {
     tutti_comm_t *part;

@@ -16,7 +16,7 @@ typedef struct {
 
 /* bytes: of the device memory, and of `in`; out_bytes 0: no `out`. */
 void user_begin(user_t *u, rank_t *self, size_t bytes, size_t out_bytes);
-/* Called after the work in the stream. */
+/* Waits for the work in the stream, and frees all. */
 void user_end(user_t *u);
 /* As user_end, for a communicator that has ended. */
 void user_drop(user_t *u);

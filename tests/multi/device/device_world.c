@@ -173,7 +173,7 @@ static void close_device(gpu_rank_t *gpu)
     }
 }
 
-/* Without the checks of the API. */
+/* Like the API's function, but without checks. */
 static tutti_status_t find_memory(const void *owner, tutti__call_t *call)
 {
     const gpu_rank_t *gpu = owner;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests: ranks with an engine and a pretend device, made below the API. Device r is rank r's.
- * Run by run_device_jobs; the job's own communicator is for host memory.
+ * For tests: ranks with an engine and a pretend device, made below the API. Rank r has device r.
+ * run_device_jobs runs these ranks; the job's own communicator is for host memory.
  */
 #ifndef TUTTI_TESTS_DEVICE_WORLD_H
 #define TUTTI_TESTS_DEVICE_WORLD_H
@@ -15,9 +15,9 @@ typedef struct {
     rank_t *rank;
     const tutti__device_ops_t *ops;
     tutti__engine_t *engine;
-    tutti__stats_t *stats; /* with times */
+    tutti__stats_t *stats; /* measures times as well */
     tutti__exec_device_t device;
-    tutti__dstream_t *stream; /* the user's */
+    tutti__dstream_t *stream; /* the user's stream */
     tutti__watch_t *watch;
     /* The following fields are device_world.c's own. */
     tutti__conf_t conf;
@@ -30,16 +30,17 @@ typedef struct {
     tutti__exec_env_t exec;
 } gpu_rank_t;
 
-/* Settings of the jobs' engines; 0: the default. Set before the jobs run. */
+/* Settings of the jobs' engines; 0: the default. A test sets them before it runs jobs. */
 typedef struct {
     size_t fuse_bytes, stage_bytes, fusion_bytes;
     int no_nccl;
-    int no_threads; /* ranks are processes only */
+    int no_threads; /* 1: ranks are only processes, not threads */
 } device_options_t;
 
 extern device_options_t device_options;
 
-/* Run with these hosts (NULL: one), as threads and processes. Returns the failures. */
+/* Run a job with these hosts (NULL: one), with ranks as threads and as processes. Returns the
+   number of failures. */
 int run_device_jobs(rank_fn_t fn, int size, const char *hosts, unsigned killed);
 
 void device_begin(gpu_rank_t *gpu, rank_t *self);
@@ -47,7 +48,7 @@ void device_end(gpu_rank_t *gpu);
 
 /* ---- calls ---- */
 
-/* An allreduce, sum, of float32 on `on_device`; other fields may be set afterwards. */
+/* An allreduce, sum, of float32; the caller may then set other fields. */
 tutti__entry_t device_entry(const char *name, const void *sendbuf, void *recvbuf, size_t count);
 tutti_request_t *device_submit(gpu_rank_t *gpu, const tutti__entry_t *entry);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory between hosts, over a real MPI or UCX that takes it with a preloaded library;
+ * Device memory between hosts, over a real MPI or UCX, which a preloaded library makes accept it;
  * started by mpi_gpu_direct.sh, mpi_gpu_direct_ends.sh and ucx_gpu_direct.sh, which pretend hosts.
  *
  *      gpu_direct works direct|staged     sums are correct; messages came from device memory, or
@@ -130,7 +130,7 @@ static void one(size_t count, tutti_op_t op, int in_place)
     look(to, count, op);
 }
 
-/* Several calls at once, which are fused; and a direct call meanwhile. */
+/* Several calls at once, which are fused; and_direct: make a direct call at the same time. */
 static void several(size_t count, int and_direct)
 {
     tutti_request_t *request[5];
@@ -154,7 +154,7 @@ static void several(size_t count, int and_direct)
     look(in, 5 * count, TUTTI_SUM);
 }
 
-/* Eight tensors; if fusion leaves each of them alone, all lanes are busy. */
+/* Eight tensors; if they are not fused, all lanes are busy. */
 static void crowd(void)
 {
     enum {
@@ -178,7 +178,7 @@ static void crowd(void)
     look(in, MOST, TUTTI_SUM);
 }
 
-/* Messages of device memory, of all ranks; 0 without the shim. */
+/* The number of messages of device memory on all ranks; 0 without the shim. */
 static unsigned all_messages(void)
 {
     direct_counts_fn_t *shim = (direct_counts_fn_t *)dlsym(RTLD_DEFAULT, "gpu_direct_counts");
@@ -223,7 +223,7 @@ static int work(int is_gpu_direct, int crowds)
 
     MUST(tutti_barrier(comm) == TUTTI_OK);
     forbid_alloc(1);
-    one(777, TUTTI_MAX, 0); /* not summed by a device */
+    one(777, TUTTI_MAX, 0); /* MAX: a device does not reduce it */
     MUST(all_messages() == 0);
     for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
         one(some[i], TUTTI_SUM, 0);
@@ -318,7 +318,7 @@ static int die(void)
     tutti_finalize();
     printf("rank %d: %u late\n", rank, late());
     fflush(stdout);
-    _exit(0); /* MPI's own end would wait for the dead rank */
+    _exit(0); /* MPI_Finalize would wait for the dead rank */
 }
 
 /* An application that uses MPI from one thread at a time. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of the pretended NCCL's work: it hangs, is aborted, closed too early, or completes.
+ * The end of the pretended NCCL's work: the work hangs, is aborted, is closed too early, or
+ * completes.
  */
 #include "pretend_job.h"
 
@@ -8,7 +9,7 @@
 
 #include <pthread.h>
 
-/* An abort ends hanging work only on its own rank. The other ranks are not told, and each must
+/* An abort ends hanging work only on its own rank. The other ranks are not informed, and each must
    abort as well. */
 static void aborted(rank_t *self)
 {

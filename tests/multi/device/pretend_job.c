@@ -43,7 +43,7 @@ tutti__nccl_t *gpu_open(gpu_t *gpu)
         gpu->ops->nccl_open(&id, (uint32_t)gpu->rank->rank, (uint32_t)gpu->rank->size, 0, &nccl));
     CHECK_STATUS(gpu->ops->nccl_poll(nccl), TUTTI__AGAIN);
     CHECK_OK(gpu_poll(gpu, nccl));
-    /* A planted mistake of a fast rank must not end the opening of a slow one. */
+    /* A fast rank's planted mistake must not end the opening of a slow rank. */
     CHECK_OK(tutti_barrier(gpu->rank->comm));
     return nccl;
 }

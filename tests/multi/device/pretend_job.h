@@ -20,12 +20,12 @@ typedef struct {
     tutti__nccl_t *nccl;
 } gpu_t;
 
-/* Run with 1, 2, 3 and 5 ranks, as threads and as processes. Returns the failures. */
+/* Run fn with 1, 2, 3 and 5 ranks, as threads and as processes. Returns the number of failures. */
 int run_pretend_jobs(rank_fn_t fn, int min_size);
 
 /* Use device `rank`, make a stream and an event; open a communicator, with all ranks. */
 void gpu_begin(gpu_t *gpu, rank_t *self);
-/* Close or drop what was made; nccl may be NULL. */
+/* Close or drop all objects of gpu_begin; nccl may be NULL. */
 void gpu_end(gpu_t *gpu);
 
 void gpu_id(gpu_t *gpu, tutti__nccl_id_t *ret_id);

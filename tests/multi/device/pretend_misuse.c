@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tests plant misuse on which NCCL would hang: the pretended NCCL reports it on all ranks, and
- * ends.
+ * The tests plant misuse that would make NCCL hang: the pretended NCCL reports it on all ranks, and
+ * its work ends.
  */
 #include "pretend_job.h"
 
 #include <pthread.h>
 #include <string.h>
 
-/* The last rank makes another call than the others. */
+/* The last rank makes a different call from the other ranks. */
 static void differ(rank_t *self, const tutti__nccl_call_t *theirs, const char *words)
 {
     tutti__nccl_call_t call;
@@ -78,7 +78,7 @@ static void message_not_collective(rank_t *self)
     differ(self, &call, "the peer is in a collective call");
 }
 
-/* Ranks 0 and 1: one sends, the other makes a call that does not match. */
+/* Rank 0 and rank 1 make two calls that do not match. */
 static void pair(rank_t *self, tutti__nccl_kind_t kind, tutti__nccl_kind_t other, size_t count,
                  const char *words)
 {
@@ -130,8 +130,8 @@ static void not_polled(rank_t *self)
     plant_end(&p);
 }
 
-/* As not_polled, but rank 0 records an event: there is no work yet after which it could be
-   recorded. */
+/* As not_polled, but rank 0 records an event. The call has queued no work so far that this event
+   could follow. */
 static void recorded_before_poll(rank_t *self)
 {
     tutti__nccl_call_t call;
@@ -159,7 +159,8 @@ static void not_open(rank_t *self)
     plant_begin(&p, self);
     call = plant_allreduce(&p);
     gpu_id(&p.gpu, &id);
-    /* No other rank comes, so the communicator does not become ready; no call waits for that. */
+    /* The other ranks do not open theirs, so the communicator does not become ready. No call waits
+       for this. */
     if (self->rank == 0) {
         CHECK_OK(p.gpu.ops->nccl_open(&id, 0, (uint32_t)self->size, 0, &nccl));
         for (int i = 0; i < 10; i++)
@@ -194,7 +195,7 @@ static void two_threads(rank_t *self)
     if (self->rank == 0) {
         pretend_slow_calls(500000);
         CHECK_INT(pthread_create(&thread, NULL, poll_too, &p), 0);
-        /* This call may fail itself, if the other thread's call came first. */
+        /* If the other thread's call was first, this call may fail. */
         (void)p.gpu.ops->nccl_call(p.gpu.nccl, &call, 1, p.gpu.stream);
         pthread_join(thread, NULL);
         pretend_slow_calls(0);
@@ -223,7 +224,7 @@ static void crossed(rank_t *self)
             failed = 1;
     }
     (void)failed;
-    /* One of the two has failed, and all work ends. */
+    /* One of the two communicators has failed, and all work ends. */
     while (p.gpu.ops->nccl_poll(pair[0]) != TUTTI_ERR_TRANSPORT &&
            p.gpu.ops->nccl_poll(pair[1]) != TUTTI_ERR_TRANSPORT)
         usleep(50);
@@ -249,7 +250,7 @@ static void mixed(rank_t *self)
     plant_end(&p);
 }
 
-/* A buffer that is too short, on rank 0; the others get the error. */
+/* On rank 0 a buffer is too short; the other ranks get the error. */
 static void short_buffer(rank_t *self)
 {
     tutti__nccl_call_t call;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pretend device as a module: processes without preparation find each other's NCCL by a file,
- * and errors go to the core's services.
+ * The pretend device as a module: unprepared processes connect their pretended NCCL by a file, and
+ * errors are passed to the core's services.
  */
 #include "pretend/pretend.h"
 #include "ranks.h"

@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Several pieces, and not a multiple of one; and a count for which some ranks have no element. */
+/* 20001 is several pieces, and not a multiple of a piece. With a count of 1 some ranks have no
+   element. */
 static const size_t counts[] = { 0, 1, 13, 20001 };
 
-/* Narrow numbers whose sums round, so that another order gives other bits. */
+/* Narrow numbers whose sums are rounded, so that another order gives other bits. */
 static void fill(unsigned char *values, size_t bytes, int rank, tutti_dtype_t dtype)
 {
     unsigned seed = (unsigned)rank * 7919 + 1;
@@ -34,7 +35,8 @@ typedef struct {
     unsigned char *want, *got;
 } case_t;
 
-/* The required content of `rank`'s dst after the call. NULL srcs: it is not written. */
+/* Write the required content of this rank's dst into c->want. Returns 0 if the call does not write
+   dst. */
 static int expected(const case_t *c, unsigned char **srcs)
 {
     size_t size = (size_t)c->gpu->rank->size, rank = (size_t)c->gpu->rank->rank;
@@ -161,7 +163,7 @@ static void messages(rank_t *self)
             recv.kind = TUTTI__NCCL_RECV;
             recv.src = NULL;
             recv.dst = (int *)dst + r * most;
-            /* A different order on every rank. */
+            /* The order differs between odd and even ranks. */
             calls[2 * r] = self->rank % 2 ? send : recv;
             calls[2 * r + 1] = self->rank % 2 ? recv : send;
         }
@@ -213,8 +215,8 @@ static void two_messages(rank_t *self)
     gpu.ops->free(ptr);
 }
 
-/* As in the hierarchical allreduce, two collectives run as one; another communicator is used in the
-   same order on all ranks; with delays, and calls in two streams. */
+/* As in the hierarchical allreduce, two collectives run as one group. Another communicator is used
+   in the same order on all ranks. There are delays, and calls in two streams. */
 static void groups(rank_t *self)
 {
     size_t size = (size_t)self->size, n = 1000;
@@ -268,7 +270,8 @@ static void groups(rank_t *self)
     gpu.ops->free(ptr);
 }
 
-/* One communicator, calls in two independent streams: executed in the order of calls. */
+/* One communicator, calls in two independent streams: the calls are executed in the order in which
+   they are made. */
 static void two_streams(rank_t *self)
 {
     tutti__dstream_t *streams[2];
@@ -312,7 +315,8 @@ static void two_streams(rank_t *self)
     gpu.ops->free(ptr);
 }
 
-/* More communicators, one after another, than may exist at once: their places are reused. */
+/* More communicators, one after another, than may exist at once: the entries of ended communicators
+   are reused. */
 static void many(rank_t *self)
 {
     gpu_t gpu;

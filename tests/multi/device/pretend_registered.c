@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Registered buffers of the pretended NCCL: correct calls with them, and planted misuse. The misuse
- * must be reported; if it affects a call, on all ranks. The real NCCL may hang on such misuse, or
- * corrupt data.
+ * must be reported; if it affects a call, it must be reported on all ranks. The real NCCL may hang
+ * on such misuse, or corrupt data.
  */
 #include "pretend_job.h"
 
@@ -15,7 +15,7 @@ typedef struct {
     char *memory; /* from nccl_alloc: two blocks for each rank, and two more */
     size_t bytes;
     tutti__nccl_reg_t *reg;
-    int failed; /* the communicator has failed, so it is aborted */
+    int failed; /* 1: the communicator has failed, so it must be aborted */
 } ground_t;
 
 static void begin(ground_t *g, rank_t *self)
@@ -33,7 +33,7 @@ static void begin(ground_t *g, rank_t *self)
 
 static void end(ground_t *g)
 {
-    /* A peer may still be using it. */
+    /* A peer may still be using the NCCL communicator. */
     CHECK_OK(tutti_barrier(g->p.gpu.rank->comm));
     if (g->failed) {
         g->p.gpu.ops->nccl_abort(g->p.gpu.nccl);
@@ -60,7 +60,8 @@ static tutti__nccl_call_t call_of(const ground_t *g, tutti__nccl_kind_t kind, ch
     return call;
 }
 
-/* Out of place, in place, at another place, and the same memory with another communicator. */
+/* Calls out of place, in place, at another offset, and on the same memory with another
+   communicator. */
 static void good(rank_t *self)
 {
     size_t own = BLOCK * (size_t)self->rank;
@@ -131,7 +132,7 @@ static void other_offset(rank_t *self)
     differ(&g, call_of(&g, TUTTI__NCCL_ALLREDUCE, at, at), "at different places");
 }
 
-/* The same offset, but of a second buffer. */
+/* The last rank uses the same offset in a second buffer. */
 static void other_buffer(rank_t *self)
 {
     tutti__nccl_reg_t *reg;

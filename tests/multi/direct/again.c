@@ -32,7 +32,7 @@ static void check_sums(const float *x, size_t n, int size, int turn, float divis
         CHECK(x[i] == sum_at(i, size, turn) / divisor);
 }
 
-/* Two turns out of place alternate with two in place. */
+/* Two out-of-place calls alternate with two in-place calls. */
 static void allreduces(rank_t *self, size_t n, tutti_op_t op)
 {
     float from[TURNS + MOST], to[TURNS + MOST];
@@ -66,7 +66,7 @@ static void types(rank_t *self)
     }
 }
 
-/* Every rank is root in turn, twice. */
+/* Each rank is the root, one after another, twice. */
 static void reduces(rank_t *self, size_t n)
 {
     float from[MOST], to[MOST];
@@ -199,7 +199,7 @@ static void last_wins(void *dst, const void *left, const void *right, size_t cou
         memcpy(dst, right, count * sizeof(float));
 }
 
-/* The number of a freed operation may be used for another one. */
+/* The number of a freed operation may be reused for another operation. */
 static void own_operations(rank_t *self)
 {
     float x = (float)self->rank, y = -1;
@@ -226,7 +226,8 @@ static void everything(rank_t *self)
         allreduces(self, counts[i], TUTTI_SUM);
         CHECK_OK(tutti_barrier(self->comm));
         CHECK_OK(tutti_barrier(self->comm));
-        /* This call runs in the executor, which must have memory of its own. */
+        /* This call runs in the executor, whose memory must be separate from the repeated call's
+           memory. */
         CHECK_OK(tutti_scan(x, x, counts[i] * 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
         CHECK_OK(tutti_barrier(self->comm));
         reduces(self, counts[i]);

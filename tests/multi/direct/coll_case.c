@@ -146,8 +146,8 @@ tutti_status_t case_call(const case_t *c, const void *s, void *r, tutti_comm_t *
 typedef struct {
     size_t send, recv;
     size_t own; /* in place: offset of the smaller buffer in the larger */
-    int gets;   /* recvbuf is written */
-    int gives;  /* sendbuf is read */
+    int gets;   /* 1: recvbuf is written */
+    int gives;  /* 1: sendbuf is read */
 } shape_t;
 
 static shape_t shape_of(const case_t *c, int rank, int size)
@@ -175,7 +175,7 @@ static shape_t shape_of(const case_t *c, int rank, int size)
     }
 }
 
-/* Element j of what this rank must have received. */
+/* Element j of the data that this rank must have received. */
 static void expected(const case_t *c, const rank_t *self, size_t j, unsigned salt, char *element)
 {
     size_t n = c->count, own = n * (size_t)self->rank;
@@ -308,7 +308,7 @@ void case_run(area_t *area, const case_t *c, tutti_status_t wanted)
 
     area->salt++;
     fill(area, c, &l);
-    /* An unused buffer may be anything. */
+    /* The pointer to an unused buffer may have any value. */
     send = l.shape.gives || area->salt % 2 ? l.send : NULL;
     recv = l.shape.gets || area->salt % 2 ? l.recv : NULL;
     status = c->memory == DEVICE ? call_on_device(area, c, send, recv)
@@ -375,7 +375,7 @@ void case_in_all_ways(area_t *area, tutti_call_kind_t kind)
     case_ways(area, kind, TUTTI_FLOAT32, TUTTI_SUM, 3);
     case_ways(area, kind, TUTTI_UINT8, TUTTI_BXOR, 257);
     case_ways(area, kind, TUTTI_INT16, TUTTI_MAX, case_several_chunks(area->self, 2));
-    /* Elements that do not fill a chunk. */
+    /* Elements of a size that does not divide a chunk evenly. */
     case_ways(area, kind, TUTTI_FLOAT64_INT64, TUTTI_MINLOC, case_several_chunks(area->self, 16));
 }
 

@@ -7,13 +7,14 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* For job_t.settings: small pieces, so that little data takes every code path. */
+/* For job_t.settings: pieces are small, so that little data executes every code path. */
 enum {
     CHUNK_BYTES = 4096,
     AREA_BYTES = 1 << 20
 };
 void small_pieces(tutti__conf_t *conf, int rank);
-/* The same with one piece in flight; and without comparison of calls. */
+/* small_one_piece: the same with one piece in flight. small_uncompared: the same without comparison
+   of calls. */
 void small_one_piece(tutti__conf_t *conf, int rank);
 void small_uncompared(tutti__conf_t *conf, int rank);
 
@@ -27,9 +28,9 @@ int run_job_with(rank_fn_t fn, int size, const char *hosts, int threads,
 /* The same in small pieces. */
 int run_small(rank_fn_t fn, int size, const char *hosts, int threads);
 
-/* Does everything still work, without remains of earlier calls? */
+/* Check that all calls still work, without effects of earlier calls. */
 void case_works(rank_t *self);
-/* Check that this status is that of a mismatch, and that the mismatch has ended the
+/* Check that the status is the status of a mismatch, and that the mismatch has ended the
    communicator. */
 void case_is_dead(rank_t *self, tutti_status_t status);
 
@@ -50,7 +51,7 @@ typedef enum {
 
 typedef enum {
     PRIVATE, /* at odd addresses */
-    SHARED,  /* from tutti_mem_alloc, with a different offset on each rank */
+    SHARED,  /* from tutti_mem_alloc, with a different offset in each rank's memory */
     SOME_SHARED,
     MEMORIES,
     DEVICE = MEMORIES /* needs area->device */
@@ -70,7 +71,7 @@ typedef struct {
 typedef struct {
     rank_t *self;
     char *own, *shared;
-    size_t bytes; /* of each */
+    size_t bytes; /* of own and of shared, each */
     unsigned salt;
     const size_t
         *offsets; /* [2] offsets in a cache line, below 64, of sendbuf and recvbuf; NULL: as
@@ -107,7 +108,7 @@ size_t case_several_chunks(const rank_t *self, size_t esize);
 /* In run_each_algorithm, the arg of the ranks that run fn. */
 typedef struct {
     const tutti__algorithm_t *algorithm;
-    int ordered; /* it keeps the order of ranks, and its sub-algorithm does, if it has one */
+    int ordered; /* the algorithm, and its sub-algorithm if it has one, keep the order of ranks */
 } forced_t;
 
 /* Run fn with each algorithm of the table that serves these hosts, forced by TUTTI_ALGORITHM, in

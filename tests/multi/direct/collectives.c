@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct collectives with equal parts against a sequential reference: every collective with
- * every type and operation that is served, on 1 to 8 ranks, all roots, in place on all, some or
- * no ranks, private and shared memory, more than a chunk; user-defined operations; one host and
- * pretended ones.
+ * every type and operation that is served, on 1 to 8 ranks, with all roots, in place on all, some
+ * or no ranks, in private and shared memory, with more than a chunk; user-defined operations; one
+ * host and pretended hosts.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -174,12 +174,12 @@ static void rest(rank_t *self)
 /* ---- bits that do not depend on the size ---- */
 
 enum {
-    MANY = 40000 /* too many to travel with the comparison of calls */
+    MANY = 40000 /* too many elements for the frame that compares the calls */
 };
 
 /* The exact sum of the first four ranks is 258. Rounding after each addition gives 256. */
 static const uint16_t narrow_values[] = { 0x4380, 0x3f80, 0x3f80, 0 }; /* 256, 1, 1, 0 */
-/* The sum of the first host's two groups is 0x1p24 + 2. Adding one after the other gives 0x1p24. */
+/* The sum of the first host's two groups is 0x1p24 + 2. Adding rank after rank gives 0x1p24. */
 static const float wide_values[] = { 0x1p24f, 0, 1, 1, 0 };
 
 static void check_sizes(rank_t *self, const void *value, tutti_dtype_t dtype, const void *want)

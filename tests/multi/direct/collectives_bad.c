@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Invalid direct calls, on all ranks or on one: they return the right status, and a text that names
- * the wrong argument; and the communicator serves the next call.
+ * the wrong argument; the communicator still serves the next call.
  */
 #include "multi/direct/coll_case.h"
 #include "multi/direct/reference.h"
@@ -146,7 +146,8 @@ static void odd_but_good(rank_t *self)
         CHECK_INT(z[2 * r + 1], 10 * r + self->rank);
 }
 
-/* In place, with displacements written out or not, and with any displacements of empty parts. */
+/* In-place calls, with explicit displacements or NULL, and with any displacements of empty
+   parts. */
 static void same_places(rank_t *self)
 {
     size_t counts[MOST_RANKS], displs[MOST_RANKS];
@@ -163,7 +164,7 @@ static void same_places(rank_t *self)
         for (int r = 0; r < 2 * self->size; r++)
             CHECK_INT(z[r], 10 * (r / 2) + self->rank);
     }
-    /* Each rank has a part for itself only. */
+    /* Each rank sends a part only to itself. */
     for (int r = 0; r < self->size; r++) {
         counts[r] = r == self->rank;
         displs[r] = r == self->rank ? 0 : 7;
@@ -179,7 +180,8 @@ static void bad_arguments(rank_t *self)
     bad_vectors(self);
     bad_messages(self);
     case_works(self);
-    /* Now only one rank makes the mistakes. They start nothing, so it makes the right call next. */
+    /* Now only one rank makes the mistakes. These calls start nothing, so this rank then makes the
+       right call. */
     for (int r = 0; r < self->size; r++) {
         if (self->rank == r) {
             bad_cases(self);
@@ -205,7 +207,8 @@ static void *late_barrier(void *arg)
     return NULL;
 }
 
-/* Two threads make a call at the same time: one call is refused, and nothing is lost. */
+/* Two threads make a call at the same time: one call is refused, and the other call has the right
+   result. */
 static void two_threads(rank_t *self)
 {
     for (int i = 0; i < 50; i++) {

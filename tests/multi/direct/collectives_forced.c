@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Each algorithm of the table, forced by TUTTI_ALGORITHM, for direct collectives with equal parts:
- * in all places and memories, with all roots, several chunks, operations that do not commute.
+ * in all places and memories, with all roots, with several chunks, with operations that do not
+ * commute.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More than 2^31 elements, also more than 2^31 in one part; skipped without sufficient memory. The
- * data are a repeated block, and every element is compared.
+ * More than 2^31 elements, also more than 2^31 in one part. If there is not enough memory, the test
+ * is skipped. The data are a repeated block, and every element is compared.
  */
 #include "long.h"
 #include "ranks.h"

@@ -2,7 +2,7 @@
 /*
  * Direct collectives on buffers at any offset in a cache line: offsets of one element, of bytes
  * that are not a multiple of an element, and different offsets on each rank and for each operand;
- * in private and shared memory, in place and not, through slots, by zero-copy, and with
+ * in private and shared memory, in place and out of place, through slots, by zero-copy, and with
  * non-temporal stores.
  */
 #include "multi/direct/coll_case.h"
@@ -26,7 +26,7 @@ static const tutti_call_kind_t kinds[] = { TUTTI_CALL_ALLREDUCE, TUTTI_CALL_REDU
                                            TUTTI_CALL_BROADCAST, TUTTI_CALL_REDUCE_SCATTER,
                                            TUTTI_CALL_ALLGATHER, TUTTI_CALL_ALLTOALL };
 
-/* In place and not, in all memories. */
+/* In place and out of place, in all memories. */
 static void in_some_ways(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, size_t count)
 {
     for (int memory = 0; memory < MEMORIES; memory++)

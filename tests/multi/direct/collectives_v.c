@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct collectives with parts of different lengths, some empty, in any place, with gaps that must
- * not change.
+ * Direct collectives with parts of different lengths. Some parts are empty, they may be at any
+ * place, and gaps between them must not change.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -37,7 +37,7 @@ typedef struct {
     size_t esize, scale; /* bytes; the largest parts have about 4 * scale elements */
     style_t style;
     int root, in_place;
-    int ordered; /* operations that do not commute are served */
+    int ordered; /* 1: operations that do not commute are served */
     unsigned salt;
 } way_t;
 
@@ -78,7 +78,7 @@ static char *new_buffer(const way_t *w, size_t elements)
     return buf;
 }
 
-/* `from`: the rank whose data it is. */
+/* Write the data of rank `from`. */
 static void put(const way_t *w, char *to, int from, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -249,7 +249,7 @@ static void uneven_alltoallv(const way_t *w)
     free(recv);
 }
 
-/* in_place: 0 apart, 1 as in NCCL, 2 as in MPI. */
+/* in_place: 0: separate buffers; 1: in place as in NCCL; 2: in place as in MPI. */
 static void reduce_scatterv_one(const way_t *w, tutti_op_t op, int in_place)
 {
     rank_t *self = w->self;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The number of messages between hosts that the comparison of direct calls costs. The comparison is
- * an allreduce of a frame by the leaders of the hosts. A small call rides in this frame, so the
- * frame's messages are all messages of the call. Before a larger call the frame is empty, and the
- * messages of the call with TUTTI_COMPARE=0 follow.
+ * an allreduce of a frame by the leaders of the hosts. A small call's data are in this frame, so
+ * the call has only the messages of the frame. Before a larger call the leaders exchange an empty
+ * frame; then they exchange the messages that the call has with TUTTI_COMPARE=0.
  *
  * The hosts are pretended. The transport between them is that of shared memory, whose messages this
  * test counts.
@@ -27,14 +27,14 @@ static const tutti_call_kind_t kinds[KINDS] = { TUTTI_CALL_ALLREDUCE, TUTTI_CALL
 /* Bytes of the larger buffer. */
 static const size_t sizes[SIZES] = { 48, 3072, 24576, 196608, 3145728 };
 
-/* Of all ranks: without and with the comparison. */
+/* The messages of all ranks: [0] without and [1] with the comparison. */
 static atomic_uint (*sent)[2][KINDS][SIZES];
 
 static tutti__xport_ops_t shm;
 static const tutti__topo_t *topo;
 static tutti__chan_t *far[FAR]; /* ends of channels to other hosts */
 static unsigned nfar;
-static atomic_uint messages; /* that this rank has sent to other hosts */
+static atomic_uint messages; /* the number that this rank has sent to other hosts */
 
 static int is_far(const tutti__chan_t *chan)
 {
@@ -134,7 +134,7 @@ static int judge(const char *hosts, unsigned frame)
 
 int main(void)
 {
-    /* Each host except the first one sends a frame and receives one. */
+    /* Each host except the first sends a frame and receives a frame. */
     static const struct {
         const char *hosts;
         unsigned frame;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The shape that ranks_run makes of job_t.hosts, which has one letter per rank. */
+/* The shape that ranks_run makes from job_t.hosts, which has one letter per rank. */
 typedef struct {
     tutti__shape_t shape;
     uint32_t host_of[16], local_of[16], host_first[17], by_host[16];

@@ -5,8 +5,8 @@
  * limit has passed, and then needs several polls for each message.
  *
  * Rank 0 is the root of a broadcast, and has slots for all messages, so it does not wait for rank
- * 1. The hosts are pretended. The transport between them is that of shared memory, in which rank 1
- * delays the messages.
+ * 1. The hosts are pretended. The transport between them is shared memory, and rank 1 delays its
+ * messages.
  */
 #include "base/time.h"
 #include "engine/state.h"
@@ -22,18 +22,18 @@ enum {
     BYTES = TUTTI__XPORT_LONGER * CHUNK_BYTES, /* of one message */
     COUNT = MESSAGES * BYTES / (int)sizeof(float),
     POLLS = 4,            /* failed polls before each message, after a stop */
-    MESSAGE_US = 100000,  /* one message over the slow link */
-    GRACE_US = 400000,    /* a stop that is longer than the wait for a rank that has left */
-    DEADLINE_US = 1500000 /* a stop that is longer than TUTTI_TIMEOUT */
+    MESSAGE_US = 100000,  /* time of one message over the slow link */
+    GRACE_US = 400000,    /* a stop longer than the grace period after a rank has left */
+    DEADLINE_US = 1500000 /* a stop longer than TUTTI_TIMEOUT */
 };
 
 /* How rank 1 receives. */
 typedef struct {
     const char *name;
     int is_async;
-    int is_slow;      /* a message arrives MESSAGE_US after the previous one */
-    int awaits;       /* no message arrives before rank 0 has left */
-    unsigned stop_us; /* how long this process is stopped */
+    int is_slow;      /* 1: each message arrives MESSAGE_US after the previous message */
+    int awaits;       /* 1: no message arrives before rank 0 has left */
+    unsigned stop_us; /* time for which this process is stopped */
 } receiver_t;
 
 static atomic_int *has_received;
@@ -43,7 +43,7 @@ static struct {
     const tutti__watch_t *watch;
     tutti__xport_ops_t shm;
     uint64_t begin_ns, due_ns;
-    unsigned polls; /* of the next message */
+    unsigned polls; /* failed polls for the next message so far */
     int views;      /* polls after rank 0 has left, or after the first 200 ms */
 } late;
 
@@ -57,8 +57,8 @@ static int has_arrived(void)
         return now >= late.due_ns;
     if (late.begin_ns == 0)
         late.begin_ns = now;
-    /* Before the stop, the limit must begin to count: for a departure, at the first poll after it;
-       for TUTTI_TIMEOUT, when the waiting call first sleeps, which is within 200 ms. */
+    /* The time limit must begin before the stop. After a departure it begins at the first poll. For
+       TUTTI_TIMEOUT it begins when the waiting call first sleeps, which is within 200 ms. */
     if (receiver->awaits ? !tutti__watch_has_left(late.watch, 0) : now - late.begin_ns < 200000000u)
         return 0;
     if (++late.views == 2)

@@ -2,7 +2,7 @@
 /*
  * Ranks of one host in several groups (TUTTI_GROUP_SIZE): correct results of every collective, with
  * all kernels and around the sizes at which the library changes the kernel; the same bits from all
- * kernels; mismatches and late ranks are detected as in one group.
+ * kernels; mismatches and late ranks are detected in the same way as in one group.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    LATE_MS = 5000 /* the others come within this time, also on busy processors */
+    LATE_MS = 5000 /* within this time the other ranks make the call, also on busy processors */
 };
 
 static uint64_t group_size; /* of the current job */
@@ -85,7 +85,7 @@ static float value_of(int rank, size_t i)
     return (float)(x >> 8) / (float)(1u << (x % 16));
 }
 
-/* The sum of the groups' sums. */
+/* Element i of the sum of the groups' sums. */
 static float sum_of(int size, size_t i)
 {
     float sum = 0;
@@ -111,8 +111,8 @@ static void check_bits(const rank_t *self, const float *x, size_t n, const char 
     }
 }
 
-/* The bits are the same in direct and asynchronous calls, in private and shared memory, in one
-   bucket with others and alone. */
+/* The bits are the same in direct and asynchronous calls, in private and shared memory, and in a
+   bucket with or without other tensors. */
 static void bits(rank_t *self)
 {
     static const size_t counts[] = { 1, 12, 40, 2048, 2500, 20000 };
@@ -161,7 +161,7 @@ static void averages(rank_t *self)
 
 /* ---- mismatches ---- */
 
-/* `odd` has another count: all ranks detect it, and report the same. */
+/* Rank `odd` has another count: all ranks detect this, and report the same text. */
 static void one_odd(rank_t *self, int odd, size_t n)
 {
     static const float x[4000];
@@ -200,8 +200,8 @@ static void impatient(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = LATE_MS;
 }
 
-/* The last rank, which leads no group, is named by the ranks of another group as well. It stays
-   until all others have given up. */
+/* The last rank is late, and leads no group. The ranks of another group must name it as well. It
+   stays until all other ranks have given up. */
 static void late(rank_t *self)
 {
     float x = 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages between two ranks: around a ring, from one to all, between two ranks only, in
- * both directions at once; from one element to many more than a channel holds; and through channels
- * that hold one piece.
+ * Direct messages between two ranks: around a ring, from one rank to all, between only two ranks,
+ * in both directions at once. Messages have from one element to many more than a channel holds;
+ * some channels hold only one piece.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -35,7 +35,7 @@ static char *new_buffer(const way_t *w, size_t elements)
     return buf;
 }
 
-/* `from`: the rank whose data it is. */
+/* Write the data of rank `from`. */
 static void put(const way_t *w, char *to, int from, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -56,7 +56,7 @@ static void check_data(const way_t *w, const char *got, int from, size_t count)
     }
 }
 
-/* Around the ring, each rank to the next one, with data of different lengths. */
+/* Around the ring: each rank sends to the next rank, with data of different lengths. */
 static void ring(const way_t *w, size_t base)
 {
     int me = w->self->rank, size = w->self->size;
@@ -72,7 +72,7 @@ static void ring(const way_t *w, size_t base)
     free(send);
 }
 
-/* Rank 0 to all others and back, several in flight. */
+/* Rank 0 sends to all other ranks, and they send back; several messages are in flight. */
 static void star(const way_t *w, size_t count)
 {
     int me = w->self->rank, size = w->self->size;
@@ -98,7 +98,7 @@ static void star(const way_t *w, size_t count)
     free(buf);
 }
 
-/* Two ranks only; the others take no part. One direction may be empty. */
+/* Only two ranks exchange data; the others take no part. One direction may be empty. */
 static void pair(const way_t *w, size_t out, size_t back)
 {
     int me = w->self->rank, last = w->self->size - 1;

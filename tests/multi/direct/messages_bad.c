@@ -2,7 +2,7 @@
 /*
  * Direct messages that mismatch. Both ranks get MISMATCH and a text with both calls, no buffer is
  * touched, and the next call works; the other ranks are not affected. With TUTTI_COMPARE=0, or if
- * one of the two is in a collective call, the communicator ends, on all ranks alike.
+ * one of the two is in a collective call, the communicator ends on all ranks.
  */
 #include "multi/direct/coll_case.h"
 
@@ -79,7 +79,7 @@ static void misfits(rank_t *self)
            "rank 0 sends 10 elements of float32 to rank 1, which expects 20 of float32");
     misfit(self, (part_t){ NONE, 20, i32 }, (part_t){ 20, NONE, f32 },
            "rank 1 sends 20 elements of float32 to rank 0, which expects 20 of int32");
-    /* The message is too long by whole pieces. */
+    /* The message is too long by one or more whole pieces. */
     misfit(self, (part_t){ 2 * piece, NONE, f32 }, (part_t){ NONE, piece, f32 },
            "rank 0 sends 2048 elements of float32 to rank 1, which expects 1024 of float32");
     misfit(self, (part_t){ 20, 30, f32 }, (part_t){ 29, 19, f32 },
@@ -118,7 +118,7 @@ static void half(rank_t *self)
     case_works(self);
 }
 
-/* ---- calls that match, although one of them alone does not show it ---- */
+/* ---- calls that match, which is not visible from one call alone ---- */
 
 /* A sendrecv may match two calls of its peer, in either order. */
 static void one_and_two(rank_t *self, int sends_first)
@@ -174,8 +174,8 @@ static void fits(rank_t *self)
 
 /* ---- a ring ---- */
 
-/* Rank `odd` sends too little: the two ranks concerned get the error, and all other messages
-   arrive. If odd < 0, each rank sends too little, so nothing arrives. */
+/* Rank `odd` sends too few elements: this rank and its receiver get the error, and all other
+   messages arrive. If odd < 0, each rank sends too few elements, so no message arrives. */
 static void ring(rank_t *self, int odd, size_t count)
 {
     int me = self->rank, size = self->size, next = (me + 1) % size, last = (me + size - 1) % size;
@@ -202,7 +202,7 @@ static void all(rank_t *self)
     }
 }
 
-/* The text numbers ranks as the group does. */
+/* The error's text uses the ranks' numbers in the group. */
 static void in_part(rank_t *self)
 {
     rank_t member = *self;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct calls that mismatch. Every rank gets MISMATCH and a text that names two of the ranks, no
- * recvbuf is touched, and the communicator serves the next call. Inside one host this is tested
- * with every algorithm; between hosts as well. With TUTTI_COMPARE=0 the communicator ends, on all
- * ranks alike. messages_bad.c tests messages.
+ * recvbuf is touched, and the communicator serves the next call. This is tested with every
+ * algorithm, inside one host and between hosts. With TUTTI_COMPARE=0 the communicator ends on all
+ * ranks. messages_bad.c tests messages.
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
@@ -75,7 +75,7 @@ static void other_calls(area_t *area, tutti_call_kind_t kind)
     case_works(self);
 }
 
-/* A count of 0 is compared like any other; and two different calls with count 0 mismatch. */
+/* A count of 0 is compared like any other count. So two different calls with count 0 mismatch. */
 static void nothing_and_something(area_t *area, tutti_call_kind_t kind)
 {
     case_t good = { kind, TUTTI_FLOAT32, TUTTI_SUM, 7, 0, APART, PRIVATE }, nothing = good;
@@ -170,7 +170,7 @@ static void vectors(rank_t *self)
         self,
         tutti_reduce_scatterv(x, y, wrong ? none : counts, TUTTI_INT32, TUTTI_SUM, self->comm),
         "recvcounts[0] is 2 on rank 0 and 0 on rank 1");
-    /* Types and roots differ, and then entirely different calls are made. */
+    /* First types and roots differ; then the ranks make entirely different calls. */
     vector_mismatch(self,
                     tutti_alltoallv(x, counts, NULL, y, counts, NULL,
                                     wrong ? TUTTI_FLOAT32 : TUTTI_INT32, self->comm),
@@ -187,7 +187,8 @@ static void vectors(rank_t *self)
                     "a barrier");
 }
 
-/* The meeting of a node operation does not compare factors, because some ranks may have none. */
+/* The ranks' meeting in a node operation does not compare factors, because some ranks may have
+   none. */
 static void mismatched_factors(rank_t *self, double prescale, double postscale)
 {
     float a = 1, b = -1;
@@ -235,7 +236,7 @@ static void all_vectors(rank_t *self)
 
 /* ---- calls that the library makes itself ---- */
 
-/* Rank `odd` makes a reduction, the others a call on the whole communicator. */
+/* Rank `odd` makes a reduction; the other ranks make a call on the whole communicator. */
 static void own_calls(rank_t *self, int odd)
 {
     tutti_comm_t *part = NULL;
@@ -300,7 +301,7 @@ static int run_between_hosts(const char *hosts, int threads)
     return failures;
 }
 
-/* Also over channels, whose meeting does not compare factors. */
+/* Also over channels, where the ranks' meeting does not compare factors. */
 static int run_factors(int threads)
 {
     job_t job = { .size = 3, .fn = factors, .threads = threads, .algorithm = "allreduce:ring" };

@@ -60,7 +60,8 @@ static uint64_t narrow_bits(double value, int exponent_bits, int mantissa_bits)
     if (value == 0)
         return 0;
     mantissa = (uint64_t)nearbyint(ldexp(frexp(fabs(value), &exponent), mantissa_bits + 1));
-    /* 1.m times 2^(exponent - 1), its leading one included; a carry moves into the exponent. */
+    /* The value is 1.m times 2^(exponent - 1). `mantissa` has the leading one, so a carry moves
+       into the exponent. */
     return sign | (((uint64_t)(exponent - 2 + bias) << mantissa_bits) + mantissa);
 }
 
@@ -237,7 +238,7 @@ void reference_value(tutti_dtype_t dtype, tutti_op_t op, int rank, size_t i, uns
 
 /* ---- folding ---- */
 
-/* NaNs are left to the tests of the kernels. */
+/* NaNs are tested in the tests of the kernels. */
 static double fold_float(tutti_op_t op, double a, double b)
 {
     switch (op) {

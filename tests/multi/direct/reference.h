@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Computes the required results of collectives, element by element and one rank after another, with
- * code of its own: it uses none of the library's kernels. Values are chosen so that every result is
+ * separate code: it uses none of the library's kernels. Values are chosen so that every result is
  * exact with any association: small integers in floating point types, any bits in integers.
  */
 #ifndef TUTTI_TESTS_REFERENCE_H
@@ -29,14 +29,14 @@ void reference_value(tutti_dtype_t dtype, tutti_op_t op, int rank, size_t i, uns
 void reference_fold(tutti_dtype_t dtype, tutti_op_t op, int first, int end, size_t i, unsigned salt,
                     void *ret_element);
 
-/* Operations for tutti_op_create. Composition of affine maps x -> a x + b, where a and b are the
-   two 32-bit halves of a UINT64: does not commute. */
+/* The following three functions are operations for tutti_op_create. This one composes affine maps x
+   -> a x + b, where a and b are the two 32-bit halves of a UINT64. It does not commute. */
 void reference_affine(void *dst, const void *left, const void *right, size_t count,
                       tutti_dtype_t dtype, void *context);
-/* (1 + a)(1 + b) - 1 of UINT64: commutes. */
+/* (1 + a)(1 + b) - 1 of UINT64. This operation commutes. */
 void reference_shifted_product(void *dst, const void *left, const void *right, size_t count,
                                tutti_dtype_t dtype, void *context);
-/* Returns the left operand, of any type: does not commute. */
+/* The result is the left operand, of any type. This operation does not commute. */
 void reference_left(void *dst, const void *left, const void *right, size_t count,
                     tutti_dtype_t dtype, void *context);
 
@@ -50,9 +50,9 @@ typedef enum {
     REFERENCE_USER_OPS
 } reference_user_t;
 
-/* Make the operations; once in each process, before the first job. */
+/* Make the operations. Called once in each process, before the first job. */
 void reference_create_ops(void);
-/* Their numbers, which the functions above recognise. */
+/* The number of an operation; the functions above accept these numbers. */
 tutti_op_t reference_user_op(reference_user_t user);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct collectives on registered memory of the program, in place and not, beside private memory
- * and on all ranks; and on the same memory after it was unregistered.
+ * Direct collectives on registered memory of the program, in place and out of place. Some ranks
+ * have private memory, or all ranks have registered memory. Also on the same memory after it was
+ * unregistered.
  */
 #include "multi/direct/coll_case.h"
 

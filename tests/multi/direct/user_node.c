@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations that only users' schedules have: on more blocks than there are ranks, and on
- * several blocks that have displacements.
+ * Node operations that only users' schedules have: operations on more blocks than ranks, and
+ * operations on several blocks with displacements.
  */
 #include "multi/direct/coll_case.h"
 

@@ -180,7 +180,7 @@ static void by_hand(rank_t *self)
     area_close(&area);
 }
 
-/* The file is used by a group of all ranks, as by the world; a smaller group selects otherwise. */
+/* A group of all ranks uses the file, like the world; a smaller group selects another algorithm. */
 static void in_groups(rank_t *self)
 {
     tutti_comm_t *all, *half;
@@ -199,8 +199,8 @@ static void in_groups(rank_t *self)
     async_allreduce(&part, 10000);
 }
 
-/* The library does not know where a schedule from a file finishes an element, so such calls have no
-   wire format, and their results are exact. */
+/* For a schedule from a file, the library cannot determine which operation finishes an element. So
+   such calls have no wire format, and their results are exact. */
 static void with_wire_format(rank_t *self)
 {
     for (size_t count = 10; count < 100000; count *= 10)
@@ -282,7 +282,7 @@ static int print_row(const tutti__algorithm_t *row, const tutti__shape_t *shape,
     return 1;
 }
 
-/* Up to 4 ranks of one host. */
+/* The shape of one host with up to 4 ranks. */
 static tutti__shape_t one_host(uint32_t size)
 {
     static const uint32_t zeros[4], locals[] = { 0, 1, 2, 3 };
@@ -324,7 +324,7 @@ typedef struct {
     int size, strict;
 } wrong_t;
 
-/* Opening one more communicator with this setting fails with this text, on all ranks. */
+/* If a further communicator is opened with this setting, all ranks fail with this text. */
 static void open_wrong(rank_t *self)
 {
     const wrong_t *wrong = self->arg;
@@ -373,7 +373,7 @@ static void write_wrong(void)
         fprintf(order, "RECV_REDUCE from rank %d: IN[0] -> OUT[0]\n", (r + 1) % 3);
         fprintf(order, "RECV_REDUCE from rank %d: OUT[0] -> OUT[0], finish\n", (r + 2) % 3);
         fprintf(order, "END_LOOP\n");
-        /* In place this schedule is wrong: the data that are sent last have been overwritten. */
+        /* In place this schedule is wrong: the last message sends data that were overwritten. */
         head(apart, r, 3, 3, ", sizes all equal");
         fprintf(apart, "COPY IN[%d] -> OUT[%d]\n", r, r);
         for (int k = 1; k < 3; k++) {
@@ -468,7 +468,8 @@ static int run_wrong(int threads)
 
 /* ---- selection of the file ---- */
 
-/* Each rank has another folder, and another file of that name, or none: rank 0's is used. */
+/* Each rank has a different folder, with a different file of that name or no file. Rank 0's file is
+   used. */
 static void own_folder(rank_t *self)
 {
     area_t area;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Zero-copy allreduce and reduce, in each of its variants: in place, out of place, mixed; results
- * that the caches keep, and results that outgrow them (TUTTI_L3_BYTES sets the limit); types and
- * averages with and without a kernel for all buffers at once. The same calls are also made on
- * private memory, through slots, in long pieces.
+ * that fit in the caches, and larger results (TUTTI_L3_BYTES sets the limit); types and averages
+ * with and without a kernel for all buffers at once. The same calls are also made on private
+ * memory, through slots, in long pieces.
  */
 #include "ranks.h"
 
@@ -12,14 +12,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Some blocks and a remainder, in a part that begins neither at the beginning of the memory nor at
-   a cache line. */
+/* Some blocks and a remainder. The part begins behind the beginning of the memory, and not at a
+   cache line. */
 #define COUNT ((size_t)100003)
 #define SHIFT 3
 #define ROOM (COUNT + 2 * SHIFT)
 
-/* One cache is just too small for the results of two ranks; the other is large enough for five
-   ranks'. */
+/* The small cache is just too small for the results of two ranks; the large cache has space for the
+   results of five ranks. */
 #define SMALL_L3 (2 * COUNT * 4)
 #define LARGE_L3 (5 * COUNT * 4 + 5)
 
@@ -29,8 +29,8 @@ typedef struct {
     int root; /* of a reduce; -1: an allreduce */
 } what_t;
 
-/* Small enough that float32 holds all ranks' sums exactly; multiples of 60, so averages are
-   exact as well. */
+/* The values are so small that all sums are exact in float32. They are multiples of 60, so averages
+   are exact as well. */
 static int32_t value(size_t i, int rank, int round)
 {
     return (int32_t)(i * 3 + (size_t)rank * 7 + (size_t)round) % 4096 * 60;
@@ -93,7 +93,7 @@ static void reduce(rank_t *self, int32_t *src, int32_t *dst, int round, const wh
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* x, y: space for COUNT elements and one before and after them. */
+/* x, y: space for COUNT elements, with one further element before and one after them. */
 static void all_ways(rank_t *self, int32_t *x, int32_t *y)
 {
     static const what_t whats[] = { { TUTTI_FLOAT32, TUTTI_SUM, -1 },

@@ -2,8 +2,8 @@
 /*
  * A world over MPI between pretended hosts, and communicators from tutti_comm_connect beside it.
  * Started by mpi_connect.sh. The argument is the level for MPI_Init_thread. At a low level only the
- * program's thread may call MPI, so while it waits for the other communicator it must do the
- * world's work.
+ * program's thread may call MPI. So while this thread waits for a request of the other
+ * communicator, it must do the world's work.
  */
 #include "api/api.h"
 
@@ -22,7 +22,7 @@ static void *find(const char *name)
     return found;
 }
 
-/* The ranks connect by an id of rank 0, which the world broadcasts. */
+/* The ranks connect with an id of rank 0, which is broadcast in the world. */
 static tutti_comm_t *connect_all(int rank, int size)
 {
     tutti_options_t options = TUTTI_OPTIONS_INIT;
@@ -39,8 +39,8 @@ static tutti_comm_t *connect_all(int rank, int size)
     return comm;
 }
 
-/* Rank 0 waits for the connected communicator's request first. The other ranks submit theirs only
-   when the world's request is done, for which rank 0 is needed. */
+/* Rank 0 first waits for the connected communicator's request. The other ranks submit this request
+   only after the world's request is done, and the world's request needs rank 0. */
 static void crossed(tutti_comm_t *comm, int rank, int size, const char *name)
 {
     int x = 1, y = 1;
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     comm = connect_all(rank, size);
     for (int i = 0; i < 20; i++)
         crossed(comm, rank, size, i % 2 ? "beside" : NULL);
-    /* An ordered call over MPI. */
+    /* A call without a name, over MPI. */
     for (int i = 0; i < 20; i++) {
         tutti_request_t *request;
         int y = 1;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Messages between pretended hosts from and to device memory, over a real MPI: each algorithm
-# between hosts, hosts with equal and unequal numbers of ranks. mpi_gpu_direct_ends.sh tests the
-# ends.
+# between hosts, hosts with equal and unequal numbers of ranks. mpi_gpu_direct_ends.sh tests
+# refusals, waits and deaths.
 set -u
 . "$srcdir/tests/multi/mpi/mpi_gpu_direct_common.sh"
 
@@ -16,7 +16,7 @@ for sub in recursive_doubling halving_doubling ring; do
         works $hosts "$shim" direct direct
     done
 done
-# The algorithm alternates between calls, so that GPU-direct ends get other slots.
+# The algorithm alternates between calls, so that GPU-direct channel ends get other slots.
 TUTTI_ALGORITHM=allreduce:0-4k:hierarchical/ring,allreduce:4k-100M:hierarchical/halving_doubling
 works abc "$shim" direct direct
 works aabbcd "$shim" direct direct

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Messages between pretended hosts from and to device memory, over a real MPI. With
-# TUTTI_GPU_DIRECT=0, with a rank whose MPI refuses, and with an MPI that reports nothing, the data
-# go through the host's memory. Also an MPI that waits for the device, and a rank that dies.
+# TUTTI_GPU_DIRECT=0, with a rank whose MPI refuses device memory, and with an MPI that reports no
+# support, the data pass through host memory. Also an MPI that waits for the device, and a rank that
+# dies.
 set -u
 . "$srcdir/tests/multi/mpi/mpi_gpu_direct_common.sh"
 
@@ -15,11 +16,12 @@ waits="aabb aaabb aaabbb"
 is_long "two of three placings with an MPI that waits" || waits=aaabbb
 
 # An MPI that waits for the device whenever it gets device memory. At that moment NCCL's work is on
-# the device, and waits for other ranks. The test must reach this state, and end well, because all
-# ranks of the host have made each launch that the device waits for. If NCCL were called before all
-# ranks of the host have reached the call, two hosts of three ranks would hang: a rank waits in MPI,
-# in a lane's message, for another lane's launch. A neighbour has to make that launch, but waits for
-# a message of a rank that waits in MPI in the same way.
+# the device, and waits for other ranks. The test must reach this state. It must still end well,
+# because all ranks of the host have already made each launch that the device waits for. Suppose
+# NCCL were called before all ranks of the host have reached the call. Then two hosts of three ranks
+# would hang: a rank waits in MPI, in a lane's message, for another lane's launch. A neighbour must
+# make that launch, but this neighbour waits for a message of a rank that waits in MPI in the same
+# way.
 export TUTTI_TEST_WAITS=1
 for hosts in $waits; do
     TUTTI_ALGORITHM=allreduce:hierarchical/recursive_doubling TUTTI_FUSION_BYTES=1K \
@@ -28,7 +30,7 @@ for hosts in $waits; do
 done
 unset TUTTI_TEST_WAITS
 
-# Rank 1 is killed. A message may arrive for a receive that was abandoned.
+# Rank 1 is killed. A message may arrive for an abandoned receive.
 recovers=--enable-recovery
 export TUTTI_COMPARE=0 # otherwise the comparison reports the death first
 job abc "$shim" dies

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI that accepts the pretend device's memory: preloaded before a real one, whose calls it
- * wraps. Messages from and to device memory go through bounce buffers, and are counted. The query
- * for support of the pretend device returns 1, except on the rank that TUTTI_TEST_REFUSES names.
+ * An MPI that accepts the pretend device's memory. This library is preloaded before a real MPI, and
+ * wraps its calls. Messages from and to device memory go through bounce buffers, and are counted.
+ * The query for support of the pretend device returns 1, except on the rank that TUTTI_TEST_REFUSES
+ * names.
  *
  * With TUTTI_TEST_NO_CANCEL a receive into device memory cannot be cancelled, as if its message
- * were arriving; abandoned receives are written when the program requests it. Writing to freed
- * memory ends the program.
+ * were arriving. Data are written into abandoned receives when the program requests this. If the
+ * memory has been freed, this write ends the program.
  *
- * With TUTTI_TEST_WAITS it is an MPI that waits for all of the device's work, of any origin, before
- * each message of device memory and whenever it tests one, as an MPI that copies by the device may;
- * and it counts how often this included NCCL's work. Some messages then leave LATE_NS late, in some
- * later call, as in an MPI without a thread of its own.
+ * With TUTTI_TEST_WAITS it is an MPI that waits for all work on the device before each message of
+ * device memory, and at each test of such a message. A real MPI may do this if it copies with the
+ * device. The shim counts the waits that included NCCL's work. Some messages then leave LATE_NS
+ * late, in a later call, as in an MPI without its own thread.
  */
 #include "pretend/opened.h"
 
@@ -28,8 +29,8 @@
 /* One message in flight. */
 typedef struct bounce {
     struct bounce *next;
-    MPI_Request request; /* of a send: a persistent one. MPI_REQUEST_NULL: abandoned */
-    uint64_t starts_ns;  /* when to start it; 0: started */
+    MPI_Request request; /* a send's is persistent. MPI_REQUEST_NULL: abandoned */
+    uint64_t starts_ns;  /* when to start the send; 0: it has started */
     const void *buf;     /* on the device */
     void *device;        /* receives: buf; sends: NULL */
     size_t room;
@@ -64,7 +65,7 @@ void gpu_direct_counts(unsigned *ret_sent, unsigned *ret_received)
     pthread_mutex_unlock(&lock);
 }
 
-/* How often NCCL's work was waited for. */
+/* The number of waits that included NCCL's work. */
 unsigned gpu_direct_waits(void)
 {
     unsigned n;
@@ -156,7 +157,7 @@ static int keep(bounce_t *b, int code, const MPI_Request *request)
     return code;
 }
 
-/* NULL: not a message of device memory. take: remove it from the list. */
+/* Returns NULL if the request is not a message of device memory. take: remove it from the list. */
 static bounce_t *find(MPI_Request request, int take)
 {
     bounce_t **at = &bounces, *b;
@@ -188,13 +189,14 @@ static void start_sends(void)
 }
 
 /*
- * With three ranks on each of two hosts, one leader gets the odd lanes' messages first, the other
- * the even ones'; likewise the second and the third ranks. So the operation that a leader would
- * launch first has not come to all ranks of its host.
+ * With three ranks on each of two hosts, one leader first gets the messages of the odd lanes, and
+ * the other leader first gets the messages of the even lanes. The same holds for the second and the
+ * third ranks. So when a leader is ready to launch its first operation, not all ranks of its host
+ * have reached this operation.
  */
 static int is_late(int tag)
 {
-    int rank, lane = tag / 8 % 8; /* xport/mpi/xport.c */
+    int rank, lane = tag / 8 % 8; /* as xport/mpi/xport.c makes the tag */
 
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     return (lane + (rank % 3 == 0 ? rank / 3 : rank % 3)) % 2 == 0;
@@ -208,7 +210,7 @@ int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int to, int tag, M
 
     if (!is_device(buf))
         return MPI_Isend(buf, count, type, to, tag, comm, request);
-    b = make(buf, NULL, (size_t)count); /* of bytes */
+    b = make(buf, NULL, (size_t)count); /* the type is MPI_BYTE */
     pretend.read(b->bytes, buf, (size_t)count);
     sent++;
     b->starts_ns = tutti__now_ns();
@@ -246,7 +248,7 @@ int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     if (code != MPI_SUCCESS || !*flag)
         return code;
     find(b->request, 1);
-    if (*request != MPI_REQUEST_NULL) /* persistent */
+    if (*request != MPI_REQUEST_NULL) /* the request is persistent */
         MPI_Request_free(request);
     MPI_Test_cancelled(&about, &cancelled);
     if (b->device != NULL && !cancelled) {

@@ -3,8 +3,8 @@
  * One rank of a test of the MPI module, without the library: `mpi_module MODULE CASE`, started by
  * mpirun through mpi_module.sh, which checks how each case ends.
  *
- * Opens the module as the core does (RTLD_LOCAL), and does not link MPI. A case that acts as an
- * application that uses MPI takes MPI's functions from the module's libmpi.
+ * Opens the module as the core does (RTLD_LOCAL), and does not link MPI. If a case simulates an
+ * application that uses MPI, it takes MPI's functions from the module's libmpi.
  */
 #include "multi/module_check.h"
 
@@ -68,7 +68,7 @@ typedef struct {
     size_t slot_bytes;
     uint32_t from;
     uint32_t total, next, expected;
-    int pending; /* a send in flight from `block` */
+    int pending; /* 1: a send from `block` is in flight */
     unsigned char *block;
 } flow_t;
 
@@ -154,7 +154,7 @@ static void open_flow(tutti__xport_t *xport, size_t slot_bytes, tutti__chan_key_
     CHECK(same == ret_flow->chan);
 }
 
-/* Both directions around a ring, at once, in one lane: four flows. */
+/* Both directions around a ring, at the same time, in one lane: four flows. */
 static void ring(tutti__xport_t *xport, size_t slot_bytes, uint32_t size, uint32_t lane,
                  uint32_t total)
 {
@@ -208,7 +208,7 @@ static void case_data(void)
     meet.close(meet.ctx);
 }
 
-/* Two transports over one meeting do not receive each other's messages. */
+/* Two transports that are opened with one meeting do not receive each other's messages. */
 static void case_two_xports(void)
 {
     tutti__xport_t *one;
@@ -225,7 +225,7 @@ static void case_two_xports(void)
     meet.close(meet.ctx);
 }
 
-/* tutti_finalize and tutti_init again. */
+/* Open and close the transport twice, as tutti_finalize and a second tutti_init do. */
 static void case_twice(void)
 {
     tutti__meet_t meet;
@@ -237,7 +237,7 @@ static void case_twice(void)
     }
 }
 
-/* Tutti's own thread and a direct call, each with its lane. */
+/* Two threads, like Tutti's own thread and a direct call, each with its own lane. */
 typedef struct {
     tutti__xport_t *xport;
     uint32_t size, lane;
@@ -349,9 +349,9 @@ static void case_wrong_length(void)
     wrong_length(&meet, 4096, 100, 104);
     wrong_length(&meet, 4096, 104, 100);
     wrong_length(&meet, 4096, 0, 4);
-    /* The message is longer than the receive: MPICH 4.0 then ends the job, whatever the error
-       handler. It is not larger than an eager message, because Open MPI 4.1.4 would write a larger
-       one past the buffer. */
+    /* The message is longer than the receive. In this case MPICH 4.0 ends the job, with any error
+       handler. The message is not larger than an eager message, because Open MPI 4.1.4 would write
+       a larger message past the end of the buffer. */
     if (strcmp(module->name, "openmpi") == 0)
         wrong_length(&meet, 64, 128, 64);
     meet.close(meet.ctx);
@@ -376,7 +376,7 @@ static void case_lent(void)
     meet.close(meet.ctx);
 }
 
-/* Each rank expects messages that never come, and sends some that no rank receives. */
+/* Each rank expects messages that never arrive, and sends messages that no rank receives. */
 static void stuck_traffic(const tutti__meet_t *meet, size_t bytes, tutti__xport_t **ret_xport)
 {
     static char block[1 << 20];
@@ -423,13 +423,13 @@ static void case_cancel(void)
         xport->ops->close(xport);
     }
     meet.close(meet.ctx);
-    /* The world continues: a new meeting receives nothing of the abandoned messages. */
+    /* The program continues: a new meeting receives no abandoned message. */
     open_meet(&meet);
     exchange(&meet, 4096, 2, 30);
     meet.close(meet.ctx);
 }
 
-/* Rank 1 is killed while messages are in flight, and the launcher lets the others live. */
+/* Rank 1 is killed while messages are in flight, and the launcher does not end the other ranks. */
 static void case_killed(void)
 {
     tutti__xport_t *xport;
@@ -453,7 +453,7 @@ static void case_killed(void)
     CHECK(tutti__now_ns() - start < UINT64_C(15000000000));
 }
 
-/* Rank 0 fails while the others sleep: it must not wait for them at exit. */
+/* Rank 0 fails while the other ranks sleep. At its exit it must not wait for them. */
 static void case_give_up(void)
 {
     tutti__meet_t meet;
@@ -477,7 +477,7 @@ static void case_leave(void)
         sleep(60);
 }
 
-/* The others do not come to the second gather. */
+/* The other ranks do not take part in the second gather. */
 static void case_timeout(void)
 {
     tutti__meet_t meet;
@@ -496,7 +496,7 @@ static void case_timeout(void)
     puts("timed out as it should");
 }
 
-/* The others do not even come to the first. */
+/* The other ranks do not take part in the first gather. */
 static void case_timeout_first(void)
 {
     tutti__meet_t meet;
@@ -511,7 +511,7 @@ static void case_timeout_first(void)
     puts("timed out as it should");
 }
 
-/* An application with MPI of its own. */
+/* A function of MPI, for the cases that simulate an application. */
 static void *mpi_function(const char *name)
 {
     void *function = dlsym(handle, name);
@@ -670,7 +670,7 @@ static const struct {
     { "app_ends_ours", case_app_ends_ours },
 };
 
-/* Makes libmpi global, as the core does: Open MPI's plugins use its names without linking it. */
+/* Makes libmpi global, as the core does: Open MPI's plugins use its symbols without linking it. */
 static void make_mpi_global(void)
 {
     Dl_info where;

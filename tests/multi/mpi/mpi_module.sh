@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The MPI module without the library: runs the cases of mpi_module.c under mpirun. Most of them
-# succeed; those of a failed job must end soon, and in a way that the launcher detects.
+# The MPI module without the library: runs the cases of mpi_module.c under mpirun. Most cases
+# succeed. If a case makes the job fail, the job must end soon, and the launcher must detect the
+# failure.
 set -u
 
 # Open MPI leaks memory in plugins that it has unloaded, so suppressions cannot name it.
@@ -74,8 +75,8 @@ passes 1 data cancel
 passes 2 app_single app_funneled app_serialized app_multiple app_ends_ours twice fork
 passes 3 app_ends_first twice
 
-# Rank 0 leaves at once while the others sleep for a minute: the launcher ends the job. MPICH's does
-# this with rank 0's status.
+# Rank 0 leaves at once while the other ranks sleep for a minute: the launcher ends the job. MPICH's
+# launcher then ends with rank 0's status.
 for case in give_up leave timeout timeout_first; do
     launch 3 $case
     if [ "$status" -eq 124 ] || [ "$status" -eq 137 ] || [ "$status" -eq "$never" ]; then
@@ -84,7 +85,7 @@ for case in give_up leave timeout timeout_first; do
     grep -q "^rank 0: $case passed" "$log" || wrong "$case: rank 0 did not pass"
 done
 
-# Rank 1 is killed, the others give up.
+# Rank 1 is killed, and the other ranks give up.
 if [ "$never" -eq 0 ]; then
     launch 3 killed --enable-recovery
     if [ "$(grep -c "^rank [02]: killed passed" "$log")" -ne 2 ]; then

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Named tensors: in any order, from several threads, fused and not; mismatches, names, shutdown.
+ * Named tensors: in any order, from several threads, fused and not fused; mismatches, names,
+ * shutdown.
  */
 #include "ranks.h"
 #include "long.h"
@@ -16,7 +17,8 @@ enum {
     STEPS = 5
 };
 
-/* The same sequence on every rank: sizes from 0 to more than a bucket's temporary limit. */
+/* The sequence is the same on every rank. Sizes are from 0 to more than a bucket's temporary
+   limit. */
 static size_t count_of(int i)
 {
     static const size_t counts[] = { 1, 3, 1000, 17, 0, 50000, 256, 9, 120000, 4096 };
@@ -251,7 +253,8 @@ static void direct_mismatch(rank_t *self)
     CHECK_INT(x[0], self->size);
 }
 
-/* Fields that a kind does not have may differ between the ranks, also if a rank has joined. */
+/* If a kind of call does not use a field, this field may differ between the ranks, also if a rank
+   has joined. */
 static void unused_fields(rank_t *self)
 {
     static const tutti_call_kind_t kinds[] = { TUTTI_CALL_ALLREDUCE, TUTTI_CALL_BROADCAST,
@@ -277,7 +280,7 @@ static void unused_fields(rank_t *self)
     CHECK_OK(tutti_join(self->comm, &last));
 }
 
-/* Rank 0 submits alone; the others finalize without submitting. */
+/* Only rank 0 submits a tensor; the other ranks finalize. */
 static void shutdown_pending(rank_t *self)
 {
     float x = 1;
@@ -306,7 +309,7 @@ static void shutdown_pending(rank_t *self)
                  TUTTI_ERR_SHUTDOWN);
 }
 
-/* A request that outlives its communicator. */
+/* A request that is waited for after its communicator was freed. */
 static void outlives(rank_t *self)
 {
     static __thread float x;
@@ -317,7 +320,7 @@ static void outlives(rank_t *self)
     if (self->rank == 0) {
         CHECK_OK(tutti_allreduce_async("late", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                        NULL, &r));
-        CHECK_OK(tutti_barrier(self->comm)); /* before the others leave */
+        CHECK_OK(tutti_barrier(self->comm)); /* so that no rank leaves before this submission */
         tutti__comm_close(self->inside);
         self->inside = NULL;
         CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_SHUTDOWN);

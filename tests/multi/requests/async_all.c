@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every collective by its asynchronous function: several types, any order, three threads; single
- * and in groups; the results are those of a sequential program.
+ * Every collective by its asynchronous function: several types, any order, three threads; as single
+ * calls and in submission groups. The results must be those of a sequential program.
  */
 #include "multi/requests/async_calls.h"
 #include "long.h"
@@ -13,7 +13,7 @@
 enum {
     THREADS = 3,
     VARIANTS = 6,
-    COPIES = 3, /* of each kind and type, so that there are tensors to fuse */
+    COPIES = 3, /* tasks of each kind and type, so that there are tensors to fuse */
     KINDS = TUTTI_CALL_SENDRECV,
     TASKS = KINDS * VARIANTS * COPIES
 };
@@ -179,8 +179,8 @@ static void any_order(rank_t *self)
 
 /* ---- groups ---- */
 
-/* Make one group of the tasks i with i % of == number. Messages between pairs are left out, because
-   not all ranks have them. */
+/* Make one submission group of the tasks i with i % of == number. Messages between pairs are left
+   out, because not all ranks have them. */
 static size_t make_group(task_t **tasks, int of, int number, tutti_call_t *calls, int *order)
 {
     size_t n = 0;

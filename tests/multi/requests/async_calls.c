@@ -57,7 +57,7 @@ tutti_op_t task_affine(void)
     return affine;
 }
 
-/* Write one element, made from a number; pairs also get the rank. */
+/* Write one element with the value v. If the type is a pair, its second part is the rank. */
 static void put(tutti_dtype_t dtype, char *to, double v, int rank)
 {
     float f = (float)v;
@@ -144,7 +144,7 @@ static size_t part(const task_facts_t *f, int from, int to)
     return (from + 2 * to + f->number) % 5 == 0 ? 0 : n;
 }
 
-/* Elements of a rank's part in v forms in which one side is a single rank. */
+/* Elements of a rank's part, in v forms that send to one rank or from one rank. */
 static size_t part_of(const task_facts_t *f, int rank)
 {
     return part(f, rank, 0);

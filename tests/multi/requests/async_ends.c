@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests that end without being served, because their communicator is freed, a rank has left, or
- * another call's deadline has passed. And the calls that a callback may not make.
+ * another call's deadline has passed. Also calls that a callback may not make.
  */
 #include "engine/steps.h"
 #include "multi/requests/async_calls.h"
@@ -19,7 +19,7 @@ static tutti_status_t reduce(const char *name, float *x, tutti_comm_t *comm,
                                  ret_request);
 }
 
-/* Wait until this rank has been told that the communicator is dead. */
+/* Wait until this rank has received the report that the communicator is dead. */
 static void await_death(rank_t *self)
 {
     while (tutti__watch_alive(self->inside->watch) == TUTTI_OK)
@@ -34,8 +34,8 @@ enum {
 };
 
 /*
- * Ending the fillers one after another takes time. In this time rank 0 passes the buffers of the
- * `late` requests, which the library has given up, but which are not done.
+ * Ending the fillers one after another takes time. During this time rank 0 passes the buffers of
+ * the `late` requests. The library will end these requests, but they are not done at this moment.
  */
 static void given_late(rank_t *self, int aborts)
 {
@@ -64,7 +64,7 @@ static void given_late(rank_t *self, int aborts)
         for (int i = 0; i < LATE; i++)
             (void)tutti_request_receive(late[i], y, NULL);
     } else {
-        /* The other rank sleeps by then, so its library's thread ends the requests. */
+        /* The other rank sleeps by then, so the library's thread ends its requests. */
         usleep(20000);
         if (aborts)
             CHECK_OK(tutti_abort(part, "enough"));
@@ -240,7 +240,7 @@ static void deadlines(rank_t *self)
         CHECK(++times < 200);
     CHECK_STATUS(status, TUTTI_ERR_SHUTDOWN);
     last_error_says("deadline", "rank 0 waited", "'r0'");
-    /* The requests end one after another, so the others may not have ended yet. */
+    /* The requests end one after another, so the others may still be pending. */
     CHECK_STATUS(tutti_wait_any(&r[2], 2, LONG_MS, &index), TUTTI_ERR_SHUTDOWN);
     CHECK(index < 2 && r[2 + index] == NULL);
     CHECK_STATUS(tutti_wait_all(&r[2], 2, LONG_MS), TUTTI_ERR_SHUTDOWN);
@@ -261,7 +261,7 @@ static void deadlines(rank_t *self)
 static void short_deadline(tutti__conf_t *conf, int rank)
 {
     (void)rank;
-    conf->shared.timeout_ms = 2000; /* includes the set-up */
+    conf->shared.timeout_ms = 2000; /* the set-up is within this timeout */
 }
 
 /* ---- callbacks ---- */
@@ -317,8 +317,8 @@ static void takes(void *arg, tutti_status_t status)
     CHECK_OK(tutti_wait(*r, 0));
 }
 
-/* The request that ends a wait is freed by a callback that the waiting thread calls. The wait then
-   continues until another request is done. */
+/* A request is done, and would end a wait. But the waiting thread calls a callback that frees this
+   request. Then the wait continues until another request is done. */
 static void freed_by_callback(rank_t *self)
 {
     tutti__engine_t *e = self->inside->engine;
@@ -381,9 +381,9 @@ static void ends_others(void *arg, tutti_status_t status)
     }
 }
 
-/* Without stall warnings the library's thread does not wake at intervals. So it calls the callbacks
-   only if the thread inside a callback wakes it. In a communicator of one rank the library has no
-   thread. */
+/* Without stall warnings the library's thread does not wake at intervals. So the library's thread
+   calls the callbacks only if the thread inside a callback wakes it. In a communicator of one rank
+   the library has no thread. */
 static void end_others(rank_t *self, int is_alone)
 {
     float x = 1, y;

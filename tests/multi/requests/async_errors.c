@@ -22,7 +22,7 @@ static int is_last(const rank_t *self)
 
 typedef struct {
     const char *name, *one, *other; /* must be in the text */
-    tutti_call_t call, last;        /* of all ranks but the last one, and of the last one */
+    tutti_call_t call, last;        /* call: of all ranks but the last; last: of the last rank */
 } misfit_t;
 
 static float in[ROOM * 16], out[ROOM * 16];
@@ -101,7 +101,7 @@ static misfit_t misfit(int i, const rank_t *self)
         m = (misfit_t){ "barrier", "a barrier", "a scan", base("barrier", TUTTI_CALL_SCAN),
                         base("barrier", TUTTI_CALL_BARRIER) };
         break;
-    case 9: /* no rank can detect this alone */
+    case 9: /* no rank can detect this from its own call */
         m = (misfit_t){ "gatherv", "has 3 elements for rank 0", "expects 2",
                         base("gatherv", TUTTI_CALL_GATHERV), base("gatherv", TUTTI_CALL_GATHERV) };
         m.call.recvcounts = some;
@@ -124,7 +124,7 @@ static misfit_t misfit(int i, const rank_t *self)
         m.last.sendcounts = others;
         m.last.recvcounts = some;
         break;
-    case 12: /* one rank has the counts, the others ask for them */
+    case 12: /* one rank passes the counts, the other ranks ask for them */
         m = (misfit_t){ "told", "has 2 elements", "expects 9", base("told", TUTTI_CALL_ALLGATHERV),
                         base("told", TUTTI_CALL_ALLGATHERV) };
         m.call.recvbuf = NULL;
@@ -208,7 +208,8 @@ static size_t length(const char *groups)
 
 static void groupings(rank_t *self)
 {
-    /* The groups of all ranks but the last, and of the last; 1 for tensors that are served. */
+    /* The groups of all ranks but the last, the groups of the last rank, and a 1 for each tensor
+       that is served. */
     static const struct {
         const char *all, *last;
         int served;
@@ -263,7 +264,7 @@ static void group_misfit(rank_t *self)
     }
 }
 
-/* If one call is invalid, its whole group is refused, on this rank alone. */
+/* If one call is invalid, its whole group is refused, only on this rank. */
 static void group_refused(rank_t *self)
 {
     float x[3] = { 1, 1, 1 };
@@ -358,7 +359,7 @@ static void arguments(rank_t *self)
     CHECK_STATUS(tutti_wait_any(NULL, 0, -1, NULL), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_wait_all(NULL, 1, -1), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_OK(tutti_wait_all(NULL, 0, -1));
-    /* First the counts become known; then the buffer is passed, which must not be NULL. */
+    /* First the rank gets the counts; then it passes the buffer, which must not be NULL. */
     counts[0] = 1;
     CHECK_OK(tutti_allgatherv_async("v", in, self->rank == 0, NULL, NULL, NULL, TUTTI_FLOAT32,
                                     self->comm, NULL, &r));
@@ -371,8 +372,8 @@ static void arguments(rank_t *self)
     CHECK_OK(tutti_wait(r, -1));
 }
 
-/* A buffer that is passed later is checked like that of a direct call; after an error the request
-   needs another one. */
+/* A buffer that is passed later is checked like a direct call's buffer. After an error the request
+   still needs a buffer. */
 static void later_buffers(rank_t *self)
 {
     static int x[64], y[64];
@@ -408,7 +409,7 @@ static void later_buffers(rank_t *self)
     CHECK_OK(tutti_wait(r, -1));
     for (int i = 0; i < self->size; i++)
         CHECK_INT(y[i], 100 * i + self->rank);
-    /* In place, as the direct call. */
+    /* In place like the direct call. */
     CHECK_OK(tutti_alltoallv_async("later", x, ones, NULL, NULL, NULL, NULL, TUTTI_INT32,
                                    self->comm, NULL, &r));
     CHECK_OK(tutti_request_recvcounts(r, -1, counts));

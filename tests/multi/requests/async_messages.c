@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous messages: they wait for their peers only, and a mismatch ends them on their two
- * ranks only.
+ * Asynchronous messages: they wait only for their peers, and a mismatch ends them only on their two
+ * ranks.
  */
 #include "multi/requests/async_calls.h"
 
@@ -31,7 +31,7 @@ static tutti_request_t *recv_from(rank_t *self, const char *name, size_t n, int 
     return r;
 }
 
-/* Only two ranks do anything; the others do not even enter the library. */
+/* Only two ranks exchange messages; the others make no call of the library. */
 static void undisturbed(rank_t *self)
 {
     int a = self->size - 2, b = self->size - 1;
@@ -54,7 +54,7 @@ static void undisturbed(rank_t *self)
     still_works(self, "after messages");
 }
 
-/* More control messages than a ring holds pass ranks that do not read. */
+/* More control messages than a ring holds are sent through ranks that do not read them. */
 static void flood(rank_t *self)
 {
     enum {
@@ -75,8 +75,8 @@ static void flood(rank_t *self)
     still_works(self, "after the flood");
 }
 
-/* Counts and types of two ranks differ; the others use the same name meanwhile, without
-   disturbance. */
+/* Counts and types of two ranks differ. At the same time the other ranks use the same name, without
+   errors. */
 static void message_misfits(rank_t *self)
 {
     int a = 0, b = self->size - 1;
@@ -106,8 +106,8 @@ static void message_misfits(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* One rank submits a message, the others a collective: all ranks have come, and the calls cannot
-   match. */
+/* One rank submits a message, the others a collective: all ranks have submitted the name, and the
+   calls cannot match. */
 static void message_and_collective(rank_t *self)
 {
     float x = 1;
@@ -125,7 +125,8 @@ static void message_and_collective(rank_t *self)
     }
 }
 
-/* A pair uses the name for a message first; the others submit the following collective early. */
+/* Two ranks first use the name for a message; the other ranks already submit the collective that
+   follows. */
 static void message_then_collective(rank_t *self)
 {
     float x = 1;

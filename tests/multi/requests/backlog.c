@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More control messages than a link's ring can hold, while a reader or writer has nothing pending
- * and therefore sleeps: all messages must arrive, and every rank must wake up for them. A rank that
- * leaves while a neighbour is stopped has left, and is not lost. Also 10,000 tensors that are
- * pending at the same time.
+ * More control messages than a link's ring can hold, while their reader or writer has no pending
+ * request and therefore sleeps: all messages must arrive, and every rank must wake up for them. If
+ * a rank leaves while a neighbour is stopped, it is reported as having left, not as lost. Also
+ * 10,000 tensors that are pending at the same time.
  */
 #include "base/time.h"
 #include "engine/state.h"
@@ -121,8 +121,8 @@ static tutti_status_t submit_group(rank_t *self, const char *first, tutti_reques
     return tutti_submit(call, GROUP, self->comm, ret_requests);
 }
 
-/* Rank 2 leaves. However much of rank 1's group has come to rank 0, the error is the departure, not
-   a lack of memory. */
+/* Rank 2 leaves. Any number of rank 1's tensors may have arrived at rank 0: the error must report
+   the departure, not a lack of memory. */
 static void leaves(rank_t *self)
 {
     static __thread tutti_request_t *r[GROUP];
@@ -157,11 +157,11 @@ static void leaves(rank_t *self)
 /* The process ids of the job's ranks. */
 static atomic_int *pid_of;
 
-/* After the pids: the number of ranks that have come so far. */
+/* Elements of pid_of after the pids: the numbers of ranks that have reached these states. */
 enum {
-    HAVE_A = 4, /* submitted */
-    IS_STOPPED, /* rank 0 */
-    HAS_GROUP   /* rank 2 has submitted it */
+    HAVE_A = 4, /* ranks that have submitted "A" */
+    IS_STOPPED, /* rank 0 is stopped */
+    HAS_GROUP   /* rank 2 has submitted its group */
 };
 
 static void await(int what, int n)
@@ -171,8 +171,9 @@ static void await(int what, int n)
     CHECK(atomic_load(&pid_of[what]) >= n);
 }
 
-/* Ranks 0 and 1 have a conflict over a name of rank 2's group, of which rank 0 has a part; rank 3
-   arranges this. The whole group ends, and nothing else. */
+/* Ranks 0 and 1 submit different calls with a name of rank 2's group, while rank 0 has received
+   only a part of this group. Rank 3 arranges this. The whole group must end, and no other
+   request. */
 static void conduct(rank_t *self)
 {
     tutti_request_t *r;
@@ -181,11 +182,11 @@ static void conduct(rank_t *self)
     await(HAVE_A, 3);
     usleep(100000);
     kill(pid_of[0], SIGSTOP);
-    /* Submitted last, and while rank 0 is stopped, because rank 0 gives a conflict little time. */
+    /* "A" is submitted last, while rank 0 is stopped, because rank 0 soon rejects a conflict. */
     CHECK_OK(tutti_allreduce_async("A", &z, &z, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
     atomic_store(&pid_of[IS_STOPPED], 1);
     await(HAS_GROUP, 1);
-    usleep(100000); /* the ring is full, the rest waits on rank 2 */
+    usleep(100000); /* the ring is full, the other messages wait on rank 2 */
     kill(pid_of[2], SIGSTOP);
     kill(pid_of[0], SIGCONT);
     usleep(800000);
@@ -246,7 +247,7 @@ static void continue_rank_0(void)
         CHECK_STATUS(tutti_wait(left_pending[i], -1), TUTTI_ERR_SHUTDOWN);
 }
 
-/* Rank 0 is stopped while rank 1 submits more than the ring holds, and leaves. */
+/* While rank 0 is stopped, rank 1 submits more tensors than the ring holds, and leaves. */
 static void leaves_stopped(rank_t *self)
 {
     static float x[REJECTS];
@@ -273,11 +274,11 @@ static void leaves_stopped(rank_t *self)
     }
 }
 
-/* ---- a leader's goodbye, which has come back from rank 0, behind a backlog ---- */
+/* ---- a leader's goodbye, which rank 0 has sent back, behind a backlog ---- */
 
 enum {
     LAST_DONE = 8
-}; /* rank 2 has seen the departure; after the pids */
+}; /* element of pid_of: rank 2 has been told of the departure */
 
 static void continue_rank_2(void)
 {
@@ -296,8 +297,8 @@ static void submit_all(rank_t *self, size_t count, tutti_request_t **ret_request
     }
 }
 
-/* Rank 2, the child of leader 1, is stopped while rank 1 has more errors for it than the ring
-   holds, and leaves. Rank 1 has left, and is not lost. */
+/* Rank 2, the child of leader 1, is stopped. Meanwhile rank 1 has more errors for rank 2 than the
+   ring holds, and leaves. Rank 1 must be reported as having left, not as lost. */
 static void leader_leaves(rank_t *self)
 {
     static tutti_request_t *r[REJECTS];
@@ -321,7 +322,7 @@ static void leader_leaves(rank_t *self)
         atomic_store(&pid_of[LAST_DONE], 1);
         return;
     }
-    usleep(300000); /* rank 0 has most of rank 2's tensors */
+    usleep(300000); /* by now rank 0 has received most of rank 2's tensors */
     if (self->rank == 1) {
         kill(pid_of[2], SIGSTOP);
         atexit(continue_rank_2);
@@ -332,7 +333,7 @@ static void leader_leaves(rank_t *self)
     if (self->rank == 0)
         await(LAST_DONE, 1);
     else
-        usleep(500000); /* rank 0 has rejected the tensors */
+        usleep(500000); /* by now rank 0 has rejected the tensors */
 }
 
 int main(void)

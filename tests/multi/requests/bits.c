@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sums of float32 whose rounding shows the order of the additions. An asynchronous allreduce gets
- * the same bits alone, in a bucket with others, and in a learned plan. With
+ * the same bits in a bucket of its own, in a bucket with other tensors, and in a learned plan. With
  * TUTTI_DETERMINISTIC=strict, these are also the bits of a direct call, of jobs without plans, and
  * of jobs with other buckets.
  */
@@ -11,11 +11,13 @@
 #include <sys/mman.h>
 
 enum {
-    LARGE = 100000, /* elements: between hosts more than a bucket of this plan; on one host less */
+    LARGE = 100000, /* elements: between hosts more than a bucket of this plan holds; on one host
+                       less */
     SMALL = 700,
-    TENSORS = 12, /* every fourth one is large */
+    TENSORS = 12, /* every fourth tensor is large */
     ALL = TENSORS / 4 * LARGE + (TENSORS - TENSORS / 4) * SMALL,
-    STEPS = 7 /* the first one submits each tensor alone; from the fifth on there is a plan */
+    STEPS = 7 /* the first step submits one tensor at a time; from the fifth step on there is a
+                 plan */
 };
 
 /* A job's settings. */
@@ -26,7 +28,7 @@ typedef struct {
 
 static kind_t kind; /* of the current job */
 
-/* In all processes: the result of rank 0 in the first job with this placing. */
+/* Shared by all processes: rank 0's result in the first job with this placing of the ranks. */
 static float *first_bits;
 static int is_first;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators from tutti_comm_connect: only their members make them; overlapping ones are made at
- * the same time by several threads; they are used beside another communicator, have groups of their
- * own, and are freed in different orders. Ranks are threads of one process, or processes.
+ * Communicators from tutti_comm_connect: only their members make them, and several threads make
+ * overlapping communicators at the same time. They are used beside another communicator, have
+ * groups of their own, and are freed in different orders. Ranks are threads of one process, or
+ * processes.
  */
 #include "ranks.h"
 #include "long.h"
@@ -76,7 +77,7 @@ static void work(tutti_comm_t *comm, unsigned set, int rank, int times)
     free(x);
 }
 
-/* The ranks free the communicator after all of them have worked; connect_ends.c tests ranks that
+/* The ranks free the communicator after all ranks have used it; connect_ends.c tests ranks that
    leave earlier. */
 static void finish(tutti_comm_t *comm)
 {
@@ -155,7 +156,8 @@ static void overlap(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* Several communicators at a time, beside the test's own; each rank frees them in its own order. */
+/* Several communicators exist beside the job's communicator; each rank frees them in a different
+   order. */
 static void orders(rank_t *self)
 {
     enum {
@@ -172,7 +174,8 @@ static void orders(rank_t *self)
         snprintf(prefix, sizeof(prefix), "orders/%d", i);
         comms[i] = connect_set(prefix, everybody, self->rank);
     }
-    /* Requests of several communicators at the same time, waited for in another order. */
+    /* Requests of several communicators are pending at the same time; the rank waits for them in
+       another order. */
     for (int i = 0; i < COMMS; i++) {
         int c = (i + self->rank) % COMMS;
 
@@ -205,7 +208,8 @@ static void check_group_text(tutti_comm_t *group, int size)
     CHECK(strstr(tutti_last_error(), want) != NULL);
 }
 
-/* Groups of a connected communicator, and groups of these; they end with it. */
+/* Groups of a connected communicator, and groups of these groups. They end when the communicator
+   ends. */
 static void groups(rank_t *self)
 {
     unsigned everybody = (1u << self->size) - 1;
@@ -226,10 +230,10 @@ static void groups(rank_t *self)
     CHECK_INT(tutti_size(again), size);
     CHECK_OK(tutti_barrier(again));
     CHECK_OK(tutti_barrier(self->comm));
-    CHECK_OK(tutti_comm_free(half)); /* `again` goes on */
+    CHECK_OK(tutti_comm_free(half)); /* `again` stays usable */
     CHECK_OK(tutti_barrier(again));
     CHECK_OK(tutti_barrier(self->comm));
-    CHECK_OK(tutti_comm_free(comm)); /* with its groups */
+    CHECK_OK(tutti_comm_free(comm)); /* this also frees its groups */
     CHECK_INT(tutti_size(again), -1);
     CHECK_INT(tutti_size(listed), -1);
     CHECK_STATUS(tutti_barrier(again), TUTTI_ERR_INVALID_ARGUMENT);
@@ -258,13 +262,14 @@ static void names(rank_t *self)
     CHECK(strstr(text, "rank 1 of communicator '...") != NULL);
     CHECK(strstr(text, "enough") != NULL);
     CHECK_STATUS(tutti_barrier(comm), TUTTI_ERR_PEER_LOST);
-    /* The other communicators go on. */
+    /* The other communicators still work. */
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(tutti_comm_free(comm));
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* Meetings by unique ids: by an id of one member for all, and by another id for each pair. */
+/* Communicators are connected by unique ids: one id of one member for all, and a different id for
+   each pair. */
 static void ids(rank_t *self)
 {
     tutti_options_t options = TUTTI_OPTIONS_INIT;
@@ -282,7 +287,8 @@ static void ids(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(tutti_comm_free(comm));
     CHECK_OK(tutti_barrier(self->comm));
-    /* With ranks as processes, the id lives until tutti_finalize of its maker. */
+    /* If ranks are processes, the id stays valid until the rank that created it calls
+       tutti_finalize. */
     CHECK_STATUS(tutti_comm_connect(&options, &comm), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK(strstr(tutti_last_error(), "used already") != NULL);
     CHECK_OK(tutti_barrier(self->comm));

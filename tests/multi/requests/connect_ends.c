@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators from tutti_comm_connect that fail or end badly: members that never come, die or
- * come twice; deadlines of a communicator's own; the other communicators of the process go on.
+ * Communicators from tutti_comm_connect that fail or end badly: members that never connect, die, or
+ * connect twice; deadlines of one communicator only. The other communicators of the process still
+ * work.
  */
 #include "ranks.h"
 #include "store.h"
@@ -37,7 +38,7 @@ static tutti_comm_t *connect_all(const rank_t *self, const char *prefix, int tim
     return comm;
 }
 
-/* The last rank never comes. */
+/* The last rank never connects. */
 static void missing(rank_t *self)
 {
     tutti_store_t store;
@@ -50,8 +51,8 @@ static void missing(rank_t *self)
     if (self->rank < self->size - 1) {
         tutti_status_t status = tutti_comm_connect(&options, &comm);
 
-        /* The first rank whose deadline passes gets TIMEOUT, and the others may see that it gives
-           up. On a busy machine this rank need not be rank 0. */
+        /* The first rank whose deadline passes gets TIMEOUT. The other ranks may detect that this
+           rank gives up. On a busy machine the first rank is not always rank 0. */
         CHECK(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_PEER_LOST);
         CHECK(comm == NULL);
         CHECK_WORDS("communicator 'missing'");
@@ -68,7 +69,7 @@ static void missing(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* The first rank never comes: the others find no key. */
+/* The first rank never connects: the others find no key. */
 static void no_host(rank_t *self)
 {
     tutti_store_t store;
@@ -85,7 +86,7 @@ static void no_host(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* Two processes are rank 1, and nobody is the last rank. */
+/* Two processes are rank 1, and no process is the last rank. */
 static void twice(rank_t *self)
 {
     tutti_store_t store;
@@ -121,7 +122,8 @@ static void sizes(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* The last rank dies while the others connect: when it reads the store, or when it has joined. */
+/* The last rank dies while the others connect: when it reads the store, or after it has
+   connected. */
 static int die(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
                int timeout_ms)
 {
@@ -168,8 +170,8 @@ static void dies_later(rank_t *self)
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* The communicator's own deadline passes, in a direct call and in a wait; other communicators live
-   on. */
+/* The communicator's own deadline passes, in a direct call and in a wait; other communicators still
+   work. */
 static void deadlines(rank_t *self)
 {
     static const char *const prefixes[] = { "deadline/direct", "deadline/async" };
@@ -219,7 +221,8 @@ static void one_deadline(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* A member frees the communicator while the others go on: they get SHUTDOWN, with its name. */
+/* A member frees the communicator while the others still use it: they get SHUTDOWN, with the
+   communicator's name. */
 static void leaves(rank_t *self)
 {
     tutti_comm_t *comm = connect_all(self, "leaves", 0);
@@ -244,7 +247,7 @@ int main(void)
 {
     static const struct {
         rank_fn_t fn;
-        int kills; /* the last rank */
+        int kills; /* 1: the last rank is killed */
     } cases[] = { { missing, 0 },   { no_host, 0 },      { twice, 0 },
                   { sizes, 0 },     { dies_early, 1 },   { dies_later, 1 },
                   { deadlines, 0 }, { one_deadline, 0 }, { leaves, 0 } };

@@ -2,7 +2,7 @@
 /*
  * tutti_comm_get_stats: known calls, and the exact counters on every rank, with and without
  * measured times, on one host and on two, while another thread reads them. Also tests which small
- * calls ride between hosts.
+ * calls between hosts have their data in the frame that compares them ("ride").
  *
  * Fusion is off, so each tensor is a bucket. The names are new in each step, so no plan is learned.
  */
@@ -46,7 +46,7 @@ static void direct_calls(rank_t *self)
     CHECK_OK(tutti_allgather(x, y, COUNT, TUTTI_FLOAT32, self->comm));
     CHECK_OK(tutti_broadcast(x, COUNT, TUTTI_FLOAT32, 0, self->comm));
     CHECK_OK(tutti_allgatherv(x, own, y, counts, NULL, TUTTI_FLOAT32, self->comm));
-    /* A rank other than the root passes no valid recvcounts, and they are not read. */
+    /* Only the root passes valid recvcounts; on other ranks they are not read. */
     CHECK_OK(tutti_gatherv(x, own, y, self->rank == 0 ? counts : (const size_t *)8, NULL,
                            TUTTI_FLOAT32, 0, self->comm));
     for (int i = 0; i < 3; i++)
@@ -74,7 +74,7 @@ static void check_direct(const rank_t *self, const tutti_stats_t *s)
     CHECK_INT(direct[TUTTI_CALL_BARRIER].bytes, 0);
     CHECK_INT(direct[TUTTI_CALL_SENDRECV].operations, messages);
     CHECK_INT(direct[TUTTI_CALL_SENDRECV].bytes, messages * 4 * COUNT);
-    CHECK_INT(direct[TUTTI_CALL_REDUCE].operations, 0); /* it has failed */
+    CHECK_INT(direct[TUTTI_CALL_REDUCE].operations, 0); /* the reduce has failed */
     CHECK_INT(s->direct_bytes.count, DIRECT + 8 + messages);
     CHECK_INT(s->direct_bytes.buckets[0], 3); /* the barriers */
     CHECK_INT(s->direct_ns.count, s->times ? DIRECT + 9 + messages : 0);
@@ -96,7 +96,7 @@ static void requests(rank_t *self)
     CHECK_OK(tutti_allreduce_async(NULL, x[TENSORS - 1], x[TENSORS - 1], COUNT, TUTTI_FLOAT32,
                                    TUTTI_SUM, self->comm, NULL, &request[TENSORS - 1]));
     CHECK_OK(tutti_wait_all(request, TENSORS, -1));
-    /* All ranks find the mismatch. */
+    /* All ranks get the mismatch. */
     CHECK_OK(tutti_allreduce_async("wrong", x, x, self->rank == 0 ? 1 : 2, TUTTI_FLOAT32, TUTTI_SUM,
                                    self->comm, NULL, &request[0]));
     CHECK_STATUS(tutti_wait(request[0], -1), self->size == 1 ? TUTTI_OK : TUTTI_ERR_MISMATCH);
@@ -117,14 +117,14 @@ static void check_requests(const rank_t *self, const tutti_stats_t *s)
     CHECK_INT(s->async_bytes.count, done);
     CHECK_INT(s->async_ns.count, TENSORS + 1);
     CHECK(s->async_ns.sum > 0);
-    /* A rank announces each tensor to its parent; rank 0 has none. */
+    /* A rank announces each tensor to its parent. Rank 0 has no parent. */
     CHECK_INT(s->announcements_sent, self->rank > 0 ? TENSORS : 0);
     if (self->rank == 0 && !lone)
         CHECK(s->bucket_messages_sent >= TENSORS - 1);
     CHECK_INT(s->plan_hits + s->plan_breaks + s->plan_steps, 0);
 }
 
-/* The sums over all parts are those of the whole. */
+/* The parts' sums must be equal to the totals. */
 static void check_parts(const rank_t *self, const tutti_stats_t *s)
 {
     tutti_stats_part_t part = TUTTI_STATS_PART_INIT;
@@ -159,7 +159,7 @@ static void check_times(const tutti_stats_t *s)
     CHECK(s->exposed_ns + s->hidden_ns <= s->age_ns);
 }
 
-/* ---- a reader beside them ---- */
+/* ---- a thread that reads the counters during the calls ---- */
 
 typedef struct {
     const rank_t *rank;
@@ -167,7 +167,7 @@ typedef struct {
     pthread_t thread;
 } reader_t;
 
-/* No counter ever shrinks. */
+/* No counter may decrease. */
 static void *keep_reading(void *arg)
 {
     reader_t *reader = arg;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goodbyes on their way through the tree: a leader that leaves while rank 0 sends it a bucket; a
- * plan's bucket that a rank finishes long after others have left; and deaths and aborts after
- * rank 0, which forwards all reports, has left.
+ * Goodbyes that are being forwarded through the tree: a leader leaves while rank 0 sends it a
+ * bucket; a rank finishes a plan's bucket long after other ranks have left; and ranks die or abort
+ * after rank 0, which forwards all reports, has left.
  *
- * The hosts are pretended. The transport between them is that of shared memory, but the library
- * must poll it, like a transport between machines.
+ * The hosts are pretended. The transport between them is shared memory, but the library must poll
+ * it, like a transport between machines.
  */
 #include "base/time.h"
 #include "engine/steps.h"
@@ -16,19 +16,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* How far the ranks have come. */
+/* States that the ranks reach, in this order. */
 enum {
     SUBMITTED_3 = 1, /* rank 3 has submitted its request */
-    IS_HELD,         /* no thread of rank 0 steps */
+    IS_HELD,         /* no thread of rank 0 runs steps */
     SUBMITTED_1,
     LEAVES, /* rank 2 is about to leave */
-    SENT,   /* rank 2 has sent its part */
+    SENT,   /* rank 2 has sent its part of the result */
     DONE
 };
 
 static struct {
     atomic_int step;
-    atomic_int is_late; /* rank 0 was scheduled too late: accept any status */
+    atomic_int is_late; /* 1: rank 0 was scheduled too late, so any status is accepted */
     _Atomic uint64_t leaves_ns;
 } * shared;
 
@@ -73,7 +73,7 @@ static void coordinate(rank_t *self)
 }
 
 /* Rank 3 sends a message to rank 1. Rank 0 agrees on the message, and rank 2 is the leader of rank
-   3's host. Neither end of the message waits until the deadline. */
+   3's host. The two ranks of the message must not wait until the deadline. */
 static void leader_leaves(rank_t *self)
 {
     static tutti__xport_ops_t ops;
@@ -111,7 +111,7 @@ static void leader_leaves(rank_t *self)
 
 /* ---- a plan's last bucket ---- */
 
-/* Ranks 0 and 1 have the result, and leave. Rank 2 has sent its part, but goes on only 3 s later.
+/* Ranks 0 and 1 have the result, and leave. Rank 2 has sent its part, but continues only 3 s later.
    Rank 3 waits for rank 2. */
 static void slow_leader(rank_t *self)
 {
@@ -153,7 +153,8 @@ static void await_goodbye(const rank_t *self)
     CHECK(tutti__watch_any_left(self->inside->watch));
 }
 
-/* Rank 1 dies or aborts; arg: which. Rank 2 waits for a message of rank 1, rank 3 only polls. */
+/* If *arg is 1, rank 1 dies; if 0, it aborts. Rank 2 waits for a message of rank 1; rank 3 only
+   polls. */
 static void without_root(rank_t *self)
 {
     int dies = *(const int *)self->arg;

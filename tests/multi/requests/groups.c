@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators of some of the ranks: their members, mistakes, several at once, ends.
+ * Communicators of some of the ranks: their members, wrong calls, several groups at the same time,
+ * and ends.
  */
 #include "ranks.h"
 #include "entries.h"
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    N = 5000 /* with two ranks as well, more than one-shot takes */
+    N = 5000 /* more than the one-shot limit, also with two ranks */
 };
 
 /* ---- does a communicator work? ---- */
@@ -147,7 +148,7 @@ static void split(rank_t *self)
     work(self->comm, self->rank, 2);
 }
 
-/* Keys at their limits, and equal ones. */
+/* Keys at their limits, and equal keys. */
 static void keys(rank_t *self)
 {
     static const int list[] = { 5, INT_MIN, 0, INT_MAX, -1, 0, 5, INT_MIN };
@@ -177,7 +178,7 @@ static void deeper(rank_t *self)
         comm = list[depth++];
         work(comm, self->rank, 2);
     }
-    /* A group lives without its parent. */
+    /* A group stays usable after its parent is freed. */
     CHECK_OK(tutti_barrier(self->comm));
     for (int i = 0; i < depth; i++)
         work(list[i], self->rank, 2);
@@ -192,8 +193,8 @@ static void create(rank_t *self)
     tutti_comm_t *comm = self->comm;
     int in = 0;
 
-    /* First a group without ranks, then one of all ranks in reverse order, then every second rank
-       from the last. */
+    /* First a group without ranks, then a group of all ranks in reverse order, then a group of
+       every second rank, beginning with the last. */
     CHECK_OK(tutti_comm_create(self->comm, NULL, 0, &comm));
     CHECK(comm == NULL);
     for (int step = 1; step <= 2; step++) {
@@ -220,7 +221,7 @@ static void create(rank_t *self)
             ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), words);   \
     } while (0)
 
-/* One mistake of the last rank is an error on all, and the parent continues. */
+/* If the last rank makes a wrong call, all ranks get an error, and the parent continues. */
 static void mistakes(rank_t *self)
 {
     int last = self->size - 1, odd = self->rank == last;
@@ -285,7 +286,8 @@ static void *work_there(void *arg)
     return NULL;
 }
 
-/* Rows, columns and the world are used, each by a separate thread, some of them by name. */
+/* Separate threads use the rows, the columns and the world at the same time; some calls have
+   names. */
 static void overlapping(rank_t *self)
 {
     task_t task[3];
@@ -374,7 +376,7 @@ static void check_freed(tutti_comm_t *comm, const char *who)
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* One rank frees a group in which requests are pending; its peers get this error, and no other. */
+/* One rank frees a group in which requests are pending; its peers must get this error. */
 static void freed_pending(rank_t *self)
 {
     static const char *const who[] = { "rank 3 of the group (world rank 0) has",
@@ -406,7 +408,7 @@ static void freed_pending(rank_t *self)
     }
 }
 
-/* Two ranks free a group, one after the other and in all orders, while a tensor is in flight: all
+/* While a tensor is in flight, two ranks free a group, one after the other, in all orders. All
    ranks get the sum, or the report of the end. */
 static void freed_in_flight(rank_t *self)
 {
@@ -456,11 +458,12 @@ static void aborted(rank_t *self)
     }
     work(other, self->rank, 4);
     work(self->comm, self->rank, 4);
-    /* The dead group is left to the end. */
+    /* The dead group is freed with its parent at the end. */
     free_one(self, other);
 }
 
-/* Ranks 2 and 3 are a group. Rank 2 does not come: to a direct call, and to an asynchronous one. */
+/* Ranks 2 and 3 are a group. Rank 2 does not make a direct call, and then does not make an
+   asynchronous call. */
 static void late(rank_t *self)
 {
     tutti_request_t *request;
@@ -516,7 +519,7 @@ static void kill_one(rank_t *self)
     }
 }
 
-/* Rank 1 never comes to the meeting of the new group: it is killed while the others wait. */
+/* Rank 1 never takes part in making the new group: it is killed while the others wait. */
 static void kill_while_making(rank_t *self)
 {
     uint64_t begin = tutti__now_ns();
@@ -547,7 +550,7 @@ static long resident_kib(void)
     return kib;
 }
 
-/* The last rank may open hardly any files: the library raises the soft limit, and only a hard limit
+/* The last rank may open only a few files. The library raises the soft limit, so only a hard limit
    is an error. */
 static void too_many_files(rank_t *self)
 {
@@ -598,11 +601,12 @@ static void often(rank_t *self)
                (double)(tutti__now_ns() - begin) * 1e-6 / (TIMES - WARM));
     CHECK_INT(open_files(), files);
 #ifdef TUTTI__SANITIZED
-    kib = LONG_MAX - 1024; /* a sanitizer keeps freed memory */
+    kib = LONG_MAX - 1024; /* no limit is tested: a sanitizer keeps freed memory */
 #endif
     if (resident_kib() > kib + 1024)
         ranks_fail(__FILE__, __LINE__, "%ld KiB resident, were %ld", resident_kib(), kib);
-    /* No rank leaves, and so closes its sockets, before all ranks have counted theirs. */
+    /* A rank that leaves closes its sockets. So no rank may leave before all ranks have counted
+       their sockets. */
     CHECK_OK(tutti_barrier(self->comm));
 }
 
@@ -631,7 +635,7 @@ static void many(rank_t *self)
                (double)(open_files() - files) / MANY, (resident_kib() - kib) / MANY);
     for (int i = 0; i < MANY; i += 7)
         work(comm[i], self->rank, 2);
-    /* The world frees the rest. */
+    /* The other groups are freed with the world. */
     for (int i = 0; i < MANY; i += 2)
         CHECK_OK(tutti_comm_free(comm[i]));
 }

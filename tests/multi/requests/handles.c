@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Handles with concurrent threads, the information for callbacks, and a buffer that a rank does not
- * pass. tests/api/handles.c tests every function.
+ * Handles that concurrent threads use, the handle that a callback uses, and a buffer that a rank
+ * does not pass. tests/api/handles.c tests every function.
  */
 #include "engine/request.h"
 #include "engine/steps.h"
@@ -23,7 +23,7 @@ enum {
 };
 
 typedef struct {
-    tutti_comm_t *comm; /* freed */
+    tutti_comm_t *comm; /* already freed */
     tutti_request_t *request;
     atomic_int *stop;
 } stale_t;
@@ -81,12 +81,12 @@ enum {
 };
 
 typedef struct {
-    tutti_request_t **request; /* where the submitting call stores it */
+    tutti_request_t **request; /* the variable in which the submitting call stores the request */
     const char *name;
     int calls;
 } told_t;
 
-/* However early this callback runs, the request is already where the submitting call stores it. */
+/* Even if this callback runs early, the submitting call has already stored the request. */
 static void tell(void *arg, tutti_status_t status)
 {
     const tutti_callback_info_t *info = arg;
@@ -108,7 +108,7 @@ static void tell_argument(void *arg, tutti_status_t status)
     *(int *)arg += 1;
 }
 
-/* With a single rank everything is done within the submitting call, callbacks included. */
+/* In a job of one rank, the submitting call completes the request and calls the callback. */
 static void told_at_once(rank_t *self)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT, plain = TUTTI_ASYNC_OPTIONS_INIT;
@@ -175,7 +175,8 @@ static void told_of_lists(rank_t *self)
     CHECK_OK(tutti_request_free(r[0]));
 }
 
-/* A program of the first version passes a shorter structure. Also invalid options. */
+/* A program that was built with the first version passes a shorter structure. Also tests invalid
+   options. */
 static void old_options(rank_t *self)
 {
     tutti_async_options_t options;
@@ -235,7 +236,7 @@ static void unchanged(rank_t *self)
     "rank 1 has announced only its counts: tutti_request_receive is missing, or the process is "   \
     "stopped"
 
-/* Give the next waits of the rank's engine a shorter deadline than tutti_init had. The engine's
+/* From now on, waits in the rank's engine have a shorter deadline than tutti_init had. The engine's
    thread reads it with the token. */
 static void soon(rank_t *self)
 {
@@ -244,7 +245,7 @@ static void soon(rank_t *self)
     tutti__engine_yield(self->inside->engine, TUTTI__STEP_WAITER);
 }
 
-/* Only rank 0 waits, so its text is the reason on all ranks. */
+/* Only rank 0 waits, so all ranks get the text of rank 0's error. */
 static void end_without(rank_t *self, tutti_request_t *r)
 {
     while (self->rank != 0 && tutti__watch_alive(self->inside->watch) == TUTTI_OK)
@@ -274,7 +275,7 @@ static void no_buffer(rank_t *self)
 
 static atomic_int ended; /* rank 0 has its error */
 
-/* Hold rank 1's engine: it makes steps until the first phase is complete, and none after that. */
+/* Hold rank 1's engine: it makes steps until the first phase is complete, and then no steps. */
 static void stop_between(rank_t *self, const tutti_request_t *handle)
 {
     tutti__engine_t *engine = self->inside->engine;
@@ -330,7 +331,7 @@ enum {
 /* Shared by rank 0 and its callbacks. */
 typedef struct {
     rank_t *self;
-    pthread_t thread;                        /* rank 0's */
+    pthread_t thread;                        /* of rank 0 */
     tutti_request_t *_Atomic request[FREED]; /* NULL: not submitted yet */
     atomic_int in_callback, may_end;
     int is_freed[FREED];
@@ -404,8 +405,8 @@ static int wait_for_freed(freed_t *f)
     return all;
 }
 
-/* Rank 1 submits a little later, so mostly rank 0 waits by then. If not, another round follows: the
-   ranks agree on it. */
+/* Rank 1 submits a little later, so rank 0 usually waits by then. If rank 0 does not wait, the
+   ranks agree on another round. */
 static void freed_in_callback(rank_t *self)
 {
     freed_t f = { .self = self, .thread = pthread_self() };

@@ -173,7 +173,7 @@ static void refused(rank_t *self)
     tutti_request_t *both[2];
     int last;
 
-    /* The last rank has joined, and does not receive. */
+    /* The last rank has joined, so it does not receive the message. */
     if (self->rank == self->size - 1) {
         CHECK_OK(tutti_join(self->comm, &last));
         return;
@@ -194,7 +194,7 @@ static void refused(rank_t *self)
     refuse(self, r);
     CHECK_OK(tutti_send_async("send", x, 1, TUTTI_FLOAT32, self->size - 1, self->comm, NULL, &r));
     refuse(self, r);
-    /* A ring that is broken in one place ends on all ranks. */
+    /* If a message of a ring has no receiver, the whole ring ends with an error on all ranks. */
     CHECK_OK(tutti_sendrecv_async("ring", x, 1, (self->rank + 1) % self->size, y, 1,
                                   (self->rank + self->size - 1) % self->size, TUTTI_FLOAT32,
                                   self->comm, NULL, &r));
@@ -248,8 +248,8 @@ static tutti_status_t sum_of_two(rank_t *self, const char *name)
     return tutti_wait(r, -1);
 }
 
-/* Any working thread refuses a message to a joined rank as soon as it is announced, while the
-   message's owner frees it. */
+/* A message to a joined rank is refused as soon as it is announced, by any thread that makes
+   progress. At the same time the message's owner frees it. */
 static void refused_often(rank_t *self)
 {
     float x = 0, open = 1;
@@ -331,8 +331,8 @@ static void dies(rank_t *self)
     CHECK_STATUS(tutti_join(self->comm, NULL), TUTTI_ERR_PEER_LOST);
 }
 
-/* Every rank's error names the rank that has left first. Rank 1 joins after rank 0, which has got
-   the error, has left as well. */
+/* Every rank's error names the rank that has left first. Rank 0 gets this error, and leaves. Rank 1
+   joins only after that. */
 static void leaves(rank_t *self)
 {
     char text[32];
@@ -352,7 +352,8 @@ static void leaves(rank_t *self)
 
 /* ---- a rank leaves while others need a zero contribution ---- */
 
-/* In all processes, about rank 2: it has received a goodbye; its communicator is closed. */
+/* Flags that all processes share. HAS_BYE: rank 2 has received a goodbye. IS_CLOSED: rank 2's
+   communicator is closed. */
 enum {
     HAS_BYE,
     IS_CLOSED,
@@ -395,8 +396,8 @@ static void joins_meanwhile(rank_t *self)
 }
 
 /* Rank 1 leaves after its own part of the reduce. Rank 3 submits the reduce, and then makes no
-   progress until rank 2 has received rank 1's goodbye. All ranks had agreed on the reduce, so it is
-   served. */
+   progress until rank 2 has received rank 1's goodbye. All ranks have agreed on the reduce, so it
+   is served. */
 static void leaves_early(rank_t *self)
 {
     tutti__engine_t *e = self->inside->engine;
@@ -442,8 +443,8 @@ static void short_deadline(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = never_ms;
 }
 
-/* No rank comes to the join: the deadline names the missing ranks. But while others work, the wait
-   continues. */
+/* If the other ranks do nothing, the wait in tutti_join ends at the deadline, and the error names
+   the missing ranks. While other ranks make calls, the wait continues. */
 static void never(rank_t *self)
 {
     float x = 1;

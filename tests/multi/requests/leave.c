@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that leave while others have pending requests: no hang, no lost request, the right text.
+ * Ranks that leave while others have pending requests: no call hangs, no request is lost, and
+ * errors have the right text.
  */
 #include "ranks.h"
 
@@ -77,7 +78,7 @@ static void root_first(rank_t *self)
     tutti_request_t *request;
     float x = (float)self->rank, y = -1;
 
-    /* Rank 0's part is done when it has sent, so it may leave first. */
+    /* Rank 0's part is done when it has sent its data, so rank 0 may leave first. */
     CHECK_OK(tutti_broadcast(&y, 1, TUTTI_FLOAT32, 0, self->comm));
     if (self->rank == 0)
         return;
@@ -149,7 +150,7 @@ static void within_bucket(rank_t *self)
         CHECK_STATUS(tutti_wait(r[i], 10000), TUTTI_ERR_SHUTDOWN);
 }
 
-/* ---- one thread waits for what another one submits, and the reverse ---- */
+/* ---- two threads, each of which waits for the other thread's request ---- */
 
 static void crossed(rank_t *self)
 {
@@ -159,7 +160,7 @@ static void crossed(rank_t *self)
 
         CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
                                        &r));
-        /* Only the thread makes progress here on all ranks but rank 1. */
+        /* On all ranks but rank 1, only the second thread makes progress at this moment. */
         if (self->rank != 1)
             CHECK_OK(tutti_barrier(self->comm));
         CHECK_OK(tutti_wait(r, -1));
@@ -200,8 +201,8 @@ typedef struct {
     atomic_int in_callback;
 } user_t;
 
-/* Uses the group until a call is refused, and a while longer. Everything that an earlier call still
-   needs is there until the callback returns. */
+/* A callback that uses the group until a call is refused, and then reads its objects for a while.
+   Objects that an earlier call may still use must exist until the callback returns. */
 static void use_group(void *arg, tutti_status_t status)
 {
     user_t *user = arg;

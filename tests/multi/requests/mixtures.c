@@ -6,8 +6,8 @@
  * them. There are two communicators. Steps repeat, so that they become a plan. Some ranks join, and
  * some pass a wrong count. All sums are exact.
  *
- * All ranks draw the same steps from one seed. Each rank draws by itself how it makes the calls: in
- * which order, and with which buffers and options.
+ * All ranks draw the same steps from one seed. Each rank then draws its own order, buffers and
+ * options of the calls.
  */
 #include "multi/device/device_user.h"
 
@@ -22,22 +22,22 @@ enum {
     LONGEST = 900, /* elements of a tensor, or of a rank's part */
     MOST_RANKS = 5,
     ROOM = (LONGEST + 4) * MOST_RANKS, /* elements of a buffer */
-    PERSISTENT = 4                     /* the first tensors have persistent requests, too */
+    PERSISTENT = 4                     /* the first tensors also have persistent requests */
 };
 
-/* A tensor of a step, the same on all ranks. */
+/* A tensor of a step. The fields are equal on all ranks. */
 typedef struct {
     char name[24];
     tutti_call_kind_t kind;
     tutti_dtype_t dtype; /* float32 or float64 */
-    int is_average, is_nameless, is_grouped; /* is_grouped: in one submission with the next one */
+    int is_average, is_nameless, is_grouped; /* is_grouped: in a submission group with the next */
     int root, wrong; /* wrong: the rank that passes another count in this step; or -1 */
     size_t count;
     double prescale, postscale;
     tutti_dtype_t wire;
 } tensor_t;
 
-/* The seed, and how many steps a job has. */
+/* The seed, and the number of steps of a job. */
 typedef struct {
     uint64_t seed;
     int steps, has_device;
@@ -45,9 +45,9 @@ typedef struct {
 
 typedef struct {
     rank_t *self;
-    uint64_t common, own; /* random numbers, equal on all ranks; this rank's */
+    uint64_t common, own; /* states of random numbers: equal on all ranks; of this rank */
     kind_t kind;
-    tutti_comm_t *comm, *other; /* of the step; of all ranks, in reverse order */
+    tutti_comm_t *comm, *other; /* comm: of the step; other: all ranks in reverse order */
     int rank;                   /* in `comm` */
     unsigned working;           /* bit r: rank r of `comm` has not joined */
     user_t user;                /* with a device */
@@ -165,7 +165,8 @@ static void draw_tensor(program_t *p, tensor_t *tensor, int t, int may_join)
                           .prescale = 1,
                           .postscale = 1 };
     snprintf(tensor->name, sizeof(tensor->name), "tensor %d", t);
-    if (t < PERSISTENT) { /* always the same, because some ranks use a persistent request for it */
+    if (t < PERSISTENT) { /* the same in all steps, because some ranks use a persistent request for
+                             it */
         tensor->kind = TUTTI_CALL_ALLREDUCE;
         tensor->dtype = TUTTI_FLOAT32;
         tensor->count = (size_t)(1 + 211 * t);
@@ -179,7 +180,7 @@ static void draw_tensor(program_t *p, tensor_t *tensor, int t, int may_join)
         tensor->prescale = draw(&p->common, 2) ? 0.5 : 2;
         tensor->postscale = draw(&p->common, 2) ? 0.25 : 4;
     }
-    /* No wire format for averages: it would round an average of 3 ranks, which is not exact. */
+    /* Averages have no wire format: it would round an average of 3 ranks, which is not exact. */
     if (reduces(tensor) && tensor->dtype == TUTTI_FLOAT32 && !tensor->is_average)
         tensor->wire = wires[draw(&p->common, 4)];
 }
@@ -212,7 +213,8 @@ static int draw_rank(program_t *p)
     return rank;
 }
 
-/* Draw anew for each step, also if it repeats: the roots, and the ranks that make a mistake. */
+/* Draw the roots, and the ranks that make a mistake. This is done for each step, also for a
+   repeated step. */
 static void draw_ranks(program_t *p, tensor_t *tensor, int n)
 {
     int several = (p->working & (p->working - 1)) != 0;
@@ -409,7 +411,8 @@ static void run_step(program_t *p, tensor_t *tensor, int n, int step)
 
 /* ---- the program ---- */
 
-/* Some steps. In half of the epochs, each rank then joins, each after its own number of steps. */
+/* Run some steps. In half of the epochs each rank joins, after a number of steps that differs
+   between ranks. */
 static void run_epoch(program_t *p, int *step)
 {
     int joins = draw(&p->common, 2) == 0, steps[MOST_RANKS], most = 1, n = 0, last;
@@ -489,7 +492,7 @@ static void program(rank_t *self)
     free(p);
 }
 
-/* TUTTI_STREAM_WAIT=device: streams, not threads, wait for the work of the processor. */
+/* TUTTI_STREAM_WAIT=device: streams, not threads, wait for work on the host. */
 static void streams_wait(tutti__conf_t *conf, int rank)
 {
     device_settings(conf, rank);
@@ -522,7 +525,7 @@ int main(int argc, char **argv)
                           .arg = &kind };
 
             if (i % 3 == 2 && job.hosts == NULL)
-                continue; /* streams do not wait there */
+                continue; /* in these jobs streams do not wait */
             if (kind.has_device)
                 failures += device_run_job(&job);
             else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Asynchronous calls without a name, matched by their order: a mixture of all collectives beside
- * named and direct calls; messages of each pair of ranks; lists, persistent requests, callbacks;
- * mismatches, after which the next call works; ends of ranks.
+ * named and direct calls; messages of each pair of ranks; lists, persistent requests and callbacks;
+ * mismatches, after which the next call works; ranks that leave, and a communicator that is freed.
  */
 #include "multi/requests/async_calls.h"
 #include "long.h"
@@ -26,7 +26,7 @@ static int is_long;
 
 /* ---- a mixture ---- */
 
-/* Equal on all ranks. */
+/* A hash, so that choices are equal on all ranks. */
 static unsigned mix(unsigned x)
 {
     x ^= x >> 16;
@@ -101,8 +101,8 @@ static void start(const rank_t *self, task_t **open, int number, int named)
     CHECK_OK(task_start(open[at], self->comm));
 }
 
-/* A rank may be up to OPEN / 2 calls ahead of its own waits: named calls are submitted late by a
-   number of calls that differs between ranks. */
+/* Named calls are submitted late, by a number of calls that differs between ranks. A rank may
+   submit up to OPEN / 2 calls before it waits. */
 static void mixture(rank_t *self)
 {
     task_t *open[OPEN] = { NULL };
@@ -126,7 +126,7 @@ static void mixture(rank_t *self)
             start(self, open, late, 1);
             late = -1;
         }
-        /* Direct calls go on meanwhile, in an order of their own. */
+        /* Direct calls are made at the same time; their order is independent. */
         if (number % 16 == 5)
             CHECK_OK(tutti_allreduce(&number, &x, 1, TUTTI_INT32, TUTTI_MAX, self->comm));
         if (number % 16 == 5)
@@ -145,7 +145,7 @@ static void mixture(rank_t *self)
     finish_some(self, open, count, 1);
 }
 
-/* Many small calls, waited for one by one, all at once, or not before the end. */
+/* Many small calls. A rank waits for them one by one, for all at once, or only at the end. */
 static void many(rank_t *self)
 {
     enum {
@@ -183,7 +183,7 @@ static void unattended(rank_t *self)
         for (int i = 0; i < 3000; i++)
             x[i] = self->rank;
         if (self->rank == round % self->size)
-            usleep(3000); /* the others sleep by then; either way the result is the same */
+            usleep(3000); /* the others usually sleep by then; the result does not depend on it */
         CHECK_OK(tutti_allreduce_async(NULL, x, x, 3000, TUTTI_INT32, TUTTI_SUM, self->comm, NULL,
                                        &request));
         if (self->rank % 2) {
@@ -207,7 +207,8 @@ static int message(int from, int to, int n)
     return from * 10000 + to * 1000 + n;
 }
 
-/* Each rank first sends to all, then receives from all; the n-th send meets the n-th receive. */
+/* Each rank first sends to all, then receives from all. The n-th send to a rank matches the n-th
+   receive from the sender. */
 static void messages(rank_t *self)
 {
     int peers = self->size, n = is_long ? MESSAGES : 8, at = 0;
@@ -241,7 +242,7 @@ static void messages(rank_t *self)
     free(requests);
     free(in);
     free(out);
-    /* If one message mismatches, this concerns its two ranks only, and the next messages arrive. */
+    /* If one message mismatches, only its two ranks get an error, and the next messages arrive. */
     if (self->rank < 2) {
         int x[4] = { 1, 2, 3, 4 };
         tutti_request_t *r[2];
@@ -295,12 +296,12 @@ static void lists(rank_t *self)
     CHECK_INT(x[1], 2 * self->size);
     CHECK_INT(x[2], 3);
     CHECK_INT(x[3], 4 * self->size);
-    /* An error in the list: no call of it is counted. */
+    /* If a list has an error, none of its calls is counted. */
     calls[3].count = 1;
     calls[3].dtype = (tutti_dtype_t)99;
     CHECK_STATUS(tutti_submit(calls, 4, self->comm, requests), TUTTI_ERR_INVALID_ARGUMENT);
     still_works(self, NULL);
-    /* Sends and receives in one list, each rank's in its own order. */
+    /* A list has sends and receives; its order differs between ranks. */
     if (peer < self->size) {
         calls[0] = call_of(TUTTI_CALL_SEND, &mine, 1);
         calls[1] = call_of(TUTTI_CALL_RECV, &got, 1);
@@ -312,7 +313,7 @@ static void lists(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* A persistent request takes its place when it is started. */
+/* A persistent request gets its place in the order when it is started. */
 static void persistent(rank_t *self)
 {
     int a = 0, b = 0;
@@ -339,7 +340,7 @@ static void persistent(rank_t *self)
     CHECK_OK(tutti_request_free(y));
 }
 
-/* Each callback submits the next call, until the last. */
+/* Each callback submits the next call, up to the last call. */
 typedef struct {
     tutti_comm_t *comm;
     tutti_async_options_t options;
@@ -413,8 +414,8 @@ static void refused(rank_t *self)
         tutti_allreduce_async(NULL, &x, &x, 1, (tutti_dtype_t)99, TUTTI_SUM, comm, NULL, &request),
         TUTTI_ERR_INVALID_ARGUMENT);
     CHECK(request == NULL);
-    /* The refused calls are not counted. A name that is only similar to the library's own is not
-       refused. */
+    /* The refused calls are not counted. A name that is only similar to the library's own names is
+       not refused. */
     still_works(self, NULL);
     still_works(self, "call 1 with a name");
     still_works(self, "without a name");
@@ -429,8 +430,8 @@ static void refused(rank_t *self)
 /* ---- mismatches ---- */
 
 typedef struct {
-    tutti_call_t call, last; /* of all ranks but the last one, and of the last one */
-    const char *one, *other; /* in the text, on one host */
+    tutti_call_t call, last; /* call: of all ranks but the last; last: of the last rank */
+    const char *one, *other; /* words of the error's text, on one host */
 } misfit_t;
 
 static int data[16 * ROOM];
@@ -504,7 +505,7 @@ static void mismatches(rank_t *self)
         int x = 1, y = 0;
 
         CHECK_OK(tutti_submit(call, 1, self->comm, &request));
-        /* The next one is in flight already. */
+        /* Now the next call is already in flight. */
         CHECK_OK(tutti_allreduce_async(NULL, &x, &y, 1, TUTTI_INT32, TUTTI_SUM, self->comm, NULL,
                                        &next));
         CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_MISMATCH);
@@ -519,7 +520,8 @@ static void mismatches(rank_t *self)
 
 /* ---- ends ---- */
 
-/* Rank 1 leaves while one call of the others is in the lane and another one is behind it. */
+/* Rank 1 leaves. At this time one call of the other ranks is in the lane, and another call waits
+   for the lane. */
 static void departure(rank_t *self)
 {
     tutti_comm_t *comm;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests with a deadline of their own: it passes with a waiter, and without one; it is far longer
- * or far shorter than the communicator's; other communicators go on.
+ * Requests with a deadline of their own. It passes while a thread waits, and while no thread waits;
+ * it is far longer or far shorter than the communicator's deadline. Other communicators still work.
  */
 #include "ranks.h"
 
@@ -19,7 +19,7 @@ enum {
 /* The job's own deadlines are 120 s, so they do not cause an end before this time. */
 #define IN_TIME_NS 60000000000u
 
-static const char *const names[] = { "late", NULL }; /* with agreement, and without */
+static const char *const names[] = { "late", NULL }; /* with agreement; without agreement */
 
 static tutti_async_options_t within(int timeout_ms)
 {
@@ -82,8 +82,8 @@ static void waited(rank_t *self)
     }
 }
 
-/* A program that waits in short waits: each returns TIMEOUT, which means only that the request is
-   not done. The request's own deadline still ends the communicator. */
+/* A program that makes many short waits. Each wait returns TIMEOUT, which only means that the
+   request is not done. The request's own deadline still ends the communicator. */
 static void polled(rank_t *self)
 {
     tutti_async_options_t options = within(SHORT_MS);
@@ -105,8 +105,8 @@ static void polled(rank_t *self)
     free_group(self, comm);
 }
 
-/* In a communicator of one rank the library has no thread. Its request waits for a call of its own
-   program, which only calls tutti_test. */
+/* In a communicator of one rank the library has no thread. Its request waits for another call of
+   the same program, which only calls tutti_test. */
 static void alone(rank_t *self)
 {
     static const size_t one = 1;
@@ -157,8 +157,8 @@ static void told(rank_t *self)
     }
 }
 
-/* Deadlines that are longer than the communicator's, and do not pass: many requests, some without a
-   deadline of their own, are done in time. */
+/* Deadlines that are longer than the communicator's deadline, and do not pass. Many requests, some
+   of them without a deadline of their own, are done in time. */
 static void in_time(rank_t *self)
 {
     enum {
@@ -185,8 +185,8 @@ static void in_time(rank_t *self)
     free_group(self, comm);
 }
 
-/* The wait's own timeout ends the wait only; the request's deadline is longer than the
-   communicator's. */
+/* The wait's own timeout ends only the wait. The request's deadline is longer than the
+   communicator's deadline. */
 static void impatient(rank_t *self)
 {
     tutti_comm_t *comm = group(self);
@@ -201,7 +201,7 @@ static void impatient(rank_t *self)
         CHECK_STATUS(tutti_wait(request, 20), TUTTI_ERR_TIMEOUT);
     }
     CHECK_OK(tutti_barrier(self->comm));
-    /* More than the communicator's 3 s. */
+    /* This takes longer than the communicator's 3 s. */
     if (self->rank == 0) {
         usleep(4000000);
         CHECK_OK(tutti_allreduce_async("slow", &x, &x, 1, TUTTI_INT32, TUTTI_SUM, comm, &options,

@@ -79,7 +79,7 @@ static void start_all(rank_t *self)
     }
     CHECK_OK(tutti_start_all(NULL, 0));
     CHECK_STATUS(tutti_start_all(NULL, 1), TUTTI_ERR_INVALID_ARGUMENT);
-    /* If one request of a list cannot be started, none is. */
+    /* If one request of a list cannot be started, no request of the list is started. */
     memcpy(wrong, (tutti_request_t *[]){ requests[0], requests[1], requests[0] }, sizeof(wrong));
     CHECK_STATUS(tutti_start_all(wrong, 3), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK(strstr(tutti_last_error(), "'all 0' is active") != NULL);
@@ -119,7 +119,7 @@ static void all_kinds(rank_t *self)
     }
 }
 
-/* Other buffers in each step, in place and not. */
+/* Other buffers in each step, in place and out of place. */
 static void moves(rank_t *self)
 {
     enum {
@@ -224,7 +224,8 @@ static void hear(void *arg, tutti_status_t status)
         h->waited = tutti_wait(h->other, -1);
     if (h->next != NULL)
         CHECK_OK(tutti_start(h->next));
-    /* Late enough to be missed by a wait that does not wait for callbacks. */
+    /* The callback takes so long that a wait which does not wait for callbacks would return before
+       its end. */
     if (h->calls == 0)
         usleep(2000);
     atomic_fetch_add(&h->calls, 1);
@@ -239,8 +240,8 @@ static tutti_async_options_t hears(heard_t *h)
     return options;
 }
 
-/* A callback is called once for each start, before the wait is over, whichever thread completes the
-   request. */
+/* A callback is called once for each start, before the wait is over. This holds for every thread
+   that may complete the request. */
 static void each_start(rank_t *self)
 {
     float x[8] = { 0 };
@@ -260,7 +261,8 @@ static void each_start(rank_t *self)
     for (int s = 0; s < 60; s++) {
         for (int i = 0; i < 8; i++)
             CHECK_OK(tutti_start(r[(i + self->rank) % 8]));
-        /* So that the library's thread, a waiter, or a thread that only submits completes them. */
+        /* By turns the library's thread, a waiting thread, or a thread that only submits completes
+           the requests. */
         if (s % 3 == 0)
             usleep(1000);
         for (int i = 0; i < 8; i++) {
@@ -278,7 +280,7 @@ static void each_start(rank_t *self)
     }
 }
 
-/* Callbacks start other requests, in a long chain; and callbacks may not wait. */
+/* Callbacks start other requests, in a long chain. Also tests that callbacks may not wait. */
 static void chain(rank_t *self)
 {
     enum {
@@ -304,7 +306,8 @@ static void chain(rank_t *self)
         if (i > 0)
             h[i - 1].next = r[i];
     }
-    /* All ranks wait for it in a callback, so it cannot complete meanwhile. */
+    /* This request has the same callback data as the last link of the chain, and makes the first of
+       its two calls. */
     last = hears(&h[LINKS - 1]);
     CHECK_OK(tutti_allreduce_async("open", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, &last,
                                    &open));
@@ -333,7 +336,8 @@ static void no_waiting(rank_t *self)
 
     if (self->size == 1)
         return;
-    /* Not all ranks submit "never" before the callback has checked. */
+    /* Rank 0 submits "never" here. The other ranks submit it only after rank 0's callback has tried
+       to wait for it. */
     if (self->rank == 0)
         CHECK_OK(tutti_allreduce_async("never", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                        NULL, &h.other));
@@ -350,7 +354,7 @@ static void no_waiting(rank_t *self)
     CHECK_INT(y, self->size);
 }
 
-/* Callbacks are also told of errors: mismatches, and requests that are pending at the end. */
+/* Callbacks also get errors: mismatches, and requests that are pending at the end. */
 static void bad_ends(rank_t *self)
 {
     float x[2] = { 1, 1 };
@@ -365,7 +369,8 @@ static void bad_ends(rank_t *self)
     CHECK_STATUS(tutti_wait(r[0], -1), TUTTI_ERR_MISMATCH);
     CHECK_INT(h[0].calls, 1);
     CHECK_INT(h[0].ended, TUTTI_ERR_MISMATCH);
-    /* Before the barrier: a rank that is slow to leave it may find that the others have left. */
+    /* This must precede the barrier: a rank that is slow to leave the barrier may get the error
+       that other ranks have left. */
     if (self->rank == 0)
         CHECK_OK(tutti_allreduce_async("alone", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                        &options[1], &r[1]));
@@ -390,7 +395,7 @@ static void aborted(rank_t *self)
     tutti_request_t *r;
 
     if (self->rank == 0) {
-        CHECK_OK(tutti_barrier(self->comm)); /* all have submitted it */
+        CHECK_OK(tutti_barrier(self->comm)); /* now all ranks have submitted it */
         CHECK_OK(tutti_abort(self->comm, "enough"));
         return;
     }
@@ -404,8 +409,9 @@ static void aborted(rank_t *self)
 
 /* ---- waiting for any ---- */
 
-/* A request that is submitted again whenever it is done must not hide the others. The world has one
-   rank, so that every request is done at once; with more ranks, all would have to choose alike. */
+/* If a request is submitted again whenever it is done, tutti_wait_any must still return the other
+   requests. The world has one rank, so that every request is done at once. With more ranks, all
+   ranks would have to choose the same request. */
 static void fair(rank_t *self)
 {
     enum {
@@ -435,7 +441,7 @@ static void fair(rank_t *self)
     CHECK_OK(tutti_wait_all(r, N, -1));
 }
 
-/* One request of self->comm, and one of `other`, which has all ranks as well. */
+/* One request of self->comm, and one of `other`, which also has all ranks. */
 static void timeouts(rank_t *self, tutti_comm_t *other)
 {
     float x[2] = { 1, 1 };
@@ -463,8 +469,8 @@ static void timeouts(rank_t *self, tutti_comm_t *other)
     CHECK_INT(x[0] + x[1], 2 * self->size);
 }
 
-/* The wait for the first request of a list takes a part of the timeout: the error still names the
-   whole timeout. */
+/* The wait for the first request of a list uses a part of the timeout. The error must still name
+   the whole timeout. */
 static void whole_timeout(rank_t *self)
 {
     float x[2] = { 1, 1 };

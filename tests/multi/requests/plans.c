@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Learned plans: programs whose steps repeat, and programs that leave the plan at any point. Sums
- * are exact, and mismatches are found, as without plans. The long form makes 102,000 random steps,
- * in part of them with several threads of a rank and with delays.
+ * are exact, and mismatches are detected, as without plans. The long form makes 102,000 random
+ * steps. In some of them ranks have several threads and delays.
  */
 #include "base/time.h"
 #include "engine/steps.h"
@@ -19,7 +19,7 @@ enum {
     MOST = 24,
     LONGEST = 3000,
     MOST_THREADS = 3,
-    PROGRAMS = 17, /* for each number of ranks, in the long form */
+    PROGRAMS = 17, /* number of programs for each number of ranks, in the long form */
     PROGRAM_STEPS = 2000
 };
 
@@ -27,31 +27,31 @@ enum {
 typedef struct {
     int steps;
     unsigned seed;
-    unsigned longest; /* elements of a tensor, at most */
-    unsigned threads; /* of a rank, which submit at a time */
-    int has_delays;   /* before some submissions */
+    unsigned longest; /* most elements of a tensor */
+    unsigned threads; /* number of threads of a rank that submit at the same time */
+    int has_delays;   /* 1: delays before some submissions */
 } kind_t;
 
-/* A tensor of a step, the same on all ranks. */
+/* A tensor of a step. The fields are equal on all ranks. */
 typedef struct {
     char name[20];
     size_t count;
-    int is_out;  /* not in this step */
+    int is_out;  /* 1: the tensor is not in this step */
     int late;    /* the rank that submits it after it has waited for the others; or -1 */
     int wrong;   /* the rank that submits another count; or -1 */
-    int grouped; /* in one submission with the next tensor */
-    int urgent;  /* ranks below this one give it a priority */
+    int grouped; /* 1: in one submission group with the next tensor */
+    int urgent;  /* ranks below this number give the tensor a priority */
     tutti_call_kind_t kind;
     int root;
 } tensor_t;
 
 typedef struct {
     rank_t *self;
-    uint64_t common; /* random numbers, equal on all ranks */
+    uint64_t common; /* state of random numbers that are equal on all ranks */
     uint64_t own;
     kind_t kind;
     float *x[MOST], *apart[MOST];
-    float *block; /* of all tensors, one after the other */
+    float *block; /* memory of all tensors, one after the other */
     tutti_request_t *request[MOST];
 } program_t;
 
@@ -62,7 +62,8 @@ static unsigned random_below(uint64_t *state, unsigned below)
     return (unsigned)(*state >> 33) % below;
 }
 
-/* What the engine has counted. Read without the engine's token, so only when nothing is pending. */
+/* The engine's counters. They are read without the engine's token, so only while no request is
+   pending. */
 static const tutti__plan_requests_t *counted(const rank_t *self)
 {
     return &self->inside->engine->its_owners.agreed.plan;
@@ -159,7 +160,7 @@ static void submit(program_t *p, const tensor_t *tensor, int t, int step)
         p->request[which[i]] = request[i];
 }
 
-/* Wait by any call. random: of the calling thread. */
+/* Wait with a random call. random: the calling thread's random numbers. */
 static void finish_by(program_t *p, const tensor_t *tensor, int t, int step, uint64_t *random)
 {
     tutti_status_t status;
@@ -189,7 +190,7 @@ typedef struct {
     program_t *p;
     const tensor_t *tensor;
     const int *order;
-    int n, step, waits; /* waits: the thread waits, except for late tensors */
+    int n, step, waits; /* waits: 1: the thread waits, except for late tensors */
     uint64_t random;
     pthread_t thread;
 } share_t;
@@ -241,7 +242,7 @@ static void submit_shares(program_t *p, const tensor_t *tensor, const int *order
         CHECK_INT(pthread_join(share[i].thread, NULL), 0);
 }
 
-/* Submit what is in [first, end) in an order of this rank's own. */
+/* Submit the tensors [first, end), in an order that differs between ranks. */
 static void submit_some(program_t *p, const tensor_t *tensor, int first, int end, int step,
                         int late)
 {
@@ -295,7 +296,7 @@ static void spoil(tensor_t *tensor, int t, int late, int wrong)
     } while (tensor[t++].grouped);
 }
 
-/* How one step differs from the others. */
+/* Make one step differ from the other steps. */
 static void deviate(program_t *p, tensor_t *tensor, int n)
 {
     int t = (int)random_below(&p->common, (unsigned)n);
@@ -355,7 +356,8 @@ static void close_program(program_t *p)
     CHECK_OK(tutti_mem_free(p->self->comm, p->block));
 }
 
-/* Each tensor has memory of its own, or all tensors follow each other; each rank chooses. */
+/* Each tensor has memory of its own, or all tensors follow each other in memory. Each rank chooses
+   for itself. */
 static void place(program_t *p, const tensor_t *tensor, int n)
 {
     int are_apart = random_below(&p->own, 4) == 0;
@@ -586,9 +588,9 @@ static void set_called(void *arg, tutti_status_t status)
     atomic_store((atomic_int *)arg, 1);
 }
 
-/* The program submits one tensor of a bucket, and no further one: the plan stops, and the request
-   ends. With an argument, the request has a callback, and no thread makes a call until the request
-   has ended; otherwise this thread only tests it. */
+/* The program submits one tensor of a bucket, and no further tensor: the plan stops, and the
+   request ends. If arg is not NULL, the request has a callback, and no thread makes a call until
+   the request has ended. Otherwise this thread only tests the request. */
 static void submits_a_part(rank_t *self)
 {
     enum {
@@ -605,8 +607,8 @@ static void submits_a_part(rank_t *self)
     for (int step = 0; step < 9; step++) {
         int is_last = step == 8;
 
-        /* Wait until the library's thread, which wakes each 0.5 s while requests are pending,
-           sleeps for long. The result is the same if it does not. */
+        /* Wait until the library's thread sleeps for long; while requests are pending it wakes each
+           0.5 s. The result does not depend on this. */
         if (is_last)
             usleep(600000);
         for (int t = 0; t < (is_last ? 1 : N); t++) {
@@ -640,7 +642,7 @@ static void no_stalls(tutti__conf_t *conf, int rank)
 }
 
 /* Rank 0 has no pending request, but runs a bucket without requests, as after a plan's end. So its
-   status page asks the other ranks to wake it. */
+   status page must ask the other ranks to wake it. */
 static void sleeps_in_bucket(rank_t *self)
 {
     tutti__engine_t *e = self->inside->engine;
@@ -680,9 +682,9 @@ static int partial_submissions(void)
     return failures;
 }
 
-/* On ranks where tensors follow each other in shared memory, they are reduced there, and nothing
-   beside them is touched. In each step a rank submits the tensors from the end of the memory to its
-   beginning. With an argument, the order differs between steps and ranks. */
+/* On ranks where tensors follow each other in shared memory, they are reduced there, and the memory
+   beside them must not change. In each step a rank submits the tensors from the end of the memory
+   to its beginning. If arg is not NULL, the order differs between steps and ranks. */
 static void adjacent(rank_t *self)
 {
     enum {
@@ -731,11 +733,11 @@ static void adjacent(rank_t *self)
     CHECK_OK(tutti_mem_free(self->comm, block));
 }
 
-/* Random programs of all kinds: 102,000 steps. Every third one is on several hosts. */
+/* Random programs of all kinds: 102,000 steps. Every third program is on several hosts. */
 static int random_programs(void)
 {
     static const char *const hosts[] = { "ab", "aab", "aabbc" };
-    /* Ranks are threads for ThreadSanitizer, which takes ten times as long. */
+    /* With ThreadSanitizer ranks are threads, and a step takes ten times as long. */
     int failures = 0, steps = ranks_can_fork() ? PROGRAM_STEPS : PROGRAM_STEPS / 10;
 
     for (int i = 0; i < 3; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs that leave a learned plan for good, or once, and programs that make groups while a plan
- * runs: results, errors and counters.
+ * Programs that deviate from a learned plan, permanently or once, and programs that make groups
+ * while a plan runs: results, errors and counters.
  *
  * Each program has a single tensor, or a single submission group, on a communicator. So a bucket is
  * never partly submitted, and no pause of a thread stops the plan.
@@ -15,7 +15,8 @@ enum {
     BAD_ELEMENTS = 1024
 };
 
-/* What the engine has counted. Read without the engine's token, so only when nothing is pending. */
+/* The engine's counter of plans. It is read without the engine's token, so only while no request is
+   pending. */
 static uint32_t plans(const rank_t *self)
 {
     return self->inside->engine->its_owners.agreed.plan.plans;
@@ -72,7 +73,8 @@ static void check_call(const rank_t *self, const call_t *call)
         CHECK_INT(is_double ? d[i] : (double)f[i], i < call->count ? want : -1);
 }
 
-/* One property of the call of "x" changes on all ranks: the plan stops, and is learned again. */
+/* One property of the call of "x" changes on all ranks: the plan stops, and a new plan is
+   learned. */
 static void changes(rank_t *self)
 {
     enum {
@@ -93,7 +95,8 @@ static void changes(rank_t *self)
         stats = read_stats(self);
         CHECK_INT(stats.plan_breaks, i);
         CHECK_INT(plans(self), i + 1);
-        /* The last steps are planned: at most 6 steps are learned, and one ends the old plan. */
+        /* The last steps are planned: at most 6 steps are needed to learn, and one step ends the
+           old plan. */
         CHECK(stats.plan_steps >= planned + STEPS - 7 && stats.plan_steps < planned + STEPS);
         CHECK_INT(stats.plan_hits, stats.plan_steps);
         check_equal(self, stats.plan_steps);
@@ -109,8 +112,8 @@ typedef enum {
     WAYS
 } way_t;
 
-/* Equal steps. After so many of them, the plan has lasted long enough that its end does not double
-   the number of steps to learn. */
+/* Make equal steps. There are so many that the end of the plan does not double the number of steps
+   to learn. */
 static void learn(const rank_t *self)
 {
     tutti_request_t *request;
@@ -178,11 +181,12 @@ enum {
     ELEMENTS = 100
 };
 
-/* How one rank's submission differs. The result of all calls follows. */
+/* How one rank's submission differs from the other ranks' submissions. Each value also determines
+   the results. */
 typedef enum {
     LATE,
     PRIORITY,
-    LARGER, /* its last call has another count */
+    LARGER, /* the group's last call has another count */
     TURNED, /* the calls are in another order */
     ALONE,  /* the calls are in no group */
     PARTLY, /* the first call is missing */
@@ -190,15 +194,15 @@ typedef enum {
     GROUP_WAYS
 } group_way_t;
 
-/* The last call and the third share a bucket. So the group has several buckets, and its calls are
-   not in the order of the buckets. */
+/* The last call and the third call share a bucket. So the group has several buckets, and its calls
+   are not in the order of the buckets. */
 static void small_buckets(tutti__conf_t *conf, int rank)
 {
     (void)rank;
     conf->shared.fusion_bytes = 1000;
 }
 
-/* Submit the group, or what `way` makes of it; returns the number of requests. */
+/* Submit the group, changed as `way` requires; returns the number of requests. */
 static size_t submit_group(const rank_t *self, int way, int (*x)[ELEMENTS],
                            tutti_request_t **request)
 {
@@ -263,8 +267,8 @@ static void deviate_in_group(const rank_t *self, int rank, int way, int (*x)[ELE
     finish_group(self, n, x, request, way > PRIORITY ? TUTTI_ERR_MISMATCH : TUTTI_OK);
 }
 
-/* The calls of a group are planned, though they have several buckets. When one rank deviates, no
-   bucket of the group is served by the plan. Then the group is learned again. */
+/* The calls of a group are planned, although they have several buckets. If one rank deviates, the
+   plan serves no bucket of the group. After that the group is learned again. */
 static void group_deviations(rank_t *self)
 {
     int x[CALLS][ELEMENTS];
@@ -314,8 +318,8 @@ static void finish_one(tutti_comm_t *comm, tutti_request_t *request, const int *
     CHECK_INT(*x, tutti_size(comm));
 }
 
-/* While a planned tensor is pending: make or free a group. kind 0: by splitting the communicator
-   into two; 1: by a list of all ranks. */
+/* While a planned tensor is pending: make or free a group. kind 0: split the communicator into two;
+   1: create a group from a list of all ranks. */
 static void change_group(const rank_t *self, int kind, tutti_comm_t **group)
 {
     int ranks[8];
@@ -376,7 +380,7 @@ static void appended(void *dst, const void *left, const void *right, size_t coun
         ((int *)dst)[i] = 10 * ((const int *)left)[i] + ((const int *)right)[i];
 }
 
-static tutti_op_t append; /* of all ranks, which may be threads of this process */
+static tutti_op_t append; /* used by all ranks, which may be threads of this process */
 
 static void large_in_a_ring(tutti__conf_t *conf, int rank)
 {
@@ -386,7 +390,8 @@ static void large_in_a_ring(tutti__conf_t *conf, int rank)
     conf->log_level = TUTTI__LOG_NONE;
 }
 
-/* A step of a group of two calls. bad: index of a call that a ring does not serve, or -1. */
+/* A step with a submission group of two calls. bad: index of the call that a ring does not serve,
+   or -1. */
 static void refused_step(rank_t *self, const char *const *names, int bad)
 {
     static _Thread_local int x[2][BAD_ELEMENTS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Learned plans and ranks that leave: before, in and after a bucket of the plan, on one host and on
- * several. Ranks that are threads leave together, so ranks are processes here.
+ * Learned plans and ranks that leave before, in and after a bucket of the plan, on one host and on
+ * several. Ranks are processes, because ranks that are threads leave together.
  */
 #include "base/time.h"
 #include "engine/steps.h"
@@ -21,7 +21,7 @@ static tutti_status_t submit(const rank_t *self, float *x, size_t count,
                                  ret_request);
 }
 
-/* Make equal steps until there is a plan. A world of one learns none. */
+/* Make equal steps until there is a plan. A world of one rank learns no plan. */
 static void learn(const rank_t *self, float *x, size_t count)
 {
     tutti_request_t *request;
@@ -30,7 +30,7 @@ static void learn(const rank_t *self, float *x, size_t count)
         CHECK_OK(submit(self, x, count, &request));
         CHECK_OK(tutti_wait(request, -1));
     }
-    /* Nothing is pending, so the engine's token is not needed. */
+    /* No request is pending, so the engine's token is not needed. */
     CHECK(self->size == 1 || self->inside->engine->its_owners.agreed.plan.plans > 0);
 }
 
@@ -65,8 +65,8 @@ static void starts_nothing(const rank_t *self)
     tutti__engine_yield(e, TUTTI__STEP_WAITER);
 }
 
-/* The last rank leaves. Rank 0 has started a bucket that the middle ranks never submit: its request
-   ends soon, as without plans. */
+/* The last rank leaves. Rank 0 has started a bucket, but the middle ranks never submit its tensors.
+   Rank 0's request ends soon, as without plans. */
 static void leaves_some(rank_t *self)
 {
     float x = 1;
@@ -82,7 +82,7 @@ static void leaves_some(rank_t *self)
     if (self->rank == self->size - 1)
         return;
     if (self->rank > 0) {
-        /* It lives on, and does something else, until rank 0 has left as well. */
+        /* This rank makes no calls until rank 0 has left as well. */
         for (int i = 0; i < 6000 && !tutti__watch_has_left(self->inside->engine->env.watch, 0); i++)
             usleep(10000);
         return;
@@ -139,7 +139,7 @@ static void leaves_group(rank_t *self)
         CHECK_STATUS(tutti_wait(request[i], -1), TUTTI_ERR_SHUTDOWN);
 }
 
-/* The same on several hosts. Then the two ranks that live on exchange messages. */
+/* The same on several hosts. Then the two remaining ranks exchange messages. */
 static void leaves_talkers(rank_t *self)
 {
     tutti_request_t *request;
@@ -165,7 +165,7 @@ static void leaves_talkers(rank_t *self)
 
 /* ---- a rank leaves while a bucket's data move between hosts ---- */
 
-static atomic_int *is_closed; /* in all processes: rank 2 has closed its communicator */
+static atomic_int *is_closed; /* shared by all processes. 1: rank 2 has closed its communicator */
 
 static void set_closed(void)
 {
@@ -183,7 +183,7 @@ static void cancel_at_end(tutti__xport_t *xport, uint32_t lane)
 }
 
 /* Submit the tensor, and step until the bucket's data move, or until it is done. Ranks 0 and 1 then
-   stop until rank 2 has left. The calling thread has the token, so no other thread steps. */
+   stop until rank 2 has left. The calling thread has the token, so no other thread runs steps. */
 static void move_and_leave(const rank_t *self, float *x, size_t count,
                            tutti_request_t **ret_request)
 {
@@ -207,8 +207,8 @@ static void move_and_leave(const rank_t *self, float *x, size_t count,
     tutti__engine_yield(e, TUTTI__STEP_WAITER);
 }
 
-/* Rank 2 leaves in the middle of a bucket, which so ends the communicator of the other ranks. If
-   the bucket is done before, the communicator continues. */
+/* Rank 2 leaves in the middle of a bucket. This ends the communicator of the other ranks. If the
+   bucket is done before rank 2 leaves, the communicator continues. */
 static void leaves_moving(rank_t *self)
 {
     enum {

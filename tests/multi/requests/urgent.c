@@ -4,7 +4,7 @@
  * learned plan that another rank has not submitted.
  *
  * The order does not depend on time: one rank takes no steps, or does not submit a tensor, until
- * the other ranks have come to a certain place.
+ * the other ranks have reached a certain state.
  */
 #include "agree/tensors.h"
 #include "engine/steps.h"
@@ -17,11 +17,11 @@
 
 enum {
     LANES = TUTTI__BUCKET_LANES,
-    TENSORS = 5 * LANES, /* the first LANES of them occupy the lanes */
+    TENSORS = 5 * LANES, /* the first LANES tensors occupy the lanes */
     LARGE = 50000
 };
 
-/* In all processes. */
+/* Flags that all processes share. */
 typedef struct {
     atomic_int announced; /* the last rank has announced all its tensors */
     atomic_int agreed;    /* the urgent tensor is agreed on, and waits for a lane */
@@ -36,7 +36,7 @@ static void no_fusion(tutti__conf_t *conf, int rank)
     conf->shared.fusion_bytes = 0;
 }
 
-/* The wait has a limit: if the flag is not set, the checks that follow fail. */
+/* Wait for a flag, for a limited time. If the flag is still not set, later checks fail. */
 static void await(atomic_int *flag)
 {
     for (int i = 0; i < 40000 && !atomic_load(flag); i++)
@@ -68,7 +68,7 @@ static tutti_request_t *submit_urgent(const rank_t *self, float *x)
     return request;
 }
 
-/* Step until `count` buckets are in lanes. The caller has the token. */
+/* Run steps until `count` buckets are in lanes. The caller has the token. */
 static void fill_lanes(tutti__engine_t *e, uint32_t count)
 {
     for (int i = 0; i < 40000 && tutti__owned(e)->lanes.in_flight < count; i++) {
@@ -78,7 +78,7 @@ static void fill_lanes(tutti__engine_t *e, uint32_t count)
     CHECK_INT(tutti__owned(e)->lanes.in_flight, count);
 }
 
-/* The last rank announces everything, and takes no further step, so no bucket can end. */
+/* The last rank announces all its tensors, and then runs no steps, so no bucket can end. */
 static tutti_request_t *hold_up(const rank_t *self, float *x, float *y, tutti_request_t **ret_large)
 {
     tutti__engine_t *e = self->inside->engine;
@@ -94,7 +94,7 @@ static tutti_request_t *hold_up(const rank_t *self, float *x, float *y, tutti_re
     return urgent;
 }
 
-/* The coordinator: have all ranks announced the urgent tensor? Then it waits for a lane. */
+/* For the coordinator. 1: all ranks have announced the urgent tensor, so it waits for a lane. */
 static int is_agreed(tutti__engine_t *e)
 {
     const tutti__tensor_t *t = tutti__owned(e)->agreed.agree->ready_first;
@@ -104,7 +104,7 @@ static int is_agreed(tutti__engine_t *e)
     return t != NULL;
 }
 
-/* Rank 0 submits the urgent tensor when buckets fill all lanes. */
+/* After buckets have filled all lanes, rank 0 submits the urgent tensor. */
 static tutti_request_t *come_late(const rank_t *self, float *x, float *y,
                                   tutti_request_t **ret_large)
 {
@@ -170,7 +170,7 @@ static tutti_request_t *submit_planned(const rank_t *self, float *x)
     return request;
 }
 
-/* The last rank submits the planned tensor when the urgent one is done on all ranks. The plan
+/* The last rank submits the planned tensor after the urgent tensor is done on all ranks. The plan
    continues. */
 static void overtakes_planned(rank_t *self)
 {

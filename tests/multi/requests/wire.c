@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Wire formats (TUTTI_WIRE, options.wire) on pretended hosts: direct and asynchronous calls of
- * random sizes. All ranks get the same bits, fused, in a plan and alone; the error is at most the
- * one in docs/performance.md; calls without a format, and other types, are exact. Different formats
- * are a mismatch.
+ * random sizes. All ranks get the same bits: in a fused bucket, in a plan, and in a bucket of one
+ * tensor. The error is at most the error in docs/performance.md. Calls without a format, and other
+ * types, are exact. Different formats are a mismatch.
  */
 #include "long.h"
 #include "ranks.h"
@@ -14,7 +14,7 @@
 enum {
     MOST = 40000, /* elements */
     TENSORS = 12,
-    STEPS = 6 /* from the fourth on they are a plan */
+    STEPS = 6 /* from the fourth step on there is a plan */
 };
 
 typedef struct {
@@ -81,7 +81,7 @@ static void check_sums(const rank_t *self, const float *x, size_t n, size_t begi
     }
 }
 
-/* All ranks have these bytes. */
+/* Check that all ranks have these bytes. */
 static void check_same(const rank_t *self, const void *data, size_t bytes, const char *what)
 {
     const unsigned char *at = data;
@@ -184,7 +184,7 @@ static void direct(rank_t *self)
 typedef struct {
     char name[16];
     size_t count;
-    const format_t *format; /* the option; NULL: the setting */
+    const format_t *format; /* the option's format; NULL: the setting's */
     float *x, *first;       /* first: the result of the first step */
     tutti_request_t *request;
 } tensor_t;
@@ -215,7 +215,8 @@ static void check_tensor(rank_t *self, tensor_t *t, size_t k, int step)
                    tutti_dtype_name(format->dtype));
 }
 
-/* Each tensor gets the same bits alone, then together with others, then in a plan. */
+/* In the first step each tensor is alone in its bucket, then it is fused with others, then there is
+   a plan. The bits must stay the same. */
 static void async(rank_t *self)
 {
     tensor_t tensors[TENSORS];
@@ -246,7 +247,7 @@ static void async(rank_t *self)
         free(tensors[k].x);
 }
 
-/* Other kinds, without a name, and zero contributions. */
+/* Other kinds of calls, calls without a name, and zero contributions. */
 static void others(rank_t *self)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;

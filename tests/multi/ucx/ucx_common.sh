@@ -11,8 +11,8 @@ errors=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-# on HOSTS PROGRAM...: starts the program with a rank for each letter of HOSTS, which names the
-# rank's host; sets $ranks. Rank 0 takes a free port from the test's own range.
+# on HOSTS PROGRAM...: starts the program with a rank for each letter of HOSTS; the letter names the
+# rank's host. Sets $ranks. Rank 0 uses a free port from the test's own range.
 on()
 {
     hosts=$1

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Messages between pretended hosts from and to device memory, over UCX, of ranks that meet by
+# Messages between pretended hosts from and to device memory, over UCX, with ranks that meet by
 # env://: each algorithm between hosts, hosts with equal and unequal numbers of ranks. If UCX does
-# not take device memory, the data go through the host's memory, and the log has the reason. Also a
+# not accept device memory, the data pass through host memory, and the log has the reason. Also a
 # rank that dies.
 set -u
 . "$srcdir/tests/multi/ucx/ucx_common.sh"
@@ -21,7 +21,7 @@ export TUTTI_TEST_PRETEND="$work/nccl"
 export TUTTI_DEVICE=pretend TUTTI_LOG=info
 export TUTTI_STAGE_BYTES=64K TUTTI_DEVICE_CHUNK_BYTES=8K TUTTI_FUSION_BYTES=64K
 
-# job HOSTS ARGUMENT...
+# job HOSTS ARGUMENT...: runs gpu_direct with the shim.
 job()
 {
     places=$1
@@ -47,7 +47,7 @@ for sub in recursive_doubling halving_doubling ring; do
         TUTTI_ALGORITHM=allreduce:hierarchical/$sub works $hosts direct direct
     done
 done
-# The algorithm alternates between calls, so that GPU-direct ends get other slots.
+# The algorithm alternates between calls, so that GPU-direct channel ends get other slots.
 TUTTI_ALGORITHM=allreduce:0-4k:hierarchical/ring,allreduce:4k-100M:hierarchical/halving_doubling \
     works aabbcd direct direct
 works abcd direct direct

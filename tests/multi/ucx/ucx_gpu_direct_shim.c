@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A UCX that accepts the pretend device's memory, on a machine with RDMA: preloaded before a real
- * one, whose calls it wraps. The pretend device takes the place of a memory type of UCX, except on
- * the rank that TUTTI_TEST_REFUSES names. With TUTTI_TEST_NO_RDMA the machine has no RDMA.
+ * A UCX that accepts the pretend device's memory, on a machine with RDMA. This library is preloaded
+ * before a real UCX, and wraps its calls. The pretend device replaces a memory type of UCX, except
+ * on the rank that TUTTI_TEST_REFUSES names. With TUTTI_TEST_NO_RDMA the machine has no RDMA.
  *
  * Messages from and to device memory go through bounce buffers, and are counted. The memory type
  * of each message must be right, because UCX would not detect it.
  *
  * With TUTTI_TEST_NO_CANCEL a receive into device memory cannot be cancelled, as if its message
- * were arriving; receives that are still in flight at the end are written when the program requests
- * it. Writing to freed memory ends the program.
+ * were arriving. If receives are still in flight at the end, data are written into them when the
+ * program requests this. If the memory has been freed, this write ends the program.
  */
 #include "pretend/opened.h"
 
@@ -39,7 +39,7 @@ static bounce_t *bounces;
 static unsigned sent, received;
 static opened_pretend_t pretend;
 
-/* UCX's own table, with the pretend device instead of a type that no default of UCX's settings
+/* UCX's own table. The pretend device replaces a memory type that no default of UCX's settings
    names. */
 #define PRETEND UCS_MEMORY_TYPE_ROCM_MANAGED
 extern const char *ucs_memory_type_names[];
@@ -108,7 +108,7 @@ static void *find_real(const char *name)
 
 #define REAL(function) ((__typeof__(function) *)find_real(#function))
 
-/* Is it device memory? If so, the parameters must say it; otherwise they must say the opposite. */
+/* Is this device memory? The memory type in the parameters must be correct in both cases. */
 static int is_device(const void *ptr, const ucp_request_param_t *param)
 {
     ucs_memory_type_t type = UCS_MEMORY_TYPE_UNKNOWN;
@@ -235,7 +235,8 @@ ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h ep, const void *buffer, size_t c
     return request;
 }
 
-/* The module's receives never complete without the callback. */
+/* The module's receives never complete immediately: the callback always reports their
+   completion. */
 ucs_status_ptr_t ucp_tag_recv_nbx(ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag,
                                   ucp_tag_t tag_mask, const ucp_request_param_t *param)
 {
@@ -266,7 +267,7 @@ void ucp_request_cancel(ucp_worker_h worker, void *request)
         REAL(ucp_request_cancel)(worker, request);
 }
 
-/* A worker that is destroyed writes nothing any more. */
+/* A destroyed worker does not write to its receives, so drop them. */
 void ucp_worker_destroy(ucp_worker_h worker)
 {
     bounce_t *b, *next;

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ranks that meet by env:// on pretended hosts, with UCX between the hosts: all collectives,
-# mismatches, groups, killed ranks, the choice of the transport, and errors without one.
+# mismatches, groups, killed ranks, the choice of the transport, and errors if there is no
+# transport.
 set -u
 
 . "$srcdir/tests/multi/ucx/ucx_common.sh"
 
 checks=tests/hosts
-# Without the module, or with a setting that needs MPI, all ranks report what to do.
+# Without the module, or with a setting that needs MPI, the errors of all ranks name the remedy.
 TUTTI_MODULE_DIR=$work/none on ab $checks/hosts_check data
 passed 2 "several hosts, and were started without MPI: install libtutti0-ucx on each host (that is \
 tutti/ucx.so, with libucx0), or start the ranks with mpirun. ucx.so: .*cannot open"
@@ -41,7 +42,7 @@ for victim in 0 1 3; do
 done
 TUTTI_LOG=none on abc $checks/hosts_check exited 1
 passed 2 "exited passed"
-# The old name of the setting, with a warning by one rank.
+# The old name of the setting still works; one rank prints a warning.
 TUTTI_TRANSPORT='' TUTTI_XPORT=ucx on ab $checks/hosts_check data
 passed 1 "TUTTI_XPORT is the old name of TUTTI_TRANSPORT"
 

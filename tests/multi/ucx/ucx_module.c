@@ -3,8 +3,7 @@
  * The UCX module without the library: `ucx_module [CASE...]` runs each case with 2 and 3 ranks,
  * which are processes of this machine. They meet in memory that they share.
  *
- * UCX's environment decides what carries the messages: UCX_TLS=tcp, or posix with
- * UCX_MM_ERROR_HANDLING=y.
+ * UCX's environment selects its transport: UCX_TLS=tcp, or posix with UCX_MM_ERROR_HANDLING=y.
  */
 #include "multi/module_check.h"
 
@@ -30,16 +29,16 @@
 
 /* Shared by the ranks. */
 static struct {
-    tutti__word_t came[1024]; /* ranks that have come to each fence */
+    tutti__word_t came[1024]; /* ranks that have reached each fence */
     tutti__word_t is_refused;
     char address[MOST_RANKS][ADDRESS_BYTES];
 } * common;
 
 static const tutti__ucx_module_t *module;
 static uint32_t size, fences;
-static int shares; /* messages wake sleepers */
+static int shares; /* 1: messages wake sleeping ranks */
 
-/* Wait, without a poll of UCX, until so many ranks have come. */
+/* Wait, without polling UCX, until so many ranks have reached this fence. */
 static void fence_of(uint32_t ranks)
 {
     tutti__word_t *came = &common->came[fences++];
@@ -82,7 +81,7 @@ static size_t length_of(uint32_t k, size_t most)
     return length < most ? length : most;
 }
 
-/* One direction: messages 0..total-1, received in calls of a few each. */
+/* One direction: messages 0..total-1, a call of view receives a few of them. */
 typedef struct {
     tutti__xport_t *xport;
     tutti__chan_t *chan;
@@ -260,7 +259,7 @@ static void case_threads(void)
     xport->ops->close(xport);
 }
 
-/* A rank that has all its messages does not poll any more; its peers must not need this. */
+/* A rank that has received all its messages stops polling. Its peers must still complete. */
 static void case_quiet(void)
 {
     static const size_t most[] = { 8, 4096, 65536, 262144 };
@@ -345,8 +344,8 @@ static void case_mismatch(void)
 }
 
 /* Rank 0 sends `sent` bytes. Rank 1 has a place for `wanted` bytes; if `cancels` is set, it cancels
-   before it looks at the message. Afterwards nothing is written to this place any more, and nothing
-   is ever written behind it. */
+   before it looks at the message. After the cancel no data may be written to this place, and no
+   data may ever be written behind it. */
 static void placed(size_t sent, size_t wanted, int cancels)
 {
     static unsigned char block[1 << 20];
@@ -402,8 +401,8 @@ static void case_placed(void)
     }
 }
 
-/* Send a message to the right that no rank receives, and start receives from the left that get
-   nothing. */
+/* Send to the right neighbour a message that no rank receives. Start receives from the left
+   neighbour that get no message. */
 static tutti__chan_t *stuck(tutti__xport_t *xport, char *block, size_t bytes, int may_fail)
 {
     uint32_t left = (me + size - 1) % size;
@@ -419,7 +418,7 @@ static tutti__chan_t *stuck(tutti__xport_t *xport, char *block, size_t bytes, in
     return out;
 }
 
-/* A cancelled lane leaves the sender's block alone. */
+/* After a lane was cancelled, UCX does not access the sender's block. */
 static void case_cancel(void)
 {
     static const size_t bytes[] = { 8, 1 << 20 };
@@ -460,7 +459,7 @@ static void case_connecting(void)
         tutti__xport_t *xport = open_xport(1 << 20, 4);
 
         if (me == 0 || k % 4 != 0)
-            stuck(xport, block, bytes[k % 3], 1); /* the peer may be gone */
+            stuck(xport, block, bytes[k % 3], 1); /* the send may fail: the peer may have left */
         for (uint32_t i = 0; i < k % 6 * me; i++) {
             CHECK_OK(xport->ops->progress(xport));
             usleep(200);
@@ -475,7 +474,8 @@ static void case_connecting(void)
     free(block);
 }
 
-/* A message wakes a sleeper long before its timeout, and so does the sleeper's other descriptor. */
+/* A message wakes a sleeping rank long before its timeout. The rank's other descriptor wakes it in
+   the same way. */
 static void case_woken(void)
 {
     int bell = eventfd(0, EFD_NONBLOCK), pending = 0;
@@ -592,15 +592,15 @@ static void case_unreachable(void)
     xport->ops->close(xport);
 }
 
-/* A rank exits without closing. */
+/* A rank exits without closing its transport. */
 static void case_left_open(void)
 {
     ring(open_xport(65536, 2), 0, 65536, 20);
     fence();
 }
 
-/* GPU-direct ends, with host memory in place of a device's. UCX takes it if the machine has RDMA or
-   ucx_gpu_direct_shim.c is preloaded. */
+/* GPU-direct channel ends, with host memory instead of device memory. UCX accepts it if the machine
+   has RDMA or ucx_gpu_direct_shim.c is preloaded. */
 static void case_lent(void)
 {
     tutti__xport_t *xport = open_xport(4096, 2);
@@ -661,7 +661,7 @@ static void run_rank(size_t c, uint32_t rank)
     exit(0);
 }
 
-/* 1: it failed. */
+/* Returns 1 if the case failed. */
 static int run_case(size_t c, uint32_t ranks)
 {
     int failed = 0, status;

@@ -37,14 +37,14 @@ passes()
 }
 
 passes data two threads quiet anew mismatch placed cancel woken killed left_open lent
-# UCX prints errors of connections that the other end gives up.
+# If the other end gives up a connection, UCX prints errors.
 for run in 1 2 3; do
     $program connecting unreachable >"$log" 2>&1 && ! grep -q "UCX  *WARN" "$log" && continue
     echo "FAILED: connecting unreachable"
     cat "$log"
     errors=$((errors + 1))
 done
-# With error mode PEER, UCX uses its shared memory only if it is told to.
+# With error mode PEER, UCX uses its shared memory only with this setting.
 export UCX_MM_ERROR_HANDLING=y UCX_TLS=posix
 passes data two quiet mismatch woken
 
