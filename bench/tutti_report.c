@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Explains why a job hangs or has failed: reads the dumps of the flight recorders of all ranks, and
- * reports in a paragraph which rank is the culprit, what the other ranks wait for, and what the
- * culprit does instead.
+ * reports in a paragraph which rank is the culprit, for which tensor or call the other ranks wait,
+ * and what the culprit does instead.
  *
  * It does not link the library: a dump is text, which lib/record/dump.c describes.
  */

@@ -6,7 +6,7 @@
  *
  * Every rank holds the whole model and reads all the data, but computes only its part of each
  * batch. The sum of all ranks' gradients is the gradient of the batch, so N ranks train the same
- * parameters as one rank, up to rounding, only faster. Read train_step in train_run.c first, then
+ * parameters as one rank, up to rounding, in less time. Read train_step in train_run.c first, then
  * train_parallel.c. This file sets up all parts, and frees them at the end.
  *
  *     train_run         the loop: forward, backward, sum, step

@@ -213,7 +213,7 @@ static void pool_pixel(const float *restrict upper, const float *restrict lower,
     }
 }
 
-/* The reverse: the gradient goes to the winner; the other three sums have a gradient of 0. */
+/* The reverse: the largest sum gets the gradient; the other three sums get a gradient of 0. */
 static void unpool_pixel(const float *restrict delta, const uint8_t *restrict winners,
                          size_t filters, float *restrict upper, float *restrict lower)
 {

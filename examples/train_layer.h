@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A layer of a model: numbers go in, numbers come out, and gradients come back.
+ * A layer of a model: the forward pass computes its output, and the backward pass its gradients.
  *
  * A layer is a table of functions and their data. The model (train_model.c) uses only the table, so
  * it runs dense layers and convolutions in the same way, and a new kind of layer is a new file with

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The optimizers' state, and their steps, tensor by tensor. The rules are in train_rules.c.
+ * The state of the optimizers, and their steps, which go tensor by tensor. The rules are in
+ * train_rules.c.
  */
 #include "train_optimizer.h"
 

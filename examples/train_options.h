@@ -98,9 +98,9 @@ bool train_options_given(const train_options_t *options, const char *name);
 void train_options_describe(const train_options_t *options, char *ret_text);
 
 /*
- * Write all options that must be equal on all ranks, one line each: those of
- * train_options_describe, and those that only determine how long the ranks run and what they do
- * together. For --checkpoint and the switches, the line is "with NAME" or "without NAME".
+ * Write all options that must be equal on all ranks, one line each: the options of
+ * train_options_describe, and the options that only determine how long the ranks run or what they
+ * do together. For --checkpoint and the switches, the line is "with NAME" or "without NAME".
  *
  * ret_text  [TRAIN_SHARED_BYTES], which always suffice
  */

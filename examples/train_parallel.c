@@ -65,7 +65,7 @@ static void ask_for_device(int64_t device)
 
 /*
  * Read the counters of hidden and exposed communication. These times are not measured on a device:
- * there a wait only queues work, and it is the device that waits. A single rank has no
+ * there a wait of the host only queues work, and the device waits. A single rank has no
  * communication.
  */
 static train_overlap_t read_overlap(const train_parallel_t *parallel)

@@ -69,8 +69,8 @@ train_part_t train_parallel_part(const train_parallel_t *parallel, size_t count)
  *         not, the first difference is printed
  * data    checksum of the data; must be equal on all ranks
  *
- * Returns false on all ranks if a rank has an error, or differs from rank 0. The error has been
- * printed then, and all ranks end, so that none waits for a rank that has ended.
+ * Returns false on all ranks if a rank has an error, or differs from rank 0. In this case the error
+ * has been printed, and all ranks must end, so that no rank waits for an ended rank.
  */
 bool train_parallel_agree(const train_parallel_t *parallel, const char *shared, uint32_t data,
                           train_error_t *error);

@@ -385,7 +385,7 @@ static void report_begin(trainer_t *trainer)
                       trainer->device[0] != '\0' ? "  device " : "", trainer->device);
 }
 
-/* A resumed run may have no step left. It succeeds, so that a script can start a run again and
+/* A resumed run may have no step left. Such a run succeeds, so a script can start a run again and
    again until it is complete. */
 static void report_nothing_left(trainer_t *trainer)
 {
@@ -405,7 +405,7 @@ static void report_nothing_left(trainer_t *trainer)
                           (size_t)options->epochs, options->epochs > 1 ? "s" : "");
 }
 
-/* If --steps ends the run before its last epoch does, say so. */
+/* If --steps ends the run before the end of its last epoch, report this. */
 static void report_stop(trainer_t *trainer)
 {
     const size_t all = (size_t)trainer->options.epochs * trainer->epoch_steps;

@@ -7,7 +7,8 @@
  * skipped, and the scale is halved, except after the first overflow. After many steps without
  * overflow the scale is doubled, and the next overflow counts as the first again.
  *
- * All ranks check the summed gradients. These are equal on all ranks, so the scales are equal too.
+ * All ranks check the summed gradients. These are equal on all ranks, so all ranks have the same
+ * scale.
  */
 #ifndef TRAIN_SCALE_H
 #define TRAIN_SCALE_H

@@ -37,8 +37,8 @@ typedef struct {
 /*
  * The rate for `batch` images per step. rate: for `reference` images per step.
  *
- * Linear: with k times the images per step there are k times fewer steps, so each is k times as
- * long (Goyal et al. 2017). Square root: keeps the noise of the steps constant; usual with adamw
+ * Linear: with k times the images per step there are k times fewer steps, so each step is k times
+ * as long (Goyal et al. 2017). Square root: keeps the noise of the steps constant; usual with adamw
  * and lamb.
  */
 double train_schedule_scale(train_scaling_t scaling, double rate, double batch, double reference);

@@ -14,7 +14,7 @@ typedef enum {
     TRAIN_KIND_COUNT,  /* whole number from `low` to `high`: int64_t */
     TRAIN_KIND_REAL,   /* any number from `low` to `high`: double */
     TRAIN_KIND_WORD,   /* one of the words in `metavar`, separated by |: index, int64_t */
-    TRAIN_KIND_LIST,   /* whole numbers and commas, or none: train_list_t */
+    TRAIN_KIND_LIST,   /* whole numbers and commas, or the word "none": train_list_t */
     TRAIN_KIND_TEXT,   /* const char * */
     TRAIN_KIND_SWITCH, /* takes no value: bool */
 } train_kind_t;

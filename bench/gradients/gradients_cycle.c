@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi-cycle: what Horovod does once all tensors are in its response cache.
+ * mpi-cycle: the work of Horovod when all tensors are in its response cache.
  *
  *      program's thread        bits of the tensors that it submits  --> submitted
  *      cycle's thread, every --cycle milliseconds:
@@ -9,12 +9,12 @@
  *          fuse                pack agreed tensors, MPI_Allreduce (SUM) in place, scale and unpack
  *          mark as done        wake the program's thread when no tensor is left
  *
- * It is faster than the original: a tensor is one bit, so there is no name to look up, and no lock
- * or object per tensor; scaling and unpacking are one pass; a tensor that is alone in the fusion
+ * It is faster than Horovod: a tensor is one bit, so there is no name to look up, and no lock or
+ * object per tensor; scaling and unpacking are one pass; a tensor that is alone in the fusion
  * buffer is not copied; the thread's timer slack is 1 ns.
  *
- * The original's loop never stops. Here the thread is parked outside this contestant's iterations,
- * so that it does not disturb the other contestants. Only one thread at a time calls MPI: the
+ * Horovod's loop never stops. Here the thread is parked outside this contestant's iterations, so
+ * that it does not disturb the other contestants. Only one thread at a time calls MPI: the
  * program's thread before it submits and after all tensors are done, otherwise the cycle's thread.
  * The cycle that completes the last tensor is the same on all ranks. A real program submits at any
  * time of a cycle. So each iteration draws the time at which the thread's next cycle begins; all

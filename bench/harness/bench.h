@@ -170,7 +170,7 @@ void bench_parse(int argc, char **argv, const bench_program_t *program,
                  bench_options_t *ret_options);
 void bench_usage(const char *name, const bench_program_t *program);
 /* Does this process print usage and errors of the command line, before the ranks have met? Yes if
-   it is rank 0 or, as far as the launcher's variables tell, alone. */
+   the launcher's variables make it rank 0, or if there are no such variables. */
 int bench_speaks(void);
 /* Sets the error text, unless it is set already. */
 void bench_complain(bench_options_t *options, const char *fmt, ...)

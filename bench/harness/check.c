@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fills the buffers of calls, and checks whether results are right and whether all ranks have the
- * same bits.
+ * Fills the buffers of calls. Checks whether results are right, and whether all ranks have the same
+ * bits.
  */
 #include "harness/bench.h"
 

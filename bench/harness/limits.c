@@ -3,10 +3,11 @@
  * Limits of the machine, with which a collective's time is compared. bench/README.md names the
  * calls that can beat them.
  *
- * A short collective cannot end before a cache line has moved from one rank to another. A long one
- * must read each byte of input and write each byte of output at least once. The speed of copies is
- * measured with memcpy, on all ranks at the same time, on the same buffers. The fastest of repeated
- * blocks counts, since a limit must not contain disturbances. README.md has the formulas.
+ * A short collective cannot end before a cache line has moved from one rank to another. A long
+ * collective must read each byte of input and write each byte of output at least once. The speed of
+ * copies is measured with memcpy, on all ranks at the same time, on the same buffers. The fastest
+ * of repeated blocks counts, since a limit must not contain disturbances. README.md has the
+ * formulas.
  *
  * In device memory only the second limit is known, from the device's own copies and clock.
  */

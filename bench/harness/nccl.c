@@ -133,8 +133,8 @@ static void queue_uneven(const bench_call_t *call, void *result)
     bench_nccl_queue(call->world, calls, ncalls);
 }
 
-/* In place, NCCL's result is at this rank's part, and Tutti's at the beginning of the buffer. So it
-   is copied there; the time includes the copy. */
+/* In place, NCCL's result is at this rank's part, and Tutti's at the beginning of the buffer. So
+   the result is copied there; the measured time includes the copy. */
 int bench_nccl_reduce_scatter(const bench_call_t *call)
 {
     const bench_world_t *world = call->world;

@@ -57,8 +57,9 @@ static uint64_t scramble(size_t i, int rank)
     return x ^ x >> 29;
 }
 
-/* A value from -8 to 8. On higher ranks, where sums of eights would not be exact, it is from -1 to
-   1. If there are so many ranks that even sums of ones are not exact, it is 0 on the last ranks. */
+/* A value from -8 to 8. On higher ranks, where sums of values up to 8 would not be exact, it is
+   from -1 to 1. If there are so many ranks that sums of values up to 1 are not exact, it is 0 on
+   the last ranks. */
 static int value(const bench_type_t *type, size_t i, int rank)
 {
     int mixed = (int)(scramble(i, rank) % 17) - 8;

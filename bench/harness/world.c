@@ -3,7 +3,7 @@
  * The ranks of a bench program.
  *
  * If MPI is available, the harness itself (barriers, gathering of samples) uses MPI and not Tutti.
- * So the effect of a barrier on the caches can only favour the peer.
+ * So if a barrier's effect on the caches favours one contestant, it favours the peer.
  */
 #include "harness/device.h"
 #include "harness/peers.h"

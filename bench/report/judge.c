@@ -251,7 +251,8 @@ static int judge_buckets(judged_t *judged)
     return 1;
 }
 
-/* The rank with the oldest direct call, or NO_RANK. All ranks in a direct call wait since then. */
+/* The rank with the oldest direct call, or NO_RANK. All ranks in a direct call have waited since
+   that call began. */
 static int64_t oldest_direct(judged_t *judged)
 {
     int64_t from = NO_RANK;

@@ -57,16 +57,16 @@ typedef struct {
     size_t nparts;
 } dumps_t;
 
-/* read.c: add a file's dump. If the file has the dump of a failure, this one is added,
-   otherwise the last dump. 0: the file was not read, and an error was printed. */
+/* read.c: add one dump of a file: the dump of a failure, or if there is none, the last dump. 0: the
+   file was not read, and an error was printed. */
 int read_dump(const char *path, dumps_t *dumps);
 void free_dumps(dumps_t *dumps);
 
 /* The verdict on one communicator. */
 typedef enum {
-    VERDICT_NOTHING, /* nothing waits, and it has not failed */
-    VERDICT_FAILED,  /* the reason is all that is known */
-    VERDICT_NO_DUMP, /* ranks left no dump, and the others wait */
+    VERDICT_NOTHING, /* no rank waits, and there is no failure */
+    VERDICT_FAILED,  /* only the reason is known */
+    VERDICT_NO_DUMP, /* some ranks left no dump; the others wait */
     VERDICT_TENSOR,  /* a tensor that some ranks have not submitted */
     VERDICT_ORDER,   /* the ranks wait for different tensors */
     VERDICT_BUCKET,  /* a bucket in flight makes no progress */

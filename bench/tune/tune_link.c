@@ -2,14 +2,15 @@
 /*
  * The link between hosts, for the library's cost model (lib/coll/cost.c).
  *
- * Messages go to and fro between rank 0 and the first rank of another host, while all other ranks
- * wait. Half of the shortest round trip of 8 bytes is the latency. A long message takes more time
- * than 8 bytes; this additional time gives the speed. The shortest trips count, as in
+ * Messages are sent back and forth between rank 0 and the first rank of another host, while all
+ * other ranks wait. Half of the shortest round trip of 8 bytes is the latency. A long message takes
+ * more time than 8 bytes; this additional time gives the speed. The shortest trips count, as in
  * lib/xport/faster.c, because other work on the hosts only makes trips longer.
  *
  * The cost model also uses the figures for collectives and sizes that are not timed here. So they
  * are used even if calls are not faster with them, unlike the candidates of another setting. But
- * calls must not be slower: their time must be at most 1 + TUNE_MARGIN times the default's.
+ * calls must not be slower: with the figures, a call's time must be at most 1 + TUNE_MARGIN times
+ * the default's.
  */
 #include "tune/tune.h"
 

@@ -12,7 +12,7 @@
  * busy machine the default then differed from itself by a fifth.
  *
  * The default runs a second time as one more candidate. Its quotient shows how much two identical
- * runs differ; a candidate wins only if it is better than that.
+ * runs differ. A candidate wins only if its gain is larger than this difference.
  */
 #include "tune/tune.h"
 
@@ -24,7 +24,7 @@ enum {
     BLOCKS = 5,        /* timed, of each size in each world */
     MOST_CALLS = 4096, /* of a block */
     RESAMPLES = 1000,
-    LEAST_ROUNDS = 5 /* also on a slow machine, where time runs out */
+    LEAST_ROUNDS = 5 /* also on a slow machine that uses up its time */
 };
 
 typedef struct {

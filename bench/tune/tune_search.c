@@ -4,8 +4,8 @@
  *
  * Each setting is tuned with the winners of the settings before it. At the end there is one more
  * comparison with the defaults. It has two candidates: all winners together, and only those winners
- * that the file can hold, because later jobs read the file without the variables. Winners that do
- * not win this comparison are not used.
+ * that the file can hold, because later jobs read the file without the variables. Winners that lose
+ * this comparison are not used.
  *
  * An algorithm is a candidate only if it adds the contributions to an element in the same order at
  * every place of the element: otherwise the bits of a result would depend on the buckets.
@@ -74,8 +74,9 @@ static void set_winners(const tune_setting_t *setting, const char *value)
     }
 }
 
-/* The winners together, against the defaults. Winners that are not better become defaults. If those
-   that the file can hold are better only with the others, they are not for the file. */
+/* The winners together, against the defaults. If all winners together are not better, the defaults
+   are used. If the winners that the file can hold are better only together with the other winners,
+   they are not put into the file. */
 static void confirm(bench_world_t *world, const tune_list_t *list, const tune_effort_t *effort,
                     tune_search_t *search)
 {

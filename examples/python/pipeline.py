@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pipeline parallel training: two ranks have the two halves of the model, and pass four
-micro-batches of each batch along.
+"""Pipeline parallel training: each of two ranks has one half of the model. A batch passes through
+both halves as four micro-batches.
 
     torchrun --nproc-per-node 2 pipeline.py [tutti|gloo]
 """

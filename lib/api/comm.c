@@ -134,7 +134,7 @@ static tutti_status_t open_record(tutti__comm_t *comm)
     return status;
 }
 
-/* Open all rooms above the transports. */
+/* Open all rooms (folders of lib/) above the transports. */
 static tutti_status_t open_engine(tutti__comm_t *comm)
 {
     tutti__engine_env_t env = {

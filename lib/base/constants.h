@@ -260,9 +260,10 @@
 
 /* ---- grace periods: how long a rank waits for the reason of a failure ---- */
 
-/* After a failure without a known cause: the wait for a peer's report of the cause. Also the wait
-   for data from a rank of another host that has left (include/tutti/comm.h states this time).
-   Chosen: a report crosses a tree of sockets in milliseconds; the rest is for loaded machines. */
+/* After a failure without a known cause: the wait for a peer's report of the cause. Also, if a rank
+   on another host has left: how long this rank still waits for its data (include/tutti/comm.h
+   states this time). Chosen: a report crosses a tree of sockets in milliseconds; the rest is for
+   loaded machines. */
 #define TUTTI__NEWS_MS 300
 
 /* The same after a timeout on a device. A device does not report the rank that it waits for.

@@ -51,8 +51,8 @@ typedef struct {
 void tutti__mutex_init(tutti__mutex_t *mutex, tutti__lock_place_t place);
 void tutti__mutex_destroy(tutti__mutex_t *mutex);
 void tutti__mutex_lock(tutti__mutex_t *mutex);
-/* The same for a static mutex. A child that is forked later makes the mutex anew. The data under
-   the mutex may be half changed in the child. */
+/* Lock a static mutex. A child that is forked later initialises the mutex again. In the child, the
+   data under the mutex may be half changed. */
 void tutti__mutex_lock_renewed(tutti__mutex_t *mutex);
 /* 1 if taken. Allowed in any order, because it does not wait. */
 int tutti__mutex_trylock(tutti__mutex_t *mutex);

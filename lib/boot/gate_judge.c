@@ -168,8 +168,9 @@ void tutti__gate_warn(const tutti__gate_host_t *host, double waited_s)
 
 uint64_t tutti__gate_decide_by(uint32_t left_ms)
 {
-    /* tutti__star_patience has added a quarter to the time until the rank's deadline. A sixth of
-       the sum is less than this quarter, so the result is later than the rank's deadline. */
+    /* With T the time until the rank's deadline, left_ms is T + min(T / 4, 2 s), see
+       tutti__star_patience. Less is subtracted here than was added there, so the result is later
+       than the rank's deadline. */
     return tutti__net_deadline(left_ms - TUTTI__MIN(left_ms / 6, TUTTI__STAR_MESSAGE_MS));
 }
 

@@ -31,7 +31,8 @@ typedef enum {
 #define TUTTI__CONF_AUTO UINT64_MAX
 
 /* Plain data: sent between ranks as bytes. The fields before `dump` are in each rank's first block,
-   whose size is limited. If the two paths are set, they are sent after this block (boot/boot.c). */
+   whose size is limited. The last two fields, the paths `dump` and `trace`, are sent after this
+   block if they are set (boot/boot.c). */
 typedef struct {
     uint64_t fusion_bytes;  /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
     uint64_t plans;         /* TUTTI_PLANS: 1: learn plans */

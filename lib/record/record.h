@@ -330,7 +330,7 @@ static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
 }
 
 /* Record the rank or device that the lane's operation waits for. doing: a static text. The
-   operation is at step `step` of the `of` steps of its schedule. */
+   operation is at step number `step`. Its schedule has `of` steps. */
 void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
                          uint32_t step, uint32_t of);
 

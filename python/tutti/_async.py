@@ -26,8 +26,8 @@ def allreduce_async(name: Optional[str], array: Any, op: OpLike = "sum", out: An
     timeout     seconds; if the call is not done by then, the communicator ends, and all its
                 requests raise TimeoutError, or ShutdownError from a wait with a timeout. None: only
                 a wait has a deadline
-    wire        the type in which float32 goes from one host to another: "float32", "bfloat16",
-                "float16" or "float8_e4m3", the same on all ranks. None: as TUTTI_WIRE says
+    wire        the type in which float32 is sent from host to host: "float32", "bfloat16",
+                "float16" or "float8_e4m3", the same on all ranks. None: see TUTTI_WIRE
     priority    0 to 255: calls of a high priority overtake others that wait
     all others  as in allreduce()
     """

@@ -127,7 +127,7 @@ def _of_cuda(what: What, array: Any, writing: bool) -> Buffer:
 
 def _of_other(what: What, array: Any, writing: bool) -> Buffer:
     if not writing:
-        # numpy's string of no bytes would have one, and its strings lose zeros at their end.
+        # An empty string of numpy has one byte, and numpy's strings lose zeros at their end.
         seen = memoryview(array) if isinstance(array, bytes) else array
         return _of_numpy(what, np.asarray(seen), False)
     try:

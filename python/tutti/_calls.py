@@ -48,7 +48,7 @@ class Prepared:
                  op: Any = None) -> None:
         self.kind = kind  # the collective's name
         self.args = args  # of the direct function, up to the communicator
-        self.result = result  # what the call returns
+        self.result = result  # the result of the call
         self.keep = keep  # objects that must live until the call is done
         self.op: Optional[UserOp] = op if isinstance(op, UserOp) else None
         self.failures = 0  # of the operation, when the call began
@@ -60,7 +60,8 @@ class Prepared:
         self.error: Optional[Exception] = None  # set by `receive`: the call ends with it
 
     def begin(self) -> None:
-        """Before the call begins: errors that the operation has had so far are not this call's."""
+        """To be called before the call begins: earlier errors of the operation do not belong to
+        this call."""
         if self.op is not None:
             self.failures = self.op.failures
 
@@ -242,7 +243,7 @@ def _receive_later(made: Prepared, call: str, source: Buffer, row: Shape, displs
         if made.result is None:  # otherwise a signal has interrupted the use of this address
             odd = np.flatnonzero(elements % each)
             if len(odd):
-                # The call must go on, because the other ranks wait for this rank's buffer.
+                # The call must continue, because the other ranks wait for this rank's buffer.
                 text = "%s: rank %d sends %d elements, which are no whole rows of shape %s" % (
                     call, odd[0], elements[odd[0]] // source.kind.unit, row)
                 made.error = _lib.error_of(_lib.MISMATCH, text)

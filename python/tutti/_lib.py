@@ -78,7 +78,7 @@ class PeerLostError(TuttiError):
     status = PEER_LOST
 
 
-class TimeoutError(TuttiError, builtins.TimeoutError):  # either name catches it
+class TimeoutError(TuttiError, builtins.TimeoutError):  # `except` with either name catches it
     """A deadline passed. If it was the timeout of a wait, the request continues."""
 
     status = TIMEOUT
@@ -375,7 +375,7 @@ def _load() -> Tuple[ctypes.CDLL, str]:
         try:
             path = path_of()
             return ctypes.CDLL(path), path
-        except OSError as error:  # the linker's words name the file
+        except OSError as error:  # the linker's message names the file
             tried.append("%s: %s" % (where, error))
     advice = "correct %s" % VARIABLE if given else (
         "install Tutti (see docs/installing.md), or name the file in %s" % VARIABLE)
@@ -425,8 +425,8 @@ def has(name: str) -> bool:
 
 
 def needs_timeouts() -> None:
-    """Raise UnsupportedError if the library does not know `timeout_ms` in options. The same version
-    added `timeout_ms` and tutti_comm_connect."""
+    """Raise UnsupportedError if the library is too old for `timeout_ms` in options. `timeout_ms`
+    and tutti_comm_connect are in the same versions."""
     if not has("tutti_comm_connect"):
         missing("timeouts in options")
 

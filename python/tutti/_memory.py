@@ -45,7 +45,7 @@ def mem_alloc(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
 
     Collective: all ranks call it, in the same order among direct calls. The array and all views of
     it end with mem_free(), Communicator.free() and finalize(): an access after that is an error
-    that ends the process, as in C. Copy what must live longer.
+    that ends the process, as in C. Copy data that must live longer.
     """
     comm = current(comm)
     made, address, _ = _allocate("mem_alloc", shape, dtype, comm)

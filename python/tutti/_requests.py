@@ -2,8 +2,8 @@
 """Requests: asynchronous calls between their start and their end.
 
 A request keeps its arrays alive. If the program drops a request without waiting for it, the library
-still uses the arrays. So they go to a list. Each later start frees the arrays of the calls that are
-done by then.
+still uses the arrays. So the package keeps these arrays in a list. Each later start of a call frees
+the arrays of the calls that are done.
 """
 
 import os
@@ -111,7 +111,7 @@ class Request:
             self._lock.release()
 
     def result(self, timeout: Optional[float] = None) -> Any:
-        """The same as wait()."""
+        """As wait()."""
         return self.wait(timeout)
 
     def test(self) -> bool:
@@ -208,7 +208,7 @@ class Request:
 
 def _give_buffer(handle: Optional[int], made: Prepared, size: int, wait_ms: int) -> int:
     """Give a request its buffer as soon as the counts are known. Returns the status of the wait for
-    them. If the request has ended since, a wait for it returns its error."""
+    them. If the request has ended meanwhile, a wait for it returns its error."""
     counts = np.empty(size, np.uintp)
     status = lib.tutti_request_recvcounts(handle, wait_ms, counts.__array_interface__["data"][0])
     if status == _lib.OK and made.receive is not None:
@@ -255,7 +255,7 @@ def _free_if_done(handle: int, made: Prepared, size: int, keeps_handle: bool) ->
     status = lib.tutti_test(handle, byref(done))
     if done.value:
         lib.tutti_wait(handle, 0)
-    elif status != _lib.INVALID_ARGUMENT:  # which means that a wait has ended it
+    elif status != _lib.INVALID_ARGUMENT:  # so a wait has ended it
         return False
     if keeps_handle:
         lib.tutti_request_free(handle)
@@ -327,7 +327,7 @@ def _wait_any(requests: Sequence[Request], wait_ms: int) -> Optional[int]:
             if request._lock.acquire(blocking=False):
                 held.append(request)
         for request in held:
-            # A wait in another thread may have ended it since the test.
+            # A wait in another thread may have ended the request after the test.
             if request._handle is None or not request._active or request._has_ended():
                 return list(requests).index(request)
         if len(held) < len(unique):

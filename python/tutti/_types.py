@@ -17,8 +17,8 @@ from ._lib import byref, check, lib
 
 
 class Op(enum.IntEnum):
-    """The operation of a reduction. Everywhere a string of the same name, such as "sum", is taken
-    as well.
+    """The operation of a reduction. All functions also take a string of the same name, such as
+    "sum".
 
     SUM                all numbers; integers wrap around; bool: or
     AVG                all numbers, not bool: the sum divided by the number of ranks

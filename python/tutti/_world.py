@@ -93,7 +93,7 @@ class Communicator:
     def split(self, color: Optional[int] = 0, key: int = 0) -> Optional["Communicator"]:
         """Split the communicator: ranks that pass the same color get a new one.
 
-        color  0 or more; None: this rank gets none, and the call returns None
+        color  0 or more; None: this rank gets no communicator, and the call returns None
         key    orders the ranks of the new communicator; equal keys keep the order
 
         Collective over this communicator, which stays valid.
@@ -128,8 +128,8 @@ class Communicator:
     def free(self) -> None:
         """Free the communicator; for the world this is finalize().
 
-        Waits for no other rank. Pending requests end with ShutdownError. Arrays of mem_alloc() on
-        this communicator must not be used any more.
+        Does not wait for other ranks. Pending requests end with ShutdownError. Arrays of
+        mem_alloc() on this communicator must not be used any more.
         """
         if self is _world:
             finalize()
@@ -300,7 +300,7 @@ def world() -> Communicator:
 
 
 def current(comm: Optional[Communicator]) -> Communicator:
-    """The communicator of a call: the given one, else the world."""
+    """The communicator of a call: the given one, or the world."""
     if comm is not None:
         return comm
     return _world if _world is not None else world()

@@ -117,8 +117,8 @@ class Job(unittest.TestCase):
         hvd.init()
 
     def test_forked(self) -> None:
-        """A forked child, such as a DataLoader's worker, knows rank and size. Calls in it are
-        errors, and its shutdown does not disturb the parent."""
+        """In a forked child, such as a DataLoader's worker, rank() and size() work. Other calls
+        there are errors, and shutdown() there does not disturb the parent."""
         rank, size = hvd.rank(), hvd.size()
         mine = torch.ones(1, device="cpu")  # torch has no CUDA in a forked child
         child = os.fork()
@@ -247,8 +247,8 @@ class Job(unittest.TestCase):
 
 
     def test_horovodrun(self) -> None:
-        """Without MPI, horovodrun's processes cannot meet. They must not become jobs of one rank
-        each."""
+        """Without MPI, horovodrun's processes cannot meet. Each of them must report an error, and
+        not become a job of one rank."""
         if hvd.rank() == 0:
             run = self.run_alone("import tutti.horovod.torch as hvd; hvd.init()",
                                  HOROVOD_SIZE="2", HOROVOD_RANK="0")
@@ -353,7 +353,7 @@ class Join(unittest.TestCase):
     """Ranks with different numbers of batches."""
 
     def test_uneven(self) -> None:
-        """Each rank is once the first to join. The average is still divided by the number of all
+        """Each rank in turn is the first to join. The average is still divided by the number of all
         ranks."""
         size, rank = hvd.size(), hvd.rank()
         for first in range(size):
@@ -390,7 +390,7 @@ class Join(unittest.TestCase):
         hvd.join()
 
     def test_optimizer(self) -> None:
-        """Training goes on with the ranks that have batches."""
+        """Training continues with the ranks that have batches."""
         model = nn.Linear(2, 1, bias=False)
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.0),
                                              model.named_parameters())
@@ -410,7 +410,7 @@ class State(unittest.TestCase):
         """Any object, from any rank, of any length."""
         for root in range(hvd.size()):
             obj = {"rank": hvd.rank(), "text": "x" * 1000 * hvd.rank(), 3: None}
-            with torch.device("meta"):  # new tensors have no data unless they name another device
+            with torch.device("meta"):  # tensors made without a device have no data
                 got = hvd.broadcast_object(obj if hvd.rank() == root else None, root)
             self.assertEqual((got["rank"], len(got["text"])), (root, 1000 * root))
         gathered = hvd.allgather_object([hvd.rank()] * hvd.rank(), name="lists")
@@ -589,8 +589,8 @@ class Streams(unittest.TestCase):
         return int(lib.tutti_submit(calls, count, comm, requests))
 
     def test_side_stream(self) -> None:
-        """The transfer is in the stream in which the call was made, whichever thread starts it and
-        whichever stream is current then."""
+        """The transfer is in the stream in which the call was made. The thread that starts the
+        transfer and its current stream do not matter."""
         mine = torch.ones(hvd.size(), device="cpu").as_subclass(Imitated)
         for start in (hvd.allgather_async, hvd.alltoall_async,
                       lambda t: hvd.grouped_allgather_async([t, t])):
@@ -614,7 +614,7 @@ class Streams(unittest.TestCase):
 
 
 class Kept:
-    """An object that no handler of the package is for."""
+    """An object for which the package has no handler."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -628,7 +628,7 @@ class KeptHandler(StateHandler):
         self.saved = value.value
 
     def save(self) -> None:
-        self.saved += self.value.value - self.saved  # needs what __init__ has made
+        self.saved += self.value.value - self.saved  # needs the attributes that __init__ has set
 
     def restore(self) -> None:
         self.value.value = self.saved
@@ -638,7 +638,8 @@ class KeptHandler(StateHandler):
 
 
 class Elastic(unittest.TestCase):
-    """States without a failure, and what a reset leaves behind. horovod_script.py has failures."""
+    """States without a failure, and the resources after a reset. Failures are tested in
+    horovod_script.py."""
 
     def test_handlers(self) -> None:
         """A handler, and a function that broadcasts, with the parameters that they have in
@@ -782,8 +783,8 @@ class Misuse(unittest.TestCase):
             self.assertRaises(NotImplementedError, call)
 
     def test_twice(self) -> None:
-        """A name that is pending is refused. Only rank 0 starts the call, so it cannot end
-        before."""
+        """A name that is pending is refused. Only rank 0 starts the call, so the call cannot end
+        before the check."""
         if hvd.size() == 1:
             return
         starts = [lambda: hvd.allreduce_async(full(1), name="twice"),
@@ -801,7 +802,7 @@ class Misuse(unittest.TestCase):
             hvd.synchronize(handle if handle is not None else start())
 
     def test_twice_repeated(self) -> None:
-        """The same for a call that was made several times before."""
+        """A pending name is also refused if the call was made several times before."""
         if hvd.size() == 1:
             return
         t = full(1)

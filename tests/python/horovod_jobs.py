@@ -7,9 +7,9 @@ A test is a script with unittest classes whose methods all ranks run in the same
         horovod_jobs.main(env=(1, 2, 3), mpi=(2,))
 
 As a parent the script starts itself once for each number of ranks, by env:// and by mpirun; as a
-rank it runs the methods. A method that fails ends its rank, and with it the job. The last line of
-the output counts jobs. The status is 0, 1 after a failure, or 77 if everything was skipped. Tests
-with "tensorflow" or "keras" in their names are for TensorFlow, all others for torch. With
+rank it runs the methods. If a method fails, its rank and the job end. The last line of the output
+counts jobs. The status is 0, 1 after a failure, or 77 if everything was skipped. Tests with
+"tensorflow" or "keras" in their names are for TensorFlow, all others for torch. With
 TUTTI_TEST_TORCH_DEVICE=cuda, torch makes its tensors on the GPUs.
 """
 

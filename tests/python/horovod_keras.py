@@ -65,8 +65,8 @@ class Fit(unittest.TestCase):
                 np.testing.assert_array_equal(a, b)
 
     def test_like_one_process(self) -> None:
-        """Models that start differently get rank 0's weights, and learn what one process learns
-        from all data."""
+        """Models that start differently get rank 0's weights. Their training gives the same weights
+        as one process that trains on all data."""
         for make in (lambda: keras.optimizers.SGD(0.05, momentum=0.9),
                      lambda: keras.optimizers.Adam(0.01, clipnorm=1.0)):
             model = model_of(1 + hvd.rank(), hvd.DistributedOptimizer(make()))
@@ -138,7 +138,7 @@ class Fit(unittest.TestCase):
             average_aggregated_gradients=True))
         self.fit(model, epochs=2)
         self.equal_on_ranks(model)
-        # Passes without a step count as well, so a schedule is one of batches.
+        # Passes without a step count as well, so a schedule counts batches.
         self.assertEqual(int(model.optimizer.iterations), 2 * ROWS // BATCH)
         alone = model_of(1, keras.optimizers.SGD(0.05))
         x, y = data()

@@ -57,7 +57,7 @@ def adam(model: nn.Module) -> torch.optim.Optimizer:
 
 
 class Equal(unittest.TestCase):
-    """The same parameters as without ranks."""
+    """Training gives the same parameters as in one process."""
 
     def compare(self, model: nn.Module, expected: Dict[str, torch.Tensor],
                 tolerance: float = 1e-12) -> None:
@@ -128,7 +128,8 @@ class Equal(unittest.TestCase):
         self.compare(self.train(closure=True), alone(sgd))
 
     def test_predivide(self) -> None:
-        """The same average, with the division in two parts."""
+        """With gradient_predivide_factor, the division has two parts, and the average is the
+        same."""
         self.compare(self.train(gradient_predivide_factor=4.0), alone(sgd))
         self.compare(self.train(gradient_predivide_factor=4.0, groups=2), alone(sgd))
 
@@ -150,8 +151,8 @@ class Equal(unittest.TestCase):
             self.compare(self.train(num_groups=2, passes=2), alone(sgd, passes=2))
 
     def test_planned_groups(self) -> None:
-        """Equal steps with groups become a plan: they announce nothing. Gradients on a GPU are not
-        planned."""
+        """After equal steps with groups there is a plan, and the steps announce no tensors.
+        Gradients on a GPU are not planned."""
         model = make_model()
         if hvd.size() == 1 or next(model.parameters()).is_cuda:
             return
@@ -225,8 +226,8 @@ class Special(unittest.TestCase):
     """Gradients that are missing, sparse, or in another memory layout; misuse."""
 
     def test_missing(self) -> None:
-        """A layer that only one rank has used gets the average of its gradient and zeros. This is
-        also so with groups."""
+        """A layer that only one rank has used gets the average of its gradient and zeros. Groups
+        give the same result."""
         for groups in (None, 1, 2):
             layers = nn.ModuleList([nn.Linear(2, 2, bias=False) for _ in range(3)])
             optimizer = hvd.DistributedOptimizer(torch.optim.SGD(layers.parameters(), lr=1.0),

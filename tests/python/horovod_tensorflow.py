@@ -154,8 +154,8 @@ class Calls(unittest.TestCase):
         self.assertEqual(hvd.allgather_object("x" * self.rank), ["x" * r for r in self.ranks])
 
     def test_order(self) -> None:
-        """Calls without a name of one tf.function run in the program's order, whatever the graph
-        would allow."""
+        """Calls without a name of one tf.function run in the program's order, even if the graph
+        allows other orders."""
         @tf.function
         def function() -> Any:
             return [hvd.allreduce(full(i), op=hvd.Max) for i in range(8)]

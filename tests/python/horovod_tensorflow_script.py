@@ -92,7 +92,7 @@ class Scripts(unittest.TestCase):
             return self.run_module("-np", "2", path, *arguments)
 
     def test_unchanged(self) -> None:
-        """A script that says only "horovod"."""
+        """A script that imports only "horovod"."""
         status, output = self.run_script(SCRIPT)
         self.assertEqual(status, 0, output)
         for rank in range(2):

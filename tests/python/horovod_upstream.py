@@ -3,7 +3,7 @@
 
 usage: horovod_upstream.py CHECKOUT LOG ARGUMENTS-OF-PYTEST...
 
-The output goes to LOG.RANK, because the output of ranks that print at the same time cannot be read.
+The output goes to LOG.RANK, because the lines of ranks that print at the same time would mix.
 """
 
 import os

@@ -7,8 +7,8 @@ A test is a script with a unittest.TestCase, whose methods all ranks run in the 
         ranks.main(sizes=(1, 2, 3))
 
 As a parent the script starts itself once for each number of ranks; as a rank it runs the methods.
-A method that fails ends its rank, and so the other ranks. The last line of the output counts jobs.
-The status is 0, 1 after a failure, or 77 if everything was skipped.
+If a method fails, its rank ends, and then the other ranks end. The last line of the output counts
+jobs. The status is 0, 1 after a failure, or 77 if everything was skipped.
 """
 
 import os

@@ -61,6 +61,6 @@ for library in $(cut -d ' ' -f 1 "$work/versions" | sort -u); do
     fi
     script=
     [ ! -s "$work/map" ] || script=-Wl,--version-script,$work/map
-    # Some names are those of functions that the compiler knows.
+    # The compiler has built-in functions with some of these names.
     $cc -shared -fPIC -w -fno-builtin -Wl,-soname,"$library" $script -o "$out/$library" "$work/source.c"
 done

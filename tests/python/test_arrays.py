@@ -75,8 +75,8 @@ class Arrays(unittest.TestCase):
         self.assertEqual(_calls.send(OneWorld, part, 0).args[0], part.ctypes.data)
 
     def test_short_way(self) -> None:
-        """plain_reduction gives the same arguments as the long way, or leaves the call to the long
-        way."""
+        """plain_reduction returns the same arguments as the general way, or None, which means: use
+        the general way."""
         for kind in ("f4", "i8", "?", "f2", tutti.pair_dtype("int32")):
             x, y = np.zeros((4, 3), kind), np.zeros((4, 3), kind)
             for op in ("minloc", "max", tutti.Op.BOR):

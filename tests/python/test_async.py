@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Asynchronous calls: requests and what keeps their arrays, several calls at once, persistent
-requests, joins."""
+"""Asynchronous calls: requests and the references that keep their arrays, several calls at once,
+persistent requests, joins."""
 
 import contextlib
 import ctypes
@@ -211,8 +211,8 @@ class Asynchronous(unittest.TestCase):
         self.assertEqual(request.wait().shape, (2 * self.size,))
 
     def test_arrays_live(self) -> None:
-        """The program has no references to the arrays any more. The request has its own until the
-        call is complete."""
+        """The program has dropped its references to the arrays. The request keeps its own
+        references until the call is complete."""
         if self.size == 1:
             return
         x = np.ones(1000).view(Held)
@@ -254,7 +254,8 @@ class Asynchronous(unittest.TestCase):
         self.assertIsNone(watch())
 
     def test_dropped_error(self) -> None:
-        """The same if the warning raises an exception, which Python ignores in __del__."""
+        """A request is dropped as above, and its warning raises an exception, which Python ignores
+        in __del__."""
         while _requests._dropped:
             _requests.free_dropped()
         seen = []
@@ -272,8 +273,8 @@ class Asynchronous(unittest.TestCase):
             _requests.free_dropped()
 
     def test_signal_in_a_start(self) -> None:
-        """The program has no request, and the library uses the arrays. They live until the call is
-        complete."""
+        """The program has dropped the request while the library uses the arrays. The arrays live
+        until the call is complete."""
         if self.size == 1:
             return
         starts = {
@@ -310,7 +311,7 @@ class Asynchronous(unittest.TestCase):
             self.assertEqual(x.tolist(), [self.size] * 3)
 
     def test_signal_in_a_wait(self) -> None:
-        """The result is there at the next wait."""
+        """A signal interrupts a wait. The next wait returns the result."""
         x = np.full(2, float(self.rank))
         waits = {
             "tutti_wait": lambda request: request.wait(),
@@ -333,8 +334,8 @@ class Asynchronous(unittest.TestCase):
                 self.assertEqual(step.wait().tolist(), [self.sum] * 2)
 
     def test_signal_before_a_start(self) -> None:
-        """A turn does not raise the exception of an operation in the turn before, whose wait was
-        interrupted."""
+        """In one turn of a persistent request the operation raises an exception, and a signal
+        interrupts the wait. The next turn does not raise the operation's exception."""
         if self.size == 1:
             return
 
@@ -368,7 +369,8 @@ class Asynchronous(unittest.TestCase):
         self.assertIsNone(watch())
 
     def test_signal_after_the_counts(self) -> None:
-        """The library has the receive buffer, but the package does not know it."""
+        """A signal arrives when the library has got the receive buffer, and before the package has
+        noted this. The next wait returns the result."""
         request = tutti.allgatherv_async("v", np.full(2, float(self.rank)))
         with interrupted("tutti_request_receive"), self.assertRaises(Stopped):
             request.wait()
@@ -539,7 +541,8 @@ class Asynchronous(unittest.TestCase):
                 tutti.wait_all(others)
 
     def test_persistent_copies(self) -> None:
-        """A copy of an input would have the data of the request's creation."""
+        """If an input were copied, the copy would have the data of the time at which the request
+        was made."""
         x, y = np.zeros((4, 2)), np.zeros(4)
         for call in (tutti.Call("allreduce", "p", x[:, 0], out=y),
                      tutti.Call("allreduce", "p", array=[1.0, 2.0], out=np.zeros(2)),
@@ -647,7 +650,7 @@ class Asynchronous(unittest.TestCase):
 
         op, x = tutti.create_op(function), np.ones(1)
 
-        def cuda_run(*_: Any) -> int:  # the part of the library's that matters here
+        def cuda_run(*_: Any) -> int:  # only calls the operation, as the library does
             op._combine(x.ctypes.data, x.ctypes.data, x.ctypes.data, 1, _lib.FLOAT64, None)
             return _lib.OK
 

@@ -36,7 +36,7 @@ def in_a_block() -> None:
 
 
 def ends_a_block() -> None:
-    """A block ends by finalize(), and by sys.exit()."""
+    """A `with` block ends by finalize(), and by sys.exit()."""
     with tutti.init():
         tutti.barrier()
         tutti.finalize()
@@ -64,7 +64,7 @@ class Unprintable(Exception):
 
 
 def with_bad_text() -> None:
-    """The texts of exceptions may have no form in UTF-8, or cannot be made at all."""
+    """An exception's text cannot be encoded in UTF-8, or its __str__ fails."""
     world = tutti.init()
     for group, failure in ((world.split(), ValueError("no file caf\udce9")),
                            (world.split(), Unprintable())):
@@ -136,7 +136,7 @@ def late() -> None:
 
 
 def gives_no_buffer() -> None:
-    """All ranks know the counts of a call, but rank 1 never passes its buffer."""
+    """All ranks have received the counts of a call, but rank 1 never passes its buffer."""
     world = init_together()
     request = tutti.allgatherv_async("v", np.ones(2))
     if world.rank == 1:
@@ -227,8 +227,8 @@ def leaves_requests() -> None:
 
 
 def ends_in_call() -> None:
-    """The process of rank 0 ends while a daemon thread is inside a direct call, which Python does
-    not join. Rank 1 does not make this call."""
+    """The process of rank 0 ends while a daemon thread, which Python does not join, is inside a
+    direct call. Rank 1 does not make this call."""
     world = tutti.init()
     tutti.barrier()
     if world.rank == 1:
@@ -262,7 +262,7 @@ def forks() -> None:
     """A child is forked while another thread of its parent waits for a request."""
     tutti.init()
     request = tutti.allreduce_async("x", np.ones(3))
-    request._lock.acquire()  # as the waiting thread
+    request._lock.acquire()  # as a waiting thread does
     child = os.fork()
     if child == 0:
         seen = []

@@ -72,12 +72,13 @@ class Interrupts(unittest.TestCase):
                 os.kill(pid, 0)
 
     def test_once(self) -> None:
-        """The launcher ends such ranks after the grace period."""
+        """After one interrupt, the launcher ends such ranks when the grace period is over."""
         launcher = self.start(0.2)
         self.check_ended(launcher, self.interrupt(launcher))
 
     def test_twice(self) -> None:
-        """The launcher ends them at once. The grace period is longer than this test may take."""
+        """After a second interrupt, the launcher ends the ranks at once. The grace period is longer
+        than this test may take."""
         launcher = self.start(10.0 * SECONDS)
         pids = self.interrupt(launcher)
         launcher.send_signal(signal.SIGINT)

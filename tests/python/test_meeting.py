@@ -41,7 +41,7 @@ class FolderStore:
 
 
 class BrokenStore:
-    """A store of which neither function works."""
+    """A store whose two functions fail."""
 
     def set(self, key: str, value: bytes) -> None:
         raise KeyError("the store is full")
@@ -81,7 +81,7 @@ def by_connect(rank: int, size: int, folder: str, results) -> None:
     results.put((everyone.rank, float(tutti.allreduce(1.0, comm=everyone))))
     everyone.free()
     try:
-        tutti.barrier(half)  # it has ended with its parent
+        tutti.barrier(half)  # `half` has ended with its parent
     except tutti.InvalidArgumentError:
         return
     raise AssertionError("no error")

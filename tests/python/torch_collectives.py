@@ -20,7 +20,8 @@ NEW = hasattr(dist, "all_gather_single")  # names of torch 2.14
 
 
 def numbers(shape: Any, dtype: torch.dtype, rank: int, seed: int) -> torch.Tensor:
-    """Small whole numbers, so that sums are exact in every type. Any rank can make them."""
+    """Small whole numbers, so that sums are exact in every type. Every rank can compute the numbers
+    of each rank."""
     generator = torch.Generator().manual_seed(seed * 1000 + rank)
     values = torch.randint(0, 4, shape, generator=generator)
     if dtype.is_complex:
@@ -436,7 +437,7 @@ def test_objects(rank: int, size: int) -> None:
 
 
 def test_futures(rank: int, size: int) -> None:
-    """Callbacks of futures wait for further collectives, many at once; nothing is lost."""
+    """Callbacks of futures wait for further collectives, many at once. All of them complete."""
     init()
     group = dist.distributed_c10d._get_default_group()
 
@@ -594,8 +595,8 @@ test_not_waited_for.sizes = (2,)  # type: ignore[attr-defined]
 
 
 def test_polled(rank: int, size: int) -> None:
-    """A Work that has a future is polled. is_completed does not wait for the end of the future, nor
-    the future for a call of is_completed."""
+    """A Work that has a future is polled. is_completed does not wait for the end of the future, and
+    the future does not wait for a call of is_completed."""
     init()
     for i in range(200):
         t, got = torch.full((1000,), float(rank + i)), torch.empty(1000 * size)

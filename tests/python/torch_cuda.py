@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CUDA tensors: every collective in stream order, futures, messages, streams, DDP and FSDP2.
 
-Needs a GPU. If there are fewer GPUs than ranks, ranks share them: then, on one host, their data go
-through the host's memory. A test whose name ends with `_apart` makes each rank a separate host,
-which has a separate communicator of NCCL.
+Needs a GPU. If there are fewer GPUs than ranks, ranks share them: then, on one host, their data are
+copied through the host's memory. A test whose name ends with `_apart` makes each rank a separate
+host, which has a separate communicator of NCCL.
 """
 
 import os
@@ -260,7 +260,7 @@ def test_ddp(rank: int, size: int) -> None:
 
 
 def test_ddp_apart(rank: int, size: int) -> None:
-    """The same between hosts."""
+    """DDP as above, with each rank as a separate host."""
     device = begin(rank, apart=True)
     trained(rank, size, device,
             lambda net: DistributedDataParallel(net, device_ids=[device.index],

@@ -7,8 +7,9 @@
     torch_distributed_test.py --backend tutti|gloo [--ranks 2,3,4,8] [--only PART]
                             over one backend; fails if a test fails
 
-With 8 ranks or more, only the tests run that the suite skips with fewer ranks. The suite starts new processes for each test. This driver imports torch once and forks a child per
-rank and test. Only tests for host memory run.
+With 8 ranks or more, this driver runs only the tests that the suite skips with fewer ranks. The
+suite starts new processes for each test. This driver imports torch once and forks a child per rank
+and test. Only tests for host memory run.
 """
 
 import argparse

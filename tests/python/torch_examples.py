@@ -19,7 +19,7 @@ DATA = os.environ.get("TUTTI_DATA", "/usr/share/datasets/fashion-mnist")
 HAS_DATA = os.path.exists(os.path.join(DATA, "train-images-idx3-ubyte.gz"))
 ACCURACY = {"ddp": 0.84, "fsdp": 0.84, "zero": 0.87, "powersgd": 0.84, "tensor_parallel": 0.85,
             "pipeline": 0.85, "elastic": 0.84, "zero_deepspeed": 0.87}  # in the third epoch
-SAME_AS = {"elastic": "ddp"}  # what the losses of gloo are taken from
+SAME_AS = {"elastic": "ddp"}  # the example that gives gloo's losses
 
 
 def run(restarts: int, script: str, *arguments: str, **environment: str) -> str:

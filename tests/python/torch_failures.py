@@ -82,12 +82,13 @@ def die_in_backward(rank: int, has_hook: bool) -> None:
 
 
 def test_killed_backward(rank: int, size: int) -> None:
-    """The error comes through torch's C++ code, which takes it from the future."""
+    """The error is passed on by torch's C++ code, which takes it from the future."""
     die_in_backward(rank, False)
 
 
 def test_killed_hook(rank: int, size: int) -> None:
-    """The same with a communication hook, whose callback fails."""
+    """backward() also raises the error if DDP has a communication hook, whose callback then
+    fails."""
     die_in_backward(rank, True)
 
 
@@ -127,7 +128,8 @@ test_stopped.fatal = {1}  # type: ignore[attr-defined]
 
 
 def test_stopped_future(rank: int, size: int) -> None:
-    """The same if no thread waits in the library, but for a future, as in DDP."""
+    """A rank is stopped while no thread waits in the library, but a thread waits for a future, as
+    in DDP."""
     init(seconds=3)
     dist.barrier()
     if rank == 1:
@@ -316,7 +318,7 @@ test_dropped.backends = ("python",)  # type: ignore[attr-defined]
 
 
 def test_connect(rank: int, size: int) -> None:
-    """If a rank never comes, the others get an error after the group's timeout."""
+    """If a rank never connects, the other ranks get an error after the group's timeout."""
     if rank == 1:
         return
     store = torch_ranks.store()

@@ -53,8 +53,8 @@ def test_members(rank: int, size: int) -> None:
 
 
 def test_many(rank: int, size: int) -> None:
-    """64 groups of all ranks exist together. Prints what a group takes; the figures of a busy
-    machine are no limits."""
+    """64 groups of all ranks exist together. Prints the time, descriptors and threads of a group.
+    The test does not limit the time, because the machine may be busy."""
     init()
     dist.barrier()
     files, threads, began = count_files(), count_threads(), time.monotonic()
@@ -112,7 +112,7 @@ def test_again(rank: int, size: int) -> None:
 
 
 def test_grown(rank: int, size: int) -> None:
-    """After a group without the last rank, a group with the same store and name, but all ranks."""
+    """A group without the last rank, and then a group of all ranks with the same store and name."""
     store = torch_ranks.store()
     if rank < size - 1:
         dist.init_process_group("tutti", store=store, rank=rank, world_size=size - 1)

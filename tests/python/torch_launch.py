@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A rank is killed or stopped under torchrun: the other rank ends with the library's error, and
-torchrun with a status that is not 0. And init_process_group under mpirun, as docs/pytorch.md does
-it."""
+torchrun with a status that is not 0. Also tests init_process_group under mpirun, as in
+docs/pytorch.md."""
 
 import json
 import os
@@ -113,7 +113,7 @@ def test_stopped(backend: str) -> None:
 
 
 def reduce() -> None:
-    """A rank of an unchanged script."""
+    """Run one rank: make the group and reduce a tensor, as an unchanged script does."""
     import torch
     import torch.distributed as dist
     torch_ranks.use_tutti()

@@ -133,7 +133,7 @@ def let_pass(rank: int, seconds: float) -> None:
 
 
 def receive_early(rank: int, seconds: float) -> None:
-    """Post a receive so long before the message is sent, and end the group."""
+    """Post a receive this long before the message is sent, and end the group."""
     t = torch.zeros(4)
     work = dist.irecv(t, 1) if rank == 0 else None
     let_pass(rank, seconds)
@@ -173,7 +173,8 @@ def test_early_in_block(rank: int, size: int) -> None:
 
 
 def test_early_future(rank: int, size: int) -> None:
-    """Nor does it if the future of the receive was requested. A wait has the group's timeout."""
+    """The group's timeout does not apply to an early receive whose future was requested. A wait has
+    the group's timeout."""
     init(seconds=5)
     store = dist.distributed_c10d._get_default_store()
     if rank == 0:
@@ -195,7 +196,7 @@ def test_early_future(rank: int, size: int) -> None:
 
 
 def test_early_new_timeout(rank: int, size: int) -> None:
-    """Nor does a timeout of set_timeout."""
+    """A timeout of set_timeout does not apply to an early receive."""
     init()
     dist.set_timeout(timedelta(seconds=5))
     receive_early(rank, 6)

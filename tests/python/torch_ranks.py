@@ -151,8 +151,9 @@ def temporary() -> str:
 
 def main(sizes: Iterable[int], backends: Iterable[str] = ("cpp", "python")) -> None:
     """Run the functions test_* of the calling script. Arguments select functions by a part of the
-    name. A function may have the attributes `sizes` and `backends`, `seconds`: a limit for ranks
-    that hang, and `fatal`: ranks that do not end by themselves, or not with 0."""
+    name. A function may have these attributes: `sizes` and `backends`; `seconds`, a limit for ranks
+    that hang; `fatal`, the ranks that do not end by themselves, or that end with another status
+    than 0."""
     if MISSING:
         print("skipped: %s" % MISSING)
         sys.exit(77)

@@ -16,8 +16,9 @@
  *   text of a mismatch.
  *
  * Chunks: RED is preceded by a further stage, SUM. In each group, member j % m sums up block j over
- * the group. If the groups are contiguous ranges of ranks and have equal sizes, the final owner of
- * block j is one of these G members. g is the number of the chunk, as in shm.h.
+ * the group. So G members, one of each group, sum up block j. If the groups are contiguous ranges
+ * of ranks and have equal sizes, the final owner of block j is one of these G members. g is the
+ * number of the chunk, as in shm.h.
  *      IN   copy to own slot the blocks that other members sum  needs: all OUT, own RED >= g - 1
  *      SUM  sum up own blocks over the group, into own slot     needs: the group's IN >= g + 1
  *      RED  reduce own block over the groups' sums              needs: SUM of their owners >= g + 1

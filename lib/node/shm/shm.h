@@ -367,10 +367,11 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
 /* For zero-copy: cut a share for each rank, also in a reduce of three ranks. */
 void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
 /*
- * For zero-copy: let shares end at page borders of a destination with the announced offset
- * dst_offset. Small shares end at cache lines. With other borders two ranks would write to one
- * line, and a processor's prefetch within a page would take the other rank's lines. Then 256 KiB in
- * place would take 0.3 us longer, 1.14 times the time (2 ranks, near cores).
+ * For zero-copy: let shares end at page borders of the destination. dst_offset: the destination's
+ * offset in the arena of its rank, as this rank has announced it. Small shares end at cache lines.
+ * With other borders two ranks would write to one line, and a processor's prefetch within a page
+ * would take the other rank's lines. Then 256 KiB in place would take 0.3 us longer, 1.14 times the
+ * time (2 ranks, near cores).
  */
 void tutti__shm_cut_at_pages(tutti__shm_lane_t *lane, uint64_t dst_offset);
 uint32_t tutti__shm_owner(const tutti__shm_lane_t *lane, uint32_t j);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Puts this package in the place of Horovod, for scripts that say `import horovod.torch`.
+"""Puts this package in the place of Horovod, for scripts with `import horovod.torch`.
 
 A finder at the head of sys.meta_path finds `horovod` and everything below it, so a Horovod that is
 installed is not used. Modules are made when they are first imported: each name of Horovod maps to a

@@ -2,10 +2,10 @@
 """Starts ranks on this host. With --restarts, it starts a rank that has died again.
 
 Ranks meet by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. They inherit this process's output. If
-a rank dies and is not started again, the others get some seconds to end with the library's error;
-then they are ended by signals. This process passes SIGINT and SIGTERM on to the ranks, except a
-SIGINT of the terminal, which the ranks have received as well. Then it gives them the same seconds
-before it ends them. At a second signal it ends them at once.
+a rank dies and is not started again, the other ranks get some seconds to end with the library's
+error; then this process ends them by signals. This process passes SIGINT and SIGTERM on to the
+ranks, except a SIGINT of the terminal, which the ranks have received as well. Then it gives the
+ranks the same number of seconds before it ends them. At a second signal it ends the ranks at once.
 """
 
 import os

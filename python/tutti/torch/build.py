@@ -35,7 +35,7 @@ log = logging.getLogger("tutti.torch")
 
 
 class BuildError(RuntimeError):
-    """The C++ backend cannot be built here. The text names what is missing."""
+    """The C++ backend cannot be built here. The text names the missing part."""
 
 
 def cache_folder() -> str:
@@ -121,7 +121,8 @@ def command(output: str) -> List[str]:
 
 
 def _key() -> str:
-    """A hash of what decides the module: sources, headers, torch, Python, compiler, flags."""
+    """A hash of all that the module depends on: sources, headers, torch, Python, compiler,
+    flags."""
     line = command("")
     version = subprocess.run([line[0], "--version"], stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT).stdout

@@ -56,7 +56,7 @@ _KEPT = 256  # far more than a caller has in flight
 
 
 class PythonGroup(Exchanges, dist.ProcessGroup):
-    """The communicator of one group; its methods are those that torch calls."""
+    """The communicator of one group, with the methods that torch calls."""
 
     _in_vain = -1000.0  # when _say_goodbye() has last timed out, on the monotonic clock
 
@@ -66,7 +66,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         self._name = self._desc = name
         self.label = "tutti: group %s" % name if name else "tutti"
         self.timeout_ms = milliseconds(timeout)
-        self.has_new_timeout = False  # timeout_ms is not the library's any more
+        self.has_new_timeout = False  # timeout_ms was changed after the communicator was made
         self._lock = threading.Lock()
         # Held during calls of the library on `comm`, and while shutdown() sets `comm` to None:
         # while the communicator is freed, no other thread may be in a call on it. Re-entrant: a
@@ -84,7 +84,7 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         self.comm, self._prefix = python_meeting.meet(self, store, name or "world")
         self._messages = python_messages.Messages(self)
 
-    # ---- what torch asks of a group ----
+    # ---- properties that torch reads ----
 
     def rank(self) -> int:
         """This process's rank in the group."""

@@ -37,14 +37,14 @@ class _Place:
         self._store.set(key, b"%d " % self.generation + value)
 
     def _get(self, key: str, timeout_ms: int) -> Optional[bytes]:
-        """Wait for a place that is newer than `joined`. A place that is newer than the one that this
-        attempt to connect has read is for the next attempt."""
+        """Wait for a place that is newer than `joined`. This attempt to connect uses the place that
+        it has read first. If there is a still newer place, the next attempt uses it."""
         until = min(time.monotonic() + timeout_ms / 1000, self.end)
         self._store.wait([key], timedelta(seconds=max(until - time.monotonic(), 0.001)))
         while True:
             number, _, value = bytes(self._store.get(key)).partition(b" ")
             if int(number) > self.joined and self.generation in (self.joined, int(number)):
-                # Later, rank 0 and its store may have ended.
+                # Store the number now: later, rank 0 and its store may have ended.
                 if int(number) > self.generation:
                     self._store.add(self._joined_key, int(number) - self.generation)
                 self.generation = int(number)

@@ -250,7 +250,7 @@ class PythonWork(dist.Work):
         self._future: Any = None
         self._given: Any = None  # the future that the program gets: always the same one
 
-    # ---- what torch calls ----
+    # ---- methods that torch calls ----
 
     def wait(self, timeout: Any = None) -> bool:  # type: ignore[override]
         """Wait, and raise the error with which the call has ended."""

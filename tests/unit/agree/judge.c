@@ -17,8 +17,8 @@ static const char *outcome_text(unsigned outcome)
     return outcome <= 8 ? texts[outcome] : "several";
 }
 
-/* Every rank was told of the same buckets in the same order. After a death or a goodbye, a rank may
-   have been told of fewer buckets than the others. */
+/* All ranks have received the same buckets in the same order. After a death or a goodbye, a rank
+   may have received fewer buckets than the others. */
 static void judge_order(world_t *w)
 {
     const rank_state_t *first = &w->rank[0];
@@ -35,7 +35,8 @@ static void judge_order(world_t *w)
     }
 }
 
-/* Buckets are numbered and complete. A bucket of several tensors keeps to the limit. */
+/* Buckets are numbered and complete. A bucket of several tensors does not exceed the limit of
+   bytes. */
 static void judge_buckets(world_t *w)
 {
     const rank_state_t *me = &w->rank[0];
@@ -74,7 +75,8 @@ static void judge_outcomes(world_t *w, uint32_t round)
             if ((is & may) != is || (is == 0 && may != 0))
                 world_complain(w, "round %u, tensor %u, rank %u: %s, but the reference has %u",
                                round, t, r, outcome_text(is), may);
-            /* If the outcome depends on the order of messages, all ranks have the same one. */
+            /* Even if the outcome depends on the order of messages, all ranks have the same
+               outcome. */
             if (is == 0 || message || (may & (may - 1)) == 0)
                 continue;
             first = first != 0 ? first : is;
@@ -85,7 +87,8 @@ static void judge_outcomes(world_t *w, uint32_t round)
     }
 }
 
-/* The text names ranks that a tensor waits for. None of them may have submitted the tensor. */
+/* The text names the ranks for which a tensor waits. If a named rank has submitted the tensor, the
+   text is wrong. */
 static void judge_text(world_t *w, uint32_t round, uint32_t tensor, const char *text)
 {
     const char *at = text;
@@ -132,7 +135,7 @@ static void judge_tables(world_t *w)
                            w->rank[r].agree->nparticipants);
 }
 
-/* Does every call of the round end, and every rank join? Then another round may follow. */
+/* Do all calls of the round end, and do all ranks join? If so, another round may follow. */
 int scenario_ends(const scenario_t *s)
 {
     for (uint32_t t = 0; t < s->ntensors; t++)
@@ -142,7 +145,7 @@ int scenario_ends(const scenario_t *s)
     return !s->joins || s->joined == (1u << s->nranks) - 1;
 }
 
-/* For a seed that failed: what each rank submitted, and its outcome. */
+/* For a seed that failed: print the calls and the outcomes of each rank. */
 static void print_scenarios(const world_t *w)
 {
     for (uint32_t i = 0; i < w->nrounds; i++) {

@@ -76,7 +76,7 @@ static const tutti__group_msg_t *group_of(const planned_t *p, uint32_t bucket)
 }
 
 /* Does this rank have all tensors of the next bucket, or of its submission group? *ret_end: the
-   bucket behind these. */
+   number of the next bucket after them. */
 static int has_next(const planned_t *p, uint32_t *ret_end)
 {
     uint32_t b = p->next;
@@ -108,14 +108,14 @@ static void start_complete(rank_state_t *me)
     }
 }
 
-/* Is the call, which belongs to the plan, the plan's call? */
+/* Is this rank's call, which belongs to the plan, equal to the call in the plan? */
 static int is_equal(const rank_state_t *me, uint32_t t, const tutti__planned_t *planned)
 {
     return world_group(me, t).size == planned->group.size &&
            !tutti__metadata_differ(&planned->metadata, &part_of(me, t)->metadata);
 }
 
-/* Must the rank not announce the call? */
+/* Does the call belong to the plan? If so, the rank does not announce it. */
 static int belongs(const rank_state_t *me, uint32_t t, const tutti__planned_t *planned)
 {
     tutti__group_msg_t group = world_group(me, t);
@@ -159,8 +159,8 @@ int planned_take(rank_state_t *me, uint32_t t)
 
 /* ---- the callbacks ---- */
 
-/* A tensor may be marked as adjacent only if it follows the tensor before it in rank 0's memory.
-   `its` is not the first tensor of its bucket. */
+/* A tensor may be marked as adjacent only if the previous tensor of the plan ends where it begins,
+   in rank 0's memory. `its` is not the first tensor of its bucket. */
 static void check_adjacent(const rank_state_t *me, const tutti__planned_t *its, uint32_t i)
 {
     const planned_t *p = &me->plan;
@@ -325,7 +325,7 @@ static int end_flight(rank_state_t *me)
     return 1;
 }
 
-/* Have all calls of the submission group come back? */
+/* Has the plan returned all calls of the submission group? */
 static int is_back(const rank_state_t *me, uint32_t t)
 {
     for (uint32_t u = 0; u < MOST_TENSORS; u++)
@@ -334,7 +334,7 @@ static int is_back(const rank_state_t *me, uint32_t t)
     return me->plan.place[t] == PLACE_QUEUED;
 }
 
-/* Announce one tensor that has come back, or its submission group. */
+/* Announce one tensor that the plan has returned, or its submission group. */
 static int announce_again(rank_state_t *me)
 {
     uint32_t first = draw(me->world, MOST_TENSORS);
@@ -350,8 +350,8 @@ static int announce_again(rank_state_t *me)
     return 0;
 }
 
-/* A late rank is named as certain exactly if it has no ranks behind it, one of which might be the
-   late one. */
+/* A text names a late rank as certain exactly if there are no ranks below it in the tree. Otherwise
+   one of them may be the late rank. */
 static void check_unstopped(const rank_state_t *me)
 {
     uint32_t rank;

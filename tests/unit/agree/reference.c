@@ -19,8 +19,8 @@ static unsigned ranks_with(const scenario_t *s, uint32_t t)
     return set;
 }
 
-/* The ranks that the message of `rank` names, directly or through others; more than all ranks if
-   one of them has no message of this name. */
+/* The set of the ranks that the message of `rank` names, directly or through messages of named
+   ranks. If one of these ranks has no message of this name: ~0u, which is more than all ranks. */
 static unsigned reach(const scenario_t *s, uint32_t t, uint32_t rank)
 {
     unsigned set = 1u << rank, before = 0;
@@ -41,7 +41,8 @@ static unsigned reach(const scenario_t *s, uint32_t t, uint32_t rank)
     return set;
 }
 
-/* 1: all ranks of the set reach the same ranks, so no other rank can belong to it. */
+/* Returns 1 if each rank of the set reaches exactly the ranks of the set. In this case no other
+   rank belongs to the set. */
 static int is_closed(const scenario_t *s, uint32_t t, unsigned set)
 {
     for (uint32_t r = 0; r < s->nranks; r++)

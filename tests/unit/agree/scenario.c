@@ -50,7 +50,7 @@ void make_collective(world_t *w, scenario_t *s, uint32_t t, int may_ask)
 {
     tutti__metadata_t m = call_of(w);
     uint32_t all = draw(w, 5) > 0, odd = draw(w, 4) == 0 ? draw(w, w->nranks) : MOST_RANKS;
-    /* Some ranks of an allgatherv do not know recvcounts. */
+    /* Some ranks of an allgatherv do not pass recvcounts. */
     int asks = may_ask && !s->joins && draw(w, 6) == 0;
 
     if (asks) {

@@ -2,8 +2,8 @@
 /*
  * The search for ranks that wait for each other. Random programs of up to 6 ranks run in memory,
  * with queues for the messages; names are used again and again. Whenever the coordinator reports a
- * circle, the circle must exist at this moment. When nothing moves any more, it must have reported
- * one if there is one. Then some fixed cases.
+ * circle, the circle must exist at this moment. When no rank can continue and ranks wait for each
+ * other, the coordinator must have reported a circle. The test ends with some fixed cases.
  */
 #include "agree/circle.h"
 
@@ -145,7 +145,7 @@ static int act(program_t *p)
     return 1;
 }
 
-/* The ranks of the circle must be in it at this moment. */
+/* The reported ranks must form a circle at this moment. */
 static void check_circle(uint32_t n)
 {
     found++;
@@ -209,7 +209,7 @@ static int step(program_t *p, uint32_t kind)
     }
 }
 
-/* One possible step of any kind; 0: nothing moves any more. */
+/* Make one possible step of any kind. Returns 0 if no step is possible. */
 static int step_any(void)
 {
     for (uint32_t kind = 0; kind < 5; kind++)
@@ -219,7 +219,8 @@ static int step_any(void)
     return 0;
 }
 
-/* Does a rank that cannot go on lead, from lacking rank to lacking rank, back to itself? */
+/* Is there a path from rank `from` to rank `to`? A step of the path leads from a waiting rank to a
+   rank that has not submitted the tensor of this wait. */
 static int reaches(uint32_t from, uint32_t to, uint32_t seen)
 {
     const program_t *p = &program[from];
@@ -315,7 +316,7 @@ static void answer(uint32_t rank, uint32_t wait, int lacks0, int lacks1, int lac
     give_wait(rank, wait, hash_of(rank), TUTTI__NOBODY, bits);
 }
 
-/* Search: *ret_asks is as wanted. Returns the number of ranks in the circle. */
+/* Search, and check that *ret_asks is `wanted`. Returns the number of ranks in the circle. */
 static uint32_t search_again(int wanted)
 {
     int asks;
@@ -334,7 +335,7 @@ static void open_four(void)
     assert_int_equal(search_again(1), 0);
 }
 
-/* Both answers must be of the same wait. */
+/* A rank's two answers count only if they are about the same wait. */
 static void test_other_wait(void **unused)
 {
     (void)unused;
@@ -351,8 +352,8 @@ static void test_other_wait(void **unused)
     tutti__circle_free(circle);
 }
 
-/* Ranks 2 and 3 give the reason for the second question. When it was sent, rank 0 had submitted
-   tensor 1, which has been served since. */
+/* The answers of ranks 2 and 3 are the reason for the second question. When this question was sent,
+   rank 0 had submitted tensor 1. Tensor 1 was served afterwards. */
 static void test_other_answer(void **unused)
 {
     (void)unused;

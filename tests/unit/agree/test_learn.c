@@ -36,7 +36,8 @@ static void submit_as(char name, uint64_t place, uint64_t count, const tutti__gr
     tutti__learn_note(&learn, known, &m, group, place);
 }
 
-/* Submit a tensor that is at this place. 'L' and 'A' are tensors besides the N of submit_tensor. */
+/* Submit a tensor that is at this place in memory. 'L' and 'A' are names of two more tensors than
+   the N tensors of submit_tensor. */
 static void submit(char name, uint64_t place)
 {
     static const tutti__group_msg_t alone;
@@ -93,8 +94,9 @@ static int close_learn(void **state)
     return 0;
 }
 
-/* A backward pass goes through the memory from its end: its first buckets are those at the end, in
-   the order of memory. A tensor that is in some steps only has no influence. */
+/* A backward pass submits the tensors from the end of the memory to its beginning. So the plan's
+   first buckets are at the end of the memory. Within a bucket, tensors are in the order of memory.
+   A tensor that is submitted in some steps only does not change the plan. */
 static void check_backward(int has_other)
 {
     tutti__laid_t *laid;
@@ -271,13 +273,13 @@ static void test_changing_groups(void **state)
         submit_as('f', 4096, COUNT, &(tutti__group_msg_t){ tutti__hash_name("ef", 2), 1, 2 });
         assert_int_equal(tutti__learn_regular(&learn, &more), 1);
     }
-    /* A group of fewer calls moves no later step into the middle of a group. */
+    /* After a group that lacks a call, later steps still begin with the first call of a group. */
     submit_group("LAB", COUNT);
     submit_group("AB", COUNT);
     for (int step = 0; step < 6; step++)
         submit_group("LAB", COUNT);
     assert_int_equal(tutti__learn_regular(&learn, &more), 3);
-    /* A call is in another group within the same step. */
+    /* A call is submitted in another group within the same step. */
     submit_group("CB", COUNT);
     assert_int_equal(tutti__learn_regular(&learn, &more), 0);
     submit_group("CB", COUNT);

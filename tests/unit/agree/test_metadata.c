@@ -114,7 +114,8 @@ static void test_merge_found(void **state)
     free(t);
 }
 
-/* Ranks that know recvcounts are compared with each other, in whatever order the ranks arrive. */
+/* The recvcounts of all ranks that pass them are compared, whatever the order in which the ranks
+   arrive. */
 static void test_merge_unsure(void **state)
 {
     tutti__metadata_t knows = allreduce(10), differs, asks;

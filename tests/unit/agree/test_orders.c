@@ -17,7 +17,7 @@
 static void make_scenario(world_t *w, scenario_t *s)
 {
     s->nranks = w->nranks;
-    /* A join may refuse the calls of an earlier round, unless that round has ended on all ranks. */
+    /* A join may refuse calls of an earlier round that has not ended on all ranks. */
     s->joins = draw(w, 4) == 0 && (s == w->scenario || s[-1].joins);
     while (s->ntensors < MOST_TENSORS && draw(w, 6) > 0) {
         uint32_t n = 2 + draw(w, 2), kind = draw(w, 6);
@@ -45,8 +45,8 @@ static int may_submit(const rank_state_t *me, uint32_t t)
     return t < s->ntensors && s->part[t][me->rank].has && me->outcome[me->round][t] == 0;
 }
 
-/* One action of a rank: submit, submit the second phase, join, or go on to the next round. 0: it
-   waits. */
+/* One action of a rank: submit, submit the second phase, join, or go on to the next round. Returns
+   0 if the rank waits. */
 static int act(rank_state_t *me)
 {
     world_t *w = me->world;
@@ -81,7 +81,7 @@ static int act(rank_state_t *me)
     return 1;
 }
 
-/* Let everything happen that can happen without the passing of time, in random order. */
+/* In random order, do all actions that are possible before a grace period ends. */
 static void run(world_t *w, uint32_t breaks_at, void (*breaks)(world_t *, uint32_t))
 {
     uint32_t idle = 0, steps = 0;
@@ -98,7 +98,7 @@ static void run(world_t *w, uint32_t breaks_at, void (*breaks)(world_t *, uint32
             moved = !w->rank[0].gone && tutti__agree_bucket(w->rank[0].agree);
         else
             moved = world_deliver(w);
-        /* Nothing has moved: check whether anything can move. */
+        /* No action was done: try each rank's action once. */
         for (uint32_t r = 0; r < w->nranks && !moved; r++)
             moved = act(&w->rank[r]);
         if (!moved && !w->rank[0].gone)

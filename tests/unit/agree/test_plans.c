@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Learned plans of 2 to 9 ranks in memory, in random orders and trees, against the reference:
- * programs of many steps, with names that come again, some of them in submission groups. In some
- * steps tensors are left out, come late, or differ on some ranks or on all, in another submission
- * group, or as another call; ranks join, leave and die.
+ * programs of many steps, with names that are used again, some of them in submission groups. In
+ * some steps tensors are missing or late. In some steps tensors differ on some ranks or on all:
+ * they are in another submission group, or have another call. Ranks join, leave and die.
  *
  *     test_plans [FIRST_SEED [SEEDS]]
  */
@@ -93,7 +93,7 @@ static void leave_out(scenario_t *s, uint32_t t)
         s->part[t][r].has = s->part[t][r].group = 0;
 }
 
-/* The step differs from the others. Returns 1 if it may still overlap them. */
+/* The step differs from the others. Returns 1 if this step may overlap other steps nevertheless. */
 static int deviate(program_t *p, scenario_t *s, uint32_t step)
 {
     world_t *w = &p->w;
@@ -234,7 +234,7 @@ static int may_go_on(const program_t *p, const rank_state_t *me, uint32_t pendin
     return 1;
 }
 
-/* One action of a rank's program; 0: it waits. */
+/* One action of a rank's program. Returns 0 if the rank waits. */
 static int act(program_t *p, rank_state_t *me)
 {
     world_t *w = &p->w;
@@ -301,7 +301,7 @@ static void check_steady(program_t *p)
                        (unsigned long long)(w->sent - p->sent_at_plan));
 }
 
-/* Let everything happen that can happen without the passing of time. */
+/* Do all actions that are possible before a grace period ends. */
 static void run(program_t *p, uint32_t breaks_at, void (*breaks)(world_t *, uint32_t))
 {
     world_t *w = &p->w;
@@ -314,7 +314,7 @@ static void run(program_t *p, uint32_t breaks_at, void (*breaks)(world_t *, uint
         if (!p->is_steady && draw(w, 400) == 0)
             planned_hurry(&w->rank[draw(w, w->nranks)]);
         moved = move(p, draw(w, 8), draw(w, w->nranks));
-        /* Nothing has moved: check whether anything can move. */
+        /* No action was done: try each rank's action once. */
         for (uint32_t what = 0; what < 6 && !moved; what++)
             for (uint32_t r = 0; r < w->nranks && !moved; r++)
                 moved = move(p, what, r);
@@ -396,7 +396,7 @@ static int run_seed(uint64_t seed)
     return failed;
 }
 
-/* The plans of many seeds are not few. */
+/* Many seeds must lead to many plans. */
 static int has_plans(void)
 {
     int enough = plans > seeds / 2 && served > seeds && returned > seeds / 10 &&

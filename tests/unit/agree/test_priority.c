@@ -91,8 +91,8 @@ static void test_order(void **state)
     check_buckets("f dg ab ce ");
 }
 
-/* The highest priority of the ranks counts, on the first rank that submits the tensor (c) as on the
-   last (d). */
+/* The highest priority of the ranks counts, whether the first rank that submits the tensor has it
+   (c) or the last one (d). */
 static void test_one_rank(void **state)
 {
     (void)state;

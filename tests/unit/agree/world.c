@@ -208,7 +208,7 @@ static void grow_tree(world_t *w)
         me->parent = me->parents_link = -1;
         if (r == 0)
             continue;
-        /* Flat, a chain, or anything. */
+        /* All ranks below rank 0, a chain, or a random tree. */
         me->parent = deep == 0 ? 0 : deep == 1 ? (int)r - 1 : (int)draw(w, r);
         parent = &w->rank[me->parent];
         me->nlinks = 1;
@@ -314,8 +314,8 @@ void world_announce(rank_state_t *me, uint32_t tensor)
         }
 }
 
-/* With even seeds each tensor begins where the one before it ends, if the sizes are those of the
-   first round. */
+/* If the seed is even and the sizes are those of the first round, each tensor begins where the
+   previous one ends. */
 uint64_t world_place(const world_t *w, uint32_t tensor)
 {
     uint64_t place = 4096;
@@ -341,7 +341,7 @@ static void learn(rank_state_t *me, uint32_t tensor, const tutti__metadata_t *me
                            may_begin);
 }
 
-/* As engine/agreed.c does. */
+/* Submit the call as engine/agreed.c does. */
 static void submit_one(rank_state_t *me, uint32_t tensor)
 {
     if (me->rank == 0)
@@ -386,7 +386,8 @@ void world_submit(rank_state_t *me, uint32_t tensor)
         submit_one(me, list[i]);
 }
 
-/* As the engine does: goodbyes go up to rank 0, and take effect on their way down. */
+/* As in the engine: a goodbye is passed up to rank 0. Then rank 0 sends it down, and each rank that
+   receives it acts on it. */
 static void take_bye(rank_state_t *me, uint32_t link)
 {
     if (me->parent >= 0 && link != 0) {
@@ -441,7 +442,8 @@ int world_deliver(world_t *w)
     return 1;
 }
 
-/* A rank that leaves sends its goodbye both ways: no message passes through it any more. */
+/* A rank that leaves sends its goodbye over all of its links. From then on no message passes
+   through this rank. */
 void world_leave(world_t *w, uint32_t rank)
 {
     rank_state_t *me = &w->rank[rank];

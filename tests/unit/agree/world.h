@@ -33,7 +33,7 @@ typedef struct {
 
 typedef struct world world_t;
 
-/* Where a rank's call is, if it is not announced. */
+/* The place of a rank's call that is not announced. */
 typedef enum {
     PLACE_NONE,
     PLACE_WAITS, /* waits in the plan until its bucket is complete */
@@ -42,7 +42,7 @@ typedef enum {
     PLACE_QUEUED /* will be announced to agreement, with all calls of its submission group */
 } place_t;
 
-/* What a rank keeps about a plan, as in engine/planned.c. See planned.c in this folder. */
+/* A rank's state of a plan, as in engine/planned.c. See planned.c in this folder. */
 typedef struct {
     tutti__agree_plan_t plan;
     int runs, why; /* why: not 0: this rank must stop the plan; 2: because of a deviation */
@@ -71,13 +71,13 @@ typedef struct {
     tutti__agree_link_t links[MOST_RANKS]; /* link 0 leads to the parent, except at rank 0 */
     uint32_t behind[MOST_RANKS][MOST_RANKS];
     queue_t in[MOST_RANKS]; /* by link */
-    int gone;               /* has left, or died, or was told of a death */
-    int told;               /* was told of a departure */
+    int gone;               /* has left, has died, or has received the report of a death */
+    int told;               /* has received a goodbye */
     uint32_t round;
     uint32_t at[MOST_TENSORS];          /* the round of the latest call of each tensor */
     uint8_t is_announced[MOST_TENSORS]; /* the call is announced and is in no bucket */
     planned_t plan;
-    int joining, has_joined; /* is in tutti_join; has called it in this round */
+    int joining, has_joined; /* is in tutti_join; has called tutti_join in this round */
     /* Outcome bits of each round. PENDING from the submission on. */
     unsigned outcome[MOST_ROUNDS][MOST_TENSORS];
     uint8_t phase[MOST_TENSORS]; /* 1: the counts are known; 2: and the call is submitted again */
@@ -100,7 +100,7 @@ struct world {
     uint32_t plans, served, returned; /* plans begun at rank 0; buckets, counted on each rank */
     uint32_t ready;                   /* ranks that have the latest plan */
     uint32_t adjacent;                /* tensors marked as adjacent, in all plans and ranks */
-    uint32_t grouped;                 /* tensors in submission groups, likewise */
+    uint32_t grouped;                 /* tensors in submission groups, counted in the same way */
 };
 
 uint32_t draw(world_t *w, uint32_t below);
@@ -152,11 +152,11 @@ void make_messages(world_t *w, scenario_t *s, uint32_t tensor);
 void make_groups(world_t *w, scenario_t *s, uint32_t tensor, uint32_t n);
 /* Make a call that is alone in its submission group a lone call. */
 void dissolve_lone(scenario_t *s);
-/* Does every call end, and every rank join? Then another round may follow. */
+/* Do all calls end, and do all ranks join? If so, another round may follow. */
 int scenario_ends(const scenario_t *s);
 
-/* judge.c. Judge a world in which nothing moves any more. If it has failed, print the reason and
-   return 1. */
+/* judge.c. Judge a world in which no action is possible. If the world has failed, print the reason
+   and return 1. */
 int judge(world_t *w);
 /* For main: run the seeds of the command line, [FIRST_SEED [SEEDS]]; by default 1 to `quick`, in
    the long form to `all`. 1: a seed has failed. */

@@ -27,8 +27,8 @@ static void test_every_status_has_a_text(void **state)
     (void)state;
     assert_string_equal(tutti_strerror(TUTTI_OK), "success");
     assert_string_equal(tutti_strerror(TUTTI_ERR_PEER_LOST), "a peer was lost");
-    /* This status is also returned if too few files can be open, so its text must not name memory
-       only. */
+    /* This status is also returned if the limit of open files is too low, so its text must not name
+       memory alone. */
     assert_non_null(strstr(tutti_strerror(TUTTI_ERR_NO_MEMORY), "limit"));
     for (int i = 0; i <= (int)TUTTI_ERR_INTERNAL; i++)
         assert_string_not_equal(tutti_strerror((tutti_status_t)i), "unknown status");
@@ -196,7 +196,7 @@ static void test_lock_order(void **state)
     tutti__mutex_lock(&world);
     tutti__mutex_lock(&queue);
     tutti__mutex_lock(&arena);
-    /* The order of unlocking is free. */
+    /* Locks may be released in any order. */
     tutti__mutex_unlock(&queue);
 #ifndef NDEBUG
     assert_false(tutti__lock_allowed(TUTTI__LOCK_ENGINE_QUEUE));
@@ -208,7 +208,7 @@ static void test_lock_order(void **state)
     tutti__mutex_unlock(&world);
     assert_true(tutti__lock_allowed(TUTTI__LOCK_WORLD));
 
-    /* trylock does not wait, so it may go upward. */
+    /* trylock does not wait, so it may take a lock that is earlier in the lock order. */
     tutti__mutex_lock(&arena);
     assert_true(tutti__mutex_trylock(&queue));
     assert_false(tutti__mutex_trylock(&queue));

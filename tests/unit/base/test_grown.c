@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Structures that grow: each size that a version had is read. A longer structure is read only if
- * its tail is 0, and other sizes are refused.
+ * Structures that grow from version to version: the size of each version is accepted. A longer
+ * structure is read only if its tail is 0, and other sizes are refused.
  */
 #include "base/grown.h"
 

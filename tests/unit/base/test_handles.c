@@ -77,7 +77,8 @@ static void test_many(void **state)
     free(second);
 }
 
-/* A slot's handle is reused after all of its generations, and not before. */
+/* A slot has a different handle in each of its generations. Only after the last generation does it
+   have its first handle again. */
 static void test_generations(void **state)
 {
     static tutti__handles_t table = TUTTI__HANDLES_INIT(TUTTI__HANDLE_COMM, "t", "e");
@@ -123,7 +124,7 @@ static void test_words(void **state)
     WRONG((char *)second + 16, "comm, 0xc100000100000020, is no communicator of Tutti");
     WRONG((char *)second + 1, "comm, 0xc100000100000011, is no communicator of Tutti");
     WRONG((void *)0x1234, "comm, 0x1234, is no communicator of Tutti");
-    /* The content of free and unused slots is no handle either. */
+    /* The content of a free or unused slot is not a handle. */
     WRONG((void *)~(uintptr_t)second, "comm, 0x3efffffeffffffef, is no communicator of Tutti");
     tutti__handle_end(&table, second);
     assert_true(is_none(&table, (void *)(uintptr_t)table.first[1].handle));

@@ -29,7 +29,8 @@ enum {
     CHANGES = 200
 };
 
-/* What a callback has received. Written by the callback, read when the callback is NULL. */
+/* The messages that a callback has received. The callback writes this structure; the test reads it
+   when the callback is NULL. */
 typedef struct {
     int count, lost, next[WRITERS], in_order; /* lost: from the library's warning */
     char last[256];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data of the bench programs: correct data pass the check, and no other data.
+ * The data of the bench programs: only correct data pass the check.
  */
 #include "harness/pattern.h"
 

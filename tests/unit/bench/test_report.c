@@ -62,7 +62,7 @@ static void put_tensor(FILE *to, const char *name, const char *state, int64_t si
             name, state, since_ns);
 }
 
-/* A rank that waits in a direct call; peer NO_RANK: for its device. */
+/* A rank that waits in a direct call for rank `peer`, or with NO_RANK for its device. */
 static void put_direct(FILE *to, int64_t since_ns, int peer)
 {
     fprintf(to, "{\"what\":\"direct\",\"since_ns\":%" PRId64 ",\"call\":\"allreduce\"", since_ns);
@@ -71,7 +71,8 @@ static void put_direct(FILE *to, int64_t since_ns, int peer)
     fprintf(to, "}\n");
 }
 
-/* A rank that waits in a bucket; peer NO_RANK: for its device. since_ns 0: it does not wait. */
+/* A rank that waits in a bucket for rank `peer`, or with NO_RANK for its device. since_ns 0: the
+   rank does not wait. */
 static void put_lane(FILE *to, int64_t since_ns, int peer)
 {
     fprintf(to, "{\"what\":\"lane\",\"lane\":1,\"bucket\":7,\"tensors\":1,\"name\":\"x\"");
@@ -135,8 +136,8 @@ static size_t count_comms(void)
     return n;
 }
 
-/* The communicator of 2 ranks to which a part belongs: rank 0 waits for `tensor`, which rank 1 has
-   not submitted. */
+/* Check the verdict on part `at` of the dumps. Its communicator has 2 ranks: rank 0 waits for
+   `tensor`, which rank 1 has not submitted. */
 static void check_lacking(size_t at, const char *tensor)
 {
     judged_t judged;
@@ -339,7 +340,8 @@ static void check_waits(const waits_t *waits)
     no_dumps(NULL);
 }
 
-/* A wait for a device names no rank: the rank that waits longest is the first that has called. */
+/* A wait for a device names no rank. So the rank that waits longest is taken for the first rank
+   that has called. */
 static void test_device(void **state)
 {
     const waits_t jobs[] = {

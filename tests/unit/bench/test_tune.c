@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* The last turns: which sets beat the defaults, and by how much. */
+/* The last turns of measurements, in which sets of settings are compared with the defaults. */
 typedef struct {
     double file, all; /* their time / the default's */
 } last_t;
@@ -70,7 +70,8 @@ tune_result_t tune_measure(bench_world_t *world, const tune_setting_t *setting,
     return result;
 }
 
-/* The search on one host. nfile, nexported: the winners in the file, and those that are not. */
+/* The search on one host. nfile, nexported: the numbers of winners in the file, and of other
+   winners. */
 static void check_search(last_t figures, int nfile, int nexported)
 {
     const tune_list_t list = { .bytes = 64 };

@@ -59,7 +59,7 @@ __attribute__((format(printf, 3, 4), noreturn)) void crowd_die(const char *file,
             crowd_die(__FILE__, __LINE__, "%s is %lld, not %lld", #got, got_, want_);              \
     } while (0)
 
-/* The last error must have `text` in it. */
+/* The last error must contain `text`. */
 #define CHECK_ERROR(text)                                                                          \
     do {                                                                                           \
         if (strstr(tutti_last_error(), text) == NULL)                                              \

@@ -31,7 +31,7 @@ typedef struct {
     int bell;            /* ON_BELL */
     int (*is_there)(void *arg);
     void *arg;
-    int ended_early;       /* its sleep ended by itself */
+    int ended_early;       /* the actor's sleep ended by itself */
     tutti__word_t *stored; /* the store buffer; NULL: empty */
     uint32_t value;
 } actor_t;
@@ -187,8 +187,8 @@ static void begin(actor_t *a)
     makecontext(&a->context, entry, 0);
 }
 
-/* Called when no actor can run: let stores become visible, or else, if allowed, end a bounded
-   sleep. Returns 0 if neither is possible. */
+/* Called when no actor can run: let stores become visible. If there are none, end a bounded sleep,
+   if the limits allow it. Returns 0 if neither is possible. */
 static int help(void)
 {
     uint32_t sleeper[EX_ACTORS], n = 0;

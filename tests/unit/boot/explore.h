@@ -33,8 +33,8 @@ typedef struct {
 
 typedef struct {
     uint64_t runs, deadlocks, wrong;
-    uint64_t timed_out; /* runs in which a bounded sleep had to end by itself */
-    uint64_t excused;   /* those of them in which a store had been delayed */
+    uint64_t timed_out; /* runs in which a bounded sleep ended by itself */
+    uint64_t excused;   /* runs counted in timed_out in which a store was delayed */
 } ex_result_t;
 
 typedef struct {

@@ -180,7 +180,8 @@ static void test_strangers(void **state)
     refuse(&host, &right, 2, "two processes are rank 2");
     refuse(&host, &right, 4, "there is no rank 4");
 
-    /* The gate shows a token as well, so a guest detects a server that is not the gate. */
+    /* The gate also sends a token to the guest. So a guest detects a server that is not the
+       gate. */
     wrong = right;
     wrong.token.answer[0] ^= 1;
     refuse(&host, &wrong, 3, "not of this job");
@@ -194,7 +195,7 @@ static void test_strangers(void **state)
     let_in(&host, 3);
     close(fd);
 
-    /* There are more silent strangers than places. */
+    /* There are more silent strangers than the gate has places for guests. */
     for (size_t i = 0; i < 80; i++)
         silent[i] = reach(&host);
     let_in(&host, 1);
@@ -302,8 +303,8 @@ static void *serve_watched(void *arg)
     return NULL;
 }
 
-/* Strangers connect so often that no wait for the next one lasts long: the host must still
-   ask its watch. */
+/* Strangers connect so often that each wait for the next stranger is short. The host must still
+   call its watch. */
 static void test_watch(void **state)
 {
     uint64_t begin = crowd_now_ms();
@@ -403,8 +404,8 @@ static void *greet(void *arg)
     return NULL;
 }
 
-/* A gate of the job `theirs` has greeted rank 1 of this job: does that count as a greeting of rank
-   0? */
+/* If a gate of the job `theirs` greets rank 1 of this job, does rank 1 count this as a greeting of
+   its own rank 0? */
 static int counts(const tutti__conf_job_t *theirs)
 {
     static const tutti__conf_job_t job = { .run = "a", .restart = 1, .port = 29500 };

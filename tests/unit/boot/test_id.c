@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Unique ids: as bytes, and as a way to meet, with any maker; used once, twice, or never.
+ * Unique ids: their bytes, and meetings by an id. Any rank or another process makes the id. The id
+ * is used once, twice, or never.
  */
 #include "boot/meet.h"
 
@@ -93,7 +94,7 @@ static void test_damage(void **state)
 typedef struct {
     tutti_unique_id_t id;
     int there;
-    uint32_t maker; /* the rank that makes the id; not a rank: this process makes it */
+    uint32_t maker; /* the rank that makes the id; no rank: this process makes the id */
 } common_t;
 
 static common_t *new_common(uint32_t maker)
@@ -261,7 +262,8 @@ static void test_mistakes(void **state)
     run_crowds(3, cannot_listen, 3, 5000);
 }
 
-/* The maker's time ends long after rank 0's: it still gives up early enough to name rank 1. */
+/* The maker's deadline is long after rank 0's deadline. Still, the maker gives up early enough to
+   report that rank 1 is missing. */
 static void test_unequal(void **state)
 {
     common_t *common = new_common(9);

@@ -79,7 +79,7 @@ static void test_contents(void **state)
     }
 }
 
-/* The rank in me->arg comes 150 ms after the others. The test runs this function once for each
+/* The rank in me->arg connects 150 ms after the others. The test runs this function once for each
    rank. */
 static void come_late(const crowd_rank_t *me)
 {
@@ -105,7 +105,7 @@ static void stay_away(const crowd_rank_t *me)
 
     if (me->rank == 2 || me->rank == 4)
         return;
-    /* The others wait a quarter longer, because rank 0 may be late itself. */
+    /* Ranks other than 0 wait a quarter longer, because rank 0 may be late. */
     CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, 4000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
     /* Rank 0 gives up before any other rank does, even if that rank has started earlier. */
@@ -126,7 +126,7 @@ static void end_first(const crowd_rank_t *me)
     CHECK_ERROR("rank 2 did not connect");
 }
 
-/* The same in a step of the meeting: rank 2 has come, but does not gather. */
+/* A rank is missing in a step of the meeting: rank 2 has connected, but does not gather. */
 static void end_step_first(const crowd_rank_t *me)
 {
     sem_t *ended = me->arg;
@@ -283,7 +283,8 @@ typedef struct {
     uint64_t bytes;
 } ask_t;
 
-/* As rank 1: take part in the first step, and do not read its answer. Leave when rank 2 has it. */
+/* As rank 1: take part in the first step, and do not read rank 0's answer. Leave when rank 2 has
+   received its answer. */
 static void never_read(const crowd_rank_t *me)
 {
     const tutti__gate_t gate = { .purpose = TUTTI__GATE_MEET, .rank = 1, .size = 3 };

@@ -162,7 +162,8 @@ static void right_module(const crowd_rank_t *me)
     expect_fake("", 3);
 }
 
-/* Without a hint which module to take, the process takes the first one that can be opened. */
+/* If no setting and no variable names a module, the process takes the first module that can be
+   opened. */
 static void any_module(const crowd_rank_t *me)
 {
     (void)me;

@@ -125,13 +125,13 @@ static void stay_away(const crowd_rank_t *me)
 
     if (me->rank == 2 || me->rank == 4)
         return;
-    /* The others wait a quarter longer, because rank 0 may be late itself. */
+    /* Ranks other than 0 wait a quarter longer, because rank 0 may be late. */
     CHECK_EQUAL(meet_as(me->arg, me->rank, me->size, 4000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
     CHECK(crowd_now_ms() - begin < 50000);
 }
 
-/* The place exists, but rank 0 accepts no connection; only its kernel does. */
+/* Rank 0 listens at the place, but calls no accept(): only the kernel completes connections. */
 static void no_rank_0(const crowd_rank_t *me)
 {
     tutti__meet_t meet;
@@ -153,7 +153,7 @@ static void test_missing(void **state)
 
         run_crowds(5, stay_away, on_machine, 0);
         run_crowds(2, no_rank_0, on_machine, 0);
-        /* No process listens: this is detected at once. */
+        /* If no process listens, the ranks detect this at once. */
         open_place(&common, on_machine);
         close(common.door);
         begin = crowd_now_ms();

@@ -5,8 +5,8 @@
  *
  * Collective steps are modelled: a rank continues when all have come to the same step. So if a rank
  * omits a step, takes another one, or leaves early, the others wait for ever. A step may fail on
- * all ranks or on one rank. Further checks: all ranks end with the same status, healthy ranks see
- * each other's memory, and no descriptor is left.
+ * all ranks or on one rank. Further checks: all ranks end with the same status, ranks without a
+ * failure have mapped each other's memory, and no descriptor is left.
  *
  * The test of the test: if a rank has failed and does not report it, the checks detect this.
  */

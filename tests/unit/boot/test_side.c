@@ -184,8 +184,8 @@ static void exchange(seen_t *seen, unsigned messages)
             step(seen, 0);
     }
     free(body);
-    /* A rank is done when it has all messages of the others, and they have reported that they have
-       all of its own. */
+    /* A rank is done when it has received all messages of the other ranks, and the other ranks have
+       reported that they have received all of its messages. */
     while (seen->whole < links || seen->done < links || something_waits(seen)) {
         CHECK(crowd_now_ms() < end);
         step(seen, 100);
@@ -286,9 +286,9 @@ static void test_nonsense(void **state)
 }
 
 /*
- * What the victim leaves behind: nothing; a child made by fork(), which closes the victim's
- * sockets, while no rank watches the victim's process; or a child that keeps the sockets, because
- * no fork handler ran.
+ * The heir of the victim, which is a process that lives on. NO_HEIR: there is none. FORKED_HEIR: a
+ * child made by fork() closes the victim's sockets; no rank watches the victim's process.
+ * CLONED_HEIR: no fork handler ran, so the child keeps the sockets.
  */
 typedef enum {
     NO_HEIR,
@@ -456,7 +456,8 @@ static void fork_a_child(const crowd_rank_t *me)
     }
     CHECK_EQUAL(waitpid(pid, NULL, 0), pid);
     exchange(&seen, FEW);
-    /* A child that closes all descriptors without a fork handler does not affect it either. */
+    /* A child that closes all descriptors without a fork handler does not affect the parent's side
+       channel. */
     CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
     pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
@@ -478,7 +479,7 @@ static void test_fork(void **state)
     crowd_fork(4, 2, fork_a_child, NULL);
 }
 
-/* Rank 2 is stopped for a while: this is not a death. */
+/* Rank 2 is stopped for a while. The other ranks must not take this for a death. */
 static void be_stopped(const crowd_rank_t *me)
 {
     seen_t seen = { .me = me, .boot = crowd_open(me) };

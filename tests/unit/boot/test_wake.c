@@ -9,7 +9,7 @@
  *     case a bounded sleep has to end by itself. The test checks that this end suffices, and that
  *     with a fence no wake-up would be lost.
  *   Lane 1: the engine's thread and a caller work and sleep (token.h, steps.c, thread.c); a peer
- *     publishes and rings. Here no wake-up may be lost, whichever store is delayed.
+ *     publishes and rings. In this lane no wake-up may be lost, whichever store is delayed.
  *
  * The test of the test: with any fence removed, and with other planted bugs, the checks find a rank
  * that sleeps for ever.
@@ -136,7 +136,8 @@ static void test_words_in_order(void **state)
     expect_none_lost("at random", &result);
 }
 
-/* With delayed stores a sleep may have to end by itself, and then the run always completes. */
+/* With delayed stores a run may hang unless a bounded sleep ends by itself. With this end, each run
+   completes. */
 static void test_words_late(void **state)
 {
     static const ex_limits_t endless = { .switches = 3, .delays = 2 };
@@ -204,7 +205,8 @@ static void sleep_on_news(const tutti__machine_t *machine, uint32_t peer, tutti_
     tutti__machine_sleep(machine, peer, word, value, timeout_us);
 }
 
-/* There is only one round, because a second one would wake ranks that the first has left asleep. */
+/* There is only one round, because a second round would wake ranks that were not woken in the
+   first. */
 static void test_words_planted(void **state)
 {
     static const ex_limits_t plain = { .switches = 3 }, blind = { .switches = 3, .futex_blind = 1 };

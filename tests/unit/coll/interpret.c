@@ -87,7 +87,7 @@ static chan_t *chan_of(const world_t *w, uint32_t rank, const tutti__op_t *op)
     return &w->chans[((size_t)from * w->size + to) * STREAMS + end->stream % STREAMS];
 }
 
-/* Without credits a channel is full with one message that is not taken. */
+/* Without credits a channel has room for one message, until the receiver takes the message. */
 static int is_full(const world_t *w, const chan_t *chan)
 {
     if (w->credits > 0)
@@ -358,11 +358,11 @@ static int has_ended(const world_t *w, uint32_t rank)
 }
 
 /*
- * One round: 0 if no stream could continue.
- *      order 0   the first stream that can continues as far as possible
- *      order 1   the last one
- *      order 2   any, one operation at a time
- *      above     rank order - INTERPRET_ORDERS only when no other can
+ * One round: let a stream that can continue do so. Returns 0 if no stream could continue.
+ *      order 0   the first such stream continues as far as possible
+ *      order 1   the last such stream continues as far as possible
+ *      order 2   a random such stream executes one operation
+ *      above     as order 2, but rank (order - INTERPRET_ORDERS) continues only if no other can
  */
 static int go_round(world_t *w)
 {

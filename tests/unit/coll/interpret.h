@@ -2,10 +2,10 @@
 /*
  * A second check of schedules: execute them with numbers, and compare the result.
  *
- * It shares only the language with the checker: blocks have lengths and elements, unwritten memory
- * has garbage, and streams continue in adversarial orders. The checker proves for all orders; the
- * interpreter tries a few. So the interpreter can prove that a schedule is wrong, never that it is
- * correct.
+ * The interpreter shares only the language of schedules with the checker. In the interpreter,
+ * blocks have lengths and elements, unwritten memory has garbage, and streams continue in
+ * adversarial orders. The checker proves for all orders; the interpreter tries a few. So the
+ * interpreter can prove that a schedule is wrong, but cannot prove that a schedule is correct.
  */
 #ifndef TESTS_UNIT_COLL_INTERPRET_H
 #define TESTS_UNIT_COLL_INTERPRET_H

@@ -12,8 +12,8 @@
 #define LONGEST 3 /* elements of a block's chunk */
 #define MOST_STEPS 1000000
 
-/* A sum of two numbers or, where the order of operands matters, a composition of functions x -> a x
-   + b. */
+/* If the order of operands matters: a function x -> a x + b, and addition is composition.
+   Otherwise: a pair of numbers, and addition is element-wise. */
 typedef struct {
     uint64_t a, b;
     enum {
@@ -31,7 +31,7 @@ typedef struct {
 } stream_t;
 
 typedef struct {
-    number_t *numbers; /* without credits: NULL until the message is taken */
+    number_t *numbers; /* without credits: NULL until the receiver takes the message */
     uint32_t count;
     /* without credits: the SEND of the message */
     const tutti__op_t *op;
@@ -68,14 +68,14 @@ number_t world_combine(const world_t *w, number_t left, number_t right);
 /* Finish x as the division of an average would. If x has been rounded before, the result is a wrong
    value, except in a scan. */
 number_t world_finished(const world_t *w, number_t x);
-/* Set the initial memory: garbage, different in each order, and the call's input. */
+/* Set the initial memory: the call's input, and garbage that differs in each order. */
 void world_fill(world_t *w);
 /* interpret_sends.c. take: the message's receiver is at its operation. must_wait: would the
    operation overwrite a message that is not taken? */
 void message_take(world_t *w, message_t *message);
 int op_must_wait(const world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t begin,
                  uint32_t upto);
-/* Is a block's chunk correct at the end? `before` is the initial memory. */
+/* At the end: is a block's chunk correct? `before` is the initial memory. */
 void world_look(world_t *w, uint32_t r, uint32_t blk, uint32_t trip, const number_t *before);
 
 #endif

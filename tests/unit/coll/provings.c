@@ -183,7 +183,7 @@ static void prove_radixes(set_t *set)
         prove_roots(set);
 }
 
-/* Is this placement tried? is_main: it is the placement to take if only one random one is tried. */
+/* Is this placement tried? is_main: if only one random placement is tried, it is this one. */
 static int is_wanted(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape, int is_main)
 {
     int is_odd = shape->size % 2 != 0;

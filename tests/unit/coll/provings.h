@@ -20,12 +20,13 @@
  * placement. Hierarchical algorithms are tried on two hosts or on a random placement, algorithms
  * for one host on one host.
  *
- * Above 64 ranks (above 16 with sanitizers and in the quick form, which takes each 17th number of
- * ranks there) each number of ranks has one root, at most two radixes besides the algorithm's own,
- * and credits 1 and none (in the quick form, above 64 ranks, only 1). Alternately it has one trip
- * in place with two trips out of place, or the reverse. More credits only
- * remove waits, and a third trip meets the same conditions as the second. If schedules move more
- * than MANY_BLOCKS (cubes of the ranks, as in the alltoall's ring), only one trip is tried.
+ * Above 64 ranks, each number of ranks has one root, at most two radixes besides the algorithm's
+ * own, and credits 1 and none. With sanitizers and in the quick form the limit is 16 ranks instead
+ * of 64, and above it only each 17th number of ranks is proved. In the quick form, above 64 ranks,
+ * credits are 1. Above the limit, numbers of ranks alternate between one trip in place with two
+ * trips out of place, and the reverse. More credits only remove waits, and a third trip meets the
+ * same conditions as the second. If schedules move more than MANY_BLOCKS (cubes of the ranks, as in
+ * the alltoall's ring), only one trip is tried.
  */
 #ifndef TESTS_UNIT_COLL_PROVINGS_H
 #define TESTS_UNIT_COLL_PROVINGS_H
@@ -42,8 +43,8 @@ int provings_whole(void);
 
 /* If something cannot be proved, provings_sizes and provings_shape fail the running cmocka test. */
 void provings_sizes(uint32_t from, uint32_t upto);
-/* Prove all algorithms for one shape, and free the shape. is_main: take it if only one random shape
-   is tried. */
+/* Prove all algorithms for one shape, and free the shape. is_main: if only one random shape is
+   tried, it is this shape. */
 void provings_shape(shape_t *shape, int is_main);
 /* Print one line with the counts. */
 void provings_report(void);

@@ -96,7 +96,7 @@ static void log_end(const char *want_text)
     assert_string_equal(told, want_text);
 }
 
-/* A choice is logged when it begins to differ from that of other sizes, not with each call. */
+/* A choice is logged once for each range of sizes, not with each call. */
 static void test_told(void **state)
 {
     static const char forced[] =

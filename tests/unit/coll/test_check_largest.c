@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All algorithms for the largest numbers of ranks. This program does half of the work. See
+/* All algorithms for the largest numbers of ranks. This program does half of the proofs. See
    provings.h. */
 #include "unit/coll/provings.h"
 

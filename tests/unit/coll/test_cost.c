@@ -79,19 +79,19 @@ static void test_figures(void **state)
             3 * a * (1 + n / 4 / slot) + 0.75 * n * b);
     near_to(us_of(four, TUTTI__ALLTOALL, "direct", NULL, MIB),
             1.5 * a + 0.75 * n / slot * a / 4 + 0.75 * n * b);
-    /* The two ranks of a host have separate slices. They share the host's link, and add one
-       another's data. */
+    /* The two ranks of a host have separate slices. They share the host's link, and each adds the
+       other's data. */
     near_to(us_of(pairs, TUTTI__ALLREDUCE, "hierarchical", "recursive_doubling", MIB),
             a * (1 + n / 2 / slot) + n * (b + g) + 2 * 0.3 * (1 + n / slot) + 4 * n * g);
     /* An algorithm between all ranks ignores hosts, so both ranks send the whole message through
        the link. */
     near_to(us_of(pairs, TUTTI__ALLREDUCE, "recursive_doubling", NULL, MIB),
             2 * a * (1 + n / slot) + 2 * 2 * n * b + 2 * 2 * n * g);
-    /* Both ranks of a host send to both ranks of the other host, and to one another. */
+    /* Both ranks of a host send to both ranks of the other host, and to each other. */
     near_to(us_of(pairs, TUTTI__ALLTOALL, "direct", NULL, MIB),
             1.25 * a + 0.3 + n / 4 / slot * (2 * a / 4 + 0.3) + n * b + n / 4 * g);
-    /* In Bruck's step by one rank, one of the two ranks sends to the next host; in the step by two,
-       both do. */
+    /* In Bruck's step by one rank, one of the two ranks sends to the next host. In the step by two
+       ranks, both ranks send to the next host. */
     near_to(us_of(pairs, TUTTI__ALLTOALL, "bruck", NULL, MIB),
             2 * a * (1 + n / 2 / slot) + 1.5 * n * b + 4 * n * g);
     shape_free(four);
@@ -112,7 +112,7 @@ static const char *sub_for(shape_t *shape, uint64_t mbps, size_t bytes)
     return choice.sub;
 }
 
-/* On a slow link the number of bytes decides, on a fast one the number of steps. */
+/* On a slow link the number of bytes decides. On a fast link the number of steps decides. */
 static void test_classes(void **state)
 {
     shape_t *eight = shape_even(8, 1), *two = shape_even(2, 1), *three = shape_even(3, 1);
@@ -227,7 +227,7 @@ static void test_rides(void **state)
     sixteen->shape.link = tutti__cost_link(100000, 0, 0);
     fast = tutti__cost_ride_bytes(TUTTI__ALLREDUCE, &sixteen->shape, 0, 65520);
     assert_true(slow >= 1024 && slow < fast && fast <= 65520);
-    /* The result is limited by the room. */
+    /* The result is at most `room`, the last argument. */
     assert_int_equal(tutti__cost_ride_bytes(TUTTI__GATHER, &sixteen->shape, 0, 65520), 65520);
     assert_int_equal(tutti__cost_ride_bytes(TUTTI__ALLTOALL, &two->shape, 0, 65520), 65520);
     shape_free(two);

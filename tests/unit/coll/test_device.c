@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules for device memory: which algorithms have them, proofs of all of them on small shapes,
- * and detection of a STAGE that is too short.
+ * Schedules for device memory: the algorithms that have such schedules, proofs of all these
+ * schedules on small shapes, and detection of a STAGE that is too short.
  */
 #include "unit/coll/shapes.h"
 

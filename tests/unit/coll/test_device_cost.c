@@ -39,7 +39,7 @@ static int prefers_staged(const shape_t *shape, uint32_t max_local, size_t bytes
     return cost.staged_ns < cost.device_ns;
 }
 
-/* The smallest size from which on the device is cheaper, to a precision of 1 KiB. */
+/* From this size on the device is cheaper, to a precision of 1 KiB. */
 static size_t find_crossover(const shape_t *shape, uint32_t max_local)
 {
     size_t at = 8;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Flat schedules: one node operation of all ranks, wherever they are. The checker proves them as
- * such, not as an operation of a host's ranks. Also tests the errors of the checker and of the
+ * Flat schedules: one node operation of all ranks, on any hosts. The checker proves them as
+ * operations of all ranks, not of a host's ranks. Also tests the errors of the checker and of the
  * language's rules, and the calls to which TUTTI_ALGORITHM applies flat schedules.
  */
 #include "unit/coll/shapes.h"
@@ -99,7 +99,7 @@ static void test_bugs(void **state)
     refused(&set, "rank 0 has node operations of scope all, but a schedule for host memory");
     for (uint32_t r = 0; r < shape->shape.size; r++)
         set.scheds[r]->on_device = 1;
-    /* A launch has one turn. */
+    /* A schedule of scope all may have one operation only. */
     ops = set.scheds[2]->ops;
     twice[0] = twice[1] = ops[0];
     set.scheds[2]->ops = twice;
@@ -124,8 +124,8 @@ static const char *chosen(const shape_t *shape, const char *override, size_t byt
     return choice.algorithm->name;
 }
 
-/* nccl-flat is followed for calls to which it can apply. For other calls the table decides, and
-   none is refused. */
+/* TUTTI_ALGORITHM=nccl-flat applies to calls that nccl-flat can serve. For other calls the table
+   decides, and no call is refused. */
 static void test_choice(void **state)
 {
     shape_t *shape = shape_split(2, (uint32_t[]){ 3, 2 });

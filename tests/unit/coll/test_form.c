@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests the form of schedules where a form is promised, because the checker proves only their
- * results.
+ * Tests the promised form of schedules, because the checker proves only their results.
  */
 #include "coll/coll.h"
 #include "unit/coll/shapes.h"
@@ -110,8 +109,8 @@ static int same_outside(const tutti__sched_t *a, const tutti__sched_t *b)
     }
 }
 
-/* Some ranks of a call may be in place and others not. So being in place must not change anything
-   that is visible to other ranks. */
+/* Some ranks may make a call in place, and other ranks may make it out of place. So being in place
+   must not change anything that is visible to other ranks. */
 static void test_in_place_is_local(void **state)
 {
     (void)state;

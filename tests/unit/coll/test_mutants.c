@@ -37,7 +37,7 @@
 static const uint32_t runs[][2] = { { 1, 1 }, { 1, 3 }, { 2, 5 }, { 0, 1 }, { 0, 3 } };
 #define RUNS (sizeof(runs) / sizeof(*runs))
 #define CREDIT_RUNS 3            /* the first ones: with credits */
-static unsigned hidden, exposed; /* bugs with an effect only without credits; those caught */
+static unsigned hidden, exposed; /* bugs with an effect only without credits; detected ones */
 
 static uint32_t seed = 20240607;
 
@@ -220,7 +220,7 @@ static int other_kind(tutti__sched_t *sched, uint32_t i)
 typedef struct {
     const char *name;
     int (*plant)(tutti__sched_t *sched, uint32_t i);
-    unsigned planted, changing, caught; /* caught: of the changing ones */
+    unsigned planted, changing, caught; /* caught: detected bugs that change the result */
 } bug_t;
 
 static bug_t bugs[] = {

@@ -221,7 +221,8 @@ static void test_check_override(void **state)
     shape_free(two);
 }
 
-/* Parts of good and bad settings in any order may have any result, but must not lead to a crash. */
+/* A text of parts of good and bad settings in any order may be accepted or refused, but must not
+   lead to a crash. */
 static void test_any_text(void **state)
 {
     static const char *const pieces[] = { "allreduce",

@@ -227,11 +227,11 @@ static void test_override(void **state)
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:recursive_doubling", 1, "recursive_doubling");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:knomial", 1, "knomial(4)");
     chosen(TUTTI__BARRIER, one_host, 0, "barrier:dissemination(3)", 1, "dissemination(3)");
-    /* An item for another collective may be unusable without harm here. */
+    /* An unusable item for another collective has no effect on this call. */
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "broadcast:node,allreduce:ring", 0, "ring");
 }
 
-/* The beginning belongs to a range, the end does not. */
+/* A range includes its beginning, and does not include its end. */
 static void test_ranges(void **state)
 {
     static const char two[] = "allreduce:0-4k:recursive_doubling,allreduce:4k-:ring";

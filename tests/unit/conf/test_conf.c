@@ -378,8 +378,8 @@ static void test_secrets_are_not_printed(void **state)
     assert_null(strstr(tutti_last_error(), "pp"));
 }
 
-/* Get messages that appear once per process. So a child reads the settings, twice, and its output
-   is returned. */
+/* Some messages appear once per process. So a child reads the settings twice, and its output is
+   returned. */
 static void said_by_child(char *ret_text, size_t room)
 {
     pid_t child;
@@ -476,7 +476,7 @@ static void test_guesses_are_near(void **state)
     }
 }
 
-/* Variables that have no effect alone: each process that has them would be a world of one. */
+/* Variables that have no effect alone: with them only, each process would be a world of one. */
 static void test_lonely_ranks_warn(void **state)
 {
     static const char wanted[] = "counts only with TUTTI_BOOT=local:NAME";

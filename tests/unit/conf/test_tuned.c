@@ -419,8 +419,7 @@ static void test_home_is_for_rank_0(void **state)
     setenv("OMPI_COMM_WORLD_RANK", "1", 1);
     assert_int_equal(oneshot_bytes(), 32 << 10);
 
-    /* In each of these cases the process is rank 0 of its own world, or has its rank from the
-       settings. */
+    /* In the next cases the process is rank 0 of its own world, or the settings give its rank. */
     setenv("TUTTI_BOOT", "self", 1);
     assert_int_equal(oneshot_bytes(), 48 << 10);
     setenv("TUTTI_BOOT", "local:x", 1);

@@ -288,7 +288,7 @@ static void check_restored(void)
     CHECK(mode != NULL && strcmp(mode, "0") == 0);
 }
 
-/* The failing call comes before the successful one, so that nothing is cached yet. */
+/* Make the failing call first, so that the module has cached nothing. */
 static void run_case(size_t i)
 {
     tutti_status_t status;
@@ -373,7 +373,7 @@ static void test_close(void)
 {
     setenv("STUB_FAIL", "asynchronous", 1);
     CHECK(call_comm() == TUTTI_ERR_TRANSPORT && strstr(last_error, "this is why") != NULL);
-    setenv("STUB_FAIL", "ncclCommCount", 1); /* only called for an NCCL that binds a thread */
+    setenv("STUB_FAIL", "ncclCommCount", 1); /* only called if the NCCL in use binds a thread */
     CHECK(call_comm() == (ops->nccl_binds() ? TUTTI_ERR_TRANSPORT : TUTTI_OK));
     unsetenv("STUB_FAIL");
     puts("stuck:");

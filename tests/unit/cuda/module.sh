@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Tests the CUDA module on a machine without a GPU, over imitated libraries of CUDA and NCCL
-# (stubs.c), which are missing, too old, incomplete or complete. Tests the module's messages, and
-# that the module checks the result of each call.
+# (stubs.c), which are missing, too old, incomplete or complete. Checks the module's messages.
+# Checks that the module tests the result of each call.
 set -u
 
 module=$TUTTI_MODULE_DIR/cuda.so
@@ -64,8 +64,7 @@ for arch in $archs; do
     grep -q "^image:.* sm_$arch\b" "$work/out" || { echo "no code for $arch"; errors=1; }
 done
 grep -q "^image:.* compute_$arch\b" "$work/out" || { echo "no PTX for $arch"; errors=1; }
-# The kernels are loaded once for each device that was used, and twice more because loading was made
-# to fail.
+# The kernels are loaded once for each device that was used. Two more attempts were made to fail.
 if [ "$(grep -c '^image:' "$work/out")" -ne 4 ]; then
     echo "loaded $(grep -c '^image:' "$work/out") times"
     errors=1
@@ -99,8 +98,8 @@ good lacking
 stub lacking libcudart.so.13 -DRUNTIME -DVERSION=13000 -DLACKS
 says lacking open "6: cuda: the CUDA runtime, .* has no cudaStreamWaitEvent"
 
-# With a driver for CUDA 12 the module takes the runtime of CUDA 12, even if that of 13 exists. It
-# accepts no code built for 13.
+# With a driver for CUDA 12 the module takes the runtime of CUDA 12, even if that of 13 exists. The
+# module accepts no code that was built for CUDA 13.
 good twelve
 stub twelve libcuda.so.1 -DDRIVER -DVERSION=12040
 stub twelve libcudart.so.12 -DRUNTIME -DVERSION=12040
@@ -123,8 +122,8 @@ good nccl_2_18
 stub nccl_2_18 libnccl.so.2 -DNCCL -DVERSION=21805
 says nccl_2_18 open "0: .*, NCCL 2.18.5, which registers no buffers$"
 says nccl_2_18 calls "image: .*sm_"
-# With NCCL 2.18, a thread joins NCCL's job that it has started itself. So a stuck communicator
-# stays, because another thread must not end it.
+# With NCCL 2.18, only the thread that has started NCCL's job may wait for its end. Another thread
+# must not end the communicator, so a stuck communicator stays.
 if ! tr '\n' ' ' <"$work/out" | grep -q 'stuck: finalize later: abort' ||
     ! grep -q '^join$' "$work/out" || grep -q '^abort amid' "$work/out"; then
     cat "$work/out"

@@ -35,7 +35,7 @@ static int set_number(const char *variable, int value)
     return setenv(variable, text, 1);
 }
 
-/* Could the running call invalidate a capture of another thread? Only relaxed mode (2) is safe. */
+/* Could the running call invalidate a capture of another thread? It cannot in relaxed mode (2). */
 static int spoils(void)
 {
     return number("STUB_MODE", 0) != 2;
@@ -396,7 +396,7 @@ int ncclCommDestroy(void *comm)
     return fails("ncclCommDestroy") || leaks_signals() ? 5 : 0;
 }
 
-/* Joins the job of the thread's last call, which must be done. */
+/* Waits for the job of the thread's last call. The call fails unless this job is done. */
 int ncclCommCount(void *comm, int *count)
 {
     (void)comm;
@@ -405,7 +405,7 @@ int ncclCommCount(void *comm, int *count)
     return fails("ncclCommCount") || pending ? 5 : 0;
 }
 
-/* Early versions do not join another thread's job. */
+/* Early versions do not wait for another thread's job. */
 int ncclCommAbort(void *comm)
 {
     (void)comm;

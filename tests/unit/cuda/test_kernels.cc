@@ -41,8 +41,8 @@ static unsigned char *place(bytes_t &room, size_t offset)
 
 /* ---- sums ---- */
 
-/* shift: difference of the sources' offsets in elements, so that none, or some, have the same
-   alignment. in_place: dst is source 1. */
+/* shift: the difference between the sources' offsets, in elements. It decides which sources have
+   the same alignment. in_place: dst is source 1. */
 static void sum_case(tutti_dtype_t dtype, size_t nsrcs, size_t count, uint32_t divisor,
                      size_t shift, int in_place)
 {
@@ -109,7 +109,7 @@ static const format_t *format_of(tutti_dtype_t dtype)
     return NULL;
 }
 
-/* The value of a code. For the code `top`, it is the next larger number. */
+/* The value of a code. For the code `top`: the number that would follow the largest one. */
 static double value_of(uint32_t magnitude, const format_t &f)
 {
     int exponent = (int)(magnitude >> f.mantissa);

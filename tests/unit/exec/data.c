@@ -93,7 +93,7 @@ double data_fold(const data_t *data, size_t i)
     return fold;
 }
 
-/* The largest error of a sum that was rounded on its way: see docs/performance.md. */
+/* The largest error of a sum that was rounded in messages: see docs/performance.md. */
 static double error_of(const data_t *data, size_t i)
 {
     double magnitudes = 0, divisor = data->op == TUTTI_AVG ? data->nranks : 1;

@@ -19,9 +19,9 @@ typedef struct {
     tutti_op_t op;
     uint32_t nranks, seed;
     int rough; /* FLOAT32, BFLOAT16 */
-    /* FLOAT32, rough: a sum is rounded to a wire format this many times; 0: never. If it is
-       rounded, numbers are at most 16. unit: the relative error of one rounding. least: the
-       absolute error of a tiny number. */
+    /* FLOAT32, rough: the number of times that a sum is rounded to a wire format. If it is not 0,
+       numbers are at most 16. unit: the relative error of one rounding. least: the absolute error
+       of a tiny number. */
     uint32_t roundings;
     double unit, least;
 } data_t;

@@ -37,7 +37,7 @@ struct tutti__chan {
     queue_t *queue;
 
     /* sender */
-    const void *data; /* pending; NULL: nothing */
+    const void *data; /* of the pending message; NULL: none */
     size_t bytes;
     uint32_t signature, wait;
 

@@ -16,8 +16,8 @@ static tutti__at_t at(tutti__at_t place, uint32_t blk)
 }
 
 /*
- * All data go to rank 0, and the result comes back, in messages of one to four blocks. On the way
- * back they are cut in another way.
+ * All data are sent to rank 0, and the result is sent back, in messages of one to four blocks. The
+ * result is cut into other messages than the data.
  */
 static tutti_status_t blocks(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {
@@ -51,9 +51,10 @@ static tutti_status_t blocks(uint32_t rank, uint32_t n, tutti__sched_t **ret_sch
 }
 
 /*
- * A chain to the last rank and back, in four streams: stream 1 receives into SCRATCH, 0 adds, 2
- * sends to the next rank, 3 brings the result back. Stream 1 must not overwrite a chunk that stream
- * 0 has not read, so it waits for the chunk before.
+ * A chain to the last rank and back, in four streams: stream 1 receives into SCRATCH, stream 0
+ * adds, stream 2 sends to the next rank, and stream 3 sends the result back. Stream 1 must not
+ * overwrite a chunk that stream 0 has not read. So stream 1 waits until stream 0 has added the
+ * chunk before.
  */
 static void chain_receive(tutti__build_t *b, uint32_t rank)
 {

@@ -26,7 +26,7 @@ struct tutti__chan {
     int is_recv;
 
     /* sender */
-    const void *data; /* pending; NULL: nothing */
+    const void *data; /* of the pending message; NULL: none */
     size_t bytes;
     uint32_t signature;
     uint32_t sent; /* zero credits: number of sent messages */

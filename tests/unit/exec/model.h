@@ -39,10 +39,10 @@ int model_has_root(tutti__collective_t collective);
 int model_is_flat(tutti__collective_t collective); /* one buffer, cut as the schedule requires */
 int model_by_pair(tutti__collective_t collective); /* only the ranks of a pair have its map */
 int model_is_scan(tutti__collective_t collective);
-int model_has_tables(tutti__collective_t collective); /* always; optional for REDUCE_SCATTER */
+int model_has_tables(tutti__collective_t collective); /* optional for REDUCE_SCATTER */
 
 /* Choose the lengths of blocks. In a flat collective they are `count` in total. Otherwise each
-   block has `count` elements or, if unequal, at most that. Returns 0 if this does not fit. */
+   block has `count` elements or, if unequal, at most `count`. Returns 0 if this does not fit. */
 int model_lay_out(model_t *model, size_t count, uint32_t *seed);
 
 /* in, out: [n] of MODEL_BYTES each. Fill the buffers, and make the calls for the executor. */

@@ -130,8 +130,8 @@ static void begin_counting(member_t *m)
             lag_begin(m->run.ends[i].chan);
 }
 
-/* The number of complete messages that the run reports must be the number of those that have been
-   received or sent. */
+/* The run's report contains a number of complete messages. This must be the number of messages that
+   were received or sent. */
 static void check_awaited(const member_t *m, uint32_t rank)
 {
     uint32_t at = tutti__run_blocked_at(&m->run, m->hint.peer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of the executor: p ranks in one process and one thread, and a crew of p runs that is
- * stepped in an order of the test's choice until all are done, or stuck for good.
+ * For tests of the executor: p ranks in one process and one thread, and a crew of p runs. The test
+ * chooses the order in which the runs are stepped, until all are done or none can continue.
  *
  * Only one rank runs at a time. So a rank that is stuck at a word must not be able to continue
  * before the word has changed. crew_drive checks this at each step, because a direct call would
@@ -27,12 +27,12 @@ void team_open(team_t *team, uint32_t n, const uint32_t *host_of, size_t slot_by
                uint32_t credits, int is_lagging);
 void team_close(team_t *team);
 
-/* The order of ranks. A rank that was stuck waits until another one has made progress. */
+/* The order of ranks. A stuck rank does not step until another rank has made progress. */
 typedef enum {
     ORDER_RANDOM, /* may also choose stuck ranks */
     ORDER_LOWEST, /* always the lowest rank */
     ORDER_HIGHEST,
-    ORDER_STARVED, /* one rank steps, and begins, only when all others are stuck */
+    ORDER_STARVED, /* one rank begins and steps only when all others are stuck */
     ORDER_ASLEEP,  /* a rank that is stuck at a word sleeps until the word changes */
     ORDERS
 } order_t;

@@ -301,8 +301,8 @@ static void test_meeting(void **state)
     free(bench);
 }
 
-/* Some ranks are in a meeting, another one is in a node operation. The announcements have different
-   layouts, but all ranks report the same two ranks. */
+/* Some ranks are in a meeting while another rank is in a node operation. Their announcements have
+   different layouts, but all ranks report the same two ranks. */
 static void test_meeting_or_node(void **state)
 {
     static const size_t counts[] = { 1, 100 };

@@ -129,8 +129,8 @@ static void age_channels(life_t *life, uint32_t start)
     }
 }
 
-/* Let the counters of nodes continue from `start`. Nothing is in flight, so all ranks of a host
-   have the same numbers. */
+/* Let the counters of nodes continue from `start`. No operation is in flight, so all ranks of a
+   host have the same numbers. */
 static void age_nodes(life_t *life, uint32_t start)
 {
     for (uint32_t r = 0; r < life->team.world.n; r++) {
@@ -190,7 +190,8 @@ static void test_wrap(void **state)
         wrap_all(credits);
 }
 
-/* 2^32 is no multiple of these: the slot after the wrap must still be the next one. */
+/* 2^32 is no multiple of these numbers of credits. The slot after the wrap must still follow the
+   slot before it. */
 static void test_wrap_odd_credits(void **state)
 {
     (void)state;

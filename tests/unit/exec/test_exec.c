@@ -4,8 +4,8 @@
  * orders, over shared memory with slots so small that there are many trips.
  *
  * model.h defines the results. Each combination of shape, credits and slots is a separate team that
- * runs all algorithms in sequence, so channels and node lanes continue from the state that the last
- * algorithm has left. Parameters that are not combined (count, type, operation, order, lane, root)
+ * runs all algorithms in sequence, so channels and node lanes continue from their state after the
+ * last algorithm. Parameters that are not combined (count, type, operation, order, lane, root)
  * rotate.
  */
 #include "unit/coll/shapes.h"

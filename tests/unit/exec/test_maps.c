@@ -193,7 +193,7 @@ static void test_tables(void **state)
     free(maps);
 }
 
-/* ---- BY_PAIR: each rank sends each other a block; only these two have its length ---- */
+/* ---- BY_PAIR: each rank sends each other rank a block; only these two have its length ---- */
 
 static void pair_build(maps_t *maps)
 {

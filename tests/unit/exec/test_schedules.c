@@ -482,8 +482,8 @@ static void sum_by(sum_t *sum, const char *algorithm, const shape_t *shape)
     set_free(&set);
 }
 
-/* The engine may choose one of these algorithms for a bucket, and another one for a bucket of
-   another size with the same tensor. */
+/* For a tensor's bucket the engine may choose one of these algorithms. For a bucket of another size
+   with the same tensor, it may choose another. */
 static void test_same_bits(void **state)
 {
     static const char *const others[] = { "halving_doubling", "direct_scatter" };
@@ -505,7 +505,7 @@ static void test_same_bits(void **state)
         differs |= memcmp(sum[0].out[0], sum[1].out[0], 100 * sizeof(float));
         shape_free(shape);
     }
-    /* The data can show another tree. */
+    /* These data make a difference between trees visible. */
     assert_true(differs);
     free(sum);
 }

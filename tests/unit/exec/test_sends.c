@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * SENDs that are not complete when the executor continues. test_exec runs all algorithms with them;
- * in this test a stream starts consecutive SENDs together if they need its polls.
+ * in this test a stream starts consecutive SENDs together if the transport completes them only when
+ * the stream polls.
  */
 #include "sched/build.h"
 #include "unit/exec/lag.h"
@@ -22,8 +23,8 @@ enum {
 static const tutti__at_t in = { TUTTI__IN, 0 };
 static const tutti__at_t out = { TUTTI__OUT, 0 };
 
-/* Rank 0 sends to rank 1 first. But rank 1 first receives from rank 2, which has its message from
-   rank 0. */
+/* Rank 0 sends to rank 1 first. But rank 1 first receives from rank 2, and rank 2 passes on a
+   message of rank 0. */
 static void build(tutti__sched_t **scheds)
 {
     for (uint32_t r = 0; r < N; r++) {

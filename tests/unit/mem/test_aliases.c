@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 enum {
-    POINTS = 40 /* more than the accesses of a search that is repeated once */
+    POINTS = 40 /* more than the number of accesses in a search that is repeated once */
 };
 
 static tutti__aliases_t aliases;

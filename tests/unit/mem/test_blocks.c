@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks outlive the communicator, more exactly its use of the arena. A forked child does not free
- * its parent's blocks, and does not wait for locks that its parent's threads hold.
+ * Blocks outlive their communicator: they stay valid when it stops using the arena. A forked child
+ * does not free its parent's blocks, and does not wait for locks that its parent's threads hold.
  */
 #include "mem/blocks.h"
 
@@ -152,8 +152,8 @@ static int free_beside_own(unsigned char *inherited, const char *base)
     return 0;
 }
 
-/* Only a block keeps the parent's arena. The child's own arena gets the address of the parent's
-   arena. */
+/* The parent's arena exists only because a block is in it. The child's own arena gets the address
+   of the parent's arena. */
 static void test_child_with_arena(void **state)
 {
     tutti__arena_t *arena = create();
@@ -184,8 +184,8 @@ static sem_t is_held, has_begun;
 unsigned __real_tutti__fork_generation(void);
 unsigned __wrap_tutti__fork_generation(void);
 
-/* blocks.c and mapping.c call this under their locks (--wrap, see local.mk). A fork that does not
-   wait for the lock ends during the pause of this function. */
+/* blocks.c and mapping.c call this under their locks (--wrap, see local.mk). This function pauses.
+   If a fork does not wait for the lock, the fork ends during the pause. */
 unsigned __wrap_tutti__fork_generation(void)
 {
     if (holds) {

@@ -74,7 +74,7 @@ static void test_aligned(void **state)
     assert_int_equal(d, 32);
     give(ranges, d, 16);
 
-    /* From 64 on nothing is long enough; a failure does not change the list. */
+    /* From 64 on no free range is long enough. A failure does not change the list. */
     assert_false(tutti__ranges_take_aligned(ranges, 37, 0, 16, &d));
     assert_false(tutti__ranges_take_aligned(ranges, 16, 96, 16, &d));
     assert_false(tutti__ranges_take_aligned(ranges, 1, 200, 16, &d));

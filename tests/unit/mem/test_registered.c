@@ -76,7 +76,7 @@ static void test_contents(void **state)
     for (size_t i = 0; i < (PAGES + 2) * page; i++)
         assert_int_equal(all[i], i % 251);
 
-    /* Both addresses have the same memory. */
+    /* The same memory is at both addresses. */
     assert_true(tutti__arena_offset(arena, ptr + 7, bytes - 7, &offset));
     ptr[7] = 99;
     assert_int_equal(((unsigned char *)tutti__arena_base(arena))[offset], 99);
@@ -136,7 +136,8 @@ static void test_refused(void **state)
     tutti__arena_destroy(arena);
 }
 
-/* One more than the most: its contents stay, and each freed entry can be used again. */
+/* Register one range more than the most. It is refused and its contents stay. Each freed entry can
+   be used again. */
 static void test_many(void **state)
 {
     tutti__arena_t *arena = create();
@@ -164,7 +165,8 @@ static void test_many(void **state)
     tutti__arena_destroy(arena);
 }
 
-/* A child has nothing at the memory's addresses, and changes nothing of its parent's. */
+/* In a child, no memory is mapped at these addresses. The child does not change its parent's
+   memory. */
 static void test_child(void **state)
 {
     tutti__arena_t *arena = create();

@@ -259,7 +259,7 @@ static void test_peer_sees_what_comes_later(void **state)
                    down[0], up[1]));
     }
     close(up[1]);
-    assert_int_equal(get(up[0]), 0); /* the peer has mapped the arena; what follows is newer */
+    assert_int_equal(get(up[0]), 0); /* the peer has mapped the arena before the next allocations */
 
     exchange_with_peer(arena, early, 100, down[1], up[0]);
     late = alloc(arena, 9 * MIB);
@@ -308,8 +308,8 @@ static void test_one_mapping_within_a_process(void **state)
     assert_int_not_equal(mincore(base, 1, &seen), 0);
 }
 
-/* A child frees an inherited arena. This must not unmap what the child itself has mapped at those
-   addresses since. */
+/* A child frees an inherited arena. This must not unmap memory that the child itself has mapped at
+   those addresses after the fork. */
 static tutti__arena_t *inherited;
 
 static int destroy_inherited(void)
@@ -419,8 +419,9 @@ static void test_file_limit_leaves_room_for_large_ranges(void **state)
     in_child(with_file_limit_for_large);
 }
 
-/* The same if the limit is set after the arena was made. When the limit is removed, a range may be
-   taken far beyond it. When the limit is set again, ranges still find places within it. */
+/* Ranges also find their places if the limit is set after the arena was made. When the limit is
+   removed, a range may be taken far beyond it. When the limit is set again, ranges still find
+   places within it. */
 static int with_file_limit_later(void)
 {
     struct rlimit limit = { 8 * MIB, RLIM_INFINITY };
@@ -540,12 +541,12 @@ static void test_large_ranges_are_aligned(void **state)
     assert_int_equal((uintptr_t)a % huge, 0);
     assert_int_equal((uintptr_t)b % huge, 0);
 
-    /* Small ranges are adjacent, and only requested bytes are reserved. */
+    /* Small ranges are adjacent. Only the requested bytes are reserved. */
     assert_ptr_equal(small, base);
     assert_ptr_equal(small_too, small + page);
     assert_int_equal(memory_of(arena), page + 3 * MIB + page + huge - page + huge);
 
-    /* khugepaged may complete the last huge page; it is freed as well. */
+    /* khugepaged may complete the last huge page. This page is freed as well. */
     a[4 * MIB - 1] = 1;
     assert_int_equal(tutti__arena_free(arena, a), TUTTI_OK);
     assert_int_equal(memory_of(arena), page + huge - page + huge);

@@ -8,7 +8,7 @@
 #include <ucontext.h>
 
 #define STACK_BYTES (256 * 1024)
-/* After so many rounds without progress, a wake-up has been lost. */
+/* After this number of rounds without progress, a wake-up counts as lost. */
 #define IDLE_LIMIT 1000
 
 typedef struct {

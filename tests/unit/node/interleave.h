@@ -25,8 +25,8 @@ typedef struct {
 
 typedef void (*il_fn_t)(int rank, void *arg);
 
-/* Run `n` ranks to their ends. Returns the number of points passed, or 0 for a deadlock: all were
-   idle for too long. */
+/* Run `n` ranks to their ends. Returns the number of points passed, or 0 for a deadlock, in which
+   all ranks were idle for too long. */
 uint32_t il_run(int n, il_fn_t fn, void *arg, const il_plan_t *plan);
 
 void il_idle(void);

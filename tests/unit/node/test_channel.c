@@ -23,7 +23,7 @@ typedef struct {
     int wrong;
 } chan_run_t;
 
-/* Rank 0 sends data to rank 1, which adds one and sends them back. */
+/* Rank 0 sends data to rank 1. Rank 1 adds one to each element, and sends the data back. */
 static void chan_rank(int rank, void *arg)
 {
     chan_run_t *run = arg;

@@ -7,8 +7,8 @@
  * shows as a wrong result, and a lost word as a deadlock. The interleavings are random ones with
  * several rates of switching, and all those with up to two switches at chosen points.
  *
- * For a meeting the test checks that no rank leaves before all have come, and that all ranks detect
- * a rank with another call, however far the others have come in the next operations.
+ * For a meeting the test checks that no rank leaves before all have come. It also checks that all
+ * ranks detect a rank with another call, even if other ranks are several operations ahead.
  *
  * The test of the test: ranks that report their progress too early get wrong results.
  *
@@ -68,10 +68,10 @@ typedef struct {
     float *shared[IL_RANKS];
     float *private[IL_RANKS];
     tutti__node_call_t call[IL_RANKS];
-    int is_same[IL_RANKS]; /* its call repeats the previous one */
+    int is_same[IL_RANKS]; /* its call is equal to its previous one */
     tutti__reducer_t reducer;
     early_t early;
-    tutti_op_t left;     /* 0, or instead of sums: an operation that returns its left operand */
+    tutti_op_t left;     /* not 0: used instead of sums; returns its left operand */
     uint32_t begun[OPS]; /* ranks that have begun each operation */
     int wrong, wrong_op, wrong_rank;
     size_t wrong_at;
@@ -447,7 +447,7 @@ static int is_found(int n, const char *groups, early_t early, size_t count, int 
     return found;
 }
 
-/* A bug can be detected only in stages for which a rank waits. */
+/* A bug in a stage can be detected only if a rank waits for the end of this stage. */
 static void test_early(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Node operations by NCCL that do not complete: they are aborted, fail, or their node cannot be
-   opened. */
+/* Node operations by NCCL that do not complete: the operation is aborted or fails, or the node
+   cannot be opened. */
 #include "node/shm/shm.h"
 #include "unit/node/test_nccl_world.h"
 

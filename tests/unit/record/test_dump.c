@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The file of TUTTI_DUMP: the dump of a failure stays in it while the process has communicators,
- * and not longer. Also tests the longest path of a dump, a dump in a signal handler that has a
+ * The file of TUTTI_DUMP: the dump of a failure stays in the file exactly as long as the process
+ * has communicators. Also tests the longest path of a dump, a dump in a signal handler that has a
  * small stack, and that the start of a trace delays no thread that closes a communicator.
  */
 #include "record/recorders.h"
@@ -87,7 +87,8 @@ static void test_two_worlds(void **state)
     tutti__record_close(record);
 }
 
-/* Communicators of a world fail one after another; the first failure may be the others' cause. */
+/* Communicators of a world fail one after another. The first failure may be the cause of the
+   others. */
 static void test_groups(void **state)
 {
     tutti__record_t *world = open_record(), *group = open_record(), *other;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A trace cannot be appended to PATH, because memory is exhausted, a write fails, or PATH cannot be
- * locked. PATH stays as it was, the rank's part stays, and stop reports the failure. Another test
- * forks a child while the process's first trace is started.
+ * Traces that cannot be appended to PATH, because memory is exhausted, a write fails, or PATH
+ * cannot be locked. In these cases PATH stays as it was, the rank's part stays, and stop reports
+ * the failure. Another test forks a child while the process's first trace is started.
  */
 #include "record/trace.h"
 
@@ -246,7 +246,7 @@ static void test_older_file(void **state)
 static int fcntl_error;    /* errno of all locks; 0: none */
 static uint64_t skipped_s; /* seconds that the clock has skipped */
 static pid_t holder;       /* the child that has locked PATH */
-static int release_fd;     /* closed: the holder exits */
+static int release_fd;     /* when it is closed, the holder exits */
 static int naps, is_appending;
 
 int __real_fcntl(int fd, int command, void *lock);

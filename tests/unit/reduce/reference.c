@@ -60,7 +60,7 @@ int is_served(tutti_dtype_t dtype, tutti_op_t op)
 
 typedef struct {
     int mantissa_bits, bias;
-    uint64_t sign, top, nan; /* top: infinity, or the NaN in its place */
+    uint64_t sign, top, nan; /* top: the code of infinity, or of the NaN in its place */
 } format_t;
 
 static format_t format_of(tutti_dtype_t dtype)

@@ -23,7 +23,7 @@ extern const char *const isas[ISAS];
 
 typedef struct {
     uint64_t value;
-    uint64_t index; /* of pairs; else 0 */
+    uint64_t index; /* of pairs; for other types 0 */
 } raw_t;
 
 raw_t raw_load(const void *at, tutti_dtype_t dtype);

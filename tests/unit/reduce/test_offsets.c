@@ -115,7 +115,7 @@ static void combinations(const fold_t *fold, const tutti__reducer_t *reducer, si
             }
 }
 
-/* step: the number of offsets that are skipped. */
+/* Every `step`-th offset is used. */
 static void on_all_sets(tutti_dtype_t dtype, tutti_op_t op, size_t n, size_t step)
 {
     fold_t fold = { dtype, op, n, COUNT * tutti_dtype_bytes(dtype), 0 };

@@ -193,8 +193,8 @@ static void test_pairs(void **state)
     }
 }
 
-/* With two operands any order gives the same bits, NaNs included. With operations that never round,
-   this is so for any number of operands. */
+/* With two operands any order gives the same bits, NaNs included. If an operation never rounds, any
+   order of more operands also gives the same bits. */
 static void test_order_does_not_matter(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* User-defined operations: their numbers, and that they fold from left to right. */
+/* User-defined operations: their numbers, and their folds from left to right. */
 #include "base/names.h"
 #include "reduce/reduce.h"
 
@@ -127,7 +127,7 @@ static void test_find(void **state)
 static int32_t arrays[MAX_SRCS + 1][MAX_COUNT];
 
 /* dst is the source with the number `alias`, or a separate array if alias is n. With `twice`, the
-   last source is this source as well. */
+   last source is also this array. */
 static void fold(tutti_op_t op, size_t n, size_t count, size_t alias, int twice)
 {
     static int32_t want[MAX_COUNT];

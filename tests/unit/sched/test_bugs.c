@@ -2,12 +2,12 @@
 /*
  * The checker finds planted bugs.
  *
- * Each kind of bug is planted into real schedules at every applicable operation of every rank, one
- * at a time, and each time the checker must report an error for some number of credits and trips. A
- * change can be harmless (two sends to different ranks swapped, a receive at the end of a trip
- * moved to the next one): if the checker reports no error, the schedules are executed with numbers,
- * and the results must be correct. After a change marks and loops are recomputed, so that a bug is
- * not found by a number in the schedule's head.
+ * Each kind of bug is planted into real schedules, at every applicable operation of every rank, one
+ * bug at a time. For some number of credits and trips the checker must report an error. A change
+ * can be harmless (two sends to different ranks swapped, a receive at the end of a trip moved to
+ * the next one): if the checker reports no error, the schedules are executed with numbers, and the
+ * results must be correct. After a change marks and loops are recomputed, so that a bug is not
+ * found by a number in the schedule's head.
  */
 #include "unit/coll/interpret.h"
 #include "unit/coll/plant.h"
@@ -226,7 +226,7 @@ static int no_mark(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* The operation before makes the mark, which is too early. */
+/* The operation before this one makes the mark, which is too early. */
 static int early_mark(tutti__sched_t *sched, uint32_t i)
 {
     if (i == 0 || !(sched->ops[i].flags & TUTTI__MARK) || !op_has_channel(&sched->ops[i - 1]))

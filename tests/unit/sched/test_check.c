@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker on small schedules: deadlocks, credits, the end of a run, and barriers. Some have a
- * bug that involves more than one operation; some are correct, but look like a bug.
+ * The checker on small schedules: deadlocks, credits, the end of a run, and barriers. Some
+ * schedules have a bug that involves more than one operation. Some are correct, but seem to have a
+ * bug.
  */
 #include "unit/sched/small.h"
 

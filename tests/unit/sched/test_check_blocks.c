@@ -97,8 +97,8 @@ static void test_stage(void **state)
 
 /* ---- streams ---- */
 
-/* Stream 1 sends what stream 0 has received. With `waits`, stream 1 waits for the mark; `early`:
-   for a mark too early. */
+/* Stream 1 sends what stream 0 has received. With `waits`, stream 1 waits for stream 0's mark. With
+   `early`, this mark is made too early. */
 static void put_relay(tutti__build_t *b, uint32_t rank, int waits, int early)
 {
     if (rank == 0) {
@@ -138,8 +138,8 @@ static void put_relay_no_wait(tutti__build_t *b, uint32_t rank)
     put_relay(b, rank, 0, 0);
 }
 
-/* Stream 1 continues when stream 0's message comes back from rank 1. If the message is empty, it
-   does not come. */
+/* Stream 1 continues when stream 0's message comes back from rank 1. An empty message is not
+   sent. */
 static void put_order_by_message(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker on small schedules: what the blocks hold in the end, and where a sum is finished.
+ * The checker on small schedules: the contents of the blocks at the end, and the place where a sum
+ * is finished.
  */
 #include "unit/sched/small.h"
 
@@ -207,7 +208,7 @@ static void put_counts_twice(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* A fused pass over three ranks is not two passes. */
+/* A fused addition of three ranks' data does not give the same bits as two additions. */
 static void put_fused_and_not(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);

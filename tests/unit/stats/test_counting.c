@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Counters: the buckets of histograms, the parts by algorithm and transport, the times of phases,
- * the metrics of Prometheus and the table at the end. Also: no lock of the output is held when the
- * output's fork handlers are registered, because an earlier fork would copy a held lock.
+ * the metrics of Prometheus and the table at the end. Also: the output registers its fork handlers
+ * while it holds none of its locks. Otherwise a fork before the registration would copy a held
+ * lock.
  */
 #include "stats/add.h"
 #include "stats/stats_inside.h"

@@ -104,7 +104,7 @@ static tutti__topo_facts_t facts_of(const char *host, uint32_t mbps, uint32_t is
     return facts;
 }
 
-/* The slowest link of those that are known counts. RDMA counts only if all hosts have it. */
+/* The slowest known link counts. RDMA counts only if all hosts have it. */
 static void test_joined(void **state)
 {
     tutti__topo_facts_t facts[] = { facts_of("a", 100000, 1), facts_of("b", 0, 1),

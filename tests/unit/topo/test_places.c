@@ -203,8 +203,8 @@ static void test_places(void **state)
     expect_places("0", -1, -1, -1);
 }
 
-/* The size of the L3 cache is that of the rank's first processor, wherever its other processors
-   are. */
+/* The size of the L3 cache is that of the rank's first processor. The places of its other
+   processors have no effect. */
 static void test_cache_size(void **state)
 {
     (void)state;
@@ -219,8 +219,8 @@ static void test_cache_size(void **state)
     assert_int_equal(located("0").l3_bytes, 0);
 }
 
-/* The ranks that share an L3 cache: those on this machine with the same cache, or all ranks
-   there. */
+/* The ranks that share an L3 cache: the ranks on this machine with the same cache. If the rank's
+   processors have several L3 caches: all ranks on this machine. */
 static void test_cache_ranks(void **state)
 {
     enum {

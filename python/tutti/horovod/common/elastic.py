@@ -5,9 +5,9 @@ run(func) calls func(state). If a call between the ranks fails in func, all rank
 committed state, connect again, agree on the state and call func again.
 
 Tutti has no driver that discovers hosts: the number of ranks stays the same. If a process dies,
-something must start another one with the same rank: python -m tutti.horovod does so for the ranks
-of one host, with --restarts. Meanwhile the other ranks wait in init(), at most TUTTI_TIMEOUT. With
-a TorchState, the new process gets the state of the rank with the most commits.
+another process with the same rank must be started: python -m tutti.horovod does so for the ranks of
+one host, with --restarts. Meanwhile the other ranks wait in init(), at most TUTTI_TIMEOUT. With a
+TorchState, the new process gets the state of the rank with the most commits.
 """
 
 import functools
@@ -55,7 +55,8 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Raise HostsUpdatedInterrupt on all ranks if rank 0 knows that the hosts have changed."""
+        """Raise HostsUpdatedInterrupt on all ranks if rank 0 has got a report that the hosts have
+        changed."""
         changed = False
         while not self._updates.empty():
             self._updates.get()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The exceptions of Horovod's interface, and the choice of one by the library's status.
 
-If this rank alone finds a call invalid, the call raises ValueError, and the other ranks have not
-been told of it. A call that fails between the ranks raises HorovodInternalError.
+If this rank alone finds a call invalid, the call raises ValueError, and the other ranks do not
+receive an error. A call that fails between the ranks raises HorovodInternalError.
 """
 
 from typing import Optional, Tuple

@@ -193,7 +193,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
                   list that contains the rank. Or an mpi4py communicator
     process_sets  a list of ProcessSet to make, the same on all ranks; or "dynamic"
 
-    If it was called before, without a shutdown() since, it only makes the process sets.
+    If init() was called before, and shutdown() was not called after it, this call only makes the
+    process sets.
     """
     job.init(comm, process_sets)
 
@@ -204,7 +205,7 @@ def shutdown() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether init() was called, and no shutdown() since."""
+    """Whether init() was called, and shutdown() was not called after it."""
     return job.initialized
 
 
@@ -346,6 +347,7 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
 
 
 def stop_timeline() -> None:
-    """Stop the timeline, and add this rank's events to its file; without a timeline, nothing."""
+    """Stop the timeline, and add this rank's events to its file. Does nothing without a
+    timeline."""
     _need()
     _lib.check(lib.tutti_trace_stop())

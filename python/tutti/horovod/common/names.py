@@ -33,7 +33,7 @@ class Names:
         self.get = self.known.get
 
     def add(self, name: Optional[str], process_set: ProcessSet) -> bytes:
-        """The bytes of a name that is not known yet."""
+        """The bytes of a name that is not in `known`."""
         if name is None:
             return process_set.next_name(self.kind).encode()
         if not isinstance(name, str):

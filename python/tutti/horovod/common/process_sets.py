@@ -72,7 +72,8 @@ class ProcessSet:
         return _job.rank in self.ranks
 
     def active(self) -> bool:
-        """Whether this rank has others to make calls with. ValueError: the set cannot be used."""
+        """Whether the set has other ranks with which this rank can make calls. ValueError: the set
+        cannot be used."""
         if self.comm is None:
             if _job is None or self.process_set_id is None:
                 raise self.unusable()

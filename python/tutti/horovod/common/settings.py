@@ -53,7 +53,8 @@ def _counterparts(env: Dict[str, str]) -> Dict[str, Optional[str]]:
 
 
 def translate() -> Dict[str, str]:
-    """Set the TUTTI_* variables that HOROVOD_* variables ask for. Returns those that were set."""
+    """Set the TUTTI_* variables that HOROVOD_* variables request. Returns the variables that were
+    set."""
     env = {name: value.strip() for name, value in os.environ.items()
            if name.startswith("HOROVOD_")}
     try:

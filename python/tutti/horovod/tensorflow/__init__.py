@@ -3,8 +3,8 @@
 
     import tutti.horovod.tensorflow as hvd       instead of    import horovod.tensorflow as hvd
 
-Everything else of a script stays as it is. docs/horovod.md says what maps to what, and what
-differs. Tensors pass through host memory.
+Everything else of a script stays as it is. docs/horovod.md lists the calls and the differences from
+Horovod. Tensors pass through host memory.
 """
 
 from .compression import Compression

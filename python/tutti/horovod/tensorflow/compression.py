@@ -11,7 +11,7 @@ class Compressor:
 
     @staticmethod
     def compress(tensor: Any) -> Tuple[Any, Any]:
-        """The tensor to send, and what decompress() needs."""
+        """Returns the tensor to send, and a context for decompress()."""
         raise NotImplementedError
 
     @staticmethod

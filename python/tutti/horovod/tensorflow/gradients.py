@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Gradients reduced over the ranks: DistributedGradientTape, and what the optimizer uses.
+"""Gradients reduced over the ranks: DistributedGradientTape, and functions for the optimizer.
 
 All gradients of a step are reduced in one operation of TensorFlow. It starts an allreduce of each
 dense gradient under its own name, gathers the sparse gradients, and waits for all of them. So the

@@ -3,8 +3,8 @@
 
     import tutti.horovod.torch as hvd       instead of    import horovod.torch as hvd
 
-Everything else of a script stays as it is. docs/horovod.md lists what maps to what, and what
-differs.
+Everything else of a script stays as it is. docs/horovod.md lists the calls and the differences from
+Horovod.
 """
 
 from . import elastic

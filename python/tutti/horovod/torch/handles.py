@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Handles: what an asynchronous call returns, and what poll() and synchronize() take.
+"""Handles: an asynchronous call returns a handle, and poll() and synchronize() take it.
 
 A handle is a number. `_pending` maps it to one of
 
@@ -7,7 +7,7 @@ A handle is a number. `_pending` maps it to one of
                               synchronize() returns; the tensors that must live until then
     a Pending                 a call whose end is more than a wait: see below
 
-The plain case is a tuple because it is on the path of every gradient.
+The plain case is a tuple, because every gradient's call makes one.
 """
 
 from ctypes import byref, c_int
@@ -44,7 +44,7 @@ class Pending:
         raise NotImplementedError
 
     def result(self) -> Any:
-        """Wait; return what synchronize() returns, or raise its error."""
+        """Wait. Returns the result for synchronize(), or raises the call's error."""
         raise NotImplementedError
 
     def settle(self) -> None:
@@ -229,7 +229,7 @@ def discard_all() -> None:
 
 
 def forget() -> None:
-    """After shutdown(): forget the results that nobody has waited for."""
+    """After shutdown(): drop the results that synchronize() has not returned."""
     _pending.clear()
 
 

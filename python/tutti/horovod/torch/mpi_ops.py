@@ -216,7 +216,7 @@ def sparse_allreduce_async(tensor: torch.Tensor, name: str, op: int = Average,
     def finish() -> torch.Tensor:
         try:
             all_values = synchronize(values)
-        finally:  # after an error as well: a call that nobody waits for keeps its tensors
+        finally:  # after an error as well: a call without a wait keeps its tensors
             all_indices = synchronize(indices)
         if op == Average:
             all_values = all_values / process_set.size()
@@ -307,7 +307,7 @@ def allgather_rows(tensor: torch.Tensor, name: Optional[str], process_set: Proce
 
 def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> int:
-    """Start to copy the tensor of a rank into those of all others. Returns a handle.
+    """Start to copy the tensor of a rank into the tensors of all other ranks. Returns a handle.
 
     root_rank  a rank of the job, as hvd.rank() counts, with process sets as well
     """
@@ -325,7 +325,8 @@ def broadcast_async(tensor: torch.Tensor, root_rank: int, name: Optional[str] = 
 
 def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None,
                process_set: ProcessSet = global_process_set) -> torch.Tensor:
-    """Copy the tensor of a rank into those of all others: see broadcast_async_. Returns it."""
+    """Copy the tensor of a rank into the tensors of all other ranks: see broadcast_async_. Returns
+    it."""
     return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
 
 
@@ -387,8 +388,8 @@ def _exchange(tensor: torch.Tensor, splits: Splits, name: Optional[str],
 
 def alltoall_async(tensor: torch.Tensor, splits: Splits = None, name: Optional[str] = None,
                    process_set: ProcessSet = global_process_set) -> int:
-    """Start to send a part of the tensor to each rank, and to receive theirs. Returns a handle;
-    the result is (tensor, received splits).
+    """Start to send a part of the tensor to each rank, and to receive a part from each rank.
+    Returns a handle; the result is (tensor, received splits).
 
     splits  rows for each rank: a list, or a tensor of int32 or int64. None: equal parts
     """
@@ -416,8 +417,8 @@ class _Alltoall(torch.autograd.Function):
 def alltoall(tensor: torch.Tensor, splits: Splits = None, name: Optional[str] = None,
              process_set: ProcessSet = global_process_set
              ) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]:
-    """Send a part of the tensor to each rank and concatenate theirs: see alltoall_async. Returns
-    the tensor; with splits (tensor, received splits). Differentiable."""
+    """Send a part of the tensor to each rank, and concatenate the received parts: see
+    alltoall_async. Returns the tensor; with splits (tensor, received splits). Differentiable."""
     if _records(tensor):
         output, received = _Alltoall.apply(tensor, splits, name, process_set)
     else:

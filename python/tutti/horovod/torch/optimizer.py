@@ -258,7 +258,7 @@ class _Distributed:
     # ---- after backward() ----
 
     def synchronize(self) -> None:
-        """Wait for all gradients; submit those that no backward pass has made as zeros."""
+        """Wait for all gradients. For gradients that no backward pass has made, submit zeros."""
         if self.process_set.active():
             for group in self._submission_groups:
                 if group.handle is None:
@@ -274,7 +274,7 @@ class _Distributed:
 
     def _wait(self) -> None:
         """Wait for all plain calls together, then for the others one by one. Raises the first error
-        after the wait for all: a call that nobody waits for would keep its tensors."""
+        after the wait for all: a call without a wait would keep its tensors."""
         entries = [(g, handles._pending.get(g.handle)) for g in self._gradients.values()
                    if g.group is None]
         plain = [(g, entry[0]) for g, entry in entries if type(entry) is tuple]

@@ -2,8 +2,8 @@
 """Allgather and alltoall of tensors whose first dimensions differ between the ranks.
 
 Such a call has two parts. First the ranks exchange the shapes of their tensors. Then each rank
-knows the shape of its result, makes the tensor, and starts the transfer. If shapes do not fit, all
-ranks find that out between the two parts, and all of them get an error that names two ranks.
+computes the shape of its result, makes the tensor, and starts the transfer. If shapes do not match,
+all ranks detect this between the two parts, and all ranks get an error that names two ranks.
 
 In Horovod a background thread makes both parts, so a call ends on all ranks even if one of them
 never waits for it. Here synchronize() or poll() starts the second part. If the program calls
@@ -103,8 +103,8 @@ _latest: "WeakValueDictionary[Tuple[int, str], Sized]" = WeakValueDictionary()
 
 
 def refuse_twice(name: str, comm: int) -> None:
-    """ValueError if a call of this name is pending. The library knows only the part that has
-    begun."""
+    """ValueError if a call of this name is pending. The library itself only detects this for the
+    part that has begun."""
     other = _latest.get((comm, name))
     if other is not None and not other.poll():
         raise ValueError("a call named '%s' is pending" % name)
@@ -238,7 +238,7 @@ class Gathered:
         return calls.submit(self.comm, self.finish, self.tensors[0])
 
     def finish(self) -> Any:
-        """What synchronize() returns."""
+        """The result for synchronize()."""
         return list(self.outputs) if self.grouped else self.outputs[0]
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """From tensors to requests of the library: the functions under all calls of mpi_ops.
 
-allreduce() is on the path of every gradient, so it is short: one look-up for the type, one for the
+allreduce() is called for every gradient, so it is short: one look-up for the type, one for the
 name, one call of the library, one entry in the table of handles. Rare cases (scaling of integers,
-device memory, groups, misuse) leave it at the first `if`.
+device memory, groups, misuse) are passed on at the first `if`.
 """
 
 from ctypes import addressof, byref, c_float, c_void_p, create_string_buffer, sizeof
@@ -102,11 +102,10 @@ class ByHand:
 
 # ---- repeated calls ----
 
-# A gradient comes back step after step, often at the same place. The second call with the same
-# name, buffers, count, type and operation makes a persistent request, and later ones start it:
-# 1000 tensors of 1 KiB took 1.5 ms with persistent requests and 4.2 ms without (two ranks, without
-# Python's part).
-# By name: the call, and its persistent request or None.
+# A gradient is reduced in each step, often at the same address. The second call with the same name,
+# buffers, count, type and operation makes a persistent request, and later ones start it: 1000
+# tensors of 1 KiB took 1.5 ms with persistent requests and 4.2 ms without (two ranks, without
+# Python's part). By name: the call, and its persistent request or None.
 _repeated: Dict[str, List[Any]] = {}
 _retired: List[int] = []  # requests that were pending, so that they could not be freed
 _REPEATED_KEPT = 4096

@@ -7,10 +7,15 @@
  *     tensors.hpp      element types, operations, plain copies
  *     calls.hpp        one c10d call as calls of the library
  *     group.hpp        a communicator, and the submission of calls
- *     base_work.hpp    Work and future; work.hpp: the Work of calls; pool.hpp: its threads
+ *     base_work.hpp    the common part of all Work: outputs, a future, completion
+ *     work.hpp         the Work of an asynchronous call
+ *     pool.hpp         threads that complete futures
  *     messages.hpp     names of messages, receives from any source
- *     backend.hpp      the class; collectives.hpp, exchanges.hpp, sparse.hpp,
- *                      lifecycle.hpp: its methods
+ *     backend.hpp      the class; the next four headers have its methods
+ *     collectives.hpp  reductions, broadcast, barrier
+ *     exchanges.hpp    calls that move data without reducing it
+ *     sparse.hpp       the sum of sparse tensors
+ *     lifecycle.hpp    begin and end of a group, monitored_barrier, coalescing
  */
 #include <torch/csrc/utils/pybind.h>
 

@@ -88,7 +88,7 @@ public:
         return entries_;
     }
 
-    /* The device of the tensors; nothing before the first tensor was added. */
+    /* The device of the tensors. It has no value before the first tensor was added. */
     const std::optional<at::Device> &device() const
     {
         return device_;
@@ -138,7 +138,8 @@ public:
         return keep(plain_copy(t));
     }
 
-    /* The same, while `other` is written. A tensor that the library would refuse is copied. */
+    /* The address of a tensor that is read while `other` is written. A tensor that the library
+       would refuse is copied. */
     const void *in(const at::Tensor &t, const Other &other)
     {
         use(t);
@@ -156,8 +157,8 @@ public:
         return keep(back_to(t, new_plain(t, t.sizes())));
     }
 
-    /* The same for the output of a reduce_scatter, while `other` is read. The output may also be at
-       the beginning of `other`. */
+    /* The address of the output of a reduce_scatter, which is written while `other` is read. The
+       output may also be at the beginning of `other`. */
     void *out(const at::Tensor &t, const Other &other)
     {
         use(t);

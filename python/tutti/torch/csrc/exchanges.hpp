@@ -2,8 +2,8 @@
 /*
  * Calls that move data without reducing it.
  *
- * gather, scatter and alltoall always use the library's v forms: a rank does not know whether the
- * parts of the others have the size of its own.
+ * gather, scatter and alltoall always use the library's v forms: a rank cannot tell whether the
+ * parts of other ranks have the size of its own part.
  */
 #pragma once
 

@@ -31,7 +31,7 @@ struct Group {
     std::string label;     /* in front of each error */
     int rank = 0, size = 1;
     std::atomic<int> timeout_ms{ 0 };
-    std::atomic<bool> has_new_timeout{ false }; /* timeout_ms is not the library's any more */
+    std::atomic<bool> has_new_timeout{ false }; /* timeout_ms was set after connecting */
     tutti_request_t *goodbye = nullptr; /* the barrier of say_goodbye(), if it has not ended */
 
     std::mutex mutex; /* protects the next three */

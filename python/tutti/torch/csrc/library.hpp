@@ -28,7 +28,7 @@ namespace tutti_torch {
     X(strerror) X(last_error) X(init) X(finalize) X(world) X(abort) X(comm_free) X(comm_state)     \
     X(submit) X(wait) X(cuda_submit) X(cuda_wait)
 
-/* The library's functions, without their prefix. A function after the list is NULL if the library
+/* The library's functions, without their prefix. A function below the list is NULL if the library
    is too old to have it. */
 struct Library {
 #define TUTTI_TORCH_MEMBER(name) decltype(::tutti_##name) *name = nullptr;

@@ -77,8 +77,9 @@ struct StoreAdapter {
         });
     }
 
-    /* Wait for a place that is newer than `joined`. An attempt to connect uses one place, also if it
-       reads the place again. A still newer place is for the next attempt. */
+    /* Wait for a place that is newer than `joined`. An attempt to connect uses one place, even if
+       it reads the place several times. If there is a still newer place, the next attempt uses
+       it. */
     std::vector<uint8_t> read_place(const std::string &key, int timeout_ms)
     {
         auto until = std::min(Clock::now() + milliseconds(timeout_ms), end);
@@ -91,7 +92,7 @@ struct StoreAdapter {
             TORCH_CHECK(space != data.end(), key, " was written by another version");
             int64_t number = std::stoll(std::string(data.begin(), space));
             if (number > joined && (generation == joined || number == generation)) {
-                /* Later, rank 0 and its store may have ended. */
+                /* Store the number now: later, rank 0 and its store may have ended. */
                 if (number > generation)
                     store->add(joined_key, number - generation);
                 generation = number;

@@ -3,13 +3,13 @@
  * Messages between two ranks: their names, receives from any source, and messages to oneself.
  *
  * The library matches messages by name. A name is sender, receiver, tag and a number; both ends
- * count the messages of a tag, so the n-th send meets the n-th receive.
+ * count the messages of a tag, so the n-th send matches the n-th receive.
  *
  * The library has no receive from any source. So for recvAnysource() a rank posts a receive from
- * each other rank, into memory of this file. The first message to arrive is copied to the caller's
- * tensor. The other receives stay posted. A later receive with this tag, from any source or from
- * the same rank, takes over a posted receive. Hence the limit: with such a tag, all messages to
- * this rank must have the type and number of elements of the posted receives.
+ * each other rank, into memory of this file. The message that arrives first is copied to the
+ * caller's tensor. The other receives stay posted. A later receive with this tag, from any source
+ * or from the same rank, takes over a posted receive. Hence the limit: with such a tag, all
+ * messages to this rank must have the type and number of elements of the posted receives.
  */
 #pragma once
 

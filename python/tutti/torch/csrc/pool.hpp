@@ -3,10 +3,10 @@
  * Threads that complete futures.
  *
  * The callback of a future may be Python code, and may wait for further collectives (PowerSGD's
- * hook does). So it can run neither on the library's thread nor behind a blocked callback: a task
- * that finds no idle thread gets a new one. If none can be started, the task waits for one of the
- * threads. So the first thread is started with the first group, where a failure is an error. Idle
- * threads end after a while, except one.
+ * hook does). So it must not run on the library's thread, and must not wait until a blocked
+ * callback ends: if no thread is idle, a new thread is started for the task. If the system starts
+ * no thread, the task waits for one of the existing threads. So the first thread is started with
+ * the first group, where a failure is an error. Idle threads end after a while, except one.
  *
  * The pool is never destroyed: its threads may still hold tasks while the process exits.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tensors as the library's buffers: element types, operations, copies of what is not contiguous.
+ * Tensors as the library's buffers: element types, operations, copies of tensors that are not
+ * contiguous.
  */
 #pragma once
 

@@ -12,7 +12,7 @@ from .state import TorchState
 
 def _reset() -> None:
     shutdown()
-    handles.forget()  # the function begins again, and would not wait for the calls that it made
+    handles.forget()  # the function begins again, and would not wait for its earlier calls
     init()
 
 
