@@ -2,8 +2,8 @@
 #
 # Sourced by test scripts. A job is repeated if it failed by a known fault of mpirun or of UCX.
 
-# by_mpirun OUT LOG COMMAND...: runs the command, with its stdout in OUT and its stderr in LOG, which
-# may be the same file; sets $status. On a busy machine, mpirun of Open MPI 4 sometimes says of a
+# by_mpirun OUT LOG COMMAND...: runs the command, with its stdout in OUT and its stderr in LOG; both
+# may be the same file. Sets $status. On a busy machine, mpirun of Open MPI 4 sometimes says of a
 # rank that ended well that it exited improperly. It then names process 0, which no rank is. If it
 # says nothing else, the command runs again, at most three times.
 by_mpirun()
