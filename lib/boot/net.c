@@ -268,18 +268,19 @@ static tutti_status_t closed(uint32_t rank)
                        name_peer(rank, who, sizeof(who)));
 }
 
+int tutti__net_is_lost(int error)
+{
+    return error == EPIPE || error == ECONNRESET || error == ETIMEDOUT || error == EHOSTUNREACH ||
+           error == ENETUNREACH || error == EHOSTDOWN;
+}
+
 static tutti_status_t broken(uint32_t rank, const char *what)
 {
     char who[24];
 
-    switch (errno) {
-    case EPIPE:
-    case ECONNRESET:
-    case ETIMEDOUT:
+    if (tutti__net_is_lost(errno))
         return closed(rank);
-    default:
-        return tutti__fail_errno("%s %s", what, name_peer(rank, who, sizeof(who)));
-    }
+    return tutti__fail_errno("%s %s", what, name_peer(rank, who, sizeof(who)));
 }
 
 tutti_status_t tutti__net_send(int fd, uint32_t rank, const void *data, size_t bytes,

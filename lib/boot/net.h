@@ -101,6 +101,9 @@ tutti_status_t tutti__net_send(int fd, uint32_t rank, const void *data, size_t b
                                uint64_t deadline);
 tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t bytes,
                                uint64_t deadline);
+/* Does this errno of a connection mean that the process or the host at the other end is gone? When
+   the kernel gives a connection up, it may report why it cannot reach the host. */
+int tutti__net_is_lost(int error);
 /* Wait until poll() reports one of `events`, an error or a hang-up. */
 tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t deadline);
 

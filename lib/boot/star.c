@@ -132,7 +132,7 @@ static void drop_broken(star_t *star, uint32_t r, int error)
 
     if (status != TUTTI_OK) {
         drop(star, r, status);
-    } else if (error == EPIPE || error == ECONNRESET || error == ETIMEDOUT) {
+    } else if (tutti__net_is_lost(error)) {
         lose(star, r);
     } else {
         errno = error;

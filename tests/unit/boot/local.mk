@@ -33,6 +33,8 @@ crowd = %reldir%/crowd.c %reldir%/crowd.h
 %C%_test_share_SOURCES = %reldir%/test_share.c $(crowd)
 %C%_test_side_SOURCES = %reldir%/test_side.c $(crowd)
 
+%C%_test_place_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=recv
+
 # Modules that test_module opens: a correct one, and one for another version of the library.
 check_LTLIBRARIES += %reldir%/mpi_fake.la %reldir%/mpi_old.la
 %C%_mpi_fake_la_SOURCES = %reldir%/fake_module.c

@@ -620,6 +620,40 @@ static void test_nobody(void **state)
     crowd_fork(1, 1, connect_to_itself, NULL);
 }
 
+/* ---- a host that is gone ---- */
+
+static int recv_error; /* errno of recv; 0: the system's own recv */
+
+ssize_t __real_recv(int fd, void *data, size_t bytes, int flags);
+ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags);
+
+ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags)
+{
+    if (recv_error == 0)
+        return __real_recv(fd, data, bytes, flags);
+    errno = recv_error;
+    return -1;
+}
+
+/* If the kernel gives a connection up, it may report why the other host cannot be reached. */
+static void test_lost_host(void **state)
+{
+    static const int errors[] = {
+        EPIPE, ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN
+    };
+    char data;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        recv_error = errors[i];
+        CHECK_EQUAL(tutti__net_recv(-1, 3, &data, 1, UINT64_MAX), TUTTI_ERR_PEER_LOST);
+        CHECK_ERROR("rank 3 closed its connection");
+    }
+    recv_error = EINVAL;
+    CHECK_EQUAL(tutti__net_recv(-1, 3, &data, 1, UINT64_MAX), TUTTI_ERR_SYSTEM);
+    recv_error = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -628,6 +662,7 @@ int main(void)
         cmocka_unit_test(test_strangers), cmocka_unit_test(test_watch),
         cmocka_unit_test(test_store),     cmocka_unit_test(test_store_arguments),
         cmocka_unit_test(test_nobody),    cmocka_unit_test(test_coarse_store),
+        cmocka_unit_test(test_lost_host),
     };
 
     return cmocka_run_group_tests_name("boot/place", tests, NULL, NULL);
