@@ -5,7 +5,7 @@
 # by_mpirun OUT LOG COMMAND...: runs the command, with its stdout in OUT and its stderr in LOG; both
 # may be the same file. Sets $status. On a busy machine, mpirun of Open MPI 4 sometimes says of a
 # rank that ended well that it exited improperly. It then names process 0, which no rank is. If it
-# says nothing else, the command runs again, at most three times.
+# says nothing else, the command runs again, at most three times more.
 by_mpirun()
 {
     mpirun_out=$1

@@ -466,12 +466,15 @@
 #define TUTTI__PLAN_TEST_NS 100000000
 #define TUTTI__PLAN_REST_NS 1000000000u
 
-/* [lanes] The lanes of a plan, if the link between hosts carries more than CHUNK_BYTES in a round
-   trip. A bucket is packed and compared while the data of its predecessor move. Otherwise a plan
-   has one lane. Measured: 161 gradients of 6 MB together at 1 Gbit/s, two hosts: with 1 ms of
-   delay 55 ms instead of 65, and 200 gradients of 16 KiB 31 ms instead of 45; without delay no
-   gain at 1 Gbit/s, and a loss on a link without a limit (two virtual processors). */
+/* [lanes] The lanes of a plan, if a round trip between hosts takes PLAN_RTT or longer, and the link
+   carries more than CHUNK_BYTES in this time. Otherwise a plan has one lane. Measured with two
+   hosts at 1 Gbit/s, with and without 1 ms of delay. With it, 161 gradients of 6 MB together take
+   55 ms instead of 65, and 200 gradients of 16 KiB 31 ms instead of 45. Without it there was no
+   gain. Chosen: PLAN_RTT is far above the round trip in one data centre, where processors are the
+   limit. Beside other work on two virtual processors, a link without a limit was slower with two
+   lanes. */
 #define TUTTI__PLAN_LANES 2
+#define TUTTI__PLAN_RTT_NS 200000
 
 /* [places] The number of places for freed requests, a power of two; a request has about 450 bytes.
    Chosen: of 1000 names, about 220 share a place, and about 110 requests are allocated anew in each

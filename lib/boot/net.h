@@ -132,7 +132,9 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
 tutti_status_t tutti__net_tcp_options(int fd);
 /* Call this at intervals of a second or less, with the same *patient, 0 at first. If the peer's
    process reads nothing, but its kernel still answers, disable the limit TCP_USER_TIMEOUT, and set
-   *patient; enable the limit when sent bytes are in flight again. */
+   *patient. Enable the limit when sent bytes are in flight again, or after four probes without an
+   answer. The kernel sends probes at longer and longer intervals. So if the peer's host is lost
+   while *patient is set, this is detected late. */
 void tutti__net_tcp_check(int fd, int *patient);
 void tutti__net_addr_text(const tutti__net_addr_t *addr, char *ret_text, size_t text_bytes);
 

@@ -302,11 +302,11 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
 }
 
 /*
- * The kernel sends keepalive probes, so the library sends nothing on an idle link.
- * TCP_USER_TIMEOUT limits the wait for bytes in flight. If a process is stopped, its kernel still
- * answers the probes, so a stopped process is not reported. But when the stopped process's receive
- * buffer is full, bytes stay unsent, and TCP_USER_TIMEOUT limits this wait as well, although the
- * kernel answers: see tutti__net_tcp_check.
+ * The kernel sends keepalive probes, so the library sends nothing on an idle link. If a process is
+ * stopped, its kernel still answers the probes, so a stopped process is not reported.
+ * TCP_USER_TIMEOUT limits two waits: for the acknowledgement of sent bytes, and, since Linux 5.11,
+ * for space in the peer's receive buffer. In the second wait perhaps only the peer's process is
+ * stopped. Then tutti__net_tcp_check disables the limit.
  */
 tutti_status_t tutti__net_tcp_options(int fd)
 {
@@ -327,9 +327,8 @@ tutti_status_t tutti__net_tcp_options(int fd)
     return TUTTI_OK;
 }
 
-/* Bytes wait here, and none is in flight, because the peer's receive buffer is full. The peer's
-   kernel answers the probes of this buffer. Linux 5.11 and later; earlier kernels do not apply
-   TCP_USER_TIMEOUT to this wait while the peer answers. */
+/* Do bytes wait here only because the peer's receive buffer is full? The peer's kernel then still
+   answers probes for space in this buffer. */
 static int is_unread(int fd)
 {
     struct tcp_info info = { 0 };

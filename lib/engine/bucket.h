@@ -24,7 +24,7 @@ struct tutti__bucket {
     int counts;                   /* 1: the ranks exchange the counts first */
     uint32_t on_device;           /* 1: its tensors are device memory */
     int joined;                   /* some ranks have joined, and make zero contributions */
-    tutti__bucket_group_t *group; /* NULL: none, or this is its only bucket on this rank */
+    tutti__bucket_group_t *group; /* NULL: no group, or a group of one bucket */
     tutti__request_t *first, *last;
     tutti__bucket_t *next;   /* in its lane, or in the list of pending completions */
     tutti__devent_t *landed; /* pending completion: the event recorded behind its work */

@@ -63,7 +63,7 @@ static void queue_returned(tutti__lanes_t *lanes, tutti__request_t *first)
     tutti__mutex_unlock(&lanes->pending->lock);
 }
 
-/* A bucket has left its lane. */
+/* A bucket has left its lane: drop its use of its group. */
 static void leave_group(tutti__lanes_t *lanes, tutti__bucket_group_t *group)
 {
     if (TUTTI__LIKELY(group == NULL))

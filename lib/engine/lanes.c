@@ -17,12 +17,12 @@
  * would have to check for earlier ordered calls. Its stores would have to ring doorbells, which
  * takes a fence for each store.
  *
- * The plan lanes have the buckets of a learned plan (planned.c): bucket k is in lane 6 + k mod 2 on
- * every rank, after its predecessor in that lane. So between hosts a bucket is packed, compared and
- * reduced within its host while the data of its predecessor in the plan move. On one host all
- * buckets are in lane 6: the ranks would only divide their time between two buckets. The ranks
- * compare these buckets in the same way. If not all ranks have the tensors of a bucket, the
- * comparison fails, and the bucket's requests return to agreement.
+ * The plan lanes have the buckets of a learned plan (planned.c). A plan has one or two lanes
+ * (count_plan_lanes). With two, bucket k is in lane 6 + k mod 2 on every rank, after its
+ * predecessor in that lane. So a bucket is packed, compared and reduced within its host while the
+ * data of its predecessor in the plan move. The ranks compare these buckets in the same way. If not
+ * all ranks have the tensors of a bucket, the comparison fails, and the bucket's requests return to
+ * agreement.
  *
  * While a run uses a device, every rank must keep stepping all lanes in which it has started an
  * operation (see node/nccl/nccl.h). So `polling` keeps the engine's thread awake, and this thread
@@ -62,11 +62,14 @@ static void open_caches(tutti__lanes_t *lanes)
         lanes->device_cache.device_scope = tutti__device_scope(device);
 }
 
-/* If the link carries more than a piece in a round trip, it is idle between two buckets of a lane.
-   The result is equal on all ranks. */
+/* With one lane, a link with a long round trip would be idle for this time between two buckets. The
+   result is equal on all ranks. */
 static uint32_t count_plan_lanes(const tutti__shape_t *shape)
 {
-    int is_long = tutti__cost_chunk_bytes(&shape->link, shape->link.rtt_ns) > TUTTI__CHUNK_BYTES;
+    const tutti__cost_link_t *link = &shape->link;
+    uint64_t rtt_ns = link->rtt_ns != 0 ? link->rtt_ns : 2 * (uint64_t)link->alpha_ns;
+    int is_long =
+        rtt_ns >= TUTTI__PLAN_RTT_NS && tutti__cost_chunk_bytes(link, rtt_ns) > TUTTI__CHUNK_BYTES;
 
     return shape->nhosts > 1 && is_long ? TUTTI__PLAN_LANES : 1;
 }

@@ -33,7 +33,7 @@ static void await(const atomic_int *word)
     double began = wall_ms();
 
     while (atomic_load(word) == 0) {
-        CHECK(wall_ms() - began < SOON_S * 1e3);
+        CHECK(wall_ms() - began < 60e3);
         usleep(1000);
     }
 }
@@ -125,7 +125,7 @@ int main(void)
     board_open();
     for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
         plan_t plan = plans[i];
-        job_t job = { .size = 2, .hosts = "ab", .fn = run, .arg = &plan, .timeout_s = 30 };
+        job_t job = { .size = 2, .hosts = "ab", .fn = run, .arg = &plan, .timeout_s = 120 };
 
         job.settings = settings;
         board_clear();

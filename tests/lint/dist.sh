@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A makefile lists each script, page, example and data file of the repository, or its folder.
+# Checks that a makefile lists each script, page, example and data file of the repository.
 # Otherwise `make dist` would leave the file out. C files are not checked: without them the
 # distributed package does not build.
 set -eu
@@ -22,7 +22,7 @@ missing() {
     done
 }
 
-# Automake itself lists the first of these. For Python, whole folders are listed.
+# Automake itself lists its own inputs. Of the folders for Python, makefiles list the whole.
 git ls-files | grep -v '\.\(c\|h\|cu\|mk\|in\)$\|^Makefile.am$\|^configure.ac$\|^.gitignore$' |
     grep -v '^python/\|^tests/python/\|^bench/python/' | missing >"$work/missing"
 cat "$work/missing"

@@ -173,8 +173,8 @@ static tutti_status_t broken(tutti__chan_t *chan, ucs_status_t code, const char 
  * Return TUTTI__AGAIN: the message is not complete. If the endpoint has failed, the call still
  * waits for a short time. In this time the side channel may report whether the peer has left or was
  * lost, and the reason. The endpoint may have failed long before this call. So the time counts from
- * this channel's first poll that finds the failure. It counts anew after a long time without a
- * poll: a new call uses the channel, or this process was stopped.
+ * this channel's first poll that finds the failure. If the channel was not polled for UCX_NEWS_NS,
+ * because no call used it or this process was stopped, the time starts again.
  */
 static tutti_status_t again(tutti__chan_t *chan, const char *what, tutti__hint_t *hint)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The two lanes of a learned plan between hosts. While one lane is held, buckets of the other lane
- * complete. A deviation is found in each lane. If a rank leaves, the lanes end independently. On
- * one host a plan has one lane.
+ * complete. A deviation is found in each lane. If a rank leaves, the lanes end independently.
+ * Without a delay, and on one host, a plan has one lane.
  *
  * The last rank is alone on its host, so the other ranks need its messages. Each tensor is a bucket
  * of its own.
@@ -22,14 +22,15 @@ enum {
     ENDS = 64
 };
 
-/* The link is slow, so a plan has two lanes. Each tensor is a bucket. The library's own deadlines
-   do not end a plan or a call here. */
+/* The link has a delay, so a plan has two lanes. Each tensor is a bucket. The library's own
+   deadlines do not end a plan or a call here. */
 static void settings(tutti__conf_t *conf, int rank)
 {
     (void)rank;
     conf->shared.link_ns = 1000000;
     conf->shared.fusion_bytes = 1;
     conf->shared.timeout_ms = 600000;
+    conf->shared.stall_ms = 600000;
 }
 
 /* ---- a lane that is held ---- */
@@ -192,6 +193,12 @@ static void overlaps(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
+static void without_delay(tutti__conf_t *conf, int rank)
+{
+    settings(conf, rank);
+    conf->shared.link_ns = 1000;
+}
+
 static void has_one_lane(rank_t *self)
 {
     learn(self, MOST);
@@ -229,7 +236,7 @@ static uint64_t returned(const rank_t *self)
     uint64_t n;
 
     tutti__token_await(&e->token);
-    for (int i = 0; i < 20000 && tutti__owned(e)->lanes.planned > 0; i++) {
+    for (int i = 0; i < 120000 && tutti__owned(e)->lanes.planned > 0; i++) {
         tutti__engine_step(e, TUTTI__STEP_WAITER);
         usleep(500);
     }
@@ -301,6 +308,10 @@ int main(void)
 
     job.fn = has_one_lane;
     RUN_JOB(failures, &job);
+    job.hosts = "ab";
+    job.settings = without_delay;
+    RUN_JOB(failures, &job);
+    job.settings = settings;
     for (int i = 0; i < 3; i++) {
         job.hosts = hosts[i];
         job.size = (int)strlen(hosts[i]);
