@@ -498,8 +498,8 @@
 #define TUTTI__MOST_COMPLETIONS 8
 
 /* [events] The number of device events that set-up makes: for requests in flight with a stream, and
-   for pending completions. Chosen: more than a network has layers; further events are made when
-   needed. */
+   for pending completions. Chosen: larger than the number of layers of a network; further events
+   are made when needed. */
 #define TUTTI__ENGINE_EVENTS 1024
 
 /* [names] The largest number of tensors and ranks that a warning or an error names; the others are

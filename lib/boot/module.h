@@ -51,8 +51,8 @@ typedef struct {
        transport's channels. Close the transport before the meeting. */
     tutti_status_t (*xport_open)(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                  tutti__xport_t **ret_xport);
-    /* xport_open for a part of the meeting's ranks, which have exchanged their numbers before.
-       Any thread. Local. */
+    /* xport_open for a part of the meeting's ranks. Before this call, these ranks have exchanged
+       their results of take_number (part->number). Any thread. Local. */
     tutti_status_t (*xport_open_part)(const tutti__meet_t *meet, const tutti__part_t *part,
                                       size_t slot_bytes, uint32_t credits,
                                       tutti__xport_t **ret_xport);

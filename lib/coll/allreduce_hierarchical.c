@@ -60,7 +60,8 @@ typedef struct {
     const char *sub;
     tutti__coll_between_t between;
     uint32_t nparts;
-    uint32_t streams;           /* between hosts; each has between.blocks blocks of the part */
+    /* number of streams between hosts; each stream has between.blocks blocks of this rank's part */
+    uint32_t streams;
     int has_part, is_node;      /* is_node: there are node operations */
     tutti__at_t in, out, stage; /* this rank's part */
 } plan_t;

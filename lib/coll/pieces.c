@@ -112,8 +112,8 @@ static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
         collect_add(c, rank, 0, c->tmp, is_last ? c->dst : c->tmp, is_last);
     if (i != c->me)
         return;
-    /* Finish in the last addition, like the other ranks: a copy that divides would round a second
-       time. */
+    /* Set FINISH (the division of an average) on the last addition, as the other ranks do. If the
+       copy from tmp to dst divided instead, it would round a second time. */
     if (is_last && c->finish)
         tutti__build_finish(c->b);
     tutti__build_reduce(c->b, c->own, c->tmp, c->blocks);

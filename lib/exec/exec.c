@@ -484,7 +484,8 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
     /* The streams wait in several places, so there is no single word to sleep on. */
     if (places > 1)
         hint->word = NULL;
-    if (places >= DEVICE) /* a device has no doorbell */
+    /* The device rings no doorbell (boot/machine.h): the run is polled, and names no rank. */
+    if (places >= DEVICE)
         hint->peer = -1;
     if (TUTTI__UNLIKELY(run->sending != TUTTI__NO_SEND || run->sched->is_read))
         return tutti__run_poll_blocked(run, polled, hint);

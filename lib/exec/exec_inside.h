@@ -54,8 +54,8 @@ void tutti__run_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__
 
 /* ---- place.c: receives into their place: into the block itself, without a slot ---- */
 
-/* Post the next receives of a channel whose messages go into their place. `st` is the stream that
-   receives from the channel, before its next operation. */
+/* Post the next receives of a channel whose messages go into their place. `st`: the stream that
+   receives from the channel. Its position is that of its next operation. */
 tutti_status_t tutti__run_post(const tutti__run_t *run, const tutti__stream_t *st, uint16_t chan);
 
 /* ---- sends.c: SENDs that are started and not complete ---- */

@@ -196,7 +196,8 @@ class Request:
 
     def __del__(self) -> None:
         if self._handle is not None:
-            # Before the warning, which may be an exception: the library still uses the arrays.
+            # Keep the arrays first, because the library still uses them: the warning below may be
+            # raised as an exception.
             _dropped.append((self._handle, self._made, self._size, self._keeps_handle))
             warnings.warn("request %r was dropped without a wait" % self.name, ResourceWarning,
                           source=self)

@@ -105,8 +105,8 @@ static void aborts(rank_t *self)
 /*
  * Does the error name the victim as the rank that the others wait for? On several hosts the error
  * of a direct call is from the first rank that timed out. It names the rank for which this rank has
- * waited, which may be another waiting rank. For a named tensor rank 0 has only the host that has
- * not announced it.
+ * waited, which may be another waiting rank. For a named tensor, rank 0 knows only which host has
+ * not announced the tensor, not which rank of this host.
  */
 static int names(rank_t *self, const plan_t *plan)
 {

@@ -742,8 +742,8 @@ class Elastic(unittest.TestCase):
 
 
 class Misuse(unittest.TestCase):
-    """Errors on this rank alone are ValueErrors; errors between ranks HorovodInternalErrors, and
-    the next call works."""
+    """Errors that one rank finds alone are ValueErrors. Errors between ranks are
+    HorovodInternalErrors. After each of them the next call works."""
 
     def tearDown(self) -> None:
         self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum, name="works")[0].item(), hvd.size())

@@ -465,8 +465,8 @@ class Asynchronous(unittest.TestCase):
             tutti.wait_any([])
 
     def test_any_beside_a_wait(self) -> None:
-        """Another thread waits for a request that is not done. wait_any() has its timeout, and
-        returns another request that is done."""
+        """Another thread waits for a request that is not done. Meanwhile wait_any() fails at its
+        own timeout while no request is done, and returns another request when that one is done."""
         if self.size == 1:
             return
         if self.rank == 0:

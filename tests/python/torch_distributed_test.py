@@ -81,7 +81,8 @@ def prepare(backend: str, size: int) -> Any:
 
 
 def child(suite: Any, name: str, rank: int, size: int, folder: str, out: int) -> None:
-    """Run one test as one rank; never returns. Writes a letter and the error."""
+    """Run one test as one rank; never returns. Writes to `out` the verdict as one letter (P, S, F
+    or E, see run_test), and the text of the error or of the skip."""
     import torch
     import torch.distributed as dist
     from torch.testing._internal.distributed import distributed_test

@@ -44,7 +44,8 @@ judge() {
     fi
 }
 
-# press PATTERN COMMAND...: presses Ctrl-C when the terminal shows PATTERN; leaves $work/end
+# press PATTERN COMMAND...: runs COMMAND and presses Ctrl-C when the terminal shows PATTERN;
+# $work/end then has how COMMAND ended, such as 'exit 130'
 press() {
     pattern=$1
     shift

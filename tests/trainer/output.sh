@@ -73,8 +73,8 @@ if [ "$(grep -o '^{"epoch": [0-9]*' "$work/metrics" | tr -dc '0-9')" != 1234 ] |
     wrong 'not all epochs and steps' "$work/metrics" "$work/steps"
 fi
 
-# the drawing has all epochs, also the epochs before --resume; its name determines the request to
-# gnuplot
+# the drawing has all epochs, also the epochs before --resume; the ending of its name (.svg or .png,
+# in any case) chooses gnuplot's terminal
 fake_gnuplot cat
 path=$PATH
 PATH=$work/bin:$PATH

@@ -3,10 +3,11 @@
  * Cuts a node operation on large data into pieces. chunks.c has the stages that process the pieces.
  *
  * Piece (j, k) is chunk k of block j. For NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST, block j is
- * rank j's share of the elements; but in a reduce of three ranks, block 0 has all elements. For
- * other operations, and for several blocks of a table, the blocks are those of the call, nblk for
- * each part. Chunk k has the elements [k * piece, (k + 1) * piece) of every block. In the slot, the
- * elements of block j begin at element j * piece.
+ * rank j's share of the elements; but in a reduce of three ranks, block 0 has all elements. In
+ * two cases block j is not a share, but a block of the call, and each part has nblk blocks: in all
+ * other operations, and if the call's block map is a table and nblk > 1. Chunk k has the elements
+ * [k * piece, (k + 1) * piece) of every block. In the slot, the elements of block j begin at
+ * element j * piece.
  */
 #include "node/shm/shm.h"
 

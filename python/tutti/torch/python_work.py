@@ -321,8 +321,9 @@ class PythonWork(dist.Work):
         return self._given
 
     def _take_later(self) -> None:
-        """Take the requests of a future. Without a limit the library's deadline would begin. So for
-        messages this wait has a limit: the peer may send at any time."""
+        """Take the requests of a future. The library's deadline counts in a wait without a limit.
+        It must not count for messages, because the peer may send at any time. So for messages each
+        wait has a limit, and is repeated."""
         while not self._take(-1 if self._has_collective else HOUR_MS):
             pass
 

@@ -106,8 +106,8 @@ static void message_misfits(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* One rank submits a message, the others a collective: all ranks have submitted the name, and the
-   calls cannot match. */
+/* One rank submits a message, and the others submit a collective of the same name. So all ranks
+   have submitted this name, but the calls cannot match. */
 static void message_and_collective(rank_t *self)
 {
     float x = 1;

@@ -70,8 +70,9 @@ number_t world_combine(const world_t *w, number_t left, number_t right);
 number_t world_finished(const world_t *w, number_t x);
 /* Set the initial memory: the call's input, and garbage that differs in each order. */
 void world_fill(world_t *w);
-/* interpret_sends.c. take: the message's receiver is at its operation. must_wait: would the
-   operation overwrite a message that is not taken? */
+/* Defined in interpret_sends.c. message_take: read the message from the sender's blocks; called
+   when the receiver has reached the operation that receives it. op_must_wait: would the operation
+   overwrite a message that has not been taken? */
 void message_take(world_t *w, message_t *message);
 int op_must_wait(const world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t begin,
                  uint32_t upto);

@@ -146,8 +146,8 @@ static tutti_status_t stairs(uint32_t rank, uint32_t n, tutti__sched_t **ret_sch
 
 /*
  * Two ranks. Before the loops there is a copy of all data, for which the other stream waits. Then
- * each rank sends from STAGE, which is OUT itself here, and overwrites STAGE as soon as the message
- * is captured.
+ * each rank sends from STAGE, which is OUT itself here. The other stream overwrites this block with
+ * the result as soon as the SEND is done.
  */
 static tutti_status_t staged(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {

@@ -172,8 +172,9 @@ static void test_zero_copy(void **state)
     close_pair(&p, 1);
 }
 
-/* A rank gives up its call when the peer has not read its announcement, or when the rank has done
-   its share. Afterwards the peer neither reads nor writes the buffers of this rank. */
+/* A rank gives up its call at two moments: before the peer has read the rank's announcement, and
+   after the rank has done its own share. Afterwards the peer neither reads nor writes the buffers
+   of this rank. */
 static void test_given_up(void **state)
 {
     (void)state;

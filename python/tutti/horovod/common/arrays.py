@@ -231,6 +231,7 @@ def join() -> int:
     last."""
     with _horovod_errors():
         last = _submit.join(_communicator(global_process_set))
-    # A rank that joined early has made fewer calls without a name, so the numbers begin again.
+    # Calls without a name are numbered. A rank that joined early has made fewer of them, so all
+    # ranks begin again with number 0.
     global_process_set.forget_names()
     return last
