@@ -238,10 +238,14 @@ tsan_tests += %reldir%/device/device_join %reldir%/requests/mixtures
 %C%_requests_mixtures_SOURCES = %reldir%/requests/mixtures.c $(device_user)
 %C%_requests_mixtures_LDADD = $(PRETEND_LIBS)
 
-early_rank_tests += %reldir%/device/device_handover
-tsan_tests += %reldir%/device/device_handover
-%C%_device_device_handover_SOURCES = %reldir%/device/device_handover.c $(device_user) $(multi_case)
+early_rank_tests += %reldir%/device/device_handover %reldir%/device/device_handover_ends
+tsan_tests += %reldir%/device/device_handover %reldir%/device/device_handover_ends
+device_handover = $(device_user) $(multi_case) %reldir%/device/handover.c \
+    %reldir%/device/handover.h
+%C%_device_device_handover_SOURCES = %reldir%/device/device_handover.c $(device_handover)
 %C%_device_device_handover_LDADD = $(PRETEND_LIBS)
+%C%_device_device_handover_ends_SOURCES = %reldir%/device/device_handover_ends.c $(device_handover)
+%C%_device_device_handover_ends_LDADD = $(PRETEND_LIBS)
 
 # Messages from and to device memory, over an MPI or UCX that accepts it through a preloaded library.
 test_programs += %reldir%/device/gpu_direct

@@ -495,70 +495,6 @@ static void steady(rank_t *self)
     CHECK_INT(after[1].agreed, after[0].agreed);
 }
 
-/* The sum has the same bits with and without a plan: 256 + 1 + 1, rounded once. */
-static void same_bits(rank_t *self)
-{
-    static const uint16_t values[] = { 0x4380, 0x3f80, 0x3f80, 0 }; /* bfloat16 */
-    tutti_request_t *request;
-
-    for (int step = 0; step < 12; step++) {
-        uint16_t x = values[self->rank];
-
-        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_BFLOAT16, TUTTI_SUM, self->comm, NULL,
-                                       &request));
-        CHECK_OK(tutti_wait(request, -1));
-        CHECK_INT(x, 0x4381);
-    }
-    CHECK(self->inside->engine->its_owners.lanes.plan_served > 0);
-}
-
-/* A submission group of an allreduce and a reduce, whose roundings show the order of the additions:
-   the results have the same bits in each step. */
-static void same_bits_in_group(rank_t *self)
-{
-    enum {
-        COUNT = 700
-    };
-    static const char *const names[] = { "all", "one" };
-    float x[2][COUNT], first[2][COUNT];
-    tutti_request_t *request[2];
-    tutti_call_t calls[2];
-
-    for (int step = 0; step < 12; step++) {
-        for (size_t i = 0; i < COUNT; i++)
-            x[0][i] = x[1][i] = 1.0f / (float)(1 + (i * 31 + (size_t)self->rank * 17) % 1009);
-        for (int k = 0; k < 2; k++) {
-            calls[k] = (tutti_call_t)TUTTI_CALL_INIT;
-            calls[k].kind = k == 0 ? TUTTI_CALL_ALLREDUCE : TUTTI_CALL_REDUCE;
-            calls[k].dtype = TUTTI_FLOAT32;
-            calls[k].op = TUTTI_SUM;
-            calls[k].root = k;
-            calls[k].name = names[k];
-            calls[k].sendbuf = calls[k].recvbuf = x[k];
-            calls[k].count = COUNT;
-        }
-        CHECK_OK(tutti_submit(calls, 2, self->comm, request));
-        CHECK_OK(tutti_wait_all(request, 2, -1));
-        if (step == 0)
-            memcpy(first, x, sizeof(x));
-        CHECK(memcmp(x, first, sizeof(x)) == 0);
-    }
-    CHECK(self->inside->engine->its_owners.lanes.plan_served > 0);
-}
-
-static int bits_of_plans(void)
-{
-    job_t job = { .size = 4, .hosts = "aaab", .threads = !ranks_can_fork(), .fn = same_bits };
-    int failures = 0;
-
-    RUN_JOB(failures, &job);
-    job.fn = same_bits_in_group;
-    RUN_JOB(failures, &job);
-    job.hosts = NULL;
-    RUN_JOB(failures, &job);
-    return failures;
-}
-
 /* A rank joins while the others follow a plan. */
 static void joins(rank_t *self)
 {
@@ -821,7 +757,6 @@ int main(void)
         RUN_JOB(failures, &job);
     }
     failures += partial_submissions();
-    failures += bits_of_plans();
     if (is_long)
         failures += random_programs();
     return failures != 0;
