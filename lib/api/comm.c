@@ -380,16 +380,6 @@ static void end_direct(tutti__comm_t *comm)
         usleep(TUTTI__DRAIN_NAP_US);
 }
 
-/* A lane's transport has failed: wait for a short time for a report of the cause, so that this rank
-   does not leave as if nothing had happened. The engine's thread reads the sockets. */
-static void await_report(tutti__watch_t *watch)
-{
-    while (tutti__watch_has_failed(watch) && !tutti__watch_has_ended(watch)) {
-        usleep(TUTTI__NEWS_POLL_US);
-        tutti__watch_await_news(watch);
-    }
-}
-
 void tutti__comm_stop(tutti__comm_t *comm)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);
@@ -398,7 +388,9 @@ void tutti__comm_stop(tutti__comm_t *comm)
     if (comm->engine == NULL || state->is_stopped)
         return;
     end_queued(comm);
-    await_report(comm->watch);
+    /* Otherwise this rank would leave as if nothing had failed. */
+    if (tutti__watch_has_failed(comm->watch))
+        tutti__run_await_report(comm->engine, comm->watch, 0);
     /* If a rank has died, MPI_Finalize would wait for it forever. A rank that has only left still
        takes part in MPI_Finalize. A group does nothing here: its world has lost the same ranks. */
     status = tutti__watch_alive(comm->watch);

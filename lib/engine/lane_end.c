@@ -38,9 +38,9 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
     return bucket;
 }
 
-/* Queue requests that return to agreement: a submission group as a whole, and in its order. If some
-   of its calls were served, the others return as calls without a group. This happens if a call
-   fails on all ranks, so all ranks do the same. */
+/* Queue requests that return to agreement, in the order of their submission group. If all calls of
+   the group return, they stay a group. If some calls were served, because others failed on all
+   ranks alike, the others return as single calls. */
 static void queue_returned(tutti__lanes_t *lanes, tutti__request_t *first)
 {
     tutti__request_t *next;
@@ -217,5 +217,5 @@ void tutti__lane_fail(tutti__lanes_t *lanes, const tutti__lane_t *lane, tutti_st
              tutti__boot_rank_name(lanes->env->boot, lanes->env->exec->rank),
              lane->first->first != NULL ? lane->first->first->name : "", tutti_last_error());
     tutti__watch_fail(lanes->env->watch, status, text);
-    lanes->awaits_news = !tutti__watch_has_ended(lanes->env->watch);
+    lanes->pauses = !tutti__watch_has_ended(lanes->env->watch);
 }

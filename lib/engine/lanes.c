@@ -401,13 +401,13 @@ static int step_lanes(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
     int moved = 0, polling = 0;
 
-    for (uint32_t i = 1; i < lanes->end && !tutti__watch_has_ended(lanes->env->watch) &&
-                         !tutti__lanes_await_news(lanes);
+    for (uint32_t i = 1;
+         i < lanes->end && !tutti__watch_has_ended(lanes->env->watch) && !tutti__lanes_pause(lanes);
          i++) {
         moved |= step_lane(lanes, &lanes->lane[i], who, ret_left);
         polling |= lanes->lane[i].first != NULL && lanes->lane[i].op.polls;
     }
-    polling |= lanes->completions.first != NULL || lanes->awaits_news;
+    polling |= lanes->completions.first != NULL || lanes->pauses;
     /* Sequentially consistent: a waiter reads the epoch, then this word, and then sleeps. The step
        changes the epoch after this word (steps.c). */
     if (polling != lanes->polls)
@@ -448,8 +448,8 @@ int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
     *ret_left = 0;
     if (is_empty(lanes))
         return 0;
-    if (TUTTI__UNLIKELY(tutti__lanes_await_news(lanes))) {
-        tutti__watch_await_news(lanes->env->watch);
+    if (TUTTI__UNLIKELY(tutti__lanes_pause(lanes))) {
+        tutti__watch_end_unexplained(lanes->env->watch);
         return 0;
     }
     tutti__stats_in_flight(lanes->env->stats, 1);

@@ -48,7 +48,7 @@ struct tutti__lanes {
     uint32_t ordered;      /* requests in the ordered lane */
     uint32_t planned;      /* buckets in the plan lanes */
     int polls;             /* as signals->polling */
-    int awaits_news;       /* a lane has failed; see tutti__lanes_await_news */
+    int pauses;            /* a lane has failed; see tutti__lanes_pause */
     uint64_t planned_ns;   /* when a bucket last entered or left a plan lane */
     /* Numbers of buckets so far. agreed_served: agreed, and served. plan_served: of a plan, and
        served. plan_returned: of a plan, and returned to agreement, because some ranks lacked
@@ -96,9 +96,9 @@ static inline int tutti__lanes_use_device(const tutti__lanes_t *lanes)
 }
 
 /* Has a transport failed, and is a report of the cause awaited? If so, no lane is stepped. */
-static inline int tutti__lanes_await_news(const tutti__lanes_t *lanes)
+static inline int tutti__lanes_pause(const tutti__lanes_t *lanes)
 {
-    return TUTTI__UNLIKELY(lanes->awaits_news || tutti__lanes_use_device(lanes)) &&
+    return TUTTI__UNLIKELY(lanes->pauses || tutti__lanes_use_device(lanes)) &&
            tutti__watch_has_failed(lanes->env->watch);
 }
 

@@ -66,7 +66,7 @@ int tutti__queued_check(const tutti__engine_env_t *env, uint64_t *checked_ns)
     if (device == NULL || device->node == NULL || tutti__watch_has_ended(env->watch))
         return 0;
     if (tutti__watch_has_failed(env->watch)) {
-        tutti__watch_await_news(env->watch);
+        tutti__watch_end_unexplained(env->watch);
         return 1;
     }
     assert(*checked_ns <= now);

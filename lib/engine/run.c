@@ -303,11 +303,10 @@ static tutti_status_t sleep_on_word(tutti__wait_t *w)
 
 /* ---- the end ---- */
 
-/* A transport has failed: wait for a short time for a report of the cause. */
-static void await_news(tutti__engine_t *e, tutti__watch_t *watch, int on_device)
+void tutti__run_await_report(tutti__engine_t *e, tutti__watch_t *watch, int steps)
 {
     while (!tutti__watch_has_ended(watch)) {
-        if (!on_device) {
+        if (steps) {
             /* The report may be in the socket already. The next step polls the sockets. */
             atomic_store(&e->news, 1);
             tutti__engine_kick(e, TUTTI__STEP_BRIEF);
@@ -315,7 +314,7 @@ static void await_news(tutti__engine_t *e, tutti__watch_t *watch, int on_device)
         if (tutti__watch_has_ended(watch))
             return;
         usleep(TUTTI__NEWS_POLL_US);
-        tutti__watch_await_news(watch);
+        tutti__watch_end_unexplained(watch);
     }
 }
 
@@ -333,7 +332,7 @@ static tutti_status_t end_badly(tutti__engine_t *e, const tutti__run_env_t *env,
         snprintf(text, sizeof(text), "%.500s", tutti_last_error());
         tutti__watch_fail(env->watch, status, text);
     }
-    await_news(e, env->watch, on_device);
+    tutti__run_await_report(e, env->watch, !on_device);
     tutti__engine_settle(e);
     tutti__operation_cancel_node(op); /* a call in cached form (call/cached.h) is not in `op` */
     tutti__operation_cancel(op);

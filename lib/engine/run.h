@@ -32,6 +32,10 @@ tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t 
 tutti_status_t tutti__run_fail(tutti__engine_t *engine, const tutti__run_env_t *env,
                                tutti__operation_t *op, tutti_status_t status);
 
+/* After tutti__watch_fail: wait for a short time for a report of the cause, until the communicator
+   has ended. steps 1: also step the engine; otherwise its thread reads the sockets. */
+void tutti__run_await_report(tutti__engine_t *engine, tutti__watch_t *watch, int steps);
+
 /* The last error's text has rank numbers of this communicator. If this is not the world, add the
    communicator's name to the text. */
 void tutti__run_name_group(const tutti__run_env_t *env, tutti_status_t status);

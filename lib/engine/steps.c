@@ -167,7 +167,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
         side |= atomic_exchange(&e->news, 0);
     /* After a failure of a transport or on the device, poll the sockets: a report of its cause may
        arrive there. */
-    side |= tutti__lanes_await_news(&own->lanes);
+    side |= tutti__lanes_pause(&own->lanes);
     moved |= tutti__links_poll(e->env.watch, side);
     if (TUTTI__UNLIKELY(tutti__watch_departed(e->env.watch)))
         refuse(e);

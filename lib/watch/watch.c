@@ -202,7 +202,7 @@ int tutti__watch_has_failed(const tutti__watch_t *watch)
     return atomic_load(&tutti__watcher_read(watch)->failed_ns) != 0;
 }
 
-void tutti__watch_await_news(tutti__watch_t *watch)
+void tutti__watch_end_unexplained(tutti__watch_t *watch)
 {
     const tutti__watcher_t *w = tutti__watcher_read(watch);
     char halted[160], text[TUTTI__ERROR_BYTES];

@@ -78,10 +78,10 @@ tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, co
    this process still execute. Other ranks receive no report. */
 void tutti__watch_close_calls(tutti__watch_t *watch);
 
-/* A call has failed: end the communicator. An error of a transport or of NCCL (TRANSPORT) mostly
-   means that a rank has died, or that another rank has aborted NCCL because a rank has died. A
-   report of this death is the better reason. So for TRANSPORT this function does not end the
-   communicator; tutti__watch_await_news does this some time later. */
+/* A call has failed. End the communicator, except for TRANSPORT: such an error mostly means that a
+   rank has died, or that another rank has aborted NCCL because a rank has died. A report of this
+   death is the better reason. So this function only notes the failure, and
+   tutti__watch_end_unexplained ends the communicator if no report arrives. */
 void tutti__watch_fail(tutti__watch_t *watch, tutti_status_t status, const char *text);
 
 /* Is a failure of a transport without a reported cause pending? */
@@ -89,7 +89,7 @@ int tutti__watch_has_failed(const tutti__watch_t *watch);
 
 /* Call this often while tutti__watch_has_failed returns 1. If no report of the cause has arrived in
    time, end the communicator. */
-void tutti__watch_await_news(tutti__watch_t *watch);
+void tutti__watch_end_unexplained(tutti__watch_t *watch);
 
 /* Owner: if the communicator has ended, report this to the neighbours, once. 1: this call has sent
    the report. */

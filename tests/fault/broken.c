@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A transport fails because a rank has ended, and this rank has not read the report of the end yet:
- * the call ends with the report. If there is no report, the call ends with the transport's error.
+ * the call ends with the report. If there is no report, the call ends with the transport's error,
+ * on the other rank as well.
  *
  * The hosts are pretended. The transport between them is that of shared memory, whose functions
  * fail on rank 0.
@@ -20,6 +21,7 @@ typedef struct {
     const char *name;
     int is_async;
     int aborts; /* rank 1 reports a reason */
+    int leaves; /* rank 0 closes its communicator, and does not wait for its request */
 } plan_t;
 
 static struct {
@@ -82,6 +84,17 @@ static tutti_status_t call(rank_t *self)
     return status == TUTTI_OK ? tutti_wait(request, -1) : status;
 }
 
+/* Rank 0 closes its communicator while it waits for a report of the cause. */
+static void submit_and_leave(rank_t *self)
+{
+    static tutti_request_t *request; /* static, for leak checkers */
+    static float x[COUNT];
+
+    CHECK_OK(tutti_allreduce_async(NULL, x, x, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
+                                   &request));
+    await(&board->ready);
+}
+
 static void run(rank_t *self)
 {
     const plan_t *plan = self->arg;
@@ -101,6 +114,10 @@ static void run(rank_t *self)
             CHECK_OK(tutti_abort(self->comm, words));
         atomic_store(&board->done, 1);
     }
+    if (self->rank == 0 && plan->leaves) {
+        submit_and_leave(self);
+        return;
+    }
     CHECK_STATUS(call(self), want);
     CHECK_WORDS(words);
     check_dead(self, want, words);
@@ -114,10 +131,11 @@ static void settings(tutti__conf_t *conf, int rank)
 
 int main(void)
 {
-    static const plan_t plans[] = { { "direct, with a report", 0, 1 },
-                                    { "direct, without a report", 0, 0 },
-                                    { "asynchronous, with a report", 1, 1 },
-                                    { "asynchronous, without a report", 1, 0 } };
+    static const plan_t plans[] = { { "direct, with a report", 0, 1, 0 },
+                                    { "direct, without a report", 0, 0, 0 },
+                                    { "asynchronous, with a report", 1, 1, 0 },
+                                    { "asynchronous, without a report", 1, 0, 0 },
+                                    { "asynchronous, and the rank leaves", 1, 0, 1 } };
     int failures = 0;
 
     if (!ranks_can_fork())
