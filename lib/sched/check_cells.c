@@ -273,6 +273,8 @@ int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *str
     return 1;
 }
 
+/* The first meeting of the rank on blocks of this block's length. If lengths are by pairs of ranks,
+   several lengths share an entry; calls with such lengths are compared before the run. */
 static uint32_t *met_at(const tutti__check_run_t *run, uint32_t rank, unsigned buf, uint32_t blk)
 {
     uint64_t length = tutti__check_length(run, rank, buf, blk);

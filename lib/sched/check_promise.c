@@ -5,6 +5,8 @@
  *
  * A schedule must not touch blocks that its rank does not have. If only the root has a result, only
  * the root has OUT. If a rank has only its own block of IN, no other block of IN exists there.
+ *
+ * In a barrier, and if the schedule carries frames, each rank's end depends on all ranks' begins.
  */
 #include "sched/check_run.h"
 

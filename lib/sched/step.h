@@ -16,8 +16,9 @@
 /* The lanes that can use device memory: those before the ordered lane. */
 #define TUTTI__DEVICE_LANES TUTTI__ORDERED_LANE
 
-/* The largest number of lanes of a communicator. On one host a plan has one lane. */
-static inline uint32_t tutti__lanes_used(uint32_t nhosts)
+/* The number of lanes for which memory is reserved. The engine may use fewer, because a plan may
+   have one lane (engine/lanes.c). */
+static inline uint32_t tutti__lanes_most(uint32_t nhosts)
 {
     return nhosts > 1 ? TUTTI__LANES : TUTTI__PLAN_LANE + 1;
 }

@@ -139,7 +139,7 @@ static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__
     }
     if (status == TUTTI_OK)
         status =
-            tutti__shm_attach(machine, tutti__lanes_used(topo->nhosts), nlocal,
+            tutti__shm_attach(machine, tutti__lanes_most(topo->nhosts), nlocal,
                               topo->local_of[topo->rank], index, offset, group_of, conf, ret_node);
     free(offset);
     free(index);
@@ -203,7 +203,7 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
         ngroups = find_groups(topo, conf->group_size, group_of);
         status =
             tutti__arena_alloc(machine->arena,
-                               tutti__shm_control_bytes(tutti__lanes_used(topo->nhosts), nlocal,
+                               tutti__shm_control_bytes(tutti__lanes_most(topo->nhosts), nlocal,
                                                         ngroups > 1, conf->oneshot_bytes),
                                &own);
     }

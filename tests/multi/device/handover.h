@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of TUTTI_STREAM_WAIT=device: requests with work for the host are handed over to a stream
- * that waits for them on the device.
+ * For tests of TUTTI_STREAM_WAIT=device: requests with work for the host are handed over to a
+ * stream that waits for them on the device.
  */
 #ifndef TUTTI_TESTS_HANDOVER_H
 #define TUTTI_TESTS_HANDOVER_H

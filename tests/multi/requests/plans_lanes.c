@@ -246,8 +246,8 @@ static uint64_t returned(const rank_t *self)
     return n;
 }
 
-/* A rank deviates in each lane. A rank starts its buckets in their order. So if it deviates in the
-   first one, no rank serves either. */
+/* For each lane, a rank submits another count for the lane's bucket. A rank starts its buckets in
+   their order. So if it deviates in the first bucket, no rank serves the second one either. */
 static void deviations(rank_t *self)
 {
     uint32_t n = 1;
