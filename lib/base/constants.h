@@ -469,7 +469,7 @@
 /* [lanes] The lanes of a plan, if a round trip between hosts takes PLAN_RTT or longer, and the link
    carries more than CHUNK_BYTES in this time. Otherwise a plan has one lane. Measured with two
    hosts at 1 Gbit/s, with and without 1 ms of delay. With it, 161 gradients of 6 MB together take
-   55 ms instead of 65, and 200 gradients of 16 KiB 31 ms instead of 45. Without it there was no
+   55 ms instead of 66, and 200 gradients of 16 KiB 30 ms instead of 43. Without it there was no
    gain. Chosen: PLAN_RTT is far above the round trip in one data centre, where processors are the
    limit. Beside other work on two virtual processors, a link without a limit was slower with two
    lanes. */
