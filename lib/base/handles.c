@@ -11,8 +11,7 @@
 #include <stdlib.h>
 
 #define GENERATION ((uint64_t)1 << 32)
-#define KIND_SHIFT 56
-#define KIND_MASK (((uint64_t)1 << KIND_SHIFT) - 1)          /* all bits but the kind's */
+#define KIND_SHIFT TUTTI__HANDLES_KIND_SHIFT
 #define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS) /* with slot 0, which is never taken */
 
 _Static_assert((uint64_t)SLOTS << TUTTI__HANDLES_SHIFT <= GENERATION, "an index has 28 bits");
@@ -40,6 +39,11 @@ static inline const tutti__slot_t *slot_of(const tutti__handles_t *table, uint32
 static inline tutti__slot_t *slot_at(tutti__handles_t *table, uint32_t index)
 {
     return (tutti__slot_t *)(uintptr_t)slot_of(table, index);
+}
+
+tutti__slot_t *tutti__handle_slot_more(tutti__handles_t *table, uint32_t index)
+{
+    return slot_at(table, index);
 }
 
 const tutti__slot_t *tutti__handle_find_more(const tutti__handles_t *table, const void *handle)
@@ -120,17 +124,14 @@ tutti_status_t tutti__handle_make_more(tutti__handles_t *table, void *object, vo
 
 void tutti__handle_end(tutti__handles_t *table, const void *handle)
 {
-    uint64_t value = (uintptr_t)handle, next, head;
+    uint64_t value = (uintptr_t)handle, head;
     uint32_t index = index_of(value);
     tutti__slot_t *slot;
 
     if (handle == NULL)
         return;
+    tutti__handle_retire(table, handle);
     slot = slot_at(table, index);
-    /* The slot's next handle: the generation increases by 1, and wraps around within its 24
-       bits. */
-    next = ((value + GENERATION) & KIND_MASK) | (value & ~KIND_MASK);
-    atomic_store_explicit(&slot->handle, ~next, memory_order_relaxed);
     head = atomic_load_explicit(&table->free, memory_order_relaxed);
     do {
         atomic_store_explicit(&slot->object, (uint32_t)head, memory_order_relaxed);

@@ -17,6 +17,10 @@
  * 2^24 objects in its slot. Slots are never freed or moved: the first slots are part of the table,
  * the other slots are allocated in chunks. So any thread looks up a handle without a lock.
  *
+ * If the memory of an object is kept for the next object, this memory may keep the slot:
+ * tutti__handle_retire makes the handle invalid, and tutti__handle_renew makes the slot's next
+ * handle. Neither needs a locked instruction.
+ *
  * A look-up is safe while other handles end. If a program ends a handle while another thread is
  * inside a call on the same handle, the program is wrong, and this is not detected.
  */
@@ -33,6 +37,7 @@
 #define TUTTI__HANDLES_CHUNK 4096u
 #define TUTTI__HANDLES_CHUNKS 4096u
 #define TUTTI__HANDLES_SHIFT 4 /* the index's lowest bit in a handle */
+#define TUTTI__HANDLES_KIND_SHIFT 56
 /* Added to `free` for each slot that is taken. */
 #define TUTTI__HANDLES_TAKEN ((uint64_t)1 << 32)
 
@@ -71,16 +76,18 @@ typedef struct {
         .ended = (ended_)                                                                          \
     }
 
-/* Make a handle invalid. NULL does nothing. Any thread. */
+/* Make a handle invalid, and free its slot. NULL does nothing. The handle may be retired. Any
+   thread. */
 void tutti__handle_end(tutti__handles_t *table, const void *handle);
 
 /* Report why a handle was not found, and return INVALID_ARGUMENT. name: the argument's name. */
 tutti_status_t tutti__handle_wrong(const tutti__handles_t *table, const void *handle,
                                    const char *name);
 
-/* The slow paths: tutti__handle_find beyond the first chunk; tutti__handle_make if the first chunk
-   has no free slot. */
+/* The slow paths: tutti__handle_find and tutti__handle_slot beyond the first chunk;
+   tutti__handle_make if the first chunk has no free slot. */
 const tutti__slot_t *tutti__handle_find_more(const tutti__handles_t *table, const void *handle);
+tutti__slot_t *tutti__handle_slot_more(tutti__handles_t *table, uint32_t index);
 tutti_status_t tutti__handle_make_more(tutti__handles_t *table, void *object, void **ret_handle);
 
 /* The slot of a valid handle; NULL: the handle is invalid. Any thread. */
@@ -136,6 +143,46 @@ static inline tutti_status_t tutti__handle_make(tutti__handles_t *table, void *o
     atomic_store_explicit(&slot->handle, handle, memory_order_release);
     *ret_handle = (void *)(uintptr_t)handle;
     return TUTTI_OK;
+}
+
+/* ---- a slot that stays with the memory of its object ---- */
+
+/* The slot's next handle: the generation increases by 1, and wraps around within its 24 bits. */
+static inline uint64_t tutti__handle_next(uint64_t value)
+{
+    const uint64_t below = ((uint64_t)1 << TUTTI__HANDLES_KIND_SHIFT) - 1; /* all but the kind */
+
+    return ((value + ((uint64_t)1 << 32)) & below) | (value & ~below);
+}
+
+/* The slot of a handle, also if the handle is not valid any more. */
+static inline tutti__slot_t *tutti__handle_slot(tutti__handles_t *table, uint64_t value)
+{
+    uint32_t index = (uint32_t)value >> TUTTI__HANDLES_SHIFT;
+
+    return TUTTI__LIKELY(index < TUTTI__HANDLES_CHUNK) ? &table->first[index]
+                                                       : tutti__handle_slot_more(table, index);
+}
+
+/* Make a handle invalid; its object keeps the slot. NULL, and a handle that was retired already, do
+   nothing. Any thread. */
+static inline void tutti__handle_retire(tutti__handles_t *table, const void *handle)
+{
+    uint64_t value = (uintptr_t)handle;
+
+    if (handle != NULL)
+        atomic_store_explicit(&tutti__handle_slot(table, value)->handle, ~tutti__handle_next(value),
+                              memory_order_relaxed);
+}
+
+/* Make the next handle of a slot that its object has kept. handle: the retired one. */
+static inline void *tutti__handle_renew(tutti__handles_t *table, const void *handle)
+{
+    uint64_t value = tutti__handle_next((uintptr_t)handle);
+
+    /* Release: pairs with the acquire in tutti__handle_find. */
+    atomic_store_explicit(&tutti__handle_slot(table, value)->handle, value, memory_order_release);
+    return (void *)(uintptr_t)value;
 }
 
 #endif

@@ -94,7 +94,6 @@ void tutti__engine_release(tutti__engine_t *e)
     if (refs != 1)
         return;
     tutti__watch_close(e->env.watch);
-    tutti__spares_free(&e->spares);
     free(e);
 }
 
@@ -113,6 +112,7 @@ static void destroy(tutti__engine_t *e)
         close(e->epfd);
     if (e->alarm >= 0)
         close(e->alarm);
+    tutti__spares_close(&e->spares);
     tutti__engine_release(e);
 }
 

@@ -33,12 +33,12 @@ struct tutti__request {
                            the previous request of this name. 0: none */
     uint32_t name_capacity; /* bytes of `name`; always kept */
     uint8_t name_bytes;
-    uint8_t nameless; /* see nameless.h; its name is made when it is submitted */
+    uint8_t nameless;        /* see nameless.h; its name is made when it is submitted */
+    tutti_request_t *handle; /* the program's handle; it is retired in a spare (spares.h), and if
+                                the program has no handle. NULL: the memory has no slot */
+    tutti__engine_t *engine; /* a reference, which spares keep; NULL: a zero contribution */
 
     /* The fields from here to `name` are 0 in a new request. */
-    tutti_request_t *handle; /* the program's handle, or NULL */
-    tutti__engine_t *engine; /* a reference, held until the request is freed; NULL: a zero
-                                contribution */
     size_t *arrays;
     tutti_callback_t callback;
     void *callback_arg;
@@ -136,8 +136,8 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
     return TUTTI_OK;
 }
 
-/* Make a request of a rank among `size` ranks, without handle and engine. spares: unused requests
-   whose memory may be reused, or NULL. */
+/* Make a request of a rank among `size` ranks, without a valid handle. spares: unused requests
+   whose memory may be reused, or NULL. New memory has no engine and no slot for a handle. */
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
                                   tutti__spares_t *spares, tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);
@@ -145,7 +145,7 @@ void tutti__request_free(tutti__request_t *request);
 size_t tutti__request_sum(const size_t *counts, uint32_t n);
 /* The metadata on which the ranks agree. Any thread. size: number of ranks. */
 tutti__metadata_t tutti__request_metadata(const tutti__request_t *request, uint32_t size);
-/* End the request's handle, if it has one. */
+/* Retire the request's handle, if it has one. */
 void tutti__request_end_handle(tutti__request_t *request);
 
 static inline int tutti__request_is_done(const tutti__request_t *request)

@@ -6,12 +6,13 @@
 #include "base/constants.h"
 #include "base/hash.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The part of a request that is 0 at first; see request.h. */
-#define CLEARED_FROM offsetof(tutti__request_t, handle)
+#define CLEARED_FROM offsetof(tutti__request_t, arrays)
 
 size_t tutti__request_sum(const size_t *counts, uint32_t n)
 {
@@ -48,22 +49,38 @@ static uint64_t key_of(const tutti__call_t *call, int nameless, uint64_t hash)
     return nameless ? tutti__hash_mix(0, (uintptr_t)call->recvbuf) : hash;
 }
 
+/* Free a request with its slot, and drop its reference. */
+static void discard(tutti__request_t *request)
+{
+    tutti__engine_t *e = request->engine;
+
+    tutti__handle_end(&tutti__requests, request->handle);
+    free(request);
+    if (e != NULL)
+        tutti__engine_release(e);
+}
+
 /* Memory for a request. bytes: length of its name with the final 0. In new memory only hash,
-   name_bytes and name_capacity are set. Reused memory has the fields of its previous request. */
+   name_bytes, name_capacity, handle and engine are set. Reused memory has the fields of its
+   previous request. */
 static tutti__request_t *allocate(size_t bytes, tutti__spares_t *spares, uint64_t key)
 {
     tutti__request_t *r = spares != NULL ? tutti__spares_swap(spares, key, NULL) : NULL;
     size_t capacity = TUTTI__MAX(bytes, TUTTI__SHORT_NAME);
 
+    assert(r != TUTTI__SPARES_CLOSED);
     if (TUTTI__LIKELY(r != NULL && r->name_capacity >= bytes))
         return r;
-    free(r);
+    if (r != NULL)
+        discard(r);
     r = malloc(offsetof(tutti__request_t, name) + capacity);
     if (r == NULL)
         return NULL;
     r->hash = 0;
     r->name_bytes = 0;
     r->name_capacity = (uint32_t)capacity;
+    r->handle = NULL;
+    r->engine = NULL;
     return r;
 }
 
@@ -143,7 +160,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
     memset((char *)r + CLEARED_FROM, 0, offsetof(tutti__request_t, name) - CLEARED_FROM);
     status = set_call(r, &entry->call, was_used, rank, size);
     if (status != TUTTI_OK) {
-        free(r);
+        discard(r);
         return status;
     }
     r->timeout_ms = entry->timeout_ms;
@@ -171,30 +188,42 @@ tutti_status_t tutti__request_wrong(const tutti_request_t *handle)
 
 void tutti__request_end_handle(tutti__request_t *request)
 {
-    tutti__handle_end(&tutti__requests, request->handle);
-    request->handle = NULL;
+    tutti__handle_retire(&tutti__requests, request->handle);
 }
 
 /* ---- the end ---- */
 
-void tutti__spares_free(tutti__spares_t *spares)
+/* Put an unused request into its place, and discard the request that was there. */
+static void put(tutti__spares_t *spares, tutti__request_t *request)
 {
-    for (uint32_t i = 0; i < TUTTI__SPARE_REQUESTS; i++)
-        free(tutti__spares_swap(spares, i, NULL));
+    uint64_t key = key_of(&request->call, request->nameless, request->hash);
+    tutti__request_t *before = tutti__spares_swap(spares, key, request);
+
+    /* Close the place again. Until then some request is in the place, and its reference keeps
+       `spares` valid: another thread that removes this thread's request has put in its own. */
+    if (TUTTI__UNLIKELY(before == TUTTI__SPARES_CLOSED))
+        before = tutti__spares_swap(spares, key, TUTTI__SPARES_CLOSED);
+    if (before != NULL)
+        discard(before);
+}
+
+void tutti__spares_close(tutti__spares_t *spares)
+{
+    for (uint32_t i = 0; i < TUTTI__SPARE_REQUESTS; i++) {
+        tutti__request_t *request = tutti__spares_swap(spares, i, TUTTI__SPARES_CLOSED);
+
+        if (request != NULL)
+            discard(request);
+    }
 }
 
 void tutti__request_free(tutti__request_t *request)
 {
-    tutti__engine_t *e = request->engine;
-
     tutti__request_end_handle(request);
     free(request->arrays);
     free(request->text);
-    if (e == NULL) {
-        free(request);
-        return;
-    }
-    free(tutti__spares_swap(&e->spares, key_of(&request->call, request->nameless, request->hash),
-                            request));
-    tutti__engine_release(e);
+    if (request->engine != NULL)
+        put(&request->engine->spares, request);
+    else
+        discard(request);
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Unused requests, whose memory new requests reuse. A new request usually gets the memory of the
    previous request of its name. Its name, its call and its place in the plan are then set already.
-   If two keys share a place, the place has the request that was freed last. Any thread. */
+   An unused request also keeps its handle's slot and its reference to the engine, so a known name
+   needs no atomic addition for them. If two keys share a place, the place has the request that was
+   freed last. Any thread. */
 #ifndef TUTTI__ENGINE_SPARES_H
 #define TUTTI__ENGINE_SPARES_H
 
 #include "base/constants.h"
 #include "engine/request.h"
+
+/* In a place: the engine is closed, so no request may stay in the place. */
+#define TUTTI__SPARES_CLOSED ((tutti__request_t *)(uintptr_t)1)
 
 struct tutti__spares {
     /* The place of a request is its key (requests.c) modulo the number of places. NULL: empty. */
@@ -22,6 +27,8 @@ static inline tutti__request_t *tutti__spares_swap(tutti__spares_t *spares, uint
                                     memory_order_acq_rel);
 }
 
-void tutti__spares_free(tutti__spares_t *spares);
+/* Empty all places, for ever. No call of the communicator makes a request any more, but requests
+   may still be freed. */
+void tutti__spares_close(tutti__spares_t *spares);
 
 #endif

@@ -78,7 +78,7 @@ static tutti_status_t make_bare(tutti__engine_t *e, const tutti__entry_t *entry,
 {
     tutti_status_t status = tutti__request_new(e->rank, e->size, entry, &e->spares, ret_request);
 
-    if (status != TUTTI_OK)
+    if (status != TUTTI_OK || TUTTI__LIKELY((*ret_request)->engine == e))
         return status;
     (*ret_request)->engine = e;
     atomic_fetch_add(&e->refs, 1);
@@ -94,7 +94,10 @@ tutti_status_t tutti__submit_make(tutti__engine_t *e, const tutti__entry_t *entr
 
     if (status != TUTTI_OK)
         return status;
-    status = tutti__handle_make(&tutti__requests, request, &handle);
+    if (TUTTI__LIKELY(request->handle != NULL))
+        handle = tutti__handle_renew(&tutti__requests, request->handle);
+    else
+        status = tutti__handle_make(&tutti__requests, request, &handle);
     if (TUTTI__UNLIKELY(status != TUTTI_OK)) {
         tutti__request_free(request);
         return status;

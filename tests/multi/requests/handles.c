@@ -74,6 +74,75 @@ static void beside_threads(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
+/* ---- the slots of known names ---- */
+
+static void submit_two(tutti_comm_t *comm, float *x, tutti_request_t **r)
+{
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(tutti_allreduce_async(i == 0 ? "a" : "b", &x[i], &x[i], 1, TUTTI_FLOAT32,
+                                       TUTTI_SUM, comm, NULL, &r[i]));
+}
+
+/* Each name keeps its slot and its reference to the engine, in whatever order the requests are
+   freed. The old handles stay invalid. */
+static void known_names(rank_t *self)
+{
+    const tutti__engine_t *engine = self->inside->engine;
+    tutti_request_t *first[2], *r[2], *before[2];
+    float x[2] = { 0 };
+    int refs, done;
+
+    submit_two(self->comm, x, first);
+    memcpy(r, first, sizeof(r));
+    refs = atomic_load(&engine->refs);
+    for (int step = 0; step < 20; step++) {
+        memcpy(before, r, sizeof(r));
+        CHECK_OK(tutti_wait(r[step % 2], -1));
+        CHECK_OK(tutti_wait(r[1 - step % 2], -1));
+        CHECK_INT(atomic_load(&engine->refs), refs);
+        submit_two(self->comm, x, r);
+        for (int i = 0; i < 2; i++) {
+            CHECK_INT((uint32_t)(uintptr_t)r[i], (uint32_t)(uintptr_t)first[i]);
+            CHECK(r[i] != before[i]);
+            CHECK_STATUS(tutti_test(before[i], &done), TUTTI_ERR_INVALID_ARGUMENT);
+        }
+    }
+    CHECK_OK(tutti_wait_all(r, 2, -1));
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+/* A communicator's slots are free after its end, also those of requests that are freed later. A
+   persistent request can no longer be started, but can be freed. */
+static void freed_slots(rank_t *self)
+{
+    uint32_t used = 0;
+
+    for (int round = 0; round < 12; round++) {
+        tutti_request_t *r[2], *persistent;
+        tutti_comm_t *comm;
+        float x[2] = { 0 };
+        tutti_call_t call = ranks_sum("p", x, 1);
+        int done[2] = { 0 };
+
+        CHECK_OK(tutti_comm_split(self->comm, 0, 0, &comm));
+        CHECK_OK(tutti_persistent_create(&call, comm, &persistent));
+        submit_two(comm, x, r);
+        for (int i = 0; i < 2; i++)
+            while (!done[i])
+                CHECK_OK(tutti_test(r[i], &done[i]));
+        CHECK_OK(tutti_wait(r[0], -1));
+        CHECK_OK(tutti_comm_free(comm));
+        CHECK_OK(tutti_wait(r[1], -1));
+        CHECK_STATUS(tutti_start(persistent), TUTTI_ERR_SHUTDOWN);
+        CHECK_OK(tutti_request_free(persistent));
+        CHECK_OK(tutti_barrier(self->comm));
+        if (round == 1)
+            used = atomic_load(&tutti__requests.used);
+        CHECK_OK(tutti_barrier(self->comm));
+    }
+    CHECK(atomic_load(&tutti__requests.used) <= used + 2 * (uint32_t)self->size);
+}
+
 /* ---- callbacks ---- */
 
 enum {
@@ -442,7 +511,8 @@ int main(void)
     int failures = 0;
 
     for (int size = 1; size <= 3; size += 2) {
-        rank_fn_t fns[] = { beside_threads, told_at_once, told_of_lists, old_options, unchanged };
+        rank_fn_t fns[] = { beside_threads, known_names, freed_slots, told_at_once,
+                            told_of_lists,  old_options, unchanged };
 
         for (size_t i = 0; i < sizeof(fns) / sizeof(fns[0]); i++) {
             job_t job = { .size = size, .threads = 1, .fn = fns[i] };

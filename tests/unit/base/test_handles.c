@@ -133,6 +133,46 @@ static void test_words(void **state)
     tutti__handle_end(&other, request);
 }
 
+/* An object's memory keeps its slot, in the first chunk and in others. */
+static void test_kept(void **state)
+{
+    static tutti__handles_t table =
+        TUTTI__HANDLES_INIT(TUTTI__HANDLE_REQUEST, "request", "was freed");
+    static int objects[MANY];
+    void **first = calloc(MANY, sizeof(*first));
+
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        first[i] = make(&table, &objects[i]);
+    for (int i = 0; i < MANY; i++) {
+        void *second;
+
+        tutti__handle_retire(&table, first[i]);
+        assert_true(is_none(&table, first[i]));
+        tutti__handle_retire(&table, first[i]);
+        second = tutti__handle_renew(&table, first[i]);
+        assert_ptr_equal(second, (char *)first[i] + ((uintptr_t)1 << 32));
+        assert_true(leads_to(&table, second, &objects[i]));
+        assert_true(is_none(&table, first[i]));
+        tutti__handle_wrong(&table, first[i], "it");
+        assert_string_equal(tutti_last_error(), "it is a request that was freed");
+        first[i] = second;
+    }
+    /* A retired handle does not free its slot, but its end does. */
+    tutti__handle_retire(&table, first[0]);
+    first[0] = make(&table, &objects[0]);
+    assert_int_equal(table.used, MANY + 1);
+    for (int i = 0; i < MANY; i++) {
+        tutti__handle_retire(&table, first[i]);
+        tutti__handle_end(&table, first[i]);
+    }
+    for (int i = 0; i < MANY; i++)
+        assert_true(leads_to(&table, make(&table, &objects[i]), &objects[i]));
+    assert_int_equal(table.used, MANY + 1);
+    tutti__handle_retire(&table, NULL);
+    free(first);
+}
+
 /* ---- threads ---- */
 
 static tutti__handles_t shared = TUTTI__HANDLES_INIT(TUTTI__HANDLE_REQUEST, "t", "e");
@@ -183,7 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_empty),       cmocka_unit_test(test_many),
         cmocka_unit_test(test_generations), cmocka_unit_test(test_words),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_kept),        cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
