@@ -94,6 +94,7 @@ void tutti__engine_release(tutti__engine_t *e)
     if (refs != 1)
         return;
     tutti__watch_close(e->env.watch);
+    tutti__mutex_destroy(&e->pending.lock);
     free(e);
 }
 
@@ -258,7 +259,7 @@ void tutti__engine_close(tutti__engine_t *e)
     if (!atomic_load(&e->closed))
         tutti__engine_stop(e);
     /* All requests are done, so the threads in tutti_wait return soon. */
-    while (atomic_load(&e->inside) > 0)
+    while (atomic_load(&e->pending.inside) > 0)
         sched_yield();
     tutti__token_await(&e->token);
     destroy(e);

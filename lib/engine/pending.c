@@ -36,7 +36,6 @@ void tutti__pending_close(tutti__pending_t *pending)
     assert(pending->names.count == 0 && pending->join == NULL && pending->ended_first == NULL);
     tutti__nameless_close(&pending->nameless);
     free(pending->names.bucket);
-    tutti__mutex_destroy(&pending->lock);
 }
 
 void tutti__pending_refuse(tutti__pending_t *pending)
@@ -243,8 +242,16 @@ static void note_submitter(tutti__pending_t *pending)
     pending->submitters = TUTTI__MIN(pending->submitters + 1, 2);
 }
 
+/* Does the engine need a step after a submission? rests: all submitted requests are in the plan. */
+static int needs_step(const tutti__pending_t *pending, int rests)
+{
+    return !rests || pending->nqueued >= pending->plan_wants ||
+           atomic_load_explicit(&pending->has_deadlines, memory_order_relaxed) ==
+               TUTTI__DEADLINES_UNTOLD;
+}
+
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
-                                   tutti_request_t **ret_handles, int *ret_rests)
+                                   tutti_request_t **ret_handles, int *ret_inside)
 {
     uint64_t now = tutti__now_ns();
     int rests = 1;
@@ -275,7 +282,10 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
     }
     if (status == TUTTI_OK && !requests[0]->joins)
         tutti__stats_submit(pending->stats, n);
-    *ret_rests = rests && pending->nqueued < pending->plan_wants;
+    /* tutti__pending_refuse has not taken the lock yet, so the close waits for this thread. */
+    *ret_inside = status == TUTTI_OK && needs_step(pending, rests);
+    if (*ret_inside)
+        atomic_fetch_add(&pending->inside, 1);
     tutti__mutex_unlock(&pending->lock);
     return status;
 }

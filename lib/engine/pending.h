@@ -43,14 +43,17 @@ struct tutti__pending {
     atomic_uint waits;    /* how many waits all threads have begun */
     tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
     atomic_int sleepers;  /* threads that sleep on epoch */
+    atomic_int inside;    /* threads that may still use the engine's env; see engine_enter */
     /* has_deadlines: has any request had a deadline of its own? due_ns: the earliest deadline of
        the pending requests, or an earlier time; UINT64_MAX: none. */
     atomic_int has_deadlines;
     _Atomic uint64_t due_ns; /* written under the lock */
 
-    tutti__mutex_t lock; /* protects the rest */
-    int is_closed;       /* nothing can be submitted any more */
-    int is_threadless;   /* the engine has no thread to call callbacks; set once */
+    /* Protects the rest. It stays valid as long as the engine's memory, because a persistent
+       request may be started after the close. */
+    tutti__mutex_t lock;
+    int is_closed;     /* nothing can be submitted any more */
+    int is_threadless; /* the engine has no thread to call callbacks; set once */
     tutti__request_t *queue_first, *queue_last;
     uint32_t nqueued;    /* requests in the queue */
     uint32_t submitters; /* threads that have submitted; 2: two or more */
@@ -75,10 +78,11 @@ void tutti__pending_close(tutti__pending_t *pending);
 
 /* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. If the first
    request has group.size > 0, the requests become a submission group. ret_handles [n] is set before
-   any callback of the requests can run; NULL: the program already has the handles. *ret_rests 1:
-   the engine needs no step now, because a plan's bucket waits for further requests. */
+   any callback of the requests can run; NULL: the program already has the handles. *ret_inside 1:
+   the engine needs a step; the caller takes it, and then calls tutti__engine_leave. *ret_inside 0:
+   an error, or a plan's bucket waits for further requests; the engine may already be freed. */
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
-                                   tutti_request_t **ret_handles, int *ret_rests);
+                                   tutti_request_t **ret_handles, int *ret_inside);
 /* Add a pending request to the queue again. The caller holds the lock. */
 void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
 /* Refuse all later submissions. */

@@ -36,7 +36,6 @@ struct tutti__engine {
     _Atomic uint64_t crowded_ns; /* before this time waiters do not spin, see wait_loop.c; 0: they
                                     may spin */
     atomic_int closed;           /* tutti__engine_stop has begun */
-    atomic_int inside;           /* threads that may still use env */
 
     tutti__owned_t its_owners; /* accessed through tutti__owned */
 

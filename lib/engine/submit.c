@@ -13,16 +13,16 @@
 
 int tutti__engine_enter(tutti__engine_t *e)
 {
-    atomic_fetch_add(&e->inside, 1);
+    atomic_fetch_add(&e->pending.inside, 1);
     if (!atomic_load(&e->closed))
         return 1;
-    atomic_fetch_sub(&e->inside, 1);
+    atomic_fetch_sub(&e->pending.inside, 1);
     return 0;
 }
 
 void tutti__engine_leave(tutti__engine_t *e)
 {
-    int inside = atomic_fetch_sub(&e->inside, 1);
+    int inside = atomic_fetch_sub(&e->pending.inside, 1);
 
     assert(inside > 0);
     (void)inside;
@@ -30,14 +30,18 @@ void tutti__engine_leave(tutti__engine_t *e)
 
 /* As tutti__pending_push, for a communicator with a device. */
 static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **requests, size_t n,
-                                       tutti_request_t **ret_handles, int *ret_rests)
+                                       tutti_request_t **ret_handles, int *ret_inside)
 {
-    tutti_status_t status = tutti__events_record(&e->events, requests, n);
+    tutti_status_t status;
 
+    if (!tutti__engine_enter(e))
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->env.watch));
+    status = tutti__events_record(&e->events, requests, n);
     if (status == TUTTI_OK)
-        status = tutti__pending_push(&e->pending, requests, n, ret_handles, ret_rests);
+        status = tutti__pending_push(&e->pending, requests, n, ret_handles, ret_inside);
     for (size_t i = 0; status != TUTTI_OK && i < n; i++)
         tutti__events_put(&e->events, &requests[i]->ready);
+    tutti__engine_leave(e);
     return status;
 }
 
@@ -53,21 +57,22 @@ static void tell_thread(tutti__engine_t *e)
 tutti_status_t tutti__submit_push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
                                   tutti_request_t **ret_handles)
 {
-    tutti_status_t status;
-    int rests = 0;
+    int inside = 0;
+    tutti_status_t status =
+        TUTTI__LIKELY(e->events.device == NULL)
+            ? tutti__pending_push(&e->pending, requests, n, ret_handles, &inside)
+            : push_with_events(e, requests, n, ret_handles, &inside);
 
-    if (!tutti__engine_enter(e))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->env.watch));
-    status = TUTTI__LIKELY(e->env.exec->device == NULL)
-                 ? tutti__pending_push(&e->pending, requests, n, ret_handles, &rests)
-                 : push_with_events(e, requests, n, ret_handles, &rests);
+    /* From here on another thread may end the requests, and the program may free the communicator,
+       unless `inside` is set. */
+    if (TUTTI__LIKELY(!inside))
+        return status;
     if (TUTTI__UNLIKELY(atomic_load_explicit(&e->pending.has_deadlines, memory_order_relaxed) ==
                         TUTTI__DEADLINES_UNTOLD))
         tell_thread(e);
     /* If the engine has a thread, leave larger buckets to this thread, so that the call returns at
        once. */
-    if (TUTTI__LIKELY(status == TUTTI_OK) && !rests)
-        tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
+    tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
     tutti__engine_leave(e);
     return status;
 }
