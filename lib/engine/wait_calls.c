@@ -38,8 +38,9 @@ static tutti_status_t take(tutti__request_t *request, int timeout_ms, int *ret_s
     tutti_status_t status = status_of(request, timeout_ms);
 
     *ret_stays = request->persistent;
+    /* Release: pairs with the exchange in activate, in persistent.c. */
     if (request->persistent)
-        atomic_store(&request->active, 0);
+        atomic_store_explicit(&request->active, 0, memory_order_release);
     else
         tutti__request_free(request);
     return status;
@@ -76,10 +77,21 @@ tutti_status_t tutti__engine_test(tutti_request_t *handle, int *ret_done)
     return done ? status_of(request, -1) : TUTTI_OK;
 }
 
+/* Wait for one request. The waiter is a large structure; a request that is done needs none, unless
+   the wait is traced. */
+static tutti_status_t await(tutti__request_t *request, int timeout_ms)
+{
+    tutti__waiter_t w;
+
+    if (TUTTI__LIKELY(tutti__request_is_done(request) && !tutti__trace_on()))
+        return TUTTI_OK;
+    w = (tutti__waiter_t){ .one = request };
+    return tutti__wait(request->engine, &w, timeout_ms);
+}
+
 tutti_status_t tutti__wait_and_take(tutti__request_t *request, int timeout_ms)
 {
-    tutti__waiter_t w = { .one = request };
-    tutti_status_t status = tutti__wait(request->engine, &w, timeout_ms);
+    tutti_status_t status = await(request, timeout_ms);
     int stays;
 
     return status == TUTTI_OK ? take(request, timeout_ms, &stays) : status;
@@ -238,24 +250,24 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
    becomes NULL. limit_ms: the rest of the caller's timeout_ms. */
 static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int timeout_ms)
 {
-    tutti__waiter_t w = { .one = NULL };
+    tutti__request_t *request;
     tutti_status_t status;
     int stays;
 
     if (*entry == NULL)
         return TUTTI_OK;
-    status = tutti__request_of(*entry, &w.one);
-    if (status == TUTTI_OK && !tutti__request_is_active(w.one))
+    status = tutti__request_of(*entry, &request);
+    if (status == TUTTI_OK && !tutti__request_is_active(request))
         return TUTTI_OK;
     if (status == TUTTI_OK)
-        status = check_active(w.one);
+        status = tutti__fork_check(request->engine->generation);
     if (status == TUTTI_OK)
-        status = tutti__wait(w.one->engine, &w, limit_ms);
+        status = await(request, limit_ms);
     if (status == TUTTI_ERR_TIMEOUT)
-        return tutti__wait_not_yet(&w, timeout_ms);
+        return tutti__wait_not_yet(&(tutti__waiter_t){ .one = request }, timeout_ms);
     if (status != TUTTI_OK)
         return status;
-    status = take(w.one, timeout_ms, &stays);
+    status = take(request, timeout_ms, &stays);
     if (!stays)
         *entry = NULL;
     return status;
