@@ -45,6 +45,12 @@ void tutti__pending_refuse(tutti__pending_t *pending)
     tutti__mutex_unlock(&pending->lock);
 }
 
+/* Add to a word of which this thread is the only writer. */
+static void add(tutti__word_t *word, uint32_t n)
+{
+    tutti__store_release(word, tutti__load_relaxed(word) + n);
+}
+
 /* ---- names; the caller holds the lock ---- */
 
 static tutti__request_t **chain_of(const tutti__names_t *names, uint64_t hash)
@@ -160,10 +166,10 @@ static tutti_status_t may_push(tutti__pending_t *pending, const tutti__request_t
     if (pending->join != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "this rank has called tutti_join, which has not returned");
-    if (request->joins && atomic_load(&pending->count) > 0)
+    if (request->joins && tutti__pending_count(pending) > 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "tutti_join: %d requests of this rank are pending",
-                           atomic_load(&pending->count));
+                           "tutti_join: %u requests of this rank are pending",
+                           tutti__pending_count(pending));
     return TUTTI_OK;
 }
 
@@ -277,8 +283,9 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
         if (ret_handles != NULL)
             ret_handles[i] = requests[i]->handle;
         rests &= find_place(pending, requests[i]);
+        /* Before `queued` is set: the token's owner that finds the request also counts it. */
+        add(&pending->submitted, 1);
         tutti__pending_queue(pending, requests[i]);
-        atomic_fetch_add(&pending->count, 1);
     }
     if (status == TUTTI_OK && !requests[0]->joins)
         tutti__stats_submit(pending->stats, n);
@@ -328,14 +335,15 @@ static void finish(tutti__pending_t *pending, tutti__request_t *request, tutti_s
 {
     if (TUTTI__UNLIKELY(request->ready != NULL))
         tutti__events_put(pending->events, &request->ready);
-    assert(!request->known && request->done == TUTTI__NOT_DONE && atomic_load(&pending->count) > 0);
+    assert(!request->known && request->done == TUTTI__NOT_DONE &&
+           tutti__pending_count(pending) > 0);
     request->status = status;
     request->text = text != NULL ? strdup(text) : NULL;
     request->ended_ns = tutti__now_ns();
     tutti__request_count(pending->stats, request, status, request->ended_ns);
     tutti__record_done(pending->watch->record, request->record, request->since_ns,
                        request->ended_ns, status);
-    atomic_fetch_sub(&pending->count, 1);
+    add(&pending->ended, 1);
     if (request->callback != NULL) {
         tutti__mutex_lock(&pending->lock);
         tutti__request_append(&pending->ended_first, &pending->ended_last, request);
@@ -356,7 +364,7 @@ void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request
     tutti__mutex_unlock(&pending->lock);
     tutti__record_done(pending->watch->record, request->record, request->since_ns, tutti__now_ns(),
                        TUTTI_OK);
-    atomic_fetch_sub(&pending->count, 1);
+    add(&pending->ended, 1);
 }
 
 void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
@@ -392,7 +400,7 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
 {
     uint64_t now = tutti__now_ns();
     tutti__request_t *next;
-    int ended = 0;
+    uint32_t ended = 0;
 
     tutti__mutex_lock(&pending->lock);
     for (tutti__request_t *r = first; r != NULL; r = r->next) {
@@ -402,10 +410,10 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
         ended++;
     }
     tutti__mutex_unlock(&pending->lock);
-    assert(atomic_load(&pending->count) >= ended);
-    /* Subtract before any of these requests is done: as soon as a request is done, its waiter may
-       call tutti_join, which fails if `count` is not 0. */
-    atomic_fetch_sub(&pending->count, ended);
+    assert(tutti__pending_count(pending) >= ended);
+    /* Count before any of these requests is done: as soon as a request is done, its waiter may call
+       tutti_join, which fails if a request is not counted as ended. */
+    add(&pending->ended, ended);
     for (tutti__request_t *r = first; r != NULL; r = next) {
         next = r->next;
         if (TUTTI__UNLIKELY(!is_simple(r))) {

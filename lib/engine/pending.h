@@ -37,13 +37,16 @@ struct tutti__pending {
     tutti__semaphores_t *semaphores; /* only the token's owner uses them */
 
     /* Any thread. */
-    atomic_int count;     /* requests that are not done */
-    atomic_int queued;    /* the queue is not empty */
-    atomic_int callbacks; /* some callbacks are due */
-    atomic_uint waits;    /* how many waits all threads have begun */
-    tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
-    atomic_int sleepers;  /* threads that sleep on epoch */
-    atomic_int inside;    /* threads that may still use the engine's env; see engine_enter */
+    /* Requests that are not done: submitted - ended. Each word has one writer at a time, so
+       counting takes no locked instruction. */
+    tutti__word_t submitted; /* written under the lock */
+    tutti__word_t ended;     /* written by the token's owner */
+    atomic_int queued;       /* the queue is not empty */
+    atomic_int callbacks;    /* some callbacks are due */
+    atomic_uint waits;       /* how many waits all threads have begun */
+    tutti__word_t epoch;     /* changes when a request is done; waiters sleep on it */
+    atomic_int sleepers;     /* threads that sleep on epoch */
+    atomic_int inside;       /* threads that may still use the engine's env; see engine_enter */
     /* has_deadlines: has any request had a deadline of its own? due_ns: the earliest deadline of
        the pending requests, or an earlier time; UINT64_MAX: none. */
     atomic_int has_deadlines;
@@ -89,6 +92,16 @@ void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
 void tutti__pending_refuse(tutti__pending_t *pending);
 /* Is a request with this hash of its name pending? The caller holds the lock. */
 int tutti__pending_has(const tutti__pending_t *pending, uint64_t hash);
+/* The number of requests that are not done. */
+static inline uint32_t tutti__pending_count(const tutti__pending_t *pending)
+{
+    /* `ended` is read first, so it is never larger than `submitted`. Acquire: pairs with the
+       releases in pending.c. */
+    uint32_t ended = tutti__load_acquire(&pending->ended);
+
+    return tutti__load_acquire(&pending->submitted) - ended;
+}
+
 /* Wake sleeping waiters: a request may be done, or there is work. */
 void tutti__pending_wake(tutti__pending_t *pending);
 /* Call the callbacks of ended requests. The caller has neither the token nor a lock. 1: another

@@ -172,7 +172,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
     if (TUTTI__UNLIKELY(tutti__watch_departed(e->env.watch)))
         refuse(e);
     if (tutti__watch_has_ended(e->env.watch)) {
-        if (!tutti__owned(e)->is_buried || atomic_load(&e->pending.count) > 0)
+        if (!tutti__owned(e)->is_buried || tutti__pending_count(&e->pending) > 0)
             bury(e);
         return 0;
     }
@@ -207,7 +207,7 @@ static int has_work(tutti__engine_t *e)
 {
     const tutti__lanes_t *lanes = &tutti__owned(e)->lanes;
 
-    return atomic_load(&e->pending.count) > 0 || lanes->in_flight + lanes->planned > 0;
+    return tutti__pending_count(&e->pending) > 0 || lanes->in_flight + lanes->planned > 0;
 }
 
 /* No thread polls after this, so peers must ring if there is work. */
@@ -227,7 +227,7 @@ static void give_back(tutti__engine_t *e, tutti__who_t who)
         /* Repeat this if another thread has found the token taken, and has left its request in the
            queue. */
     } while ((atomic_load(&e->pending.queued) || atomic_load(&e->news) ||
-              (!rings && atomic_load(&e->pending.count) > 0)) &&
+              (!rings && tutti__pending_count(&e->pending) > 0)) &&
              tutti__token_take(&e->token));
 }
 
@@ -244,7 +244,7 @@ int tutti__engine_help(tutti__engine_t *e)
 
     /* The helper must not call callbacks: the engine's thread calls them. If the engine has no
        thread, do not help. */
-    if (!e->has_thread || atomic_load(&e->pending.count) == 0 || !tutti__token_take(&e->token))
+    if (!e->has_thread || tutti__pending_count(&e->pending) == 0 || !tutti__token_take(&e->token))
         return 0;
     before = tutti__lanes_moves(&tutti__owned(e)->lanes);
     tutti__engine_step(e, TUTTI__STEP_WAITER);

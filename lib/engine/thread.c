@@ -143,7 +143,7 @@ static void *thread_main(void *arg)
         polls = atomic_load(&e->signals.polling);
         if (polls)
             nap = poll_nap(e, &pace, &far);
-        else if ((atomic_load(&e->pending.count) > 0 || atomic_load(&e->signals.plans)) &&
+        else if ((tutti__pending_count(&e->pending) > 0 || atomic_load(&e->signals.plans)) &&
                  (nap < 0 || nap > TUTTI__TICK_MS * 1000))
             nap = TUTTI__TICK_MS * 1000;
         wake = sleep_bell(e, far, nap);

@@ -399,7 +399,7 @@ static void two_threads(rank_t *self)
     handover_put(&u, 0);
     if (self->rank == 0) {
         CHECK_INT(pthread_create(&thread, NULL, first_call, &u), 0);
-        while (atomic_load(&self->inside->engine->pending.count) == 0)
+        while (tutti__pending_count(&self->inside->engine->pending) == 0)
             usleep(100);
         CHECK_STATUS(sum_in_stream(&u, 1), TUTTI_ERR_INVALID_ARGUMENT);
         CHECK_WORDS("another thread is in a direct call on this communicator");

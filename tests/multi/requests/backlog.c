@@ -93,7 +93,7 @@ static void many(rank_t *self)
     for (int step = 0; step < 2; step++) {
         if (!is_last)
             submit_many(self, x, r);
-        CHECK_INT(atomic_load(&self->inside->engine->pending.count), is_last ? 0 : MANY);
+        CHECK_INT(tutti__pending_count(&self->inside->engine->pending), is_last ? 0 : MANY);
         CHECK_OK(tutti_barrier(self->comm));
         if (is_last)
             submit_many(self, x, r);

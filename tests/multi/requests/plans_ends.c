@@ -197,11 +197,11 @@ static void move_and_leave(const rank_t *self, float *x, size_t count,
                                                  (tutti__owned(e)->lanes.end - TUTTI__PLAN_LANE)];
     CHECK_OK(submit(self, x, count, ret_request));
     for (int i = 0;
-         i < 120000 && lane->op.at != TUTTI__AT_RUN && atomic_load(&e->pending.count) > 0; i++) {
+         i < 120000 && lane->op.at != TUTTI__AT_RUN && tutti__pending_count(&e->pending) > 0; i++) {
         tutti__engine_step(e, TUTTI__STEP_WAITER);
         usleep(500);
     }
-    CHECK(lane->op.at == TUTTI__AT_RUN || atomic_load(&e->pending.count) == 0);
+    CHECK(lane->op.at == TUTTI__AT_RUN || tutti__pending_count(&e->pending) == 0);
     for (int i = 0; self->rank < 2 && i < 120000 && !atomic_load(is_closed); i++)
         usleep(500);
     tutti__engine_yield(e, TUTTI__STEP_WAITER);
