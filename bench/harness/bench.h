@@ -251,7 +251,8 @@ int bench_size(const bench_t *bench, size_t index, size_t *ret_bytes);
 /* buffers.c */
 void bench_buffers_open(bench_t *bench);
 void bench_buffers_close(bench_t *bench);
-/* The next call with `bytes` in the size column: on the same buffers, or on the next pair. */
+/* The next call of the size `bytes` (the table's size column). With --buffers rotate it uses the
+   next pair of buffers, otherwise the same pair again. */
 bench_call_t bench_next_call(bench_t *bench, size_t bytes);
 /* The number of pairs of buffers. */
 size_t bench_pairs(bench_t *bench, size_t bytes);

@@ -3,9 +3,9 @@
  * The search for the settings of the user's own gradients.
  *
  * Each setting is tuned with the winners of the settings before it. At the end there is one more
- * comparison with the defaults. It has two candidates: all winners together, and only those winners
- * that the file can hold, because later jobs read the file without the variables. Winners that lose
- * this comparison are not used.
+ * comparison with the defaults. It has two candidates. One has all winners. The other one has only
+ * the winners that the tuned file can hold, because later jobs read this file, but do not have the
+ * environment variables of the other winners. Winners that lose this comparison are not used.
  *
  * An algorithm is a candidate only if it adds the contributions to an element in the same order at
  * every place of the element: otherwise the bits of a result would depend on the buckets.

@@ -85,7 +85,7 @@ void tutti__gate_stop_awaiting(tutti__gate_host_t *host, uint32_t rank);
 
 /* Does the guest belong to another job? If so, the gate does not answer it. */
 int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_guest_t *guest);
-/* For a gate with a pass, after the guest's complete knock: check it, and set guest->token.
+/* For a gate with a pass. Check the guest's knock, which has come completely, and set guest->token.
    INVALID_ARGUMENT: the guest belongs to another job, or does not have the secret. */
 tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_guest_t *guest);
 /* Is the knock consistent with the meeting? If the gate has no size, use the size of the first

@@ -42,7 +42,8 @@ static tutti_status_t reach_maker(way_t *way)
     return status;
 }
 
-/* The maker has closed the connection after this rank's knock. Knock again for the reason. */
+/* The maker has closed the connection after this rank's knock. Knock again, to receive the
+   reason. */
 static tutti_status_t ask_why(way_t *way)
 {
     tutti_status_t status;

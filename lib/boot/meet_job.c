@@ -2,8 +2,9 @@
 /*
  * Meeting by the variables of env:// or of a launcher, without MPI. See meet.h.
  *
- * Rank 0 listens at a TCP port that all ranks take from their variables, behind a gate with a pass
- * (pass.h). The other ranks try to connect until rank 0 listens. The meeting is a star (star.h).
+ * All ranks take a TCP port from their variables, and rank 0 listens at it. A gate (gate.h) with a
+ * pass (pass.h) admits the connections. The other ranks try to connect until rank 0 listens. The
+ * meeting is a star (star.h).
  *
  *     usually                          rank 0 listens at MASTER_ADDR:MASTER_PORT, or at TUTTI_PORT
  *     torchrun's agent uses this port  rank 0 listens at the first free port of the next 16 ports;

@@ -58,7 +58,8 @@ typedef struct {
     uint64_t deadline;
     struct pollfd *polls; /* fd < 0: rank 0, a lost rank, or a rank that has the whole answer */
     ask_t *asks;          /* the messages being received */
-    size_t *have;         /* bytes received of ask and data; then bytes sent of answer and data */
+    size_t *have;         /* of each rank: bytes of ask and data that have come; then sent bytes of
+                             answer and data */
 } star_t;
 
 uint64_t tutti__star_patience(uint64_t deadline)

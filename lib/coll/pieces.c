@@ -99,8 +99,9 @@ static void collect_at_own(tutti__collect_t *c, uint32_t rank, uint32_t i)
 }
 
 /*
- * For me >= 2: the operands of lower members must be combined first, in tmp. The last member ends
- * with a copy from tmp to dst. If dst is the place of its own operand, this copy could be avoided.
+ * For me >= 2: the operands of lower members must be combined first, in tmp. The last operation of
+ * the last member is a copy from tmp to dst. If dst is the place of its own operand, this copy
+ * could be avoided.
  */
 static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
 {

@@ -441,7 +441,8 @@ static int make_hosts(tutti__check_run_t *run)
     return 1;
 }
 
-/* On one host: if the ranks do not meet before the run, at first no rank has met the others. */
+/* Make the table of the ranks that have met. Only schedules of one host need it: ranks with
+   messages meet before the run. At first no rank has met another one. */
 static int make_meetings(tutti__check_run_t *run)
 {
     const tutti__check_t *check = run->check;

@@ -196,7 +196,8 @@ static void *init_in_vain(void *arg)
     return arg;
 }
 
-/* A thread of the parent waits in tutti_init. The child may finalize and begin at once. */
+/* A thread of the parent waits in tutti_init while the process forks. The child need not wait for
+   anything before it calls tutti_finalize and tutti_init. */
 static void forks_during_init(void)
 {
     pthread_t thread;

@@ -27,8 +27,9 @@ agreed()
     said 1 "transport auto: $1[;,]"
 }
 
-# compared PLACES COMMAND...: as on(). The comparison may take a second only. On a busy machine, a
-# leader that was late makes the ranks take MPI; then the job is repeated.
+# compared PLACES COMMAND...: as on(). In the comparison of UCX and MPI, each host's first message
+# over UCX must arrive within a second. On a busy machine, a leader that was late makes the ranks
+# take MPI; then the job is repeated.
 compared()
 {
     for try in 1 2 3 4 5; do

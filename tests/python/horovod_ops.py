@@ -67,7 +67,7 @@ class Allreduce(unittest.TestCase):
             hvd.allreduce(mine(torch.float32, 4), average=True, op=hvd.Sum)
 
     def test_in_place(self) -> None:
-        """The result replaces the tensor, and is the tensor."""
+        """allreduce_ writes the result into the tensor, and returns this tensor."""
         t = mine(torch.float32, 5)
         result = hvd.allreduce_(t, op=hvd.Sum, name="in place")
         self.assertIs(result, t)

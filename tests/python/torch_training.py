@@ -76,7 +76,7 @@ def test_ddp_buffers(rank: int, size: int) -> None:
 
 
 def test_ddp_unused(rank: int, size: int) -> None:
-    """find_unused_parameters, and buckets of views."""
+    """find_unused_parameters, and gradients that are views of the buckets."""
     class Half(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -49,7 +49,8 @@ static tutti_status_t make_device_parts(tutti__nccl_node_t *self)
         status = self->ops->event_make(&self->lane[i].done);
     if (status == TUTTI_OK)
         status = tutti__nccl_overdue_open(self);
-    /* The stage is not registered: only ranks that work in place use it. */
+    /* The stage is not registered with NCCL. Only ranks that work in place use it, and NCCL needs
+       the registration of all ranks or of none. */
     if (status == TUTTI_OK && self->nlocal > 1) {
         status = self->ops->alloc(self->stage_share * self->nlocal, &stage);
         if (status == TUTTI_OK)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory between hosts, over a real MPI or UCX, which a preloaded library makes accept it;
- * started by mpi_gpu_direct.sh, mpi_gpu_direct_ends.sh and ucx_gpu_direct.sh, which pretend hosts.
+ * Sends device memory between hosts over a real MPI or UCX. A preloaded library makes this MPI or
+ * UCX accept device memory. mpi_gpu_direct.sh, mpi_gpu_direct_ends.sh and ucx_gpu_direct.sh start
+ * this program with pretended hosts.
  *
  *      gpu_direct works direct|staged     sums are correct; messages came from device memory, or
  *                                         none did

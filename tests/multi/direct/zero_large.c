@@ -12,8 +12,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Some blocks and a remainder. The part begins behind the beginning of the memory, and not at a
-   cache line. */
+/* COUNT elements are several blocks of a zero-copy reduction, and a remainder. The part begins
+   behind the beginning of the memory, and not at a cache line. */
 #define COUNT ((size_t)100003)
 #define SHIFT 3
 #define ROOM (COUNT + 2 * SHIFT)

@@ -89,8 +89,8 @@ static members_t with_color(int size, int color, int (*color_of)(int rank), int 
     return members;
 }
 
-/* All ranks free the group together: ranks that are threads share mappings, which is not tested
-   here. */
+/* After a barrier, all ranks free the group at the same time. Ranks that are threads share
+   mappings; freeing at different times is not tested here. */
 static void free_one(rank_t *self, tutti_comm_t *comm)
 {
     CHECK_OK(tutti_barrier(self->comm));

@@ -272,8 +272,8 @@ static void test_agreed(void **state)
     free_judged(&judged);
 }
 
-/* If a rank's recorder was full, the rank may have submitted a tensor that is not in its dump. Such
-   a rank does not lack the tensor, and the verdict depends on the other ranks. */
+/* If a rank's recorder was full, the rank may have submitted a tensor that is not in its dump. So
+   the report does not count this rank among those that lack the tensor. */
 static void test_full_recorder(void **state)
 {
     const comm_t comms[] = { { "a", 0, 0, 0, 3, "t" },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of the executor: a definition of each collective without schedules, its buffers, and a
- * check of the results.
+ * For tests of the executor: each collective's definition, which uses no schedule, its buffers, and
+ * a check of its results.
  *
  * Each rank has a whole IN and a whole OUT, even if only one block of them exists for this rank. In
  * place, both are one buffer. Everything outside the blocks of OUT must stay unchanged.

@@ -169,7 +169,7 @@ static void test_tables(void **state)
         for (uint32_t r = 0; r < n; r++)
             assert_int_equal(hand->build(r, n, &maps->scheds[r]), TUTTI_OK);
         maps->nblocks = maps->scheds[0]->nblocks;
-        /* With 64 bytes most calls have several trips, with 4096 one. */
+        /* With slots of 64 bytes most calls have several trips, with slots of 4096 bytes one. */
         for (int i = 0; i < 4; i++) {
             team_open(&team, n, NULL, i % 2 == 0 ? 64 : 4096, 2, i / 2);
             crew_open(&crew, &team, (uint32_t)i);
@@ -314,10 +314,10 @@ static void test_pairs(void **state)
 /* ---- ALL_EQUAL: renumbered during the call ---- */
 
 /*
- * Two ranks, 5 blocks. Both ranks rotate their blocks by two into SCRATCH, which has more blocks
- * than the map, send 3 blocks from the middle of SCRATCH, and put the received blocks at the end of
- * OUT. The first two blocks of OUT are the rank's own block 4, and the sum of its own block 0 and
- * the peer's block 1.
+ * Two ranks, 5 blocks. SCRATCH has more blocks than the block map. Each rank copies its blocks into
+ * SCRATCH, rotated by two. It sends 3 blocks from the middle of SCRATCH to the other rank, and puts
+ * the 3 received blocks at the end of OUT. The first two blocks of OUT are the rank's own block 4,
+ * and the sum of its own block 0 and the peer's block 1.
  */
 static void equal_build(maps_t *maps)
 {

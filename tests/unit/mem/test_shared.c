@@ -419,9 +419,9 @@ static void test_file_limit_leaves_room_for_large_ranges(void **state)
     in_child(with_file_limit_for_large);
 }
 
-/* Ranges also find their places if the limit is set after the arena was made. When the limit is
-   removed, a range may be taken far beyond it. When the limit is set again, ranges still find
-   places within it. */
+/* If RLIMIT_FSIZE is set after the arena was made, the arena still places ranges within the limit.
+   When the limit is removed, a range may be placed far beyond it. When the limit is set again, the
+   arena places further ranges within it. */
 static int with_file_limit_later(void)
 {
     struct rlimit limit = { 8 * MIB, RLIM_INFINITY };

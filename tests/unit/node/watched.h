@@ -17,7 +17,7 @@ const tutti__device_ops_t *watched_device(void);
 
 /* A rank's next call of NCCL fails; nccl_poll returns the error. */
 void watched_fail_call(uint32_t rank);
-/* Making the n-th object from now on fails, n >= 1. */
+/* Of the objects that are made after this call, making the n-th one fails, n >= 1. */
 void watched_fail_make(int n);
 
 /* The number of NCCL's aborts on this rank since watched_begin. */

@@ -24,7 +24,7 @@
 #define MAX_ESIZE 16
 #define GUARD 64 /* bytes around dst that must stay as they are */
 
-/* Room for one array, anywhere within a line, and guards on both sides. */
+/* Room for one array, which may begin at any byte of a cache line, and guards on both sides. */
 typedef struct {
     unsigned char room[GUARD + MAX_COUNT * MAX_ESIZE + 64 + GUARD];
     unsigned char *at;

@@ -239,8 +239,8 @@ static void test_values(void **state)
 
 /* ---- wire formats ---- */
 
-/* Ranks 0 and 1, of one host, add their data by a node operation, which does not round; rank 2 adds
-   their messages, which does. */
+/* Ranks 0 and 1 are on one host, and add their data by a node operation, which does not round. Rank
+   2 adds the data that it receives from them as messages, and these additions round. */
 static void put_node_and_messages(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);

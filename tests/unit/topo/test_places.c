@@ -199,7 +199,7 @@ static void test_places(void **state)
     expect_places("0-3,6-11", -1, -1, 0);
     expect_places("4", -1, -1, -1);
     drop();
-    /* This machine does not have these files. */
+    /* The recorded machine does not have these files any more. */
     expect_places("0", -1, -1, -1);
 }
 
