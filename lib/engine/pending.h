@@ -95,11 +95,11 @@ int tutti__pending_has(const tutti__pending_t *pending, uint64_t hash);
 /* The number of requests that are not done. */
 static inline uint32_t tutti__pending_count(const tutti__pending_t *pending)
 {
-    /* `ended` is read first, so it is never larger than `submitted`. Acquire: pairs with the
+    /* `ended` is read first, so it is never larger than `submitted`. These loads pair with the
        releases in pending.c. */
-    uint32_t ended = tutti__load_acquire(&pending->ended);
+    uint32_t ended = atomic_load(&pending->ended);
 
-    return tutti__load_acquire(&pending->submitted) - ended;
+    return atomic_load(&pending->submitted) - ended;
 }
 
 /* Wake sleeping waiters: a request may be done, or there is work. */

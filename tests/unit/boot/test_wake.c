@@ -264,7 +264,7 @@ int __wrap_tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_l
         return 0;
     house.word[0] = round;
     if (round == house.rounds)
-        tutti__store_release(&house.engine.pending.ended, 1);
+        atomic_store(&house.engine.pending.ended, 1);
     return 1;
 }
 
@@ -324,7 +324,7 @@ static void caller_main(void *arg)
     house_t *h = arg;
     tutti__engine_t *e = &h->engine;
 
-    tutti__store_release(&e->pending.submitted, 1);
+    atomic_store(&e->pending.submitted, 1);
     tutti__engine_kick(e, TUTTI__STEP_BRIEF);
     ex_await(is_idle, e);
     atomic_store(&e->stop, 1);
