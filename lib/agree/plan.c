@@ -16,8 +16,9 @@
  * Between PLAN and END no rank announces a tensor of the plan. If an announcement was sent before
  * PLAN arrived, a rank that has received PLAN drops the announcement, and the sender uses the plan
  * for this tensor. Links keep the order, so such an announcement arrives before its sender's
- * STOPPED. PLAN takes effect when its last tensor arrives. A plan contains no sends and receives
- * of the program, so announcements of sends and receives are not dropped.
+ * STOPPED. PLAN is a message for each tensor of the plan, and takes effect when the last of these
+ * messages arrives. A plan contains no sends and receives of the program, so announcements of sends
+ * and receives are not dropped.
  *
  * A plan contains a submission group as a whole. So a rank that has received PLAN drops all
  * announcements of the group or none. If a rank starts one bucket of the group, it starts all of

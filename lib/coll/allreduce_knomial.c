@@ -12,8 +12,9 @@
  *      radix 3, 9 ranks:   {0 1 2} {3 4 5} {6 7 8}     last digit
  *                          {0 3 6} {1 4 7} {2 5 8}     first digit
  *
- * If n is no power of k, neighbouring ranks form groups of at most k; the number of groups is the
- * largest power of k below n. The first rank of a group works for the whole group.
+ * If n is no power of k, let m be the largest power of k below n. Neighbouring ranks form m sets of
+ * at most k ranks. Only the first rank of a set takes part in the steps: before them it adds the
+ * data of its set, and at the end it sends the result to its set.
  *
  * A partial result always covers neighbouring ranks, so operands keep their order. Every element is
  * summed by the same tree.

@@ -22,10 +22,11 @@ int tutti__parse_bytes(const char *text, uint64_t *ret_bytes);
    milliseconds, rounded up. A time between 0 and 0.001 s is not valid. */
 int tutti__parse_seconds(const char *text, uint64_t *ret_ms);
 
-/* 1, true, yes, on; 0, false, no, off; in any case. */
+/* 1, true, yes, on; 0, false, no, off; upper and lower case are equal. */
 int tutti__parse_boolean(const char *text, int *ret_on);
 
-/* The index, from 0, of the text in a list such as "one|two|three", in any case. */
+/* The index, from 0, of the text in a list such as "one|two|three". Upper and lower case are
+   equal. */
 int tutti__parse_choice(const char *text, const char *choices, uint64_t *ret_index);
 
 /* The first host of Slurm's list of nodes: "rack1n03" of "rack1n[03-06,9],rack2n1". Host names have

@@ -22,8 +22,9 @@
  * tutti__semaphore_end_all remove the request, and both write the word. tutti__pending_finish calls
  * semaphore_end when the bucket has ended. tutti__pending_finish_all calls semaphore_end_all when
  * the communicator is closed or has died; after a death, the next step of any thread does this.
- * Each request ends. While its lane is busy, `polling` keeps the engine's thread awake. Peers that
- * die or leave are detected as usual. At the deadline the engine's thread ends the communicator.
+ * Each request ends. While the request's lane is busy, `polling` (signals.h) keeps the engine's
+ * thread awake. Peers that die or leave are detected as usual. At the deadline the engine's thread
+ * ends the communicator.
  * The deadline counts from the moment at which the request's data are complete, so the caller's own
  * earlier work in the stream may take any time.
  *
