@@ -39,8 +39,8 @@ judge() {
     if ! grep -q "^\(\^C\)\{0,1\}example_train: interrupted in epoch $2\$" "$work/screen" ||
         [ "$(grep -c 'example_train\|tutti\[' "$work/screen")" -ne 1 ] ||
         [ "$(tail -c 1 "$out" | od -A n -t x1)" != ' 0a' ]; then
-        tail -n 3 "$work/screen" >"$work/end"
-        wrong "$1: not one line, '$2'" "$work/end"
+        tail -n 3 "$work/screen" >"$work/last"
+        wrong "$1: not one line, '$2'" "$work/end" "$work/last"
     fi
 }
 
