@@ -10,11 +10,11 @@
 
 #include <stdlib.h>
 
-#define GENERATION ((uint64_t)1 << 32)
 #define KIND_SHIFT TUTTI__HANDLES_KIND_SHIFT
 #define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS) /* with slot 0, which is never taken */
 
-_Static_assert((uint64_t)SLOTS << TUTTI__HANDLES_SHIFT <= GENERATION, "an index has 28 bits");
+_Static_assert((uint64_t)SLOTS << TUTTI__HANDLES_SHIFT <= TUTTI__HANDLES_GENERATION,
+               "an index has 28 bits");
 
 static inline uint32_t index_of(uint64_t handle)
 {

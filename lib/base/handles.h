@@ -36,8 +36,9 @@
 /* The slots of a chunk, and the largest number of chunks. The first chunk is part of the table. */
 #define TUTTI__HANDLES_CHUNK 4096u
 #define TUTTI__HANDLES_CHUNKS 4096u
-#define TUTTI__HANDLES_SHIFT 4 /* the index's lowest bit in a handle */
-#define TUTTI__HANDLES_KIND_SHIFT 56
+#define TUTTI__HANDLES_SHIFT 4                        /* the index's lowest bit in a handle */
+#define TUTTI__HANDLES_GENERATION ((uint64_t)1 << 32) /* the generation's lowest bit in a handle */
+#define TUTTI__HANDLES_KIND_SHIFT 56                  /* the kind's lowest bit in a handle */
 /* Added to `free` for each slot that is taken. */
 #define TUTTI__HANDLES_TAKEN ((uint64_t)1 << 32)
 
@@ -49,8 +50,9 @@ typedef enum {
 } tutti__handle_kind_t;
 
 typedef struct {
-    /* The valid handle. In a free slot: the complement of the slot's next handle. The complement
-       has the index of another slot, so no handle of this slot equals it. In an unused slot: 0. */
+    /* The valid handle. In a free slot, and if the handle is retired: the complement of the slot's
+       next handle. The complement has the index of another slot, so no handle of this slot equals
+       it. In a slot that was never taken: 0. */
     _Atomic uint64_t handle;
     _Atomic uintptr_t object; /* in a free slot: the next free slot's index; 0: none */
 } tutti__slot_t;
@@ -76,8 +78,8 @@ typedef struct {
         .ended = (ended_)                                                                          \
     }
 
-/* Make a handle invalid, and free its slot. NULL does nothing. The handle may be retired. Any
-   thread. */
+/* Make a handle invalid, and free its slot. NULL does nothing. The handle may already be
+   retired. Any thread. */
 void tutti__handle_end(tutti__handles_t *table, const void *handle);
 
 /* Report why a handle was not found, and return INVALID_ARGUMENT. name: the argument's name. */
@@ -85,7 +87,8 @@ tutti_status_t tutti__handle_wrong(const tutti__handles_t *table, const void *ha
                                    const char *name);
 
 /* The slow paths: tutti__handle_find and tutti__handle_slot beyond the first chunk;
-   tutti__handle_make if the first chunk has no free slot. */
+   tutti__handle_make if the first free slot is not in the first chunk, or if another thread takes
+   it. */
 const tutti__slot_t *tutti__handle_find_more(const tutti__handles_t *table, const void *handle);
 tutti__slot_t *tutti__handle_slot_more(tutti__handles_t *table, uint32_t index);
 tutti_status_t tutti__handle_make_more(tutti__handles_t *table, void *object, void **ret_handle);
@@ -98,7 +101,7 @@ static inline const tutti__slot_t *tutti__handle_find(const tutti__handles_t *ta
     const tutti__slot_t *slot =
         &table->first[(value >> TUTTI__HANDLES_SHIFT) % TUTTI__HANDLES_CHUNK];
 
-    /* Acquire: pairs with the release in tutti__handle_make. */
+    /* Acquire: pairs with the releases in tutti__handle_make and tutti__handle_renew. */
     if (TUTTI__LIKELY(atomic_load_explicit(&slot->handle, memory_order_acquire) == value))
         return slot;
     return tutti__handle_find_more(table, handle);
@@ -152,7 +155,7 @@ static inline uint64_t tutti__handle_next(uint64_t value)
 {
     const uint64_t below = ((uint64_t)1 << TUTTI__HANDLES_KIND_SHIFT) - 1; /* all but the kind */
 
-    return ((value + ((uint64_t)1 << 32)) & below) | (value & ~below);
+    return ((value + TUTTI__HANDLES_GENERATION) & below) | (value & ~below);
 }
 
 /* The slot of a handle, also if the handle is not valid any more. */
@@ -164,8 +167,8 @@ static inline tutti__slot_t *tutti__handle_slot(tutti__handles_t *table, uint64_
                                                        : tutti__handle_slot_more(table, index);
 }
 
-/* Make a handle invalid; its object keeps the slot. NULL, and a handle that was retired already, do
-   nothing. Any thread. */
+/* Make a handle invalid; its object keeps the slot. NULL does nothing. A handle may be retired
+   again until the slot's next handle is made. Any thread. */
 static inline void tutti__handle_retire(tutti__handles_t *table, const void *handle)
 {
     uint64_t value = (uintptr_t)handle;
@@ -175,7 +178,8 @@ static inline void tutti__handle_retire(tutti__handles_t *table, const void *han
                               memory_order_relaxed);
 }
 
-/* Make the next handle of a slot that its object has kept. handle: the retired one. */
+/* Make the next handle of a slot whose last handle, `handle`, is retired. The slot still leads to
+   the same memory. */
 static inline void *tutti__handle_renew(tutti__handles_t *table, const void *handle)
 {
     uint64_t value = tutti__handle_next((uintptr_t)handle);

@@ -37,8 +37,8 @@ struct tutti__pending {
     tutti__semaphores_t *semaphores; /* only the token's owner uses them */
 
     /* Any thread. */
-    /* Requests that are not done: submitted - ended. Each word has one writer at a time, so
-       counting takes no locked instruction. */
+    /* Requests that have not ended: submitted - ended. A request is done later, after its callback.
+       Each word has one writer at a time, so counting takes no locked instruction. */
     tutti__word_t submitted; /* written under the lock */
     tutti__word_t ended;     /* written by the token's owner */
     atomic_int queued;       /* the queue is not empty */
@@ -82,8 +82,9 @@ void tutti__pending_close(tutti__pending_t *pending);
 /* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. If the first
    request has group.size > 0, the requests become a submission group. ret_handles [n] is set before
    any callback of the requests can run; NULL: the program already has the handles. *ret_inside 1:
-   the engine needs a step; the caller takes it, and then calls tutti__engine_leave. *ret_inside 0:
-   an error, or a plan's bucket waits for further requests; the engine may already be freed. */
+   the engine needs a step, and this thread is counted in `inside`. The caller takes the step, and
+   then calls tutti__engine_leave. *ret_inside 0: an error; or a plan's bucket waits for further
+   requests, and another thread may already have closed and freed the engine. */
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
                                    tutti_request_t **ret_handles, int *ret_inside);
 /* Add a pending request to the queue again. The caller holds the lock. */
@@ -92,7 +93,7 @@ void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
 void tutti__pending_refuse(tutti__pending_t *pending);
 /* Is a request with this hash of its name pending? The caller holds the lock. */
 int tutti__pending_has(const tutti__pending_t *pending, uint64_t hash);
-/* The number of requests that are not done. */
+/* The number of requests that have not ended. */
 static inline uint32_t tutti__pending_count(const tutti__pending_t *pending)
 {
     /* `ended` is read first, so it is never larger than `submitted`. These loads pair with the

@@ -20,7 +20,7 @@ typedef struct tutti__spares tutti__spares_t;
 struct tutti__request {
     /* If the memory of a new request had a request of the same name before, the new request takes
        over these fields. It takes over `call`, `bytes` and `entered` only if the call is the
-       same. */
+       same. It takes over `name_capacity`, `handle` and `engine` from a request of any name. */
     uint64_t hash;      /* hash of the name */
     tutti__call_t call; /* its arrays are in `arrays`. The data are complete when the CUDA stream's
                            work from before the submission is complete */
@@ -31,12 +31,14 @@ struct tutti__request {
     uint32_t entered; /* the plan that it has entered with its present call; 0: none */
     uint32_t record;  /* its number in the flight recorder. Before its submission: the number of
                            the previous request of this name. 0: none */
-    uint32_t name_capacity; /* bytes of `name`; always kept */
+    uint32_t name_capacity; /* bytes of `name` */
     uint8_t name_bytes;
     uint8_t nameless;        /* see nameless.h; its name is made when it is submitted */
-    tutti_request_t *handle; /* the program's handle; it is retired in a spare (spares.h), and if
-                                the program has no handle. NULL: the memory has no slot */
-    tutti__engine_t *engine; /* a reference, which spares keep; NULL: a zero contribution */
+    tutti_request_t *handle; /* the program's handle; it is retired in an unused request
+                                (spares.h), and if the program has no handle. NULL: the memory has
+                                no slot */
+    tutti__engine_t *engine; /* a reference, which unused requests keep; NULL: this request is a
+                                zero contribution, see below */
 
     /* The fields from here to `name` are 0 in a new request. */
     size_t *arrays;

@@ -199,8 +199,9 @@ static void put(tutti__spares_t *spares, tutti__request_t *request)
     uint64_t key = key_of(&request->call, request->nameless, request->hash);
     tutti__request_t *before = tutti__spares_swap(spares, key, request);
 
-    /* Close the place again. Until then some request is in the place, and its reference keeps
-       `spares` valid: another thread that removes this thread's request has put in its own. */
+    /* The place was closed: close it again. Meanwhile another thread can remove this request only
+       by putting its own request into the place. So some request is in the place until then, and
+       the reference of that request keeps `spares` valid. */
     if (TUTTI__UNLIKELY(before == TUTTI__SPARES_CLOSED))
         before = tutti__spares_swap(spares, key, TUTTI__SPARES_CLOSED);
     if (before != NULL)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Unused requests, whose memory new requests reuse. A new request usually gets the memory of the
    previous request of its name. Its name, its call and its place in the plan are then set already.
-   An unused request also keeps its handle's slot and its reference to the engine, so a known name
-   needs no atomic addition for them. If two keys share a place, the place has the request that was
-   freed last. Any thread. */
+   An unused request also keeps its handle's slot and its reference to the engine, so a request that
+   reuses memory needs no atomic addition for them. If two keys share a place, the place has the
+   request that was freed last. Any thread. */
 #ifndef TUTTI__ENGINE_SPARES_H
 #define TUTTI__ENGINE_SPARES_H
 
@@ -27,8 +27,8 @@ static inline tutti__request_t *tutti__spares_swap(tutti__spares_t *spares, uint
                                     memory_order_acq_rel);
 }
 
-/* Empty all places, for ever. No call of the communicator makes a request any more, but requests
-   may still be freed. */
+/* Discard all unused requests, and close all places. From now on no call may make a request of this
+   engine. Requests may still be freed; they do not stay in their places. */
 void tutti__spares_close(tutti__spares_t *spares);
 
 #endif

@@ -63,8 +63,8 @@ tutti_status_t tutti__submit_push(tutti__engine_t *e, tutti__request_t **request
             ? tutti__pending_push(&e->pending, requests, n, ret_handles, &inside)
             : push_with_events(e, requests, n, ret_handles, &inside);
 
-    /* From here on another thread may end the requests, and the program may free the communicator,
-       unless `inside` is set. */
+    /* From here on another thread may end the requests. If `inside` is 0, the program may also have
+       freed the communicator. If `inside` is 1, the close waits for tutti__engine_leave. */
     if (TUTTI__LIKELY(!inside))
         return status;
     if (TUTTI__UNLIKELY(atomic_load_explicit(&e->pending.has_deadlines, memory_order_relaxed) ==

@@ -77,8 +77,8 @@ tutti_status_t tutti__engine_test(tutti_request_t *handle, int *ret_done)
     return done ? status_of(request, -1) : TUTTI_OK;
 }
 
-/* Wait for one request. The waiter is a large structure; a request that is done needs none, unless
-   the wait is traced. */
+/* Wait for one request. If it is done and the wait is not traced, do not fill a tutti__waiter_t,
+   which is large. */
 static tutti_status_t await(tutti__request_t *request, int timeout_ms)
 {
     tutti__waiter_t w;

@@ -84,8 +84,9 @@ static tutti_status_t call(rank_t *self)
     return status == TUTTI_OK ? tutti_wait(request, -1) : status;
 }
 
-/* Rank 0 closes its communicator while it waits for a report of the cause. Before the engine has
-   noted the failure, the rank would leave as if nothing had failed. */
+/* After this function rank 0 closes its communicator, while its engine waits for a report of the
+   cause. If the close came before the engine noted the failure, the rank would leave as if nothing
+   had failed. So this function waits until the engine has noted it. */
 static void submit_and_leave(rank_t *self)
 {
     static tutti_request_t *request; /* static, for leak checkers */

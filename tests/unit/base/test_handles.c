@@ -133,7 +133,7 @@ static void test_words(void **state)
     tutti__handle_end(&other, request);
 }
 
-/* An object's memory keeps its slot, in the first chunk and in others. */
+/* Retire and renew keep the slot, in the first chunk and in later ones. */
 static void test_kept(void **state)
 {
     static tutti__handles_t table =
@@ -158,7 +158,7 @@ static void test_kept(void **state)
         assert_string_equal(tutti_last_error(), "it is a request that was freed");
         first[i] = second;
     }
-    /* A retired handle does not free its slot, but its end does. */
+    /* tutti__handle_retire does not free the slot; tutti__handle_end does. */
     tutti__handle_retire(&table, first[0]);
     first[0] = make(&table, &objects[0]);
     assert_int_equal(table.used, MANY + 1);
