@@ -291,6 +291,15 @@ static int may_give_back(const tutti__lanes_t *lanes, const tutti__lane_t *lane,
                                   (lane->op.at == TUTTI__AT_COMPARE || !lane->op.may_be_far));
 }
 
+/* Has the lane's operation moved since it was at `at` and had made `moves` moves? A bucket between
+   hosts may consist of many messages. Each message is progress, so a waiter begins its backoff
+   anew. */
+static int has_moved(const tutti__lane_t *lane, uint32_t at, uint32_t moves)
+{
+    return lane->running &&
+           ((uint32_t)lane->op.at != at || tutti__operation_moves(&lane->op) != moves);
+}
+
 /* Advance one lane. When an operation is complete, begin the next one at once. */
 static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t who, int *ret_left)
 {
@@ -304,7 +313,7 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
     }
     while (lane->first != NULL) {
         size_t bytes = lane->running ? lane->op.bytes : tutti__bucket_bytes(lane->first);
-        uint32_t at = lane->op.at;
+        uint32_t at = lane->op.at, moves = tutti__operation_moves(&lane->op);
         tutti_status_t status;
 
         if (who == TUTTI__STEP_BRIEF && bytes > TUTTI__BRIEF_BYTES) {
@@ -316,7 +325,7 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
             status = step_operation(lanes, lane);
         if (status == TUTTI__AGAIN) {
             tutti__recorded_stuck(lanes, lane);
-            return moved | (lane->running && (uint32_t)lane->op.at != at);
+            return moved | has_moved(lane, at, moves);
         }
         if (status == TUTTI_OK)
             status = tutti__lane_record_result(lanes, lane);
