@@ -246,10 +246,11 @@ static void note_moves(tutti__engine_t *e, tutti__waiter_t *w)
     w->moves = moves;
 }
 
-static void let_go(tutti__engine_t *e, tutti__waiter_t *w)
+/* who: the last steps before the token is free. If there is no thread, the waiter does all work. */
+static void let_go(tutti__engine_t *e, tutti__waiter_t *w, tutti__who_t who)
 {
     if (w->holds)
-        tutti__engine_yield(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
+        tutti__engine_yield(e, e->has_thread ? who : TUTTI__STEP_WAITER);
     w->holds = 0;
 }
 
@@ -308,7 +309,7 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
     uint64_t now;
 
     note_moves(e, w);
-    let_go(e, w);
+    let_go(e, w, TUTTI__STEP_WAITER);
     if (is_ready(w))
         return TUTTI_OK;
     if (calls_back)
@@ -367,7 +368,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
            that was ready, wait for the next request. */
         do {
             status = tutti__wait_loop(&w->wait);
-            let_go(e, w);
+            let_go(e, w, TUTTI__STEP_BRIEF);
         } while (status == TUTTI_OK && !is_ready(w));
     }
     tutti__recorded_wait(e->env.watch->record, tensor, w->traced_ns);
