@@ -88,9 +88,10 @@
 
 /* ---- waiting: requests ---- */
 
-/* [steps] The number of engine steps without effect before a waiter yields: 20 us. Derived: a step
-   takes about 50 ns (Zen 5). A wake-up takes 38 us, and the spinning should take half of this
-   time. */
+/* [steps] On one host: the number of engine steps without effect before a waiter yields: 20 us.
+   Derived: a step takes about 50 ns (Zen 5). A wake-up takes 38 us, and the spinning should take
+   half of this time. With several hosts the number is SPIN_LOOKS, as in direct calls. There a
+   sleep may last FAR_SLEEP_US although the message has arrived. */
 #define TUTTI__SPIN_STEPS 400
 
 /* [yields] The number of yields before a waiter leaves the work to the engine's thread and sleeps.

@@ -345,15 +345,19 @@ void tutti__wait_look(tutti__engine_t *e, tutti__waiter_t *w)
 
 static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
 {
-    static const tutti__wait_ops_t ops = { .poll = poll,
+    static const tutti__wait_ops_t near = { .poll = poll,
+                                            .sleep = sleep_until_done,
+                                            .spins = TUTTI__SPIN_STEPS,
+                                            .yields = TUTTI__YIELD_STEPS };
+    static const tutti__wait_ops_t far = { .poll = poll,
                                            .sleep = sleep_until_done,
-                                           .spins = TUTTI__SPIN_STEPS,
+                                           .spins = TUTTI__SPIN_LOOKS,
                                            .yields = TUTTI__YIELD_STEPS };
     tutti_status_t status;
     uint32_t tensor;
 
     atomic_fetch_add_explicit(&e->pending.waits, 1, memory_order_relaxed);
-    w->wait = (tutti__wait_t){ .ops = &ops, .engine = e };
+    w->wait = (tutti__wait_t){ .ops = e->far != NULL ? &far : &near, .engine = e };
     w->quiet_ns = 0;
     w->record = 0;
     w->is_long = 0;
