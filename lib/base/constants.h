@@ -134,8 +134,11 @@
 
 /* The time from a submission to the wake-up of the engine's thread. Chosen: longer than the time
    from a submission to a wait of the program, and shorter than the computation of a program that
-   does not wait. */
-#define TUTTI__ALARM_US 100
+   does not wait. While the thread wakes in vain, the time doubles up to ALARM_MOST_US. Chosen: a
+   wake-up in vain takes 12 us of the waiter's processor (engine/steps.c), a hundredth of this time;
+   and when a program no longer waits, its data move late once, by less than 2 ms. */
+#define TUTTI__ALARM_US 100u
+#define TUTTI__ALARM_MOST_US 1600u
 
 /* The longest sleep between two checks of deadlines and stalls. Chosen: TUTTI_TIMEOUT is in
    seconds, and an idle engine should not use the processor. */

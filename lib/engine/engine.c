@@ -156,6 +156,7 @@ static tutti__engine_t *make(const tutti__engine_env_t *env)
     e->rank = topo->rank;
     e->size = topo->size;
     e->epfd = e->alarm = -1;
+    atomic_store(&e->alarm_us, TUTTI__ALARM_US);
     e->spin = !topo->oversubscribed;
     atomic_store(&e->refs, 1);
     return e;

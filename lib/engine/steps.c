@@ -124,15 +124,17 @@ void tutti__engine_ring_self(const tutti__engine_t *e)
 }
 
 /*
- * Set a timer that wakes the engine's thread after ALARM_US. Programs often wait soon after they
+ * Set a timer that wakes the engine's thread after alarm_us. Programs often wait soon after they
  * submit, and the waiting thread then does the work. If the engine's thread woke at once, it would
  * take the processor from the waiting thread, because mpirun binds both to one core. Tried: to ring
  * at once. The ring, two switches of threads and a sleep took 12 us of an allreduce of 512 KiB.
- * Setting the timer takes less than 1 us, at most once in ALARM_US.
+ * Setting the timer takes less than 1 us, at most once in ALARM_US. While the alarms are in vain,
+ * they go off later (set_alarm_us in thread.c): each of them interrupts the waiting thread.
  */
 void tutti__engine_ring_later(tutti__engine_t *e)
 {
-    static const struct itimerspec once = { .it_value = { 0, TUTTI__ALARM_US * 1000 } };
+    uint32_t us = atomic_load_explicit(&e->alarm_us, memory_order_relaxed);
+    const struct itimerspec once = { .it_value = { 0, (long)us * 1000 } };
 
     if (e->has_thread && !atomic_exchange(&e->alarmed, 1))
         timerfd_settime(e->alarm, 0, &once, NULL);

@@ -72,10 +72,10 @@ static int has_advanced(tutti__engine_t *e, pace_t *pace)
     return advanced;
 }
 
-/* Take steps while they make progress. */
-static void thread_work(tutti__engine_t *e, pace_t *pace)
+/* Take steps while they make progress. Returns 1 if they made progress. */
+static int thread_work(tutti__engine_t *e, pace_t *pace)
 {
-    int moved, has_moved = 0;
+    int moved, has_moved = 0, advanced = 0;
 
     do {
         pace->owns = tutti__token_take(&e->token);
@@ -88,13 +88,25 @@ static void thread_work(tutti__engine_t *e, pace_t *pace)
                 atomic_store(&e->news, 1); /* the next step polls the sockets */
             tutti__semaphore_check(&tutti__owned(e)->semaphores);
             moved = tutti__engine_step(e, TUTTI__STEP_THREAD);
-            has_moved |= moved | has_advanced(e, pace);
+            has_moved |= moved;
+            advanced |= has_advanced(e, pace);
         } while (moved && !atomic_load(&e->pending.callbacks) && !atomic_load(&e->token.wanted));
         /* Callbacks are called after the token is given back. */
         tutti__engine_yield(e, TUTTI__STEP_THREAD);
     } while (moved);
-    if (has_moved || !pace->owns)
+    if (has_moved || advanced || !pace->owns)
         pace->moved_ns = 0;
+    return has_moved;
+}
+
+/* Set the time to the next alarm. is_vain: after this alarm, the thread found no work, or another
+   thread works. So the program waits soon after it submits. */
+static void set_alarm_us(tutti__engine_t *e, int is_vain)
+{
+    uint32_t us = atomic_load_explicit(&e->alarm_us, memory_order_relaxed);
+
+    us = is_vain ? TUTTI__MIN(2 * us, TUTTI__ALARM_MOST_US) : TUTTI__ALARM_US;
+    atomic_store_explicit(&e->alarm_us, us, memory_order_relaxed);
 }
 
 /* How long to sleep, in microseconds, while work in flight must be polled. *ret_far: the transport
@@ -124,7 +136,7 @@ static void *thread_main(void *arg)
 {
     tutti__engine_t *e = arg;
     pace_t pace = { .owns = 1 };
-    int busy = 0, missed = 0;
+    int busy = 0, missed = 0, moved;
 
     tutti__thread_set_own();
     while (!atomic_load(&e->stop)) {
@@ -149,7 +161,9 @@ static void *thread_main(void *arg)
         wake = sleep_bell(e, far, nap);
         if (wake == BELL || !polls)
             pace.moved_ns = 0;
-        thread_work(e, &pace);
+        moved = thread_work(e, &pace);
+        if (wake == ALARM)
+            set_alarm_us(e, !pace.owns || (!moved && !atomic_load(&e->signals.polling)));
         busy = !pace.owns && wake == BELL;
         /* The owner of the token may leave work, and set no timer because `alarmed` was still set.
            So try once more, soon. Every later owner sets the timer again. The timer is not set

@@ -31,6 +31,9 @@ tsan_tests += %reldir%/requests/wire
 asan_quick += %reldir%/requests/wire
 %C%_requests_wire_LDADD = $(LDADD) -lm
 
+# The engine's thread.
+rank_tests += %reldir%/requests/alarm
+
 # Calls without a name, and deadlines of requests.
 rank_tests += %reldir%/requests/nameless
 early_rank_tests += %reldir%/requests/overdue
