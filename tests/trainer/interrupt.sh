@@ -17,10 +17,10 @@ out=$work/out
 go=$work/go
 escape=$(printf '\033')
 
-# wait_for PATTERN FILE: waits until a line of the file matches, for at most two minutes
+# wait_for PATTERN FILE: waits until a line of the file matches, for at most five minutes
 wait_for() {
     tries=0
-    until grep -qs "$1" "$2" || [ "$tries" -ge 1200 ]; do
+    until grep -qs "$1" "$2" || [ "$tries" -ge 3000 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
