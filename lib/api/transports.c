@@ -62,6 +62,13 @@ typedef struct {
     uint32_t world_rank, number;
 } part_facts_t;
 
+/* The longest message over MPI. */
+static size_t mpi_bytes(const tutti__comm_t *comm)
+{
+    return tutti__xport_long(comm->conf.shared.chunk_bytes, comm->topo->size,
+                             TUTTI__XPORT_LONGER_MPI);
+}
+
 /* Every rank takes part in every collective step, even if the rank has failed. */
 static tutti_status_t open_mpi_part(tutti__comm_t *comm)
 {
@@ -86,7 +93,7 @@ static tutti_status_t open_mpi_part(tutti__comm_t *comm)
     }
     part = (tutti__part_t){ rank, size, tables, tables == NULL ? NULL : tables + size };
     if (status == TUTTI_OK)
-        status = comm->module->xport_open_part(meet, &part, conf->chunk_bytes,
+        status = comm->module->xport_open_part(meet, &part, mpi_bytes(comm),
                                                (uint32_t)conf->credits, &comm->mpi);
     free(all);
     free(tables);
@@ -144,7 +151,7 @@ static tutti_status_t open_mpi(tutti__comm_t *comm, tutti__xport_t **ret_xport)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
 
-    return comm->module->xport_open(&comm->meet, conf->chunk_bytes, (uint32_t)conf->credits,
+    return comm->module->xport_open(&comm->meet, mpi_bytes(comm), (uint32_t)conf->credits,
                                     ret_xport);
 }
 

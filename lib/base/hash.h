@@ -29,6 +29,7 @@ static inline uint64_t tutti__hash(const void *data, size_t bytes)
     return tutti__hash_more(TUTTI__HASH_INIT, data, bytes);
 }
 
+/* Continue `hash` with a word. */
 static inline uint64_t tutti__hash_mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;

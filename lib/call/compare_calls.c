@@ -97,6 +97,16 @@ static void make_head(const tutti__call_t *call, uint32_t size, uint64_t *head)
                      : 0;
 }
 
+/* The same on all ranks with equal heads. Faster than FNV-1a, which would take 240 instructions. */
+static uint64_t hash_of(const uint64_t *head)
+{
+    uint64_t hash = TUTTI__HASH_INIT;
+
+    for (int i = 0; i <= HASH; i++)
+        hash = tutti__hash_mix(hash, head[i]);
+    return hash;
+}
+
 static const char *name_of(uint32_t what)
 {
     if (what == (OWN | TUTTI__TAG_MEM_ALLOC))
@@ -151,8 +161,8 @@ static tutti_status_t start_ride(tutti__compare_t *cmp, const tutti__call_env_t 
                                  tutti__run_t *run, int may_ride, int *ret_common)
 {
     cmp->stage = TUTTI__COMPARE_RIDE;
-    return tutti__ride_start(&cmp->ride, env, run, tutti__hash(cmp->head, sizeof(cmp->head)),
-                             may_ride ? cmp->call : NULL, ret_common);
+    return tutti__ride_start(&cmp->ride, env, run, hash_of(cmp->head), may_ride ? cmp->call : NULL,
+                             ret_common);
 }
 
 static size_t words_of(const tutti__compare_t *cmp, const tutti__call_env_t *env)

@@ -66,8 +66,8 @@ static const row_t rows[] = {
     { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "auto",
       "Size of the pieces into which a message between two ranks is cut; auto: 64K\n"
       "    on one host, otherwise the bytes that the link carries during a round trip, rounded\n"
-      "    up to a power of two, from 64K to 1M. Over UCX, with up to 64 ranks: four times this\n"
-      "    size, up to 1M.",
+      "    up to a power of two, from 64K to 1M. With up to 64 ranks and several hosts, pieces\n"
+      "    are twice as long over MPI and four times as long over UCX, up to 1M.",
       KIB, 64 * MIB, "auto" },
     { "TUTTI_CREDITS", CONF_COUNT, AT(shared.credits), "4",
       "Pieces that a sender may send before the receiver has taken the first.",

@@ -21,8 +21,8 @@
  * receiver's slots, because no transport can allocate such memory. Ends stay open until close.
  * While an end expects no message, it may be opened again with other slots.
  *
- * Messages over UCX are longer than over other transports: each message costs system calls and
- * polls of both ranks, and UCX overlaps the copies of a long message. All ranks must cut a call
+ * Messages between hosts are longer than inside a host: each message costs system calls and polls
+ * of both ranks, and UCX overlaps the copies of a long message. All ranks must cut a call
  * into the same pieces, so the longest message of a communicator is the smallest most_bytes of its
  * transports. So in a communicator of several hosts, the transport inside the hosts also needs
  * long slots.
@@ -120,19 +120,23 @@ struct tutti__xport {
     int sends_alone;     /* pending messages leave without polls of the sender */
 };
 
+/* Messages between hosts are this many times slot_bytes. Measured: docs/decisions.md, "With up to
+   64 ranks". */
 enum {
-    TUTTI__XPORT_LONGER = 4, /* messages over UCX are this many times slot_bytes */
+    TUTTI__XPORT_LONGER_MPI = 2,
+    TUTTI__XPORT_LONGER_UCX = 4,
+    TUTTI__XPORT_LONGER = TUTTI__XPORT_LONGER_UCX, /* the largest of them */
     TUTTI__XPORT_LONG =
         1 << 20, /* bytes: limit of the product. A larger slot_bytes is not reduced */
     TUTTI__XPORT_MOST_LONG = 64 /* ranks; with more ranks, all peers' slots take too much memory */
 };
 
-/* The longest message over UCX in a communicator of `size` ranks. slot_bytes: the length
-   chosen for TUTTI_CHUNK_BYTES. Equal on all ranks. */
-static inline size_t tutti__xport_long(size_t slot_bytes, uint32_t size)
+/* The longest message between the hosts of a communicator of `size` ranks. slot_bytes: the length
+   chosen for TUTTI_CHUNK_BYTES; longer: one of the factors above. Equal on all ranks. */
+static inline size_t tutti__xport_long(size_t slot_bytes, uint32_t size, size_t longer)
 {
     size_t most = slot_bytes > TUTTI__XPORT_LONG ? slot_bytes : TUTTI__XPORT_LONG;
-    size_t bytes = slot_bytes * TUTTI__XPORT_LONGER;
+    size_t bytes = slot_bytes * longer;
 
     if (size > TUTTI__XPORT_MOST_LONG)
         return slot_bytes;

@@ -358,7 +358,7 @@ tutti_status_t tutti__xport_shm_open(tutti__boot_t *boot, const tutti__machine_t
     tutti_status_t status;
 
     if (topo->nhosts > 1)
-        slot_bytes = tutti__xport_long(slot_bytes, size);
+        slot_bytes = tutti__xport_long(slot_bytes, size, TUTTI__XPORT_LONGER);
     offset = calloc(machine->nranks, sizeof(*offset));
     if (all == NULL || offset == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "table for %u ranks", size);

@@ -75,9 +75,10 @@ static tutti_status_t open_local(opening_t *o, const tutti__conf_t *conf)
 
     if (status != TUTTI_OK)
         return status;
-    return o->module->open(tutti__module_core(), topo->rank, topo->size, topo->oversubscribed,
-                           tutti__xport_long(conf->shared.chunk_bytes, topo->size),
-                           (uint32_t)conf->shared.credits, &o->xport, &o->address, &o->bytes);
+    return o->module->open(
+        tutti__module_core(), topo->rank, topo->size, topo->oversubscribed,
+        tutti__xport_long(conf->shared.chunk_bytes, topo->size, TUTTI__XPORT_LONGER_UCX),
+        (uint32_t)conf->shared.credits, &o->xport, &o->address, &o->bytes);
 }
 
 static tutti_status_t exchange_lengths(opening_t *o)

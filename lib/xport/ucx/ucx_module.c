@@ -23,6 +23,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The longest segment that UCX reads from a TCP connection: a message of 256 KiB and UCX's headers.
+   Measured: docs/decisions.md, "Between hosts". UCX's default is 64 KiB. */
+#define TCP_SEGMENT "257k"
+
 static struct {
     pthread_mutex_t lock; /* protects the fields below */
     const tutti__core_t *core;
@@ -96,13 +100,13 @@ static int has_tcp(const char *transports)
     return transports[0] == '^' ? !is_listed : is_listed;
 }
 
-/* The name of TCP's setting for puts. Up to UCX 1.13 the name does not contain "TCP". */
-static const char *put_enable(void)
+/* Change a setting of TCP, named "TCP_...". Up to UCX 1.13 the name does not contain "TCP_". */
+static void set_tcp(ucp_config_t *config, const char *name, const char *value)
 {
     unsigned major, minor, release;
 
     ucp_get_version(&major, &minor, &release);
-    return major == 1 && minor <= 13 ? "PUT_ENABLE" : "TCP_PUT_ENABLE";
+    ucp_config_modify(config, major == 1 && minor <= 13 ? name + strlen("TCP_") : name, value);
 }
 
 int tutti__ucx_has_rdma(void)
@@ -120,13 +124,26 @@ int tutti__ucx_has_rdma(void)
 }
 
 /*
+ * Settings of TCP. A write to remote memory ("put") needs a poll of the peer, so puts are disabled.
+ * Without RDMA, long messages use no rendezvous, which needs several polls of both ranks:
+ * docs/decisions.md. A message of 256 KiB is one segment, so UCX reads it in one piece. The length
+ * of a segment must be equal on all ranks, so it does not depend on a communicator.
+ */
+static void choose_tcp(ucp_config_t *config, const char *text)
+{
+    set_tcp(config, "TCP_PUT_ENABLE", "n");
+    if (getenv("UCX_TCP_RX_SEG_SIZE") == NULL)
+        set_tcp(config, "TCP_RX_SEG_SIZE", TCP_SEGMENT);
+    if (strstr(text, "UCX_RNDV_THRESH=auto") != NULL && !tutti__ucx_has_rdma())
+        ucp_config_modify(config, "RNDV_THRESH", "inf");
+}
+
+/*
  * The ranks of a host do not use UCX between them, so UCX's shared memory is disabled. It would
  * take space in /dev/shm, which is small in containers. If no space is left, UCX ends the process.
  *
- * Over TCP, a write to remote memory ("put") needs a poll of the peer, so puts are disabled.
- * Messages from 1 KiB on are sent without a copy, so they are complete only when the socket has
- * them: see chan.c. Over TCP alone, long messages use no rendezvous, which needs several polls of
- * both ranks: docs/decisions.md.
+ * Messages longer than a frame with 1 KiB of data are sent without a copy, so they are complete
+ * only when the socket has them: see chan.c.
  */
 static void choose(ucp_config_t *config)
 {
@@ -141,18 +158,15 @@ static void choose(ucp_config_t *config)
     fclose(file);
     transports = text != NULL ? strstr(text, name) : NULL;
     if (transports != NULL) {
-        int is_default = strncmp(transports + strlen(name), "all\n", 4) == 0, is_tcp;
+        int is_default = strncmp(transports + strlen(name), "all\n", 4) == 0;
 
         if (is_default)
             ucp_config_modify(config, "TLS", "^posix,sysv");
-        is_tcp = is_default || has_tcp(transports + strlen(name));
-        /* Without TCP, UCX would warn of this setting. */
-        if (is_tcp)
-            ucp_config_modify(config, put_enable(), "n");
-        if (is_tcp && strstr(text, "UCX_RNDV_THRESH=auto") != NULL && !tutti__ucx_has_rdma())
-            ucp_config_modify(config, "RNDV_THRESH", "inf");
+        /* Without TCP, UCX would warn of its settings. */
+        if (is_default || has_tcp(transports + strlen(name)))
+            choose_tcp(config, text);
         if (strstr(text, "UCX_ZCOPY_THRESH=auto") != NULL)
-            ucp_config_modify(config, "ZCOPY_THRESH", "1k");
+            ucp_config_modify(config, "ZCOPY_THRESH", "1100");
     }
     free(text);
 }
