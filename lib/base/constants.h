@@ -78,13 +78,24 @@
    the wake-up that follows it; a thread that polls more often takes a core. */
 #define TUTTI__DIRECT_POLL_US 20
 
-/* [ns, ns, looks or steps] A yield that takes longer than CROWDED_YIELD_NS shows that another
-   program uses this rank's processor. For the next CROWDED_NS, a waiter sleeps after CROWDED_LOOKS
-   looks, or after as many steps of the engine. Chosen: the scheduler's turns take 1 to 4 ms, and a
-   yield without other programs takes less than 1 us. */
+/* [ns, ns, ns, looks or steps] A yield that takes longer than CROWDED_YIELD_NS shows that another
+   program computes on this rank's processor. For some time, from CROWDED_LEAST_NS to CROWDED_NS
+   (wait_loop.c), a waiter sleeps after CROWDED_LOOKS looks, or after as many steps of the engine.
+   Chosen: the scheduler's turns take 1 to 4 ms, and a yield without other programs takes less than
+   1 us. Tried: always CROWDED_NS. Ranks that share a processor then often sleep, although all of
+   them yield: 8 bytes on two hosts with two ranks each, on two processors in all, took 190 us. */
 #define TUTTI__CROWDED_YIELD_NS 500000u
+#define TUTTI__CROWDED_LEAST_NS 5000000u
 #define TUTTI__CROWDED_NS 100000000u
 #define TUTTI__CROWDED_LOOKS 20
+
+/* [looks; ns] Between hosts, a waiter that spins yields once in SHARE_LOOKS looks. A yield that
+   takes longer than SHARED_YIELD_NS shows that other ranks use this processor, and yield as well.
+   For the next CROWDED_NS, the waiter yields after each look. Chosen: a look between hosts takes
+   about 0.5 us, a yield 0.3 us if no other thread runs, and 3 us or more if one does.
+   Measured: docs/decisions.md, "Waiting". */
+#define TUTTI__SHARE_LOOKS 8
+#define TUTTI__SHARED_YIELD_NS 3000u
 
 /* ---- waiting: requests ---- */
 

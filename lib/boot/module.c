@@ -59,7 +59,8 @@ static void core_log(tutti__log_level_t level, const char *text)
 const tutti__core_t *tutti__module_core(void)
 {
     static const tutti__core_t core = { TUTTI__MODULE_ABI, 0,        core_fail,
-                                        tutti__log_on,     core_log, tutti__net_still };
+                                        tutti__log_on,     core_log, tutti__net_still,
+                                        tutti__conf_text };
 
     return &core;
 }

@@ -17,7 +17,7 @@
 /* Declared here, because xport/xport.h is above this room. */
 typedef struct tutti__xport tutti__xport_t;
 
-#define TUTTI__MODULE_ABI 7
+#define TUTTI__MODULE_ABI 8
 
 /* The services of the core for modules. */
 typedef struct {
@@ -29,6 +29,8 @@ typedef struct {
     /* For the set-up of a communicator. Returns an error if this rank detects another rank's
        end. */
     tutti_status_t (*still)(void);
+    /* The value of an environment variable; NULL: it is not set, or empty. */
+    const char *(*env)(const char *name);
 } tutti__core_t;
 
 /* A part of a meeting's ranks, for a transport between these ranks. */

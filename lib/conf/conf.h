@@ -129,6 +129,9 @@ void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *show
 /* All defaults, no environment: for tests and their helpers. */
 void tutti__conf_defaults(tutti__conf_t *ret_conf);
 
+/* A variable's value; NULL if it is not set, or empty. */
+const char *tutti__conf_text(const char *name);
+
 /* 1: NCCL_MULTI_RANK_GPU_ENABLE is set, and is not "0". With this variable NCCL 2.30.3 and later
    accept several ranks on one GPU. */
 int tutti__conf_nccl_shares_gpus(void);

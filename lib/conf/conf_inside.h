@@ -31,9 +31,6 @@ int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text);
    NULL. */
 int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_guess);
 
-/* A variable's value; NULL if it is not set, or empty. */
-const char *tutti__conf_text(const char *name);
-
 /* The value of row i's variable; NULL if it is not set, or empty. TUTTI_TRANSPORT may also be set
    by its old name. */
 const char *tutti__conf_row_text(size_t i);

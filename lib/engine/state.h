@@ -36,7 +36,9 @@ struct tutti__engine {
     _Atomic uint32_t alarm_us;   /* the time from setting the alarm until it goes off: thread.c */
     _Atomic uint64_t crowded_ns; /* before this time waiters do not spin, see wait_loop.c; 0: they
                                     may spin */
-    atomic_int closed;           /* tutti__engine_stop has begun */
+    _Atomic uint32_t crowded_for_ns; /* the last such time, see wait_loop.c */
+    _Atomic uint64_t shared_ns;      /* before this time waiters between hosts yield, as above */
+    atomic_int closed;               /* tutti__engine_stop has begun */
 
     tutti__owned_t its_owners; /* accessed through tutti__owned */
 

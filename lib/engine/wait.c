@@ -352,7 +352,8 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     static const tutti__wait_ops_t far = { .poll = poll,
                                            .sleep = sleep_until_done,
                                            .spins = TUTTI__SPIN_LOOKS,
-                                           .yields = TUTTI__YIELD_STEPS };
+                                           .yields = TUTTI__YIELD_STEPS,
+                                           .share = TUTTI__SHARE_LOOKS };
     tutti_status_t status;
     uint32_t tensor;
 

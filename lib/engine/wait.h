@@ -19,6 +19,7 @@ typedef struct {
     tutti_status_t (*sleep)(tutti__wait_t *w);
     uint32_t spins;  /* polls before the waiter yields, if each rank has a processor */
     uint32_t yields; /* yields before it sleeps */
+    uint32_t share;  /* of these polls, every share-th is followed by a yield; 0: none */
     /* If ranks share processors: how long a waiter yields before it sleeps; 0: `yields` is the
        limit. */
     uint32_t yield_ns;

@@ -30,7 +30,40 @@ static int is_crowded(tutti__engine_t *e)
     return 0;
 }
 
-/* Yield. If the yield takes long, other programs use the processor: note this in crowded_ns. */
+/* Should a waiter that spins yield after this poll? Yes after each poll, if a yield has shown that
+   other ranks use this processor, and wait as well. */
+static int shares(tutti__wait_t *w)
+{
+    uint64_t until;
+
+    if (w->ops->share == 0)
+        return 0;
+    until = atomic_load_explicit(&w->engine->shared_ns, memory_order_relaxed);
+    if (TUTTI__LIKELY(until == 0))
+        return w->looks % w->ops->share == 0;
+    if (tutti__now_ns() >= until)
+        atomic_store_explicit(&w->engine->shared_ns, 0, memory_order_relaxed);
+    return 1;
+}
+
+/* Note what a yield has shown. After a long yield, other programs compute on this processor, for a
+   time that doubles with each long yield and shrinks with each short one. So a rank that computed
+   once in its call hardly counts, and a program that computes all the time does. */
+static void note_yield(tutti__engine_t *e, uint64_t now, uint64_t took)
+{
+    uint32_t ns = atomic_load_explicit(&e->crowded_for_ns, memory_order_relaxed);
+
+    if (took > TUTTI__CROWDED_YIELD_NS) {
+        ns = TUTTI__MIN(TUTTI__MAX(2 * ns, TUTTI__CROWDED_LEAST_NS), TUTTI__CROWDED_NS);
+        atomic_store_explicit(&e->crowded_ns, now + ns, memory_order_relaxed);
+    } else {
+        ns -= ns / 8;
+        if (took > TUTTI__SHARED_YIELD_NS)
+            atomic_store_explicit(&e->shared_ns, now + TUTTI__CROWDED_NS, memory_order_relaxed);
+    }
+    atomic_store_explicit(&e->crowded_for_ns, ns, memory_order_relaxed);
+}
+
 static void yield(tutti__wait_t *w)
 {
     uint64_t before = tutti__now_ns(), now, took;
@@ -39,9 +72,7 @@ static void yield(tutti__wait_t *w)
     now = tutti__now_ns();
     took = now - before;
     w->yielded_ns += (uint32_t)TUTTI__MIN(took, w->ops->yield_ns);
-    if (took > TUTTI__CROWDED_YIELD_NS)
-        atomic_store_explicit(&w->engine->crowded_ns, now + TUTTI__CROWDED_NS,
-                              memory_order_relaxed);
+    note_yield(w->engine, now, took);
 }
 
 /* Spin or yield once. 0: the wait has lasted so long that the waiter should sleep. */
@@ -50,11 +81,11 @@ static int back_off(tutti__wait_t *w)
     const tutti__wait_ops_t *ops = w->ops;
 
     if (tutti__engine_spins(w->engine)) {
-        uint32_t most = is_crowded(w->engine) ? TUTTI__CROWDED_LOOKS : ops->spins + ops->yields;
+        int crowded = is_crowded(w->engine);
 
-        if (w->looks >= most)
+        if (w->looks >= (crowded ? TUTTI__CROWDED_LOOKS : ops->spins + ops->yields))
             return 0;
-        if (w->looks < ops->spins)
+        if (w->looks < ops->spins && (crowded || !shares(w)))
             tutti__pause();
         else
             yield(w);

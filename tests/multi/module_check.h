@@ -43,7 +43,14 @@ static tutti_status_t all_live(void)
     return TUTTI_OK;
 }
 
-static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line, all_live };
+static const char *no_variable(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+static const tutti__core_t core = { TUTTI__MODULE_ABI, 0,        keep_error, log_on,
+                                    log_line,          all_live, no_variable };
 
 /* Exits without calling exit handlers, so that a failed check cannot hang in MPI_Finalize. */
 __attribute__((format(printf, 2, 3), noreturn)) static void die(int line, const char *fmt, ...)

@@ -132,7 +132,7 @@ int tutti__ucx_has_rdma(void)
 static void choose_tcp(ucp_config_t *config, const char *text)
 {
     set_tcp(config, "TCP_PUT_ENABLE", "n");
-    if (getenv("UCX_TCP_RX_SEG_SIZE") == NULL)
+    if (ucx.core->env("UCX_TCP_RX_SEG_SIZE") == NULL)
         set_tcp(config, "TCP_RX_SEG_SIZE", TCP_SEGMENT);
     if (strstr(text, "UCX_RNDV_THRESH=auto") != NULL && !tutti__ucx_has_rdma())
         ucp_config_modify(config, "RNDV_THRESH", "inf");
