@@ -3,9 +3,10 @@
  * The wait loop. See wait.h.
  *
  * If each rank has a processor, a waiter first spins for about as long as it takes to wake a
- * sleeping thread, then yields, and then sleeps. If ranks share a core, a waiter does not spin:
- * yielding is enough, because each rank runs once per yield. A waiter checks deadlines and deaths
- * of peers only between sleeps.
+ * sleeping thread, then yields, and then sleeps. Between hosts it also yields now and then while it
+ * spins, because ranks of another host may use its processor. If ranks of a host share a core, a
+ * waiter does not spin: yielding is enough, because each rank runs once per yield. A waiter checks
+ * deadlines and deaths of peers only between sleeps.
  */
 #include "engine/wait.h"
 
