@@ -64,7 +64,7 @@ async_shared = %reldir%/requests/async_calls.c %reldir%/requests/async_calls.h %
 %C%_requests_nameless_SOURCES = %reldir%/requests/nameless.c $(async_shared)
 %C%_requests_persistent_SOURCES = %reldir%/requests/persistent.c $(async_shared)
 
-rank_tests += %reldir%/direct/again %reldir%/direct/shared_processor
+rank_tests += %reldir%/direct/again
 tsan_tests += %reldir%/direct/again
 rank_tests += %reldir%/direct/late_data
 

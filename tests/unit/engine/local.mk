@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 unit_tests += \
-    %reldir%/test_token
+    %reldir%/test_backoff %reldir%/test_token
