@@ -16,8 +16,8 @@ enum {
     COUNT,    /* 0 if the ranks may have different counts */
     PRESCALE, /* as bits */
     POSTSCALE,
-    HEAD,       /* the number of words. Between hosts one word follows: */
-    HASH = HEAD /* the hash of recvcounts, or 0 */
+    HEAD,       /* number of the words above; on one host, a head has only these words */
+    HASH = HEAD /* between hosts, index of one more word: the hash of recvcounts, or 0 */
 };
 
 static_assert(HEAD == TUTTI__EXCHANGE_HEAD, "a head fits into the exchange");

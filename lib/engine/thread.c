@@ -26,21 +26,23 @@ typedef struct {
 
 /* The event that has ended a sleep. */
 typedef enum {
-    TIME,  /* the timeout, or a signal */
+    TIME,  /* the timeout, a signal, or a message and nothing else */
     ALARM, /* tutti__engine_ring_later */
-    BELL   /* the doorbell, a readable socket, or a message */
+    BELL   /* the doorbell, or a readable socket */
 } wake_t;
 
 /*
- * Sleep until the doorbell rings, a socket is readable, or the alarm goes off. far not NULL: also
- * wake when a message may have arrived there. This function empties the doorbell, so it sets
- * `news`: the token's next owner may be another thread, and must poll everything.
+ * Sleep until the doorbell rings, a socket is readable, or the alarm goes off. If `far` is not
+ * NULL, a message of this transport also ends the sleep. Before this function returns BELL, it
+ * empties the doorbell and sets `news`: the token's next owner may be another thread, and must poll
+ * everything.
  *
  * ppoll is used, because it takes its timeout in microseconds on every kernel. Tried: epoll_pwait2.
  * Seccomp filters of older containers refuse it with EPERM: the thread spun, used half of a
  * processor, and detected no deaths.
- * Tried: waiters sleep here as well. A waiter may empty a doorbell that was rung for the thread, or
- * the reverse: 70 ms a step in the example trainer instead of 2.
+ * Tried: waiters sleep here as well. A waiter emptied a doorbell that was rung for the thread, and
+ * the thread emptied a doorbell that was rung for a waiter: 70 ms a step in the example trainer
+ * instead of 2.
  */
 static wake_t sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeout_us)
 {
@@ -99,8 +101,8 @@ static int thread_work(tutti__engine_t *e, pace_t *pace)
     return has_moved;
 }
 
-/* Set the time to the next alarm. is_vain: after this alarm, the thread found no work, or another
-   thread works. So the program waits soon after it submits. */
+/* Set the time to the next alarm. is_vain: this alarm was not needed, because the thread found no
+   work, or another thread has the token. This shows a program that waits soon after it submits. */
 static void set_alarm_us(tutti__engine_t *e, int is_vain)
 {
     uint32_t us = atomic_load_explicit(&e->alarm_us, memory_order_relaxed);
@@ -165,10 +167,11 @@ static void *thread_main(void *arg)
         if (wake == ALARM)
             set_alarm_us(e, !pace.owns || (!moved && !atomic_load(&e->signals.polling)));
         busy = !pace.owns && wake == BELL;
-        /* The owner of the token may leave work, and set no timer because `alarmed` was still set.
-           So try once more, soon. Every later owner sets the timer again. The timer is not set
-           here: this thread would wake once in ALARM_US, and each time take the processor from a
-           thread that works in a long wait. */
+        /* Another thread has the token. It may leave work without setting the timer, because
+           `alarmed` was set until this thread read the alarm. So this thread tries again after
+           TAKEN_NAP_US. From now on, a thread that leaves work sets the timer. This thread does not
+           set the timer: it would wake every ALARM_US during a long wait, and each time take the
+           processor from the waiter. */
         missed = !pace.owns && wake == ALARM;
     }
     return NULL;

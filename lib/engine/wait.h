@@ -12,16 +12,16 @@ typedef struct tutti__wait tutti__wait_t;
 
 /* The functions and limits in which the waits differ. */
 typedef struct {
-    /* Advance the work. OK: the wait is over. AGAIN: w->hint, w->moved and w->rests are set. Any
-       other status ends the wait. */
+    /* Advance the work. OK: the wait is over. AGAIN: continue; poll may have set w->hint, w->moved
+       and w->rests. Any other status ends the wait. */
     tutti_status_t (*poll)(tutti__wait_t *w);
     /* Sleep for a while, and check the deadline. Any status but OK ends the wait. */
     tutti_status_t (*sleep)(tutti__wait_t *w);
-    uint32_t spins;  /* polls before the waiter yields, if each rank has a processor */
-    uint32_t yields; /* yields before it sleeps */
-    uint32_t share;  /* of these polls, every share-th is followed by a yield; 0: none */
-    /* If ranks share processors: how long a waiter yields before it sleeps; 0: `yields` is the
-       limit. */
+    uint32_t spins;  /* if each rank has a processor: polls before the waiter yields */
+    uint32_t yields; /* further polls, each followed by a yield, before the waiter sleeps */
+    uint32_t share;  /* while the waiter spins, it yields after every share-th poll; 0: never */
+    /* If ranks share processors: the time of all yields before the waiter sleeps. 0: `yields` is
+       the limit. */
     uint32_t yield_ns;
 } tutti__wait_ops_t;
 
@@ -30,14 +30,14 @@ struct tutti__wait {
     tutti__engine_t *engine; /* NULL: several engines. poll helps them, and always sets `rests` */
     tutti__hint_t hint;
     int moved; /* there was progress: the backoff begins anew */
-    int rests; /* another thread does the work: sleep at once */
+    int rests; /* call `sleep` after this poll, without a backoff */
     uint32_t looks, yielded_ns;
     uint64_t helped_ns; /* when this thread last advanced another engine's work; 0: never */
 };
 
-/* How long to sleep now, in microseconds. far_nap_us: in a call between hosts, where no message
-   wakes the sleeper. poll_nap_us: while requests advance only when polled. waited_ns: time since
-   the last progress. */
+/* How long to sleep now, in microseconds. far_nap_us: in a call between hosts, if the arrival of
+   the awaited data may not wake the sleeper. poll_nap_us: while work in flight advances only when
+   polled. waited_ns: time since the last progress. */
 uint32_t tutti__far_nap_us(uint64_t waited_ns);
 int64_t tutti__poll_nap_us(const tutti__engine_t *engine, uint64_t waited_ns);
 

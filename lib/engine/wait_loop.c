@@ -2,11 +2,16 @@
 /*
  * The wait loop. See wait.h.
  *
- * If each rank has a processor, a waiter first spins for about as long as it takes to wake a
- * sleeping thread, then yields, and then sleeps. Between hosts it also yields now and then while it
- * spins, because ranks of another host may use its processor. If ranks of a host share a core, a
- * waiter does not spin: yielding is enough, because each rank runs once per yield. A waiter checks
- * deadlines and deaths of peers only between sleeps.
+ * If each rank of a host has a processor, a waiter spins, then yields, and then sleeps. On one
+ * host, a waiter for a request spins for 20 us. All other waiters spin for about a millisecond.
+ * Between hosts, a waiter that spins yields after every eighth poll, because a rank of another
+ * host, such as another container, may use this processor. If a long yield shows that another
+ * program computes on this processor, the waiters sleep after a few polls for some time.
+ *
+ * If the ranks of a host share processors, a waiter does not spin. It yields, and then sleeps: in
+ * each yield, every other rank of the processor runs once.
+ *
+ * A waiter checks its deadline in `sleep`. A direct call detects deaths of peers there as well.
  */
 #include "engine/wait.h"
 
@@ -16,9 +21,9 @@
 
 #include <sched.h>
 
-/* Do other programs use this rank's processor? If they do, a waiter should sleep. A waiter that
-   spins uses up its time slice, and must wait for its next time slice when its data arrive. A
-   waiter that sleeps gets the processor as soon as it is woken. */
+/* Does another program use this rank's processor? If it does, a waiter should sleep. A waiter that
+   spins uses up its time slice, and when its data arrive, it must wait for its next time slice. A
+   waiter that sleeps gets the processor as soon as its sleep ends. */
 static int is_crowded(tutti__engine_t *e)
 {
     uint64_t until = atomic_load_explicit(&e->crowded_ns, memory_order_relaxed);
@@ -31,8 +36,9 @@ static int is_crowded(tutti__engine_t *e)
     return 0;
 }
 
-/* Should a waiter that spins yield after this poll? Yes after each poll, if a yield has shown that
-   other ranks use this processor, and wait as well. */
+/* Should a waiter that spins yield after this poll? Until shared_ns: yes, after each poll. A yield
+   has shown that other ranks, which also yield, use this processor. At other times: after every
+   share-th poll. */
 static int shares(tutti__wait_t *w)
 {
     uint64_t until;
@@ -47,9 +53,11 @@ static int shares(tutti__wait_t *w)
     return 1;
 }
 
-/* Note what a yield has shown. After a long yield, other programs compute on this processor, for a
-   time that doubles with each long yield and shrinks with each short one. So a rank that computed
-   once in its call hardly counts, and a program that computes all the time does. */
+/* Note what the time of a yield shows. After a long yield, another program is assumed to compute on
+   this processor until crowded_ns. The length of this period, crowded_for_ns, doubles with each
+   long yield, and shrinks by an eighth with each shorter yield. So a rank that computes once causes
+   a short period, and a program that computes all the time a long period. After a yield of medium
+   length, other ranks are assumed to use this processor. */
 static void note_yield(tutti__engine_t *e, uint64_t now, uint64_t took)
 {
     uint32_t ns = atomic_load_explicit(&e->crowded_for_ns, memory_order_relaxed);
@@ -76,7 +84,7 @@ static void yield(tutti__wait_t *w)
     note_yield(w->engine, now, took);
 }
 
-/* Spin or yield once. 0: the wait has lasted so long that the waiter should sleep. */
+/* Spin or yield once, and return 1. Return 0 if the waiter should sleep. */
 static int back_off(tutti__wait_t *w)
 {
     const tutti__wait_ops_t *ops = w->ops;

@@ -21,11 +21,11 @@
  * receiver's slots, because no transport can allocate such memory. Ends stay open until close.
  * While an end expects no message, it may be opened again with other slots.
  *
- * Messages between hosts are longer than inside a host: each message costs system calls and polls
- * of both ranks, and UCX overlaps the copies of a long message. All ranks must cut a call
- * into the same pieces, so the longest message of a communicator is the smallest most_bytes of its
- * transports. So in a communicator of several hosts, the transport inside the hosts also needs
- * long slots.
+ * In a communicator of several hosts with at most 64 ranks, messages may be longer than slot_bytes:
+ * a message between hosts costs system calls and polls of both ranks, and UCX overlaps the copies
+ * of a long message. All ranks cut a call into the same pieces. So the longest message of a
+ * communicator is the smallest most_bytes of its transports, and the transport inside the hosts
+ * also has long slots.
  *
  * One thread at a time uses one lane of one xport; different threads may use different lanes.
  */
@@ -94,8 +94,8 @@ typedef struct {
     /* Sleep until a message may have arrived, the descriptor `fd` is readable (-1: none), or the
        time has passed. Returns 1 if fd is readable. The caller has just polled its messages. Any
        thread; several threads may sleep. If another thread takes a sleeper's message from the
-       network,
-       the sleeper is not woken, so the time must be short. NULL: messages wake no sleeper. */
+       network, the sleeper is not woken, so the time must be short. NULL: messages wake no
+       sleeper. */
     int (*sleep)(tutti__xport_t *xport, int fd, int64_t timeout_us);
 
     /* After an error: abandon all messages of this lane in flight, so that no user buffer is

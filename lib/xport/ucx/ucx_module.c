@@ -3,10 +3,11 @@
  * The UCX of this process: its context, which the transports of all communicators share, and its
  * settings.
  *
- * If the user has set a UCX_* variable, the module does not change this setting. For variables that
- * are not set, the module changes some defaults, for its own context only and never in the
- * environment: see choose(). UCX detects the memory type of each buffer, unless the call passes it.
- * All calls here pass it, so UCX installs no memory hooks on a host without InfiniBand.
+ * The module changes some defaults of UCX, for its own context only and never in the environment:
+ * see choose(). If the user has given one of these settings another value than UCX's default, the
+ * module does not change it; only TCP_PUT_ENABLE is always changed. UCX detects the memory type of
+ * each buffer, unless the call passes it. All calls here pass it, so UCX installs no memory hooks
+ * on a host without InfiniBand.
  *
  * UCX installs signal handlers when it is loaded, with any settings. The core restores the
  * program's handlers after it has loaded this module (boot/module_ucx.c).
@@ -24,7 +25,7 @@
 #include <unistd.h>
 
 /* The longest segment that UCX reads from a TCP connection: a message of 256 KiB and UCX's headers.
-   Measured: docs/decisions.md, "Between hosts". UCX's default is 64 KiB. */
+   UCX's default is 64 KiB. Measured: docs/decisions.md, "With up to 64 ranks". */
 #define TCP_SEGMENT "257k"
 
 static struct {
@@ -172,11 +173,12 @@ static void choose(ucp_config_t *config)
 }
 
 /*
- * Make the context. shares 1: ranks share processors. A worker with a descriptor lets messages wake
- * a rank that sleeps. Over TCP this makes each message 0.3 us slower, even if no rank sleeps,
- * because the kernel also reports each arrival to the descriptor. So over TCP only ranks that share
- * processors have a descriptor: these ranks sleep soon, while other ranks spin for milliseconds.
- * Under the lock.
+ * Make the context. shares 1: the ranks of the first communicator share processors; later
+ * communicators use the same context. If a worker has a descriptor, a message wakes a rank that
+ * sleeps. Over TCP the descriptor makes each message 0.3 us slower, even if no rank sleeps, because
+ * the kernel reports each arrival to the descriptor as well. Ranks with a processor of their own
+ * spin for about a millisecond before they sleep. So over TCP, only workers of ranks that share
+ * processors have a descriptor. Under the lock.
  */
 static ucs_status_t make_context(uint32_t size, int shares)
 {

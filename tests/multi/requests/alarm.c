@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The alarm that wakes the engine's thread after a submission. If the program waits soon after each
- * submission, the alarm goes off later. If the program does not wait, the alarm is early again.
+ * submission, the time to the alarm becomes longer. If the program waits late, the time is ALARM_US
+ * again.
  */
 #include "ranks.h"
 
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    COUNT = 4 * TUTTI__BRIEF_BYTES / sizeof(int) /* a submission sets the alarm */
+    COUNT = 4 * TUTTI__BRIEF_BYTES / sizeof(int) /* more than a brief step does: the alarm is set */
 };
 
 #define LIMIT_NS 50000000000u
@@ -22,7 +23,8 @@ static int is_late(const rank_t *self)
     return atomic_load(&self->inside->engine->alarm_us) > TUTTI__ALARM_US;
 }
 
-/* Make calls until each rank has found its alarm late (late 1), or early (late 0). */
+/* Repeat the call until, on each rank, the time to the alarm was longer than ALARM_US once (late
+   1), or was ALARM_US once (late 0). */
 static void repeat(const rank_t *self, int late, unsigned pause_us)
 {
     static int x[COUNT];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The backoff of a waiter that has a processor of its own: when it yields, and what the yields
- * show. sched_yield is replaced, and takes as long as the test wants. On a busy machine it may take
- * longer, so the checks accept this.
+ * The backoff of a waiter on a host with a processor for each rank: when the waiter yields, and
+ * what the time of a yield shows about other ranks and programs. The test replaces sched_yield,
+ * which takes at least the time that the test sets. The checks allow for longer yields on a busy
+ * machine.
  */
 #include "base/constants.h"
 #include "base/time.h"
@@ -101,7 +102,8 @@ static void far_yields_now_and_then(void **state)
     assert_in_range(yields, LOOKS / TUTTI__SHARE_LOOKS - 1, LOOKS - 1);
 }
 
-/* A yield that takes longer shows that another rank runs; then each look is followed by one. */
+/* A yield of more than SHARED_YIELD_NS shows that another rank uses the processor. After that, the
+   waiter yields after each poll. */
 static void others_run(void **state)
 {
     (void)state;
@@ -110,8 +112,9 @@ static void others_run(void **state)
     assert_true(yields > LOOKS / 2);
 }
 
-/* While other programs compute on the processor, the waiter sleeps after CROWDED_LOOKS looks, and
-   does not yield. Each long yield doubles this time, up to CROWDED_NS. */
+/* Each yield of more than CROWDED_YIELD_NS doubles the period in which other programs are assumed
+   to compute on the processor, up to CROWDED_NS. In this period the waiter does not yield, and
+   sleeps after CROWDED_LOOKS polls. Each shorter yield shortens the next period. */
 static void others_compute(void **state)
 {
     uint64_t end = tutti__now_ns() + LIMIT_NS;
