@@ -91,7 +91,8 @@
 
 /* [looks; ns] Between hosts, a waiter that spins yields once in SHARE_LOOKS looks. A yield that
    takes longer than SHARED_YIELD_NS shows that other ranks use this processor, and yield as well.
-   For the next CROWDED_NS, the waiter yields after each look. Chosen: a look between hosts takes
+   For the next CROWDED_NS, the waiter yields after each look, and such a look counts as SHARE_LOOKS
+   more. Chosen: a look between hosts takes
    about 0.5 us, a yield 0.3 us if no other thread runs, and 3 us or more if one does.
    Measured: docs/decisions.md, "Waiting". */
 #define TUTTI__SHARE_LOOKS 8
@@ -146,8 +147,8 @@
 /* The time from a submission to the wake-up of the engine's thread. Chosen: longer than the time
    from a submission to a wait of the program, and shorter than the computation of a program that
    does not wait. While the thread wakes in vain, the time doubles up to ALARM_MOST_US. Chosen: a
-   wake-up in vain takes 12 us of the waiter's processor (engine/steps.c), a hundredth of this time;
-   and when a program no longer waits, its data move late once, by less than 2 ms. */
+   wake-up in vain takes 12 us of the waiter's processor (engine/steps.c), a hundredth of this time.
+   A program that computes for longer than ALARM_US before it waits sets the time back. */
 #define TUTTI__ALARM_US 100u
 #define TUTTI__ALARM_MOST_US 1600u
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * FNV-1a with 64 bits, for signatures and for all hashes that leave the process.
+ * FNV-1a with 64 bits, for signatures and for hashes of bytes that leave the process.
  *
  * Small, byte-wise and the same on every machine, so ranks may compare hashes. Not safe for input
  * of an adversary.
@@ -29,7 +29,7 @@ static inline uint64_t tutti__hash(const void *data, size_t bytes)
     return tutti__hash_more(TUTTI__HASH_INIT, data, bytes);
 }
 
-/* Continue `hash` with a word. */
+/* Continue `hash` with a word. For tables, and for the identity of a call between hosts. */
 static inline uint64_t tutti__hash_mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;

@@ -364,22 +364,13 @@ tutti_status_t tutti__run_await(tutti__engine_t *e, const tutti__run_env_t *env,
                                 tutti__operation_t *op, tutti__node_t *node,
                                 const tutti__hint_t *hint)
 {
-    static const tutti__wait_ops_t near = { .poll = poll,
-                                            .sleep = sleep_on_word,
-                                            .spins = TUTTI__SPIN_LOOKS,
-                                            .yields = TUTTI__YIELD_LOOKS,
-                                            .yield_ns = TUTTI__YIELD_NS };
-    static const tutti__wait_ops_t far = { .poll = poll,
+    static const tutti__wait_ops_t ops = { .poll = poll,
                                            .sleep = sleep_on_word,
                                            .spins = TUTTI__SPIN_LOOKS,
                                            .yields = TUTTI__YIELD_LOOKS,
-                                           .share = TUTTI__SHARE_LOOKS,
                                            .yield_ns = TUTTI__YIELD_NS };
     run_t r = {
-        .wait = { .ops = e->far != NULL ? &far : &near, .engine = e, .hint = *hint },
-        .op = op,
-        .node = node,
-        .env = env,
+        .wait = { .ops = &ops, .engine = e, .hint = *hint }, .op = op, .node = node, .env = env
     };
     char text[TUTTI__ERROR_BYTES];
     tutti_status_t status = tutti__wait_loop(&r.wait);

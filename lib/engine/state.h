@@ -33,6 +33,8 @@ struct tutti__engine {
     atomic_int refs;    /* references: the communicator's, and one for each request */
     atomic_int news;    /* the doorbell or a socket has woken a thread: poll everything */
     atomic_int alarmed; /* the alarm is set, or has gone off and the thread has not read it yet */
+    atomic_uint alarm_waits;     /* pending.waits when the alarm was set */
+    _Atomic uint64_t alarm_ns;   /* when the alarm was set */
     _Atomic uint32_t alarm_us;   /* the time from setting the alarm until it goes off: thread.c */
     _Atomic uint64_t crowded_ns; /* before this time waiters do not spin, see wait_loop.c; 0: they
                                     may spin */

@@ -15,6 +15,7 @@
 #include "engine/steps.h"
 
 #include "base/constants.h"
+#include "base/time.h"
 #include "engine/own_deadline.h"
 
 #include <assert.h>
@@ -136,8 +137,13 @@ void tutti__engine_ring_later(tutti__engine_t *e)
     uint32_t us = atomic_load_explicit(&e->alarm_us, memory_order_relaxed);
     const struct itimerspec once = { .it_value = { 0, (long)us * 1000 } };
 
-    if (e->has_thread && !atomic_exchange(&e->alarmed, 1))
-        timerfd_settime(e->alarm, 0, &once, NULL);
+    if (!e->has_thread || atomic_exchange(&e->alarmed, 1))
+        return;
+    atomic_store_explicit(&e->alarm_waits,
+                          atomic_load_explicit(&e->pending.waits, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&e->alarm_ns, tutti__now_ns(), memory_order_relaxed);
+    timerfd_settime(e->alarm, 0, &once, NULL);
 }
 
 /*

@@ -343,6 +343,20 @@ void tutti__wait_look(tutti__engine_t *e, tutti__waiter_t *w)
     look(e, w, TUTTI__PLAN_TEST_NS);
 }
 
+/* If the program has computed between its submission and this wait, the next alarm goes off early
+   again, so that the engine's thread works meanwhile. waits: pending.waits before this wait. */
+static void note_submission(tutti__engine_t *e, unsigned waits)
+{
+    const uint64_t soon_ns = TUTTI__ALARM_US * 1000ull;
+
+    if (atomic_load_explicit(&e->alarm_us, memory_order_relaxed) == TUTTI__ALARM_US ||
+        !atomic_load_explicit(&e->alarmed, memory_order_relaxed) ||
+        atomic_load_explicit(&e->alarm_waits, memory_order_relaxed) != waits)
+        return;
+    if (tutti__now_ns() - atomic_load_explicit(&e->alarm_ns, memory_order_relaxed) > soon_ns)
+        atomic_store_explicit(&e->alarm_us, TUTTI__ALARM_US, memory_order_relaxed);
+}
+
 static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
 {
     static const tutti__wait_ops_t near = { .poll = poll,
@@ -352,12 +366,11 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     static const tutti__wait_ops_t far = { .poll = poll,
                                            .sleep = sleep_until_done,
                                            .spins = TUTTI__SPIN_LOOKS,
-                                           .yields = TUTTI__YIELD_STEPS,
-                                           .share = TUTTI__SHARE_LOOKS };
+                                           .yields = TUTTI__YIELD_STEPS };
     tutti_status_t status;
     uint32_t tensor;
 
-    atomic_fetch_add_explicit(&e->pending.waits, 1, memory_order_relaxed);
+    note_submission(e, atomic_fetch_add_explicit(&e->pending.waits, 1, memory_order_relaxed));
     w->wait = (tutti__wait_t){ .ops = e->far != NULL ? &far : &near, .engine = e };
     w->quiet_ns = 0;
     w->record = 0;

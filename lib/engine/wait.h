@@ -19,7 +19,6 @@ typedef struct {
     tutti_status_t (*sleep)(tutti__wait_t *w);
     uint32_t spins;  /* if each rank has a processor: polls before the waiter yields */
     uint32_t yields; /* further polls, each followed by a yield, before the waiter sleeps */
-    uint32_t share;  /* while the waiter spins, it yields after every share-th poll; 0: never */
     /* If ranks share processors: the time of all yields before the waiter sleeps. 0: `yields` is
        the limit. */
     uint32_t yield_ns;

@@ -36,20 +36,21 @@ static int is_crowded(tutti__engine_t *e)
     return 0;
 }
 
-/* Should a waiter that spins yield after this poll? Until shared_ns: yes, after each poll. A yield
-   has shown that other ranks, which also yield, use this processor. At other times: after every
-   share-th poll. */
+/* Should a waiter that spins yield after this poll? Only in a world of several hosts. Until
+   shared_ns: yes, after each poll. A yield has shown that other ranks, which also yield, use this
+   processor. At other times: after every SHARE_LOOKS polls. */
 static int shares(tutti__wait_t *w)
 {
     uint64_t until;
 
-    if (w->ops->share == 0)
+    if (w->engine->world->far == NULL)
         return 0;
     until = atomic_load_explicit(&w->engine->shared_ns, memory_order_relaxed);
     if (TUTTI__LIKELY(until == 0))
-        return w->looks % w->ops->share == 0;
+        return w->looks % TUTTI__SHARE_LOOKS == 0;
     if (tutti__now_ns() >= until)
         atomic_store_explicit(&w->engine->shared_ns, 0, memory_order_relaxed);
+    w->looks += TUTTI__SHARE_LOOKS; /* a yield may take as long as many polls */
     return 1;
 }
 

@@ -228,7 +228,8 @@ host_init='
     { [ ! -d /sys/fs/cgroup ] || mount --rbind /sys/fs/cgroup /dev/shm/sys/fs/cgroup; } &&
     mount --move /dev/shm/sys /sys && rmdir /dev/shm/sys &&
     ip link set lo up || exit
-    { echo reno >/proc/sys/net/ipv4/tcp_congestion_control; } 2>/dev/null
+    { echo reno >/proc/sys/net/ipv4/tcp_congestion_control; } 2>/dev/null ||
+        echo "cluster.sh: $0 keeps the congestion control of the machine" >&2
     echo "$0 $pid" >&3
     exec 3>&-
     while :; do

@@ -8,13 +8,15 @@
 #include "xport/ucx/open_ucx.h"
 
 #include "base/compiler.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "boot/module.h"
 
 #include <stdio.h>
-
 #include <stdlib.h>
 #include <string.h>
+
+#define SEGMENT "UCX_TCP_RX_SEG_SIZE"
 
 typedef struct {
     tutti__boot_t *boot;
@@ -81,10 +83,30 @@ static tutti_status_t open_local(opening_t *o, const tutti__conf_t *conf)
         (uint32_t)conf->shared.credits, &o->xport, &o->address, &o->bytes);
 }
 
+/* A rank's length of address, and a hash of its UCX_TCP_RX_SEG_SIZE; 0: not set. */
+typedef struct {
+    uint64_t bytes, segment;
+} lengths_t;
+
+/* UCX does not check that a segment fits the receiver's memory, so the ranks compare its length. */
+static tutti_status_t check_segments(const lengths_t *all, uint32_t size)
+{
+    for (uint32_t r = 1; r < size; r++)
+        if (all[r].segment != all[0].segment)
+            return tutti__fail(TUTTI_ERR_MISMATCH,
+                               SEGMENT
+                               " of rank %u is not that of rank 0: set it on all ranks, with "
+                               "the same value, or on none",
+                               r);
+    return TUTTI_OK;
+}
+
 static tutti_status_t exchange_lengths(opening_t *o)
 {
     uint32_t size = tutti__boot_topo(o->boot)->size;
-    uint64_t mine = o->bytes, *all = calloc(size, sizeof(*all));
+    const char *segment = tutti__conf_text(SEGMENT);
+    lengths_t mine = { o->bytes, segment != NULL ? tutti__hash(segment, strlen(segment)) : 0 };
+    lengths_t *all = calloc(size, sizeof(*all));
     tutti_status_t status = TUTTI_OK;
 
     if (all == NULL)
@@ -93,7 +115,9 @@ static tutti_status_t exchange_lengths(opening_t *o)
     if (status == TUTTI_OK)
         status = gather(o, &mine, sizeof(mine), all);
     for (uint32_t r = 0; status == TUTTI_OK && r < size; r++)
-        o->stride = TUTTI__MAX(o->stride, TUTTI__ROUND_UP((size_t)all[r], (size_t)8));
+        o->stride = TUTTI__MAX(o->stride, TUTTI__ROUND_UP((size_t)all[r].bytes, (size_t)8));
+    if (status == TUTTI_OK)
+        status = check_segments(all, size);
     free(all);
     return status;
 }

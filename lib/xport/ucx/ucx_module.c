@@ -4,10 +4,10 @@
  * settings.
  *
  * The module changes some defaults of UCX, for its own context only and never in the environment:
- * see choose(). If the user has given one of these settings another value than UCX's default, the
- * module does not change it; only TCP_PUT_ENABLE is always changed. UCX detects the memory type of
- * each buffer, unless the call passes it. All calls here pass it, so UCX installs no memory hooks
- * on a host without InfiniBand.
+ * see choose(). The module does not change a setting that has another value than UCX's default. It
+ * does not change UCX_TCP_RX_SEG_SIZE if this variable is set, and it always changes
+ * TCP_PUT_ENABLE. UCX detects the memory type of each buffer, unless the call passes it. All calls
+ * here pass it, so UCX installs no memory hooks on a host without InfiniBand.
  *
  * UCX installs signal handlers when it is loaded, with any settings. The core restores the
  * program's handlers after it has loaded this module (boot/module_ucx.c).
@@ -167,7 +167,7 @@ static void choose(ucp_config_t *config)
         if (is_default || has_tcp(transports + strlen(name)))
             choose_tcp(config, text);
         if (strstr(text, "UCX_ZCOPY_THRESH=auto") != NULL)
-            ucp_config_modify(config, "ZCOPY_THRESH", "1100");
+            ucp_config_modify(config, "ZCOPY_THRESH", "1041");
     }
     free(text);
 }

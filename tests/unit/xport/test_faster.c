@@ -38,11 +38,23 @@ static void too_few_trips(void **state)
     assert_true(tutti__faster_takes_ucx(0, 0, 0));
 }
 
+/* Messages between hosts, of 64 ranks at most, are longer, but not above 1 MiB. */
+static void longer_messages(void **state)
+{
+    (void)state;
+    assert_int_equal(tutti__xport_long(65536, 64, TUTTI__XPORT_LONGER_MPI), 128 << 10);
+    assert_int_equal(tutti__xport_long(65536, 64, TUTTI__XPORT_LONGER_UCX), 256 << 10);
+    assert_int_equal(tutti__xport_long(65536, 65, TUTTI__XPORT_LONGER_UCX), 64 << 10);
+    assert_int_equal(tutti__xport_long(1 << 19, 2, TUTTI__XPORT_LONGER_UCX), 1 << 20);
+    assert_int_equal(tutti__xport_long(1 << 21, 2, TUTTI__XPORT_LONGER_MPI), 1 << 21);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mpi_must_be_clearly_faster),
         cmocka_unit_test(too_few_trips),
+        cmocka_unit_test(longer_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
