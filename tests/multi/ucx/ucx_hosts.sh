@@ -42,6 +42,9 @@ for victim in 0 1 3; do
 done
 TUTTI_LOG=none on abc $checks/hosts_check exited 1
 passed 2 "exited passed"
+# The ranks refuse different segments.
+on ab sh -c '[ "$RANK" = 0 ] || export UCX_TCP_RX_SEG_SIZE=64k; exec "$0" data' $checks/hosts_check
+passed 2 "UCX_TCP_RX_SEG_SIZE of rank 1 is not that of rank 0: set it on all ranks"
 # The old name of the setting still works; one rank prints a warning.
 TUTTI_TRANSPORT='' TUTTI_XPORT=ucx on ab $checks/hosts_check data
 passed 1 "TUTTI_XPORT is the old name of TUTTI_TRANSPORT"
