@@ -83,7 +83,8 @@
    (wait_loop.c), a waiter sleeps after CROWDED_LOOKS looks, or after as many steps of the engine.
    Chosen: the scheduler's turns take 1 to 4 ms, and a yield without other programs takes less than
    1 us. Tried: always CROWDED_NS. Ranks that share a processor then often sleep, although all of
-   them yield: 8 bytes on two hosts with two ranks each, on two processors in all, took 190 us. */
+   them yield: 8 bytes on two hosts with two ranks each, on two processors in all, took 190 us
+   instead of 16 to 40. */
 #define TUTTI__CROWDED_YIELD_NS 500000u
 #define TUTTI__CROWDED_LEAST_NS 5000000u
 #define TUTTI__CROWDED_NS 100000000u

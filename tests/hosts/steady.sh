@@ -58,7 +58,7 @@ for places in 1,1/1.5 2,2/1.5 4,4/2.5; do
             for (s = 1; s <= sizes; s++) {
                 quotient = most[size[s]] / least[size[s]]
                 printf "%-10s %12.2f %12.2f %10.2f%s\n", size[s], least[size[s]], most[size[s]],
-                    quotient, quotient > limit ? "  above " limit : ""
+                    quotient, (quotient > limit ? "  above " limit : "")
                 above += quotient > limit
             }
             exit above > 0 || sizes == 0
