@@ -246,7 +246,8 @@ static void note_moves(tutti__engine_t *e, tutti__waiter_t *w)
     w->moves = moves;
 }
 
-/* who: the last steps before the token is free. If there is no thread, the waiter does all work. */
+/* Give the token back. who: the kind of the steps that engine_yield then runs. If the engine has no
+   thread, the waiter must do all the work. */
 static void let_go(tutti__engine_t *e, tutti__waiter_t *w, tutti__who_t who)
 {
     if (w->holds)
@@ -343,8 +344,9 @@ void tutti__wait_look(tutti__engine_t *e, tutti__waiter_t *w)
     look(e, w, TUTTI__PLAN_TEST_NS);
 }
 
-/* If the program has computed between its submission and this wait, the next alarm goes off early
-   again, so that the engine's thread works meanwhile. waits: pending.waits before this wait. */
+/* If the program has computed since its submission, set the time to the next alarm back to
+   ALARM_US, so that the engine's thread works during the computation. waits: pending.waits before
+   this wait. */
 static void note_submission(tutti__engine_t *e, unsigned waits)
 {
     const uint64_t soon_ns = TUTTI__ALARM_US * 1000ull;
