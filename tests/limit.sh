@@ -9,8 +9,11 @@
 # The number of tests that run at a time is at most twice the number of processors, even if
 # `make -j` starts more: otherwise tests would exceed TEST_SECONDS. The other tests wait for a free
 # place, and the time limit begins after this wait. Tests in TEST_WAITS need no place, because they
-# mostly sleep.
+# mostly sleep. run.sh runs the tests of several builds at the same time, and sets TEST_LOCKS to one
+# folder for the locks of all of them.
 set -u
+
+locks=${TEST_LOCKS:-tests}
 
 seconds=300
 [ -z "${TUTTI_TEST_LONG:-}" ] || seconds=1800
@@ -18,7 +21,7 @@ seconds=${TEST_SECONDS:-$seconds}
 session=
 case $1 in
 *tests/gpu/*)
-    exec 8>tests/gpu.lock
+    exec 8>"$locks/gpu.lock"
     flock 8
     seconds=$((2 * seconds))
     ;;
@@ -27,15 +30,15 @@ esac
 case " ${TEST_WAITS:-} " in
 *" tests/${1##*tests/} "*) ;;
 *)
-    exec 7>tests/place.turn.lock
+    exec 7>"$locks/place.turn.lock"
     flock 7
     places=$((2 * $(nproc)))
     place=1
-    exec 9>tests/place.$place.lock
+    exec 9>"$locks/place.$place.lock"
     until flock -n 9; do
         place=$((place % places + 1))
         [ $place -gt 1 ] || sleep 0.1
-        exec 9>tests/place.$place.lock
+        exec 9>"$locks/place.$place.lock"
     done
     exec 7>&-
     ;;

@@ -137,16 +137,33 @@ AM_TESTS_ENVIRONMENT = \
     export UBSAN_OPTIONS=print_stacktrace=1; \
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;
 
+# In these targets, the lists of tests and of their programs are those of a sanitizer's build.
+# check_LIBRARIES has the code of the trainer, which these tests do not need.
+asan_lists = check_PROGRAMS="$(asan_quick) $(asan_quick_programs)" \
+    TESTS="$(asan_quick) $(asan_quick_scripts)" check_LIBRARIES=
+tsan_lists = check_PROGRAMS="$(tsan_quick)" TESTS="$(tsan_quick)" check_LIBRARIES=
+tsan_long_lists = check_PROGRAMS="$(tsan_tests)" TESTS="$(tsan_tests)" check_LIBRARIES=
+
+check-check: check
+check-check-long check-asan-long: check-long
 check-long:
 	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
-check-asan: modules
-	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(asan_quick) $(asan_quick_programs)" \
-	    TESTS="$(asan_quick) $(asan_quick_scripts)" check-TESTS
-check-tsan:
-	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_quick)" TESTS="$(tsan_quick)" check-TESTS
-check-tsan-long:
-	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_tests)" \
-	    TESTS="$(tsan_tests)" check-TESTS
-all-programs: all
-	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
-.PHONY: check-long check-asan check-tsan check-tsan-long all-programs
+check-asan: asan-programs
+	$(MAKE) $(AM_MAKEFLAGS) $(asan_lists) check-TESTS
+check-tsan: tsan-programs
+	$(MAKE) $(AM_MAKEFLAGS) $(tsan_lists) check-TESTS
+check-tsan-long: tsan-programs-long
+	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) $(tsan_long_lists) check-TESTS
+
+test-programs: $(check_LTLIBRARIES) $(check_PROGRAMS)
+asan-programs: modules
+	$(MAKE) $(AM_MAKEFLAGS) $(asan_lists) test-programs
+tsan-programs:
+	$(MAKE) $(AM_MAKEFLAGS) $(tsan_lists) test-programs
+tsan-programs-long:
+	$(MAKE) $(AM_MAKEFLAGS) $(tsan_long_lists) test-programs
+asan-programs-long all-programs: all
+	$(MAKE) $(AM_MAKEFLAGS) test-programs
+.PHONY: check-check check-check-long check-long check-asan check-asan-long check-tsan \
+    check-tsan-long test-programs asan-programs asan-programs-long tsan-programs \
+    tsan-programs-long all-programs

@@ -130,37 +130,65 @@ configure_build() {
     esac
 }
 
-# run_build NAME TARGET: builds the target, and counts the results of its tests. A target without
-# tests counts as one success. An error outside the tests counts as one failure.
-run_build() {
+# make_in NAME ARGUMENT...: runs make in a build, with more jobs than processors, because limit.sh
+# lets tests that sleep run beside tests that compute. TUTTI_PACKAGES is removed, because it is no
+# setting of the library, which would warn about it.
+make_in() {
     dir=build/$1
-    target=$2
-    before=$failed
-    if ! configure_build "$1"; then
-        failed=$((failed + 1))
-        return
+    shift
+    env -u TUTTI_PACKAGES TEST_LOCKS="$top/build" make -C "$dir" -j $((2 * jobs + 4)) "$@" </dev/null
+}
+
+# compile NAME: compiles what the tests of a build need.
+compile() {
+    configure_build "$1" || return
+    case $1 in
+    # Test programs take 46 s of processor time to compile with -O1, and 67 s with -O2.
+    check) make_in check all && make_in check TUTTI_OPT_CFLAGS=-O1 test-programs ;;
+    *) make_in "$1" "$1-programs$long" ;;
+    esac >"build/$1/compile.log" 2>&1
+}
+
+# failed_make NAME LOG TARGET: counts a failure outside the tests, and shows its reason.
+failed_make() {
+    failed=$((failed + 1))
+    echo "failed: make -C build/$1 $3; from build/$1/$2:"
+    grep -E -A 6 'error:|undefined reference|^FAIL|\*\*\*' "build/$1/$2" | head -n 80
+    tail -n 20 "build/$1/$2"
+}
+
+# compile_build NAME: compiles a build, and adds it to $compiled if that succeeds.
+compile_build() {
+    if compile "$1"; then
+        compiled="$compiled $1"
+    else
+        failed_make "$1" compile.log "its programs"
     fi
-    # TUTTI_PACKAGES is removed, because it is no setting of the library, which would warn about it.
-    # There are more jobs than processors, because limit.sh lets tests that sleep run beside tests
-    # that compute.
-    make="env -u TUTTI_PACKAGES make -C $dir -j $((2 * jobs + 4))"
-    case $target in
-    # The second make compiles the test programs with -O1, which takes 46 s of processor time; -O2
-    # takes 67 s. The last make runs the tests without this argument: make would pass it to them in
-    # the environment, and the library would take it for a setting.
-    check) $make all && $make TUTTI_OPT_CFLAGS=-O1 TESTS= check && $make check ;;
-    *) $make "$target" ;;
-    esac >"$dir/make.log" 2>&1 </dev/null
-    status=$?
-    case $target in
-    check*) count "$dir" ;;
-    *) [ "$status" -ne 0 ] || passed=$((passed + 1)) ;;
-    esac
-    if [ "$status" -ne 0 ] && [ "$failed" -eq "$before" ]; then
-        echo "failed: make -C $dir $target; from $dir/make.log:"
-        grep -E -A 6 'error:|undefined reference|^FAIL|\*\*\*' "$dir/make.log" | head -n 80
-        tail -n 20 "$dir/make.log"
-        failed=$((failed + 1))
+}
+
+# Runs the tests of all builds in $compiled at the same time, so that the processors also have work
+# while the last tests of a build end. Then counts the results.
+run_tests() {
+    for build in $compiled; do
+        make_in "$build" "check-$build$long" >"build/$build/make.log" 2>&1 &
+        eval "job_$build=$!"
+    done
+    for build in $compiled; do
+        eval "wait \$job_$build"
+        status=$?
+        before=$failed
+        count "build/$build"
+        [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ] ||
+            failed_make "$build" make.log "check-$build$long"
+    done
+}
+
+# run_build NAME TARGET: builds a target without tests, which counts as one test.
+run_build() {
+    if configure_build "$1" && make_in "$1" "$2" >"build/$1/make.log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed_make "$1" make.log "$2"
     fi
 }
 
@@ -211,14 +239,17 @@ for build in $builds; do
     configure_build "$build" >/dev/null 2>&1 &
 done
 wait
+compiled=
 for build in $builds; do
     case $build in
-    check) part check run_build check "check$long" ;;
+    check | asan | tsan) part "compile $build" compile_build "$build" ;;
+    esac
+done
+[ -z "$compiled" ] || part "tests of$compiled" run_tests
+for build in $builds; do
+    case $build in
     clang) command -v clang >/dev/null || { echo "== clang: there is none"; continue; }
         part clang run_build clang all-programs ;;
-    asan) [ -z "$long" ] && target=check-asan || target=check-long
-        part asan run_build asan $target ;;
-    tsan) part tsan run_build tsan "check-tsan$long" ;;
     dist) part dist run_build dist distcheck ;;
     install) part install run_script tests/install/prefix.sh ;;
     debian) part debian run_script tests/packaging/debian.sh ;;

@@ -258,6 +258,8 @@ void ex_explore(const ex_play_t *play, const ex_limits_t *limits, ex_result_t *r
         ret_result->timed_out += ex.timeouts > 0;
         ret_result->excused += ex.timeouts > 0 && ex.delays > 0;
         ret_result->wrong += ended && play->is_right != NULL && !play->is_right(play->arg);
+        if (limits->first && !ended)
+            break;
     } while (limits->random > 0 ? ret_result->runs < limits->random : advance());
     for (int i = 0; i < EX_ACTORS; i++) {
         free(ex.actor[i].stack);

@@ -24,6 +24,7 @@ typedef struct {
     uint32_t switches; /* per run at most: switches away from an actor that could continue */
     uint32_t delays;   /* per run at most: stores that stay in a buffer */
     uint32_t random;   /* number of runs with random choices; 0: try all lists of choices */
+    int first;         /* no more runs after the first deadlock */
     int timeouts;      /* if all actors sleep, bounded sleeps end; 0: this is a deadlock */
     /* Planted bugs. */
     uint32_t no_fence;   /* bit a: actor a's fences do nothing */

@@ -123,7 +123,8 @@ static void expect_none_lost(const char *what, const ex_result_t *result)
 
 static void test_words_in_order(void **state)
 {
-    static const ex_limits_t all = { .switches = 4 }, three = { .switches = 2 };
+    static const ex_limits_t three = { .switches = 2 };
+    ex_limits_t all = { .switches = whole ? 4 : 3 };
     ex_limits_t some = { .switches = 1000, .random = whole ? 100000 : 1000 };
     ex_result_t result;
 
@@ -140,8 +141,8 @@ static void test_words_in_order(void **state)
    completes. */
 static void test_words_late(void **state)
 {
-    static const ex_limits_t endless = { .switches = 3, .delays = 2 };
-    ex_limits_t bounded = { .switches = 3, .delays = whole ? 2 : 1, .timeouts = 1 };
+    static const ex_limits_t endless = { .switches = 3, .delays = 2, .first = 1 };
+    ex_limits_t bounded = { .switches = whole ? 3 : 2, .delays = whole ? 2 : 1, .timeouts = 1 };
     ex_result_t result;
 
     (void)state;
@@ -166,7 +167,7 @@ static void publish_fenced(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word
 
 static void test_words_fenced(void **state)
 {
-    static const ex_limits_t late = { .switches = 3, .delays = 2 };
+    ex_limits_t late = { .switches = whole ? 3 : 2, .delays = whole ? 2 : 1 };
     ex_result_t result;
 
     (void)state;
@@ -209,7 +210,8 @@ static void sleep_on_news(const tutti__machine_t *machine, uint32_t peer, tutti_
    first. */
 static void test_words_planted(void **state)
 {
-    static const ex_limits_t plain = { .switches = 3 }, blind = { .switches = 3, .futex_blind = 1 };
+    static const ex_limits_t plain = { .switches = 3, .first = 1 };
+    static const ex_limits_t blind = { .switches = 3, .first = 1, .futex_blind = 1 };
     ex_result_t result;
 
     (void)state;
@@ -361,15 +363,14 @@ static void explore_bells(uint32_t rounds, const ex_limits_t *limits, ex_result_
 
 static void test_bells(void **state)
 {
-    static const ex_limits_t all = { .switches = 2, .delays = 2 };
-    ex_limits_t most = { .switches = 2, .delays = whole ? 2 : 1 };
+    ex_limits_t all = { .switches = whole ? 2 : 1, .delays = whole ? 2 : 1 };
     ex_limits_t some = { .switches = 1000, .delays = 1000, .random = whole ? 100000 : 1000 };
     ex_result_t result;
 
     (void)state;
     explore_bells(1, &all, &result);
     expect_none_lost("one round", &result);
-    explore_bells(2, &most, &result);
+    explore_bells(2, &all, &result);
     expect_none_lost("two rounds", &result);
     explore_bells(3, &some, &result);
     expect_none_lost("at random", &result);
@@ -378,9 +379,9 @@ static void test_bells(void **state)
 static void test_bells_planted(void **state)
 {
     static const ex_limits_t planted[] = {
-        { .switches = 2, .delays = 2, .no_fence = 1 << PEER },
-        { .switches = 2, .delays = 2, .no_fence = 1 << THREAD | 1 << CALLER },
-        { .switches = 2, .bells_forgotten = 1 },
+        { .switches = 2, .delays = 2, .first = 1, .no_fence = 1 << PEER },
+        { .switches = 2, .delays = 2, .first = 1, .no_fence = 1 << THREAD | 1 << CALLER },
+        { .switches = 2, .first = 1, .bells_forgotten = 1 },
     };
 
     (void)state;
@@ -401,6 +402,6 @@ int main(void)
         cmocka_unit_test(test_bells),          cmocka_unit_test(test_bells_planted),
     };
 
-    whole = test_is_long("99 of 100 random interleavings, and the second delayed store of some");
+    whole = test_is_long("99 of 100 random interleavings, and each search's last switch or delay");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
