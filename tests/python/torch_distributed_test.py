@@ -121,11 +121,8 @@ def child(suite: Any, name: str, rank: int, size: int, folder: str, out: int) ->
         os._exit(0)
 
 
-def run_test(suite: Any, name: str, size: int) -> Tuple[str, str]:
-    """The verdict of a test over all ranks: P, S, F (failed), E (failed at the end), T (hung)."""
-    folder = tempfile.mkdtemp(prefix="tutti-dist-")
-    for part in ("barrier", "test_dir", "init"):
-        os.mkdir(os.path.join(folder, part))
+def run_ranks(suite: Any, name: str, size: int, folder: str) -> List[Tuple[str, str]]:
+    """Runs a test in `size` processes; returns each rank's verdict and text."""
     children = []
     for rank in range(size):
         reader, writer = os.pipe()
@@ -149,6 +146,15 @@ def run_test(suite: Any, name: str, size: int) -> Tuple[str, str]:
             text = pipe.read().decode(errors="replace")
         verdicts.append((text[:1], text[1:]) if text else
                         ("T", "hung" if not done else "ended by status %d" % status))
+    return verdicts
+
+
+def run_test(suite: Any, name: str, size: int) -> Tuple[str, str]:
+    """The verdict of a test over all ranks: P, S, F (failed), E (failed at the end), T (hung)."""
+    with tempfile.TemporaryDirectory(prefix="tutti-dist-") as folder:
+        for part in ("barrier", "test_dir", "init"):
+            os.mkdir(os.path.join(folder, part))
+        verdicts = run_ranks(suite, name, size, folder)
     for letter in "TFE":
         for verdict, text in verdicts:
             if verdict == letter:
