@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define QUICK_SEEDS 4000
+#define QUICK_SEEDS 2000
 #define LONG_SEEDS 120000
 
 /* A program: all ranks have the same steps, except for the parts that differ. */

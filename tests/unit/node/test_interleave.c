@@ -351,7 +351,7 @@ static void random_groups(int n, const char *groups, uint32_t lane, tutti_op_t l
     world_t w;
 
     open_groups(&w, n, groups);
-    for (uint32_t i = 0; i < runs; i += whole ? 1 : 7) {
+    for (uint32_t i = 0; i < runs; i += whole ? 1 : 20) {
         il_plan_t plan = { .seed = i + 1, .percent = percents[i % 4], .first = i };
         node_run_t run;
         uint32_t points;
@@ -432,7 +432,7 @@ static int is_found(int n, const char *groups, early_t early, size_t count, int 
     int found = 0;
 
     open_groups(&w, n, groups);
-    for (uint32_t i = 0; i < 200 && !found; i++) {
+    for (uint32_t i = 0; i < (whole ? 200 : 40) && !found; i++) {
         il_plan_t plan = { .seed = i + 1, .percent = 20, .first = i };
         node_run_t run;
 
@@ -521,7 +521,7 @@ static void enumerate_groups(int n, const char *groups, const step_t *steps, int
 
     open_groups(&w, n, groups);
     for (uint32_t first = 0; first < (uint32_t)n; first++) {
-        for (uint32_t a = 0; a <= points; a += whole ? 1 : 5) {
+        for (uint32_t a = 0; a <= points; a += whole ? 1 : 20) {
             for (uint32_t b = a; b <= points; b += 1 + (a == 0) * points) {
                 il_plan_t plan = { .nplaces = 2, .place = { a, b }, .first = first };
                 node_run_t run;
@@ -631,7 +631,7 @@ static void test_given_up(void **state)
     (void)state;
     for (int n = 2; n <= 3; n++) {
         world_open(&w, (uint32_t)n, NULL);
-        for (uint32_t i = 0; i < 2000; i++) {
+        for (uint32_t i = 0; i < (whole ? 2000 : 300); i++) {
             il_plan_t plan = { .seed = i + 1, .percent = 10 + i % 50, .first = i };
             node_run_t run;
 
@@ -663,6 +663,6 @@ int main(void)
         cmocka_unit_test(test_given_up),
     };
 
-    whole = test_is_long("six of seven random interleavings, and four of five first switches");
+    whole = test_is_long("19 of 20 random interleavings, and 19 of 20 first switches");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,13 +101,14 @@ static int whole; /* 0: the quick form */
 static void test_all_algorithms(void **state)
 {
     (void)state;
-    for (uint32_t p = 1; p <= 17; p += whole || p < 5 ? 1 : 4) {
+    for (uint32_t p = 1; p <= 17; p += whole || p < 4 ? 1 : 13) {
         shape_there_and_back(shape_even(1, p));
         shape_there_and_back(shape_even(p, 1));
         shape_there_and_back(shape_random(p, p));
     }
     shape_there_and_back(shape_split(3, (uint32_t[]){ 3, 5, 2 }));
-    shape_there_and_back(shape_even(8, 8));
+    if (whole)
+        shape_there_and_back(shape_even(8, 8));
     print_message("%u sets of schedules there and back\n", there_and_back);
 }
 
@@ -328,6 +329,6 @@ int main(void)
         cmocka_unit_test(test_on_device),
     };
 
-    whole = test_is_long("6 to 8, 10 to 12 and 14 to 16 ranks");
+    whole = test_is_long("5 to 16 and 64 ranks");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
