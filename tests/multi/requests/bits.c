@@ -8,6 +8,7 @@
  * Sums of bfloat16, and submission groups, also keep their bits when a plan begins.
  */
 #include "engine/state.h"
+#include "long.h"
 #include "ranks.h"
 
 #include <stdlib.h>
@@ -52,6 +53,8 @@ static void fill(const rank_t *self, float *x)
 
 static void check_bits(const float *x, const float *want, const char *when, int step)
 {
+    if (memcmp(x, want, ALL * sizeof(*x)) == 0)
+        return;
     for (size_t i = 0; i < ALL; i++)
         if (memcmp(&x[i], &want[i], sizeof(*x)) != 0)
             ranks_fail(__FILE__, __LINE__, "%s, step %d: element %zu is %.9g, not %.9g", when, step,
@@ -81,11 +84,13 @@ static void run_step(const rank_t *self, float *x, int step)
 static void async(rank_t *self)
 {
     float *x = malloc(ALL * sizeof(*x)), *want = malloc(ALL * sizeof(*want));
+    float *sent = malloc(ALL * sizeof(*sent));
     tutti_stats_t stats = TUTTI_STATS_INIT;
 
-    CHECK(x != NULL && want != NULL);
+    CHECK(x != NULL && want != NULL && sent != NULL);
+    fill(self, sent);
     for (int step = 0; step < STEPS; step++) {
-        fill(self, x);
+        memcpy(x, sent, ALL * sizeof(*x));
         run_step(self, x, step);
         if (step == 0)
             memcpy(want, x, ALL * sizeof(*x));
@@ -94,7 +99,7 @@ static void async(rank_t *self)
     CHECK_OK(tutti_comm_get_stats(self->comm, &stats));
     CHECK_INT(stats.plan_hits > 0, kind.plans);
     if (kind.strict) {
-        fill(self, x);
+        memcpy(x, sent, ALL * sizeof(*x));
         CHECK_OK(tutti_allreduce(x, x, ALL, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
         check_bits(x, want, "direct", 0);
         if (is_first && self->rank == 0)
@@ -104,6 +109,7 @@ static void async(rank_t *self)
     }
     free(x);
     free(want);
+    free(sent);
 }
 
 /* The sum has the same bits with and without a plan: 256 + 1 + 1, rounded once. */
@@ -172,19 +178,19 @@ static int bits_of_plans(void)
 
 int main(void)
 {
-    static const char *const hosts[] = { "aaaa", "aabb", "abc", "aabbc", "abcdef" };
+    static const char *const hosts[] = { "aaaa", "aabbc", "abc", "aabb", "abcdef" };
     static const kind_t kinds[] = { { 1, 1, TUTTI__CONF_AUTO },
                                     { 1, 0, TUTTI__CONF_AUTO },
                                     { 1, 1, SMALL * sizeof(float) * 3 },
                                     { 1, 0, 0 },
                                     { 0, 1, TUTTI__CONF_AUTO } };
-    int failures = 0;
+    int failures = 0, whole = test_is_long("three of five placings on hosts");
 
     first_bits = mmap(NULL, ALL * sizeof(*first_bits), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (first_bits == MAP_FAILED)
         return 1;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < (whole ? 5 : 2); i++) {
         for (int k = 0; k < 5; k++) {
             job_t job = { .size = (int)strlen(hosts[i]),
                           .hosts = hosts[i],
