@@ -711,19 +711,16 @@ int main(void)
     };
     int failures = 0, is_long;
 
-    is_long = test_is_long("102,000 steps of random programs with threads and delays; with "
-                           "AddressSanitizer, half of the other steps; with ThreadSanitizer, 1 and "
-                           "5 ranks and one of three placings on hosts");
-    many.steps = ranks_can_fork() ? 400 : 60;
-#ifdef TUTTI__ASAN
-    many.steps = is_long ? 400 : 200;
-#endif
+    is_long = test_is_long("102,000 steps of random programs with threads and delays, half of the "
+                           "other steps, 5 ranks of one host (with ThreadSanitizer, 1 rank too), "
+                           "and one of three placings on hosts");
+    many.steps = !ranks_can_fork() ? 60 : is_long ? 400 : 200;
     many.seed = 7 + (unsigned)many.steps;
 
     for (int i = 0; i < 4; i++) {
         job_t job = { .size = sizes[i], .threads = !ranks_can_fork(), .timeout_s = 240 };
 
-        if (job.threads && !is_long && (job.size == 1 || job.size > 3))
+        if (!is_long && (job.size > 3 || (job.threads && job.size == 1)))
             continue;
         job.fn = steady;
         RUN_JOB(failures, &job);
@@ -744,7 +741,7 @@ int main(void)
                       .threads = !ranks_can_fork(),
                       .timeout_s = 240 };
 
-        if (job.threads && !is_long && i == 3)
+        if (!is_long && i == 3)
             continue;
         job.fn = steady;
         RUN_JOB(failures, &job);
