@@ -211,6 +211,23 @@ static void expected(const case_t *c, const rank_t *self, size_t j, unsigned sal
 
 /* ---- filling and comparing ---- */
 
+/* Are two elements equal? Comparisons of constant sizes are not calls of memcmp. */
+static int is_same(const char *a, const char *b, size_t bytes)
+{
+    switch (bytes) {
+    case 1:
+        return *a == *b;
+    case 2:
+        return memcmp(a, b, 2) == 0;
+    case 4:
+        return memcmp(a, b, 4) == 0;
+    case 8:
+        return memcmp(a, b, 8) == 0;
+    default:
+        return memcmp(a, b, bytes) == 0;
+    }
+}
+
 /* The places of sendbuf and recvbuf in this rank's memory. */
 typedef struct {
     shape_t shape;
@@ -265,6 +282,9 @@ static void fill(const area_t *area, const case_t *c, const layout_t *l)
 
 static void check_rubbish(const case_t *c, const char *from, size_t bytes, const char *what)
 {
+    /* If the first byte is right, and each byte equals the next one, all are right. */
+    if (bytes > 0 && (unsigned char)*from == RUBBISH && memcmp(from, from + 1, bytes - 1) == 0)
+        return;
     for (size_t j = 0; j < bytes; j++)
         if ((unsigned char)from[j] != RUBBISH)
             SAY(c, what, j);
@@ -281,7 +301,7 @@ static void check_sent(const area_t *area, const case_t *c, const layout_t *l, i
         if (went_well && l->shape.gets && at >= l->recv && at < l->recv + l->shape.recv * l->esize)
             continue;
         reference_value(c->dtype, c->op, area->self->rank, j, area->salt, element);
-        if (memcmp(at, element, l->esize) != 0)
+        if (!is_same(at, element, l->esize))
             SAY(c, "sendbuf has changed at", j);
     }
 }
@@ -292,7 +312,7 @@ static void check_received(const area_t *area, const case_t *c, const layout_t *
 
     for (size_t j = 0; j < l->shape.recv; j++) {
         expected(c, area->self, j, area->salt, element);
-        if (memcmp(l->recv + j * l->esize, element, l->esize) != 0)
+        if (!is_same(l->recv + j * l->esize, element, l->esize))
             SAY(c, "wrong element", j);
     }
 }
