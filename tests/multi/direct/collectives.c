@@ -229,18 +229,18 @@ int main(void)
     static const int sizes[] = { 1, 2, 3, 5, 4, 7, 8 };
     static const char *const hosts[] = { "ab", "aabb", "abc", "aaabb", "aaaab", "abab", "aabbc" };
     int failures = 0, threads = !ranks_can_fork();
-    int whole = test_is_long("4, 7 and 8 ranks, all types but for 2 ranks, and four of seven "
-                             "placings on hosts");
+    int whole = test_is_long("4 to 8 ranks of one host, all types but for 2 ranks, and five of "
+                             "seven placings on hosts");
 
     reference_create_ops();
-    for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 4) && !(threads && sizes[i] > 3); i++) {
+    for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 3) && !(threads && sizes[i] > 3); i++) {
         if (sizes[i] == 2 || (whole && !threads))
             failures += run_small(product, sizes[i], NULL, threads);
         failures += run_small(case_all_ways, sizes[i], NULL, threads);
         failures += run_small(user_ops, sizes[i], NULL, threads);
         failures += run_job_with(rest, sizes[i], NULL, threads, NULL);
     }
-    for (size_t i = 0; i < (whole ? COUNT_OF(hosts) : 3) && !(threads && i > 2); i++) {
+    for (size_t i = 0; i < (whole ? COUNT_OF(hosts) : 2) && !(threads && i > 2); i++) {
         failures += run_small(case_all_ways, (int)strlen(hosts[i]), hosts[i], threads);
         failures += run_small(user_ops, (int)strlen(hosts[i]), hosts[i], threads);
         failures += run_job_with(rest, (int)strlen(hosts[i]), hosts[i], threads, NULL);
