@@ -10,6 +10,22 @@
 
 #include <string.h>
 
+static int whole;
+
+/* case_in_all_ways; the quick form has less than half of its elements. */
+static void in_all_ways(area_t *area, tutti_call_kind_t kind)
+{
+    size_t count = case_several_chunks(area->self, 16);
+
+    if (whole) {
+        case_in_all_ways(area, kind);
+        return;
+    }
+    case_ways(area, kind, TUTTI_FLOAT32, TUTTI_SUM, 3);
+    case_ways(area, kind, TUTTI_UINT8, TUTTI_BXOR, 257);
+    case_ways(area, kind, TUTTI_FLOAT64_INT64, TUTTI_MINLOC, count);
+}
+
 /* Run all cases that one algorithm serves. */
 static void with_algorithm(rank_t *self)
 {
@@ -21,7 +37,7 @@ static void with_algorithm(rank_t *self)
     for (size_t k = 0; k < CASE_KINDS; k++) {
         if (tutti__call_collective(case_kinds[k]) != algorithm->collective)
             continue;
-        case_in_all_ways(&area, case_kinds[k]);
+        in_all_ways(&area, case_kinds[k]);
         if (!case_reduces(case_kinds[k]))
             continue;
         case_ways(&area, case_kinds[k], TUTTI_UINT64, reference_user_op(REFERENCE_SHIFTED_PRODUCT),
@@ -46,8 +62,8 @@ int main(void)
 {
     static const int sizes[] = { 2, 3, 5, 8 };
     int failures = 0, threads = !ranks_can_fork();
-    int whole = test_is_long("2, 5 and 8 ranks on one host, 5 on two");
 
+    whole = test_is_long("2, 5 and 8 ranks on one host, 5 on two, and int16 of several chunks");
     reference_create_ops();
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
         if (sizes[i] == 3 || (whole && !threads))
