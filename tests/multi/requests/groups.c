@@ -22,6 +22,8 @@ enum {
     N = 5000 /* more than the one-shot limit, also with two ranks */
 };
 
+static int whole;
+
 /* ---- does a communicator work? ---- */
 
 /* The ranks' numbers in the test's world, in order. */
@@ -412,7 +414,9 @@ static void freed_pending(rank_t *self)
    ranks get the sum, or the report of the end. */
 static void freed_in_flight(rank_t *self)
 {
-    for (int i = 0; i < 36; i++) {
+    int rounds = whole ? 36 : 12, delay = 360 / rounds;
+
+    for (int i = 0; i < rounds; i++) {
         int first = i % self->size, second = (first + 1 + i / self->size % 3) % self->size;
         uint64_t begin = tutti__now_ns();
         tutti_request_t *request;
@@ -425,7 +429,7 @@ static void freed_in_flight(rank_t *self)
         status =
             tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL, &request);
         if (self->rank == second)
-            usleep((unsigned)i * 10);
+            usleep((unsigned)(i * delay));
         if (self->rank == first || self->rank == second)
             CHECK_OK(tutti_comm_free(comm));
         if (status == TUTTI_OK)
@@ -576,14 +580,14 @@ static void too_many_files(rank_t *self)
 static void often(rank_t *self)
 {
     enum {
-        WARM = 10,
-        TIMES = 110
+        WARM = 10
     };
+    int times = whole ? 110 : 60;
     int files = 0;
     long kib = 0;
     uint64_t begin = 0;
 
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < times; i++) {
         tutti_comm_t *comm;
 
         if (i == WARM) {
@@ -598,7 +602,7 @@ static void often(rank_t *self)
     }
     if (self->rank == 0)
         printf("%d ranks: %.2f ms for a split in two, some work and a free\n", self->size,
-               (double)(tutti__now_ns() - begin) * 1e-6 / (TIMES - WARM));
+               (double)(tutti__now_ns() - begin) * 1e-6 / (times - WARM));
     CHECK_INT(open_files(), files);
 #ifdef TUTTI__SANITIZED
     kib = LONG_MAX - 1024; /* no limit is tested: a sanitizer keeps freed memory */
@@ -613,9 +617,10 @@ static void often(rank_t *self)
 static void many(rank_t *self)
 {
     enum {
-        MANY = 200
+        MOST = 200
     };
-    tutti_comm_t *comm[MANY];
+    tutti_comm_t *comm[MOST];
+    int count = whole ? MOST : 60;
     struct rlimit limit;
     int files = open_files();
     long kib = resident_kib();
@@ -627,16 +632,16 @@ static void many(rank_t *self)
     if (limit.rlim_cur < 8000)
         return;
     begin = tutti__now_ns();
-    for (int i = 0; i < MANY; i++)
+    for (int i = 0; i < count; i++)
         CHECK_OK(tutti_comm_split(self->comm, 0, i % 2 ? self->rank : -self->rank, &comm[i]));
     if (self->rank < 2)
         printf("rank %d of %d: %d communicators: %.2f ms, %.1f files, %ld KiB each\n", self->rank,
-               self->size, MANY, (double)(tutti__now_ns() - begin) * 1e-6 / MANY,
-               (double)(open_files() - files) / MANY, (resident_kib() - kib) / MANY);
-    for (int i = 0; i < MANY; i += 7)
+               self->size, count, (double)(tutti__now_ns() - begin) * 1e-6 / count,
+               (double)(open_files() - files) / count, (resident_kib() - kib) / count);
+    for (int i = 0; i < count; i += 7)
         work(comm[i], self->rank, 2);
     /* The other groups are freed with the world. */
-    for (int i = 0; i < MANY; i += 2)
+    for (int i = 0; i < count; i += 2)
         CHECK_OK(tutti_comm_free(comm[i]));
 }
 
@@ -692,16 +697,17 @@ static void kept(rank_t *self)
 
 int main(void)
 {
-    static const int sizes[] = { 1, 3, 4, 2, 5, 8 };
-    static const char *const hosts[] = { "a", "aab", "abab", "ab", "aabbc", "aaaabbbb" };
+    static const int sizes[] = { 1, 4, 3, 2, 5, 8 };
+    static const char *const hosts[] = { "a", "abab", "aab", "ab", "aabbc", "aaaabbbb" };
     static const char *const four[] = { NULL, "abab", "aabb", "abcd" };
     static const rank_fn_t any[] = { split, keys, deeper, create };
     static const rank_fn_t some[] = { overlapping, beside_work, made_at_once, aborted };
     int failures = 0, can_fork = ranks_can_fork();
-    int whole = test_is_long("2, 5 and 8 ranks, half the hosts, and most of the jobs with threads "
-                             "(with ThreadSanitizer on one host)");
 
-    for (size_t s = 0; s < (whole ? sizeof(sizes) / sizeof(sizes[0]) : 3); s++) {
+    whole = test_is_long("2, 3, 5 and 8 ranks, most of the hosts, most of the jobs with threads "
+                         "(with ThreadSanitizer on one host), two of three rounds of early ends, "
+                         "50 of 100 repeated splits, and 140 of 200 communicators");
+    for (size_t s = 0; s < (whole ? sizeof(sizes) / sizeof(sizes[0]) : 2); s++) {
         job_t job = { .size = sizes[s], .timeout_s = 100 };
 
         for (int several = 0; several < 2; several++) {
