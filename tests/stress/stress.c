@@ -7,7 +7,7 @@
  * calls, delays, and the order in which it submits and waits. Call number n depends only on the
  * seed and n, so the same seed repeats the same calls, but not the same timing.
  *
- *     STRESS_SECONDS  for all jobs together; 4, in the long form 60
+ *     STRESS_SECONDS  for all jobs together; 2, in the long form 60
  *     STRESS_SEED     by default from the clock; each run prints its seed
  *     STRESS_JOB      the number of the only job to run; each run prints its jobs' numbers
  */
@@ -266,7 +266,7 @@ int main(void)
                  { 4, NULL }, { 4, "aabb" }, { 8, NULL }, { 8, "aaaabbbb" } };
     int threads = !ranks_can_fork(), end = threads ? 4 : 8, failures = 0;
     int only = atoi(setting("STRESS_JOB", "-1"));
-    const char *usual = test_is_long("all but 4 of 60 seconds") ? "60" : "4";
+    const char *usual = test_is_long("all but 2 of 60 seconds") ? "60" : "2";
     double seconds = strtod(setting("STRESS_SECONDS", usual), NULL);
     const char *seed = getenv("STRESS_SEED");
     stress_job_t job = { .seed = seed != NULL ? strtoull(seed, NULL, 0)
