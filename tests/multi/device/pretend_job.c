@@ -4,13 +4,15 @@
 
 #include <string.h>
 
+int pretend_is_quick;
+
 int run_pretend_jobs(rank_fn_t fn, int min_size)
 {
     static const int sizes[] = { 1, 2, 3, 5 };
     int failures = 0;
 
     for (int threads = 0; threads < 2; threads++) {
-        for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s += pretend_is_quick ? 2 : 1) {
             job_t job = { .size = sizes[s], .threads = threads, .timeout_s = 60, .fn = fn };
 
             if (sizes[s] < min_size || (!threads && !ranks_can_fork()))

@@ -23,6 +23,9 @@ typedef struct {
 /* Run fn with 1, 2, 3 and 5 ranks, as threads and as processes. Returns the number of failures. */
 int run_pretend_jobs(rank_fn_t fn, int min_size);
 
+/* 1: run_pretend_jobs leaves out 2 and 5 ranks. */
+extern int pretend_is_quick;
+
 /* Use device `rank`, make a stream and an event; open a communicator, with all ranks. */
 void gpu_begin(gpu_t *gpu, rank_t *self);
 /* Close or drop all objects of gpu_begin; nccl may be NULL. */
