@@ -382,10 +382,11 @@ int main(void)
     static const int sizes[] = { 1, 2, 3, 5 };
     static const char *const hosts[] = { "ab", "aaabb", "aabb" };
     int failures = 0, threads = !ranks_can_fork();
-    int whole = test_is_long("5 ranks, all types but for 2 ranks, and one of three placings");
+    int whole = test_is_long("3 and 5 ranks of one host, all types but for 2 ranks, and one of "
+                             "three placings on hosts");
 
     reference_create_ops();
-    for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 3) && !(threads && sizes[i] > 3); i++) {
+    for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 2) && !(threads && sizes[i] > 3); i++) {
         if (sizes[i] == 2 || (whole && sizes[i] == 1))
             failures += device_run(product, sizes[i], NULL, threads);
         failures += device_run(all_ways, sizes[i], NULL, 1);
