@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank of a test of the MPI module, without the library: `mpi_module MODULE CASE`, started by
- * mpirun through mpi_module.sh, which checks how each case ends.
+ * One rank of a test of the MPI module, without the library: `mpi_module MODULE CASE...`. It is
+ * started by mpirun through mpi_module.sh, which checks how each case ends.
  *
  * Opens the module as the core does (RTLD_LOCAL), and does not link MPI. If a case simulates an
  * application that uses MPI, it takes MPI's functions from the module's libmpi.
@@ -90,8 +90,7 @@ static int send_step(flow_t *flow)
     }
     if (flow->next == flow->total)
         return 0;
-    for (size_t i = 0; i < bytes; i++)
-        flow->block[i] = byte_of(flow->from, flow->next, i);
+    write_message(flow->block, flow->from, flow->next, bytes);
     status = flow->ops->send(flow->chan, flow->block, bytes, 1, &flow->pending, &hint);
     CHECK(status == TUTTI_OK || status == TUTTI__AGAIN);
     if (status == TUTTI_OK && !flow->pending)
@@ -123,8 +122,7 @@ static int recv_step(flow_t *flow)
     CHECK_OK(status);
     CHECK_OK(flow->ops->view(flow->chan, bytes, 1, &same, &hint));
     CHECK(same == data);
-    for (size_t i = 0; i < bytes; i++)
-        CHECK(((const unsigned char *)data)[i] == byte_of(flow->from, flow->next, i));
+    CHECK(is_message(data, flow->from, flow->next, bytes));
     flow->ops->release(flow->chan);
     flow->next++;
     return 1;
@@ -679,10 +677,23 @@ static void make_mpi_global(void)
     CHECK(dlopen(where.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) != NULL);
 }
 
+static void run_case(const char *name)
+{
+    case_name = name;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (strcmp(cases[i].name, case_name) == 0) {
+            cases[i].run();
+            printf("rank %u: %s passed\n", me, case_name);
+            return;
+        }
+    }
+    die(__LINE__, "no case %s", name);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fprintf(stderr, "usage: mpirun -np N mpi_module MODULE CASE\n");
+    if (argc < 3) {
+        fprintf(stderr, "usage: mpirun -np N mpi_module MODULE CASE...\n");
         return 2;
     }
     case_name = argv[2];
@@ -694,13 +705,7 @@ int main(int argc, char **argv)
     make_mpi_global();
     module = dlsym(handle, "tutti_module");
     CHECK(module != NULL && module->abi == TUTTI__MODULE_ABI);
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        if (strcmp(cases[i].name, case_name) == 0) {
-            cases[i].run();
-            printf("rank %u: %s passed\n", me, case_name);
-            return 0;
-        }
-    }
-    fprintf(stderr, "no case %s\n", case_name);
-    return 2;
+    for (int i = 2; i < argc; i++)
+        run_case(argv[i]);
+    return 0;
 }

@@ -38,11 +38,11 @@ if ! test -e "$module"; then
     exit 77
 fi
 
-# launch RANKS CASE [FLAG]: sets $status
+# launch RANKS CASES [FLAG]: sets $status
 launch()
 {
     by_mpirun "$log" "$log" timeout --kill-after=5 50 $mpirun ${3:-} -np "$1" \
-        $program "$module" "$2"
+        $program "$module" $2
 }
 
 wrong()
@@ -52,28 +52,43 @@ wrong()
     errors=$((errors + 1))
 }
 
-# passes RANKS CASE...
+# pass RANKS CASES: one job must pass all these cases.
+pass()
+{
+    launch "$1" "$2"
+    for case in $2; do
+        passed=$(grep -c "^rank [0-9]*: $case passed" "$log")
+        if [ "$status" -ne 0 ] || [ "$passed" -ne "$1" ]; then
+            wrong "$case with $1 ranks: status $status, $passed passed"
+        fi
+    done
+}
+
+# passes RANKS CASE...: each case must pass, in a job of its own.
 passes()
 {
     ranks=$1
     shift
     for case; do
-        launch "$ranks" "$case"
-        passed=$(grep -c "^rank [0-9]*: $case passed" "$log")
-        if [ "$status" -ne 0 ] || [ "$passed" -ne "$ranks" ]; then
-            wrong "$case with $ranks ranks: status $status, $passed passed"
-        fi
+        pass "$ranks" "$case"
     done
 }
 
-counts="2 3 4"
-is_long "2 and 4 ranks" || counts=3
-for ranks in $counts; do
-    passes $ranks data two_xports threads wrong_length lent cancel
-done
-passes 1 data cancel
-passes 2 app_single app_funneled app_serialized app_multiple app_ends_ours twice fork
-passes 3 app_ends_first twice
+common="data two_xports threads wrong_length lent cancel"
+if is_long "2 and 4 ranks, and separate jobs of most cases"; then
+    for ranks in 2 3 4; do
+        passes $ranks $common
+    done
+    passes 1 data cancel
+    passes 2 twice fork
+    passes 3 twice
+else
+    pass 3 "$common twice"
+    pass 1 "data cancel"
+    pass 2 fork
+fi
+passes 2 app_single app_funneled app_serialized app_multiple app_ends_ours
+passes 3 app_ends_first
 
 # Rank 0 leaves at once while the other ranks sleep for a minute: the launcher ends the job. MPICH's
 # launcher then ends with rank 0's status.
