@@ -21,7 +21,10 @@ measure()
 counts="1 2 3"
 apart="allreduce allgather reduce_scatter"
 long=yes
-if ! is_long "1 and 3 ranks; in place and between hosts all but allreduce"; then
+start="$mpirun -np"
+if ! is_long "1 and 3 ranks, and mpirun in most jobs; in place and between hosts all but allreduce"; then
+    [ $device != pretend ] || by_hand
+    start=${by_hand:-$start}
     long=no
     counts=2
     apart=allreduce
@@ -31,7 +34,7 @@ launch=
 for ranks in $counts; do
     limit="$number $number"
     if [ -n "$mpirun" ]; then
-        launch="$mpirun -np $ranks"
+        launch="$start $ranks"
     elif [ $ranks -gt 1 ]; then
         break
     fi

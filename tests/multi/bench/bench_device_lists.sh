@@ -8,7 +8,12 @@ set -u
 models=all
 nmodels=3
 long=yes
-is_long "bert-large, gpt2, and most of bfloat16 and float64" || { long=no models=resnet50 nmodels=1; }
+start="$mpirun -np"
+if ! is_long "bert-large, gpt2, most of bfloat16 and float64, and mpirun"; then
+    long=no models=resnet50 nmodels=1
+    [ $device != pretend ] || by_hand
+    start=${by_hand:-$start}
+fi
 
 # lists FLAG...: the results for the gradients of all models must be correct.
 lists()
@@ -24,7 +29,7 @@ lists()
 }
 
 launch=
-[ -z "$mpirun" ] || [ $devices -lt 2 ] || launch="$mpirun -np 2"
+[ -z "$mpirun" ] || [ $devices -lt 2 ] || launch="$start 2"
 lists
 [ $long = no ] || lists -T bfloat16 --fusion 4K
 lists --peer all --random

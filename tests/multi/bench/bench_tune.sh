@@ -37,12 +37,15 @@ misuse '--slow: unknown option' $bench --slow
 misuse 'more: unexpected argument' $bench more
 
 [ -n "$mpirun" ] || finish
-launch="$mpirun -np 2"
-if is_long "two of three rounds; dry runs, bad files, settings in the environment"; then
+start="$mpirun -np"
+if is_long "two of three rounds, and mpirun; dry runs, bad files, settings in the environment"; then
     rounds=3
 else
     rounds=1
+    by_hand
+    start=$by_hand
 fi
+launch="$start 2"
 uses 'tutti_tune makes it' 'before there is a file'
 
 # The program refuses this name before it measures, and makes no folder.
@@ -107,9 +110,9 @@ export TUTTI_ONESHOT_BYTES=8K
 uses "TUTTI_ONESHOT_BYTES=$(sed -n 's/^TUTTI_ONESHOT_BYTES \([^ ]*\).*/\1/p' "$file") (not used" \
     'a variable and the file'
 unset TUTTI_ONESHOT_BYTES
-launch="$mpirun -np 3"
+launch="$start 3"
 uses 'tutti_tune makes it' 'another number of ranks'
-launch="$mpirun -np 2"
+launch="$start 2"
 
 # The library uses a file that is given by name, and refuses a broken file.
 cp "$file" "$files/mine"
