@@ -17,7 +17,8 @@ static int jobs(const device_options_t *options, int ranks)
         failures += run_device_jobs(many, 1, NULL, 0);
         failures += run_device_jobs(many, 2, "ab", 0);
     }
-    failures += run_device_jobs(many, ranks, NULL, 0);
+    if (whole || options->fuse_bytes == 0)
+        failures += run_device_jobs(many, ranks, NULL, 0);
     failures += run_device_jobs(many, 4, "aabb", 0);
     return failures;
 }
@@ -34,7 +35,7 @@ int main(void)
 
     if (!ranks_can_fork())
         return 77;
-    whole = test_is_long("one rank, and a rank for each host");
+    whole = test_is_long("one rank, a rank for each host, and little memory on one host");
     for (size_t i = 0; i < COUNT_OF(options); i++)
         if (gpu_has_nccl() || options[i].no_nccl)
             failures += jobs(&options[i], gpu_ranks());
