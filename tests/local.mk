@@ -144,8 +144,7 @@ asan_lists = check_PROGRAMS="$(asan_quick) $(asan_quick_programs)" \
 tsan_lists = check_PROGRAMS="$(tsan_quick)" TESTS="$(tsan_quick)" check_LIBRARIES=
 tsan_long_lists = check_PROGRAMS="$(tsan_tests)" TESTS="$(tsan_tests)" check_LIBRARIES=
 
-check-check: check
-check-check-long check-asan-long: check-long
+check-asan-long: check-long
 check-long:
 	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
 check-asan: asan-programs
@@ -164,6 +163,5 @@ tsan-programs-long:
 	$(MAKE) $(AM_MAKEFLAGS) $(tsan_long_lists) test-programs
 asan-programs-long all-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) test-programs
-.PHONY: check-check check-check-long check-long check-asan check-asan-long check-tsan \
-    check-tsan-long test-programs asan-programs asan-programs-long tsan-programs \
-    tsan-programs-long all-programs
+.PHONY: check-long check-asan check-asan-long check-tsan check-tsan-long test-programs \
+    asan-programs asan-programs-long tsan-programs tsan-programs-long all-programs

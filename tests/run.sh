@@ -15,6 +15,8 @@
 #     debian -                                  the Debian packages: tests/packaging/debian.sh
 #     python -                                  the Python package: tests/python.sh
 #
+# check, asan and tsan are compiled one after the other; then their tests run at the same time.
+#
 # usage: tests/run.sh [--long] [BUILD...]. tests/local.mk says what quick and long are, and lists
 # asan_quick and tsan_quick.
 #
@@ -166,11 +168,19 @@ compile_build() {
     fi
 }
 
+# target_of NAME: prints the target that runs the tests of a build.
+target_of() {
+    case $1 in
+    check) echo "check$long" ;;
+    *) echo "check-$1$long" ;;
+    esac
+}
+
 # Runs the tests of all builds in $compiled at the same time, so that the processors also have work
 # while the last tests of a build end. Then counts the results.
 run_tests() {
     for build in $compiled; do
-        make_in "$build" "check-$build$long" >"build/$build/make.log" 2>&1 &
+        make_in "$build" "$(target_of "$build")" >"build/$build/make.log" 2>&1 &
         eval "job_$build=$!"
     done
     for build in $compiled; do
@@ -179,7 +189,7 @@ run_tests() {
         before=$failed
         count "build/$build"
         [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ] ||
-            failed_make "$build" make.log "check-$build$long"
+            failed_make "$build" make.log "$(target_of "$build")"
     done
 }
 
