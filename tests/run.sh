@@ -144,9 +144,10 @@ make_in() {
 # compile NAME: compiles what the tests of a build need.
 compile() {
     configure_build "$1" || return
-    case $1 in
+    case $1$long in
     # Test programs take 46 s of processor time to compile with -O1, and 67 s with -O2.
     check) make_in check all && make_in check TUTTI_OPT_CFLAGS=-O1 test-programs ;;
+    check-long) make_in check all-programs ;;
     *) make_in "$1" "$1-programs$long" ;;
     esac >"build/$1/compile.log" 2>&1
 }
@@ -161,6 +162,7 @@ failed_make() {
 
 # compile_build NAME: compiles a build, and adds it to $compiled if that succeeds.
 compile_build() {
+    mkdir -p "build/$1" && : >"build/$1/compile.log"
     if compile "$1"; then
         compiled="$compiled $1"
     else
@@ -179,6 +181,8 @@ target_of() {
 # Runs the tests of all builds in $compiled at the same time, so that the processors also have work
 # while the last tests of a build end. Then counts the results.
 run_tests() {
+    # A background job ignores SIGINT.
+    trap 'trap - INT; kill -TERM 0; exit 130' INT
     for build in $compiled; do
         make_in "$build" "$(target_of "$build")" >"build/$build/make.log" 2>&1 &
         eval "job_$build=$!"
@@ -191,10 +195,12 @@ run_tests() {
         [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ] ||
             failed_make "$build" make.log "$(target_of "$build")"
     done
+    trap - INT
 }
 
 # run_build NAME TARGET: builds a target without tests, which counts as one test.
 run_build() {
+    mkdir -p "build/$1" && : >"build/$1/make.log"
     if configure_build "$1" && make_in "$1" "$2" >"build/$1/make.log" 2>&1; then
         passed=$((passed + 1))
     else
@@ -251,8 +257,9 @@ done
 wait
 compiled=
 for build in $builds; do
-    case $build in
-    check | asan | tsan) part "compile $build" compile_build "$build" ;;
+    case " $compiled $build" in
+    *" $build "*) ;; # named twice
+    *" check" | *" asan" | *" tsan") part "compile $build" compile_build "$build" ;;
     esac
 done
 [ -z "$compiled" ] || part "tests of$compiled" run_tests

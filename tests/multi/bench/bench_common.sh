@@ -70,7 +70,8 @@ by_hand()
     by_hand="$files/ranks"
     cat >"$by_hand" <<'END'
 #!/bin/sh
-export TUTTI_BOOT="local:bench-$$" TUTTI_SIZE="$1"
+folder=${0%/*}
+export TUTTI_BOOT="local:bench-${folder##*/}-$$" TUTTI_SIZE="$1"
 shift
 rank=0
 pids=

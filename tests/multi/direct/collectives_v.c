@@ -367,7 +367,7 @@ static void forced_vectors(rank_t *self)
 int main(void)
 {
     static const int sizes[] = { 1, 2, 3, 5, 4, 7, 8 };
-    static const char *const hosts[] = { "ab", "aabb", "abc", "aaabb", "abab" };
+    static const char *const hosts[] = { "abc", "aabb", "ab", "aaabb", "abab" };
     int failures = 0, threads = !ranks_can_fork();
     int whole = test_is_long("4 to 8 ranks of one host, and three of five placings on hosts");
 

@@ -169,7 +169,7 @@ int main(void)
 {
     static void (*const settings[])(tutti__conf_t *, int) = { small_one_piece, small_uncompared };
     static const int sizes[] = { 1, 2, 3, 5, 4, 7, 8 };
-    static const char *const hosts[] = { "ab", "aabb", "abc", "aaabb", "abab" };
+    static const char *const hosts[] = { "abc", "aabb", "ab", "aaabb", "abab" };
     int failures = 0, threads = !ranks_can_fork();
     int whole = test_is_long("4 to 8 ranks of one host, and three of five placings on hosts");
 

@@ -329,7 +329,7 @@ static void fold_user(tutti_dtype_t dtype, tutti_op_t op, const void *a, const v
     else if (op == reference_user_op(REFERENCE_SHIFTED_PRODUCT))
         reference_shifted_product(to, a, b, 1, dtype, &reference_context);
     else
-        copy(to, a, types[dtype].bytes);
+        memmove(to, a, (size_t)types[dtype].bytes);
 }
 
 static void fold(tutti_dtype_t dtype, tutti_op_t op, const void *a, const void *b, void *to)

@@ -235,6 +235,10 @@ static void everything(rank_t *self)
 
     any_order(self, tasks, 3);
     groups(self, tasks);
+    if (whole) { /* the same names with other buffers */
+        free_tasks(tasks);
+        tasks = make_tasks(self);
+    }
     any_order(self, tasks, whole ? 3 : 1);
     free_tasks(tasks);
 }

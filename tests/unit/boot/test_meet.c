@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "boot/gate.h"
+#include "tag.h"
 
 #include <semaphore.h>
 #include <setjmp.h>
@@ -348,8 +349,9 @@ static void test_name_taken(void **state)
     assert_int_equal(tutti__meet_local(name, 0, 1, 10, &first), TUTTI_ERR_INVALID_ARGUMENT);
 
     /* A finished meeting frees its name. */
-    assert_int_equal(tutti__meet_local("tutti-test-name", 0, 1, 10, &first), TUTTI_OK);
-    assert_int_equal(tutti__meet_local("tutti-test-name", 0, 1, 10, &second), TUTTI_OK);
+    snprintf(name, sizeof(name), "tutti-meet-%d", tag());
+    assert_int_equal(tutti__meet_local(name, 0, 1, 10, &first), TUTTI_OK);
+    assert_int_equal(tutti__meet_local(name, 0, 1, 10, &second), TUTTI_OK);
     first.close(first.ctx);
     second.close(second.ctx);
 }

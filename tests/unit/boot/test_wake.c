@@ -379,9 +379,9 @@ static void test_bells(void **state)
 static void test_bells_planted(void **state)
 {
     static const ex_limits_t planted[] = {
-        { .switches = 2, .delays = 2, .first = 1, .no_fence = 1 << PEER },
-        { .switches = 2, .delays = 2, .first = 1, .no_fence = 1 << THREAD | 1 << CALLER },
-        { .switches = 2, .first = 1, .bells_forgotten = 1 },
+        { .switches = 1, .delays = 1, .first = 1, .no_fence = 1 << PEER },
+        { .switches = 1, .delays = 1, .first = 1, .no_fence = 1 << THREAD | 1 << CALLER },
+        { .switches = 1, .first = 1, .bells_forgotten = 1 },
     };
 
     (void)state;

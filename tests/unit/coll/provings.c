@@ -17,6 +17,7 @@
 /* Above `full` ranks, a number of ranks has fewer proofs; above `few`, only every `every`-th number
    is proved. */
 static uint32_t full, few, every;
+static int is_quick;
 
 #define ALL_ROOTS 12
 #define ALL_PLACES 24
@@ -29,22 +30,26 @@ static struct {
 
 uint32_t provings_begin(void)
 {
-    int whole = test_is_long("most proofs of more than 9 ranks");
-
-    full = few = whole ? 64 : 16;
-    every = whole ? 1 : 37;
+    is_quick = !test_is_long("most proofs of more than 9 ranks, three of four groups of some "
+                             "placings, and most random placings");
+    full = few = is_quick ? 16 : 64;
+    every = is_quick ? 37 : 1;
 #ifdef TUTTI__SANITIZED /* A proof takes five times as long. */
-    full = few = 16;
-    every = whole ? 17 : 37;
+    few = 16;
+    every = is_quick ? 37 : 17;
 #endif
-    if (!whole)
-        full = 9;
+    full = is_quick ? 9 : few;
     return few;
 }
 
 int provings_whole(void)
 {
     return every == 1;
+}
+
+int provings_quick(void)
+{
+    return is_quick;
 }
 
 static void prove(const set_t *set, uint32_t credits, uint32_t trips)

@@ -59,7 +59,7 @@ static void test_gpu_direct_bits(void **state)
                   .on_device = 1 };
 
     (void)state;
-    for (size_t i = 0; i < 6; i += whole ? 1 : 4) {
+    for (size_t i = 0; i < 6; i += whole ? 1 : 5) {
         set.shape = shape_of(i);
         set.sub = set.algorithm->subs[i % 3];
         set_build(&set);

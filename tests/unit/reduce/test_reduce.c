@@ -146,8 +146,10 @@ static void all_counts(tutti_dtype_t dtype, tutti_op_t op)
     static const uint32_t divisors[] = { 0, 1, 2, 3, 5, 8, 100, 1u << 31, UINT32_MAX };
     static uint64_t turn;
 
-    for (size_t m = 0; m < (whole ? LENGTH(many) : 4); m++)
-        for (size_t c = whole ? 0 : m % 3; c < LENGTH(counts); c += whole ? 1 : 3, turn++) {
+    for (size_t m = 0; m < (whole ? LENGTH(many) : 4); m++) {
+        size_t first = whole ? 0 : (m + (size_t)dtype + (size_t)op) % 3;
+
+        for (size_t c = first; c < LENGTH(counts); c += whole ? 1 : 3, turn++) {
             fold_t fold = { many[m],
                             counts[c],
                             dtype,
@@ -158,6 +160,7 @@ static void all_counts(tutti_dtype_t dtype, tutti_op_t op)
             on_all_sets(&fold);
             in_all_arrays(&fold);
         }
+    }
 }
 
 static void test_integers(void **state)
