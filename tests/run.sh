@@ -138,7 +138,7 @@ configure_build() {
 make_in() {
     dir=build/$1
     shift
-    env -u TUTTI_PACKAGES TEST_LOCKS="$top/build" make -C "$dir" -j $((2 * jobs + 4)) "$@" </dev/null
+    env -u TUTTI_PACKAGES TEST_LOCKS="$top/build" make -C "$dir" -j $((4 * jobs + 4)) "$@" </dev/null
 }
 
 # compile NAME: compiles what the tests of a build need.
