@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. The limit is TEST_SECONDS, by
-# default 300, or 1800 with TUTTI_TEST_LONG, because the proofs under ASan need more than 600 if
+# default 600, or 1800 with TUTTI_TEST_LONG, because the proofs under ASan need more than 600 if
 # other tests run at the same time. Tests on a real device run one at a time. Their limit is twice
 # as long, because they start CUDA and NCCL again and again, and each start takes seconds.
 #
-# The number of tests that run at a time is at most three times the number of processors, even if
+# The number of tests that run at a time is at most twice the number of processors, even if
 # `make -j` starts more: otherwise tests would exceed TEST_SECONDS. The other tests wait for a free
 # place, and the time limit begins after this wait. Tests in TEST_WAITS need no place, because they
 # mostly sleep. run.sh runs the tests of several builds at the same time, and sets TEST_LOCKS to one
@@ -15,7 +15,7 @@ set -u
 
 locks=${TEST_LOCKS:-tests}
 
-seconds=300
+seconds=600
 [ -z "${TUTTI_TEST_LONG:-}" ] || seconds=1800
 seconds=${TEST_SECONDS:-$seconds}
 session=
@@ -32,7 +32,7 @@ case " ${TEST_WAITS:-} " in
 *)
     exec 7>"$locks/place.turn.lock"
     flock 7
-    places=$((3 * $(nproc)))
+    places=$((2 * $(nproc)))
     place=1
     exec 9>"$locks/place.$place.lock"
     until flock -n 9; do

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEADLINE_MS 20000u
+#define DEADLINE_MS 60000u
 
 static void *handle;
 static const tutti__mpi_module_t *module;

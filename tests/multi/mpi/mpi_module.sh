@@ -41,7 +41,7 @@ fi
 # launch RANKS CASES [FLAG]: sets $status
 launch()
 {
-    by_mpirun "$log" "$log" timeout --kill-after=5 100 $mpirun ${3:-} -np "$1" \
+    by_mpirun "$log" "$log" timeout --kill-after=5 280 $mpirun ${3:-} -np "$1" \
         $program "$module" $2
 }
 
