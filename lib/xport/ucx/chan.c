@@ -15,10 +15,10 @@
  * first message of the next call.
  *
  * After its last message a rank may stop polling for a long time. So a message that UCX reports as
- * complete must need no further poll of this rank. Over TCP, UCX copies short messages, and reports
- * them as complete even if the socket's buffer is full. So only the shortest messages are copied
- * (ucx_module.c). Tried: flush the endpoint. Over TCP a flush waits for a poll of the peer: it
- * never ended in 5 of 5 runs.
+ * complete must need no further poll of this rank. Over TCP, UCX by default copies short messages,
+ * and reports them as complete even if the socket's buffer is full. So no message over TCP is
+ * copied (ucx_module.c): UCX reports it as complete when the socket has it. Tried: flush the
+ * endpoint. Over TCP a flush waits for a poll of the peer: it never ended in 5 of 5 runs.
  *
  * A GPU-direct end (xport.h) works in the same way on device memory, and no code here reads this
  * memory. But UCX may copy any message from a device, even a long message. So these messages are

@@ -34,6 +34,7 @@
 static struct {
     tutti__word_t came[1024]; /* ranks that have reached each fence */
     tutti__word_t is_refused;
+    tutti__word_t complete; /* messages, in case_full */
     char address[MOST_RANKS][ADDRESS_BYTES];
 } * common;
 
@@ -274,21 +275,6 @@ static void case_quiet(void)
     xport->ops->close(xport);
 }
 
-/* The same on new connections, whose messages wake sleepers. */
-static void case_anew(void)
-{
-    static const size_t most[] = { 8, 4096, 65536, 262144 };
-
-    shares = 1;
-    for (uint32_t k = 0; k < (is_few ? 12 : 40); k++) {
-        tutti__xport_t *xport = open_xport(262144, 4);
-
-        ring(xport, 0, most[k % 4], 1 + k % 3);
-        fence();
-        xport->ops->close(xport);
-    }
-}
-
 /* Repeats view until it is not AGAIN. */
 static tutti_status_t view(tutti__xport_t *xport, tutti__chan_t *chan, size_t bytes,
                            uint32_t signature)
@@ -303,6 +289,84 @@ static tutti_status_t view(tutti__xport_t *xport, tutti__chan_t *chan, size_t by
         usleep(POLL_US);
     }
     return status;
+}
+
+/* Send messages until the connection is full, so that a message stays in flight. */
+static tutti__chan_t *fill(tutti__xport_t *xport, const void *block, size_t bytes)
+{
+    tutti__chan_t *chan;
+    int pending = 0, polls;
+    tutti__hint_t hint;
+
+    CHECK_OK(xport->ops->open_send(xport, &KEY(0, 1, 0), &chan));
+    while (!pending) {
+        CHECK_OK(xport->ops->send(chan, block, bytes, 5, &pending, &hint));
+        for (polls = 0; pending && polls < 1000; polls++) {
+            tutti_status_t status = xport->ops->flush(chan, &hint);
+
+            CHECK(status == TUTTI_OK || status == TUTTI__AGAIN);
+            pending = status == TUTTI__AGAIN;
+        }
+        atomic_fetch_add(&common->complete, !pending);
+    }
+    return chan;
+}
+
+/* Receive so many messages. */
+static void empty(tutti__xport_t *xport, size_t bytes, size_t messages)
+{
+    tutti__chan_t *chan;
+
+    CHECK_OK(xport->ops->open_recv(xport, &KEY(0, 0, 0), &chan));
+    CHECK_OK(xport->ops->expect(chan, messages));
+    while (messages-- > 0) {
+        CHECK_OK(view(xport, chan, bytes, 5));
+        xport->ops->release(chan);
+    }
+}
+
+/* A message that is complete arrives although the sender does not poll again, even if the message
+   was sent on a full connection. */
+static void case_full(void)
+{
+    static const size_t lengths[] = { 8, 1000, 5000 };
+    static const char block[5000];
+    tutti__xport_t *xport = open_xport(65536, 4);
+    tutti__chan_t *chan = NULL;
+    tutti__hint_t hint;
+
+    ring(xport, 1, 8, 2);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+        tutti__store_release(&common->complete, 0);
+        fence();
+        if (me == 0)
+            chan = fill(xport, block, lengths[i]);
+        fence();
+        if (me == 1)
+            empty(xport, lengths[i], tutti__load_acquire(&common->complete));
+        fence(); /* until here, rank 0 has not polled */
+        if (me == 1)
+            empty(xport, lengths[i], 1);
+        while (me == 0 && xport->ops->flush(chan, &hint) == TUTTI__AGAIN)
+            sched_yield();
+        fence();
+    }
+    xport->ops->close(xport);
+}
+
+/* As case_quiet, on new connections, whose messages wake sleepers. */
+static void case_anew(void)
+{
+    static const size_t most[] = { 8, 4096, 65536, 262144 };
+
+    shares = 1;
+    for (uint32_t k = 0; k < (is_few ? 12 : 40); k++) {
+        tutti__xport_t *xport = open_xport(262144, 4);
+
+        ring(xport, 0, most[k % 4], 1 + k % 3);
+        fence();
+        xport->ops->close(xport);
+    }
 }
 
 /* Rank 0 sends `sent` bytes with signature 5; rank 1 expects other bytes or another signature. */
@@ -635,13 +699,21 @@ static void case_lent(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = { { "data", case_data },           { "two", case_two },
-              { "threads", case_threads },     { "quiet", case_quiet },
-              { "anew", case_anew },           { "mismatch", case_mismatch },
-              { "placed", case_placed },       { "cancel", case_cancel },
-              { "woken", case_woken },         { "connecting", case_connecting },
-              { "killed", case_killed },       { "unreachable", case_unreachable },
-              { "left_open", case_left_open }, { "lent", case_lent } };
+} cases[] = { { "data", case_data },
+              { "two", case_two },
+              { "threads", case_threads },
+              { "quiet", case_quiet },
+              { "full", case_full },
+              { "anew", case_anew },
+              { "mismatch", case_mismatch },
+              { "placed", case_placed },
+              { "cancel", case_cancel },
+              { "woken", case_woken },
+              { "connecting", case_connecting },
+              { "killed", case_killed },
+              { "unreachable", case_unreachable },
+              { "left_open", case_left_open },
+              { "lent", case_lent } };
 
 static void open_module(void)
 {

@@ -40,7 +40,7 @@ few=
 runs="1 2 3"
 is_long "most cases with 2 ranks, and most rounds" || { few=few runs=1; }
 passes data
-passes $few two threads quiet anew mismatch placed cancel woken killed left_open lent
+passes $few two threads quiet full anew mismatch placed cancel woken killed left_open lent
 # If the other end gives up a connection, UCX prints errors.
 for run in $runs; do
     $program $few connecting unreachable >"$log" 2>&1 && ! grep -q "UCX  *WARN" "$log" && continue
@@ -50,6 +50,6 @@ for run in $runs; do
 done
 # With error mode PEER, UCX uses its shared memory only with this setting.
 export UCX_MM_ERROR_HANDLING=y UCX_TLS=posix
-passes $few data two quiet mismatch woken
+passes $few data two quiet full mismatch woken
 
 test $errors -eq 0
