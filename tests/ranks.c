@@ -181,7 +181,7 @@ static int judge(const job_t *job, int rank, int status)
 static int reap(const job_t *job, const pid_t *pids)
 {
     uint64_t times = getenv("TUTTI_TEST_LONG") != NULL ? 6 : 1;
-    uint64_t limit = (uint64_t)(job->timeout_s ? job->timeout_s : 60) * times * 1000000000u;
+    uint64_t limit = (uint64_t)(job->timeout_s ? job->timeout_s : 300) * times * 1000000000u;
     uint64_t begin = tutti__now_ns();
     int failures = 0, left = job->size, late = 0;
 

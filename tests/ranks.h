@@ -29,7 +29,7 @@ typedef struct {
     int size;
     const char *hosts;     /* one letter per rank names its host: "aabbb"; NULL: one host */
     int threads;           /* 1: ranks are threads; 0: processes */
-    int timeout_s;         /* for the whole job; 0: 60 s. Long forms have six times as much */
+    int timeout_s;         /* for the whole job; 0: 300 s. Long forms have six times as much */
     const char *algorithm; /* TUTTI_ALGORITHM */
     /* Adjusts the settings of a rank; may be NULL. Its deadline begins to apply when all ranks have
        opened the communicator. */

@@ -149,7 +149,7 @@ int main(void)
     board_open();
     for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
         plan_t plan = plans[i];
-        job_t job = { .size = 2, .hosts = "ab", .fn = run, .arg = &plan, .timeout_s = 120 };
+        job_t job = { .size = 2, .hosts = "ab", .fn = run, .arg = &plan };
 
         job.settings = settings;
         board_clear();

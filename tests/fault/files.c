@@ -147,7 +147,7 @@ int main(void)
     board_open();
     for (size_t h = 0; h < sizeof(hosts) / sizeof(hosts[0]); h++) {
         for (int threads = !can_fork; threads < 2; threads++) {
-            job_t job = { .size = 4, .hosts = hosts[h], .threads = threads, .timeout_s = 100 };
+            job_t job = { .size = 4, .hosts = hosts[h], .threads = threads };
 
             job.fn = each_file;
             RUN_JOB(failures, &job);

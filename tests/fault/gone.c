@@ -324,7 +324,6 @@ static int run_all(size_t fault, int size, const char *hosts, int victim)
                       .hosts = hosts,
                       .fn = faults[fault].fn,
                       .arg = &plan,
-                      .timeout_s = 25,
                       .killed = faults[fault].killed ? 1u << victim : 0 };
 
         board_clear();

@@ -133,7 +133,6 @@ static int kill_some(job_t *job, unsigned victims, const size_t *counts, int nco
             job->fn = run;
             job->arg = &plan;
             job->killed = victims;
-            job->timeout_s = 25;
             if (ranks_run(job) == 0)
                 continue;
             failures++;

@@ -220,12 +220,9 @@ static int endings(int size, const char *hosts)
     int failures = 0;
 
     for (size_t i = 0; i < sizeof(killed) / sizeof(killed[0]); i++) {
-        job_t job = { .size = size,
-                      .hosts = hosts,
-                      .fn = die,
-                      .arg = &killed[i],
-                      .killed = killed[i],
-                      .timeout_s = 30 };
+        job_t job = {
+            .size = size, .hosts = hosts, .fn = die, .arg = &killed[i], .killed = killed[i]
+        };
 
         if (size == 1 && i > 0 && i < 3)
             continue;

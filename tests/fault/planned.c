@@ -287,7 +287,6 @@ static int run_one(const plan_t *plan, int size, const char *hosts)
                   .fn = run,
                   .arg = &copy,
                   .settings = settings,
-                  .timeout_s = 60,
                   .killed = plan->fault == KILLED ? 1u << plan->victim : 0 };
     char text[4096];
     ssize_t n;

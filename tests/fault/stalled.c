@@ -405,7 +405,7 @@ static int run(const job_t *job)
 
 int main(void)
 {
-    job_t job = { .size = 2, .timeout_s = 280 };
+    job_t job = { .size = 2 };
     static const struct {
         void (*settings)(tutti__conf_t *conf, int rank);
         rank_fn_t fn;

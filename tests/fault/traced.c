@@ -224,8 +224,7 @@ int main(void)
                       .hosts = cases[i].hosts,
                       .killed = cases[i].killed,
                       .settings = cases[i].settings,
-                      .fn = cases[i].fn,
-                      .timeout_s = 120 };
+                      .fn = cases[i].fn };
         char command[128];
 
         board_clear();

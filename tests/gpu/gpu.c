@@ -101,9 +101,7 @@ static void no_device(tutti__conf_t *conf, int rank)
 
 int gpu_run(rank_fn_t fn, int size)
 {
-    const job_t job = {
-        .size = size, .threads = size == 1, .timeout_s = 300, .fn = fn, .settings = no_device
-    };
+    const job_t job = { .size = size, .threads = size == 1, .fn = fn, .settings = no_device };
     int failures = gpu_prepare() != 0;
 
     RUN_JOB(failures, &job);

@@ -388,7 +388,6 @@ static int run(rank_fn_t fn, const char *hosts, int threads)
                   .hosts = hosts,
                   .algorithm = FLAT,
                   .threads = threads,
-                  .timeout_s = 120,
                   .fn = fn };
     char name[64];
 

@@ -259,9 +259,7 @@ static void settings(tutti__conf_t *conf, int rank)
 /* Returns the number of failures. *ret_came: was the victim stopped at all? */
 static int run_one(int *ret_came)
 {
-    job_t job = {
-        .size = RANKS, .hosts = plan.hosts, .fn = stopped, .settings = settings, .timeout_s = 60
-    };
+    job_t job = { .size = RANKS, .hosts = plan.hosts, .fn = stopped, .settings = settings };
     int failures = pretend_prepare(RANKS) != 0;
 
     memset(board, 0, sizeof(*board));

@@ -31,12 +31,9 @@ int run_device_jobs(rank_fn_t fn, int size, const char *hosts, unsigned killed)
         shared =
             mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int threads = 0; threads < 2; threads++) {
-        job_t job = { .size = size,
-                      .hosts = hosts,
-                      .threads = threads,
-                      .timeout_s = 120,
-                      .fn = fn,
-                      .killed = killed };
+        job_t job = {
+            .size = size, .hosts = hosts, .threads = threads, .fn = fn, .killed = killed
+        };
 
         if ((threads && (killed != 0 || device_options.no_threads)) ||
             (!threads && !ranks_can_fork()))

@@ -13,7 +13,7 @@ int run_pretend_jobs(rank_fn_t fn, int min_size)
 
     for (int threads = 0; threads < 2; threads++) {
         for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s += pretend_is_quick ? 2 : 1) {
-            job_t job = { .size = sizes[s], .threads = threads, .timeout_s = 60, .fn = fn };
+            job_t job = { .size = sizes[s], .threads = threads, .fn = fn };
 
             if (sizes[s] < min_size || (!threads && !ranks_can_fork()))
                 continue;

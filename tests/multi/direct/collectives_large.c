@@ -67,7 +67,7 @@ static void large(rank_t *self)
 
 int main(void)
 {
-    job_t job = { .size = 2, .fn = large, .timeout_s = 100 };
+    job_t job = { .size = 2, .fn = large };
     int failures = 0;
 
     if (available_gib() < NEED_GIB || !ranks_can_fork()) {

@@ -228,11 +228,9 @@ static void late(rank_t *self)
 
 static int run(rank_fn_t fn, int size, int per_group, int threads)
 {
-    job_t job = { .size = size,
-                  .fn = fn,
-                  .threads = threads,
-                  .timeout_s = 100,
-                  .settings = fn == late ? impatient : in_groups };
+    job_t job = {
+        .size = size, .fn = fn, .threads = threads, .settings = fn == late ? impatient : in_groups
+    };
     int failures = 0;
 
     group_size = (uint64_t)per_group;

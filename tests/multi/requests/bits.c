@@ -192,11 +192,9 @@ int main(void)
         return 1;
     for (int i = 0; i < (whole ? 5 : 2); i++) {
         for (int k = 0; k < 5; k++) {
-            job_t job = { .size = (int)strlen(hosts[i]),
-                          .hosts = hosts[i],
-                          .timeout_s = 240,
-                          .settings = settings,
-                          .fn = async };
+            job_t job = {
+                .size = (int)strlen(hosts[i]), .hosts = hosts[i], .settings = settings, .fn = async
+            };
 
             kind = kinds[k];
             is_first = k == 0;

@@ -708,7 +708,7 @@ int main(void)
                          "(with ThreadSanitizer on one host), two of three rounds of early ends, "
                          "50 of 100 repeated splits, and 140 of 200 communicators");
     for (size_t s = 0; s < (whole ? sizeof(sizes) / sizeof(sizes[0]) : 2); s++) {
-        job_t job = { .size = sizes[s], .timeout_s = 100 };
+        job_t job = { .size = sizes[s] };
 
         for (int several = 0; several < 2; several++) {
             job.hosts = several ? hosts[s] : NULL;
@@ -724,7 +724,7 @@ int main(void)
         }
     }
     for (int threads = !can_fork; threads < (whole || !can_fork ? 2 : 1); threads++) {
-        job_t job = { .size = 4, .threads = threads, .timeout_s = 100 };
+        job_t job = { .size = 4, .threads = threads };
 
         job.fn = mistakes;
         RUN_JOB(failures, &job);
@@ -756,7 +756,7 @@ int main(void)
         RUN_JOB(failures, &job);
     }
     if (can_fork) {
-        job_t job = { .size = 4, .timeout_s = 100, .fn = too_many_files };
+        job_t job = { .size = 4, .fn = too_many_files };
 
         RUN_JOB(failures, &job);
         job.hosts = "aabb";

@@ -718,7 +718,7 @@ int main(void)
     many.seed = 7 + (unsigned)many.steps;
 
     for (int i = 0; i < 4; i++) {
-        job_t job = { .size = sizes[i], .threads = !ranks_can_fork(), .timeout_s = 240 };
+        job_t job = { .size = sizes[i], .threads = !ranks_can_fork() };
 
         if (!is_long && (job.size > 3 || (job.threads && job.size == 1)))
             continue;
@@ -738,8 +738,7 @@ int main(void)
     for (int i = 1; i < 4; i++) {
         job_t job = { .size = (int)strlen(hosts[i]),
                       .hosts = hosts[i],
-                      .threads = !ranks_can_fork(),
-                      .timeout_s = 240 };
+                      .threads = !ranks_can_fork() };
 
         if (!is_long && i == 3)
             continue;

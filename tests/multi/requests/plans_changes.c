@@ -446,7 +446,6 @@ int main(void)
         job_t job = { .size = (int)strlen(hosts[i]),
                       .hosts = hosts[i],
                       .threads = !ranks_can_fork(),
-                      .timeout_s = 240,
                       .fn = changes };
 
         RUN_JOB(failures, &job);
