@@ -15,6 +15,7 @@
 #include "engine/steps.h"
 
 #include "base/constants.h"
+#include "base/own_thread.h"
 #include "base/time.h"
 #include "engine/own_deadline.h"
 
@@ -195,6 +196,21 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
     if (left && !moved)
         tutti__engine_ring_later(e);
     return moved;
+}
+
+/*
+ * An MPI may report a message as complete that it has only copied, and send it at this rank's next
+ * call of MPI: Open MPI over UCX over TCP does so if the socket is full. But this rank's operations
+ * are complete, so no step calls MPI, and this rank may wait for a tensor of a rank that waits for
+ * the message. So a rank that waits pushes from time to time.
+ */
+void tutti__engine_push(const tutti__engine_t *e)
+{
+    tutti__xport_t *far = e->far;
+
+    if (far != NULL && far->ops->progress != NULL &&
+        far->ops->may_progress(far, tutti__thread_is_own()))
+        (void)far->ops->progress(far);
 }
 
 void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)

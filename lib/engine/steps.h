@@ -14,6 +14,8 @@ void tutti__engine_yield(tutti__engine_t *e, tutti__who_t who);
 void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who);
 /* As kick, if there is work; calls no callbacks. 1: an operation in a lane has advanced. */
 int tutti__engine_help(tutti__engine_t *e);
+/* Let the transport between hosts send messages that it still has: see steps.c. */
+void tutti__engine_push(const tutti__engine_t *e);
 /* Tell peers whether to ring. With the token. */
 void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value);
 /* Wake the engine's thread: some work needs a thread that polls, reads the sockets, or checks a

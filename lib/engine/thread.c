@@ -96,6 +96,8 @@ static int thread_work(tutti__engine_t *e, pace_t *pace)
         /* Callbacks are called after the token is given back. */
         tutti__engine_yield(e, TUTTI__STEP_THREAD);
     } while (moved);
+    if (!has_moved)
+        tutti__engine_push(e);
     if (has_moved || advanced || !pace->owns)
         pace->moved_ns = 0;
     return has_moved;

@@ -223,8 +223,10 @@ static tutti_status_t poll(tutti__wait_t *wait)
             want(e, w, TUTTI__PLAN_WAIT_NS);
         /* If a program waits in many short waits, the engine's thread may never find the token
            free. So a waiter that has taken the token and finds no work checks the deadlines. */
-        if (!wait->moved && took)
+        if (!wait->moved && took) {
             tutti__overdue_check(&tutti__owned(e)->agreed, &e->pending);
+            tutti__engine_push(e);
+        }
     }
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);

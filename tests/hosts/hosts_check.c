@@ -8,6 +8,7 @@
  *     twice     data, with tutti_finalize and tutti_init in between
  *     forked    a forked child does not use what its parent has used to meet; then data
  *     many N    N small allreduces; prints their time in milliseconds
+ *     named N   N named allreduces, one after the other, and no other call
  *     groups N  groups, several at the same time; N rounds
  *     aborted   groups, one of which is ended
  *     refused   tutti_init must fail
@@ -167,6 +168,23 @@ static void by_name(void)
             CHECK(x[t][i] == sum(i + (size_t)t), "tensor %d, element %zu is %g, not %g", t, i,
                   x[t][i], sum(i + (size_t)t));
         free(x[t]);
+    }
+}
+
+/* Each name is new, so the ranks agree on each tensor, and learn no plan. */
+static void named(int rounds)
+{
+    tutti_request_t *request;
+    char name[32];
+
+    for (int k = 0; k < rounds; k++) {
+        float x = value(rank, (size_t)k);
+
+        snprintf(name, sizeof(name), "tensor %d", k);
+        OK(tutti_allreduce_async(name, &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world(), NULL,
+                                 &request));
+        OK(tutti_wait(request, -1));
+        CHECK(x == sum((size_t)k), "round %d: %g, not %g", k, x, sum((size_t)k));
     }
 }
 
@@ -446,6 +464,8 @@ int main(int argc, char **argv)
         killed(number);
     else if (strcmp(what, "exited") == 0)
         exited(number);
+    else if (strcmp(what, "named") == 0)
+        named(number);
     else if (strcmp(what, "groups") == 0)
         groups(number);
     else if (strcmp(what, "groupkilled") == 0)

@@ -46,6 +46,15 @@ else
 EXTRA_DIST += %reldir%/app_mpi.c
 endif
 
+if HAVE_OPENMPI
+check_LTLIBRARIES += tests/hosts/held_shim.la
+tests_hosts_held_shim_la_SOURCES = %reldir%/held_shim.c
+tests_hosts_held_shim_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
+tests_hosts_held_shim_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
+tests_hosts_held_shim_la_LIBADD = $(OPENMPI_LIBS) -lpthread
+endif
+EXTRA_DIST += %reldir%/held_shim.c
+
 script_tests += \
     %reldir%/app_mpi.sh \
     %reldir%/bits.sh \
@@ -59,6 +68,7 @@ script_tests += \
     %reldir%/collectives.sh \
     %reldir%/direct_check.sh \
     %reldir%/groups.sh \
+    %reldir%/held.sh \
     %reldir%/hosts.sh \
     %reldir%/late.sh \
     %reldir%/lost.sh \
