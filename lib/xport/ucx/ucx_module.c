@@ -92,20 +92,14 @@ void tutti__ucx_restore_signals(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* Does this value of UCX_TLS allow a transport whose name begins with one of these words?
-   "^..." lists the excluded transports. */
-static int allows(const char *transports, const char *const words[])
+/* Does this value of UCX_TLS allow TCP? "^..." lists the excluded transports. */
+static int has_tcp(const char *transports)
 {
-    int excludes = transports[0] == '^', is_listed = 0;
-    const char *name = transports + excludes;
+    size_t length = strcspn(transports, "\n");
+    const char *found = strstr(transports, "tcp");
+    int is_listed = found != NULL && found < transports + length;
 
-    while (*name != '\n' && *name != '\0') {
-        for (int i = 0; words[i] != NULL; i++)
-            is_listed |= strncmp(name, words[i], strlen(words[i])) == 0;
-        name += strcspn(name, ",\n");
-        name += *name == ',';
-    }
-    return excludes ? !is_listed : is_listed;
+    return transports[0] == '^' ? !is_listed : is_listed;
 }
 
 /* Change a setting of TCP, named "TCP_...". Up to UCX 1.13 the name does not contain "TCP_". */
@@ -151,7 +145,9 @@ static void choose_tcp(ucp_config_t *config, const char *text, int is_alone)
         set_tcp(config, "TCP_RX_SEG_SIZE", TCP_SEGMENT);
     if (!is_alone)
         return;
-    if (strstr(text, "UCX_RNDV_THRESH=auto") != NULL)
+    /* The second text: from UCX 1.17 on */
+    if (strstr(text, "UCX_RNDV_THRESH=auto\n") != NULL ||
+        strstr(text, "UCX_RNDV_THRESH=intra:auto,inter:auto\n") != NULL)
         ucp_config_modify(config, "RNDV_THRESH", "inf");
     ucp_config_modify(config, "ZCOPY_THRESH", "0");
 }
@@ -160,12 +156,11 @@ static void choose_tcp(ucp_config_t *config, const char *text, int is_alone)
  * The ranks of a host do not use UCX between them, so UCX's shared memory is disabled. It would
  * take space in /dev/shm, which is small in containers. If no space is left, UCX ends the process.
  *
- * With RDMA, messages longer than a frame with 1 KiB of data are sent without a copy.
+ * rdma 1: RDMA carries the messages. Then only messages of more than 1 KiB and a frame's head are
+ * sent without a copy.
  */
-static void choose(ucp_config_t *config)
+static void choose(ucp_config_t *config, int rdma)
 {
-    static const char *const tcp[] = { "tcp", NULL };
-    static const char *const rdma[] = { "rc", "ud", "dc", "ib", NULL };
     static const char name[] = "UCX_TLS=";
     char *text = NULL, *transports;
     size_t bytes = 0;
@@ -177,20 +172,58 @@ static void choose(ucp_config_t *config)
     fclose(file);
     transports = text != NULL ? strstr(text, name) : NULL;
     if (transports != NULL) {
-        int is_default, uses_rdma;
+        int is_default = strncmp(transports + strlen(name), "all\n", 4) == 0;
 
-        transports += strlen(name);
-        is_default = strncmp(transports, "all\n", 4) == 0;
-        uses_rdma = tutti__ucx_has_rdma() && (is_default || allows(transports, rdma));
         if (is_default)
             ucp_config_modify(config, "TLS", "^posix,sysv");
         if (strstr(text, "UCX_ZCOPY_THRESH=auto") != NULL)
             ucp_config_modify(config, "ZCOPY_THRESH", "1041");
-        /* Without TCP, UCX would warn of its settings. */
-        if (is_default || allows(transports, tcp))
-            choose_tcp(config, text, !uses_rdma);
+        /* Without TCP, UCX would warn of TCP's settings. */
+        if (is_default || has_tcp(transports + strlen(name)))
+            choose_tcp(config, text, !rdma);
     }
     free(text);
+}
+
+/*
+ * Can UCX use RDMA? The machine may have a device that UCX cannot use: UCX_TLS or UCX_NET_DEVICES
+ * excludes it, a container does not contain it, or UCX lacks its module. UCX has no function for
+ * this, so the text of ucp_context_print_info is searched. It has lines such as
+ *
+ *      #      resource 2  :  md 1  dev 2  flags -- rc_verbs/mlx5_0:1
+ */
+static int can_use_rdma(ucp_context_h context)
+{
+    static const char *const names[] = { "-- rc_", "-- ud_", "-- dc_", "-- srd" };
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    int found = 0;
+
+    if (file == NULL)
+        return 1;
+    ucp_context_print_info(context, file);
+    fclose(file);
+    for (size_t i = 0; text != NULL && i < sizeof(names) / sizeof(*names); i++)
+        found |= strstr(text, names[i]) != NULL;
+    free(text);
+    return found;
+}
+
+static ucs_status_t open_context(const ucp_params_t *params, int rdma)
+{
+    ucp_config_t *config;
+    ucs_status_t code = ucp_config_read(NULL, NULL, &config);
+    sigset_t before;
+
+    if (code != UCS_OK)
+        return code;
+    choose(config, rdma);
+    tutti__ucx_block_signals(&before);
+    code = ucp_init(params, config, &ucx.context);
+    tutti__ucx_restore_signals(&before);
+    ucp_config_release(config);
+    return code;
 }
 
 /*
@@ -203,7 +236,7 @@ static void choose(ucp_config_t *config)
  */
 static ucs_status_t make_context(uint32_t size, int shares)
 {
-    const int wakes = shares || tutti__ucx_has_rdma();
+    const int rdma = tutti__ucx_has_rdma(), wakes = shares || rdma;
     const ucp_params_t params = { .field_mask =
                                       UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_TAG_SENDER_MASK |
                                       UCP_PARAM_FIELD_MT_WORKERS_SHARED |
@@ -213,17 +246,12 @@ static ucs_status_t make_context(uint32_t size, int shares)
                                   .mt_workers_shared = 1,
                                   .estimated_num_eps = size,
                                   .name = "tutti" };
-    ucp_config_t *config;
-    ucs_status_t code = ucp_config_read(NULL, NULL, &config);
-    sigset_t before;
+    ucs_status_t code = open_context(&params, rdma);
 
-    if (code != UCS_OK)
-        return code;
-    choose(config);
-    tutti__ucx_block_signals(&before);
-    code = ucp_init(&params, config, &ucx.context);
-    tutti__ucx_restore_signals(&before);
-    ucp_config_release(config);
+    if (code == UCS_OK && rdma && !can_use_rdma(ucx.context)) {
+        ucp_cleanup(ucx.context);
+        code = open_context(&params, 0);
+    }
     ucx.wakes = wakes;
     return code;
 }
