@@ -202,13 +202,14 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
  * An MPI may report a message as complete that it has only copied, and send it at this rank's next
  * call of MPI: Open MPI over UCX over TCP does so if the socket is full. But this rank's operations
  * are complete, so no step calls MPI, and this rank may wait for a tensor of a rank that waits for
- * the message. So a rank that waits pushes from time to time.
+ * the message. So a rank that waits, tests or leaves calls this function. A rank in no call of the
+ * library calls MPI only if its thread wakes, like a program that uses MPI alone.
  */
 void tutti__engine_push(const tutti__engine_t *e)
 {
     tutti__xport_t *far = e->far;
 
-    if (far != NULL && far->ops->progress != NULL &&
+    if (far != NULL && far->ops->progress != NULL && !tutti__watch_has_ended(e->env.watch) &&
         far->ops->may_progress(far, tutti__thread_is_own()))
         (void)far->ops->progress(far);
 }
@@ -236,7 +237,7 @@ static int has_work(tutti__engine_t *e)
 /* No thread polls after this, so peers must ring if there is work. */
 static void give_back(tutti__engine_t *e, tutti__who_t who)
 {
-    int rings;
+    int rings, is_late;
 
     do {
         rings = has_work(e);
@@ -246,10 +247,12 @@ static void give_back(tutti__engine_t *e, tutti__who_t who)
         while (!atomic_load(&e->token.wanted) && (has_work(e) || atomic_load(&e->news)) &&
                tutti__engine_step(e, who)) {
         }
+        /* These steps may have begun a bucket, after peers were told not to ring. */
+        is_late = !rings && has_work(e);
         tutti__token_leave(&e->token);
         /* Repeat this if another thread has found the token taken, and has left its request in the
            queue. */
-    } while ((atomic_load(&e->pending.queued) || atomic_load(&e->news) ||
+    } while ((is_late || atomic_load(&e->pending.queued) || atomic_load(&e->news) ||
               (!rings && tutti__pending_count(&e->pending) > 0)) &&
              tutti__token_take(&e->token));
 }
@@ -284,8 +287,11 @@ void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who)
         tutti__engine_help_others(e);
     if (!tutti__token_take(&e->token))
         return;
-    if (!tutti__engine_step(e, who))
+    if (!tutti__engine_step(e, who)) {
         tutti__overdue_check(&tutti__owned(e)->agreed, &e->pending);
+        if (who == TUTTI__STEP_WAITER)
+            tutti__engine_push(e);
+    }
     tutti__engine_yield(e, who);
     if (atomic_load(&e->signals.polling))
         tutti__engine_ring_later(e);

@@ -9,7 +9,8 @@
  *     case a bounded sleep has to end by itself. The test checks that this end suffices, and that
  *     with a fence no wake-up would be lost.
  *   Lane 1: the engine's thread and a caller work and sleep (token.h, steps.c, thread.c); a peer
- *     publishes and rings. In this lane no wake-up may be lost, whichever store is delayed.
+ *     publishes and rings. In this lane no wake-up may be lost, whichever store is delayed. Also if
+ *     this rank has submitted nothing, and a message begins a bucket in a lane.
  *
  * The test of the test: with any fence removed, and with other planted bugs, the checks find a rank
  * that sleeps for ever.
@@ -50,6 +51,7 @@ typedef struct {
     tutti__conf_shared_t conf;
     tutti__exec_env_t exec;
     void *(*thread)(void *arg);
+    tutti__word_t message; /* 1: a message that begins a bucket is in the socket; 2: it was read */
 } house_t;
 
 static house_t house;
@@ -245,8 +247,11 @@ void __wrap_tutti__stalls_check(tutti__stalls_t *stalls);
 int __wrap_tutti__links_poll(tutti__watch_t *watch, int side)
 {
     (void)watch;
-    (void)side;
-    return 0;
+    if (!side || tutti__load_acquire(&house.message) != 1)
+        return 0;
+    tutti__store_release(&house.message, 2);
+    tutti__owned(&house.engine)->lanes.in_flight = 1;
+    return 1;
 }
 
 int __wrap_tutti__agreed_step(tutti__agreement_t *a)
@@ -259,14 +264,15 @@ int __wrap_tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_l
 {
     uint32_t round = tutti__load_acquire(&house.word[1]);
 
-    (void)lanes;
     (void)who;
     *ret_left = 0;
-    if (round == house.word[0])
+    if (round == house.word[0] || (house.message > 0 && lanes->in_flight == 0))
         return 0;
     house.word[0] = round;
-    if (round == house.rounds)
-        atomic_store(&house.engine.pending.ended, 1);
+    if (round < house.rounds)
+        return 1;
+    lanes->in_flight = 0;
+    atomic_store(&house.engine.pending.ended, atomic_load(&house.engine.pending.submitted));
     return 1;
 }
 
@@ -295,6 +301,7 @@ static void begin_engine(void *arg)
     house_t *h = arg;
 
     begin(h);
+    h->message = 0;
     memset(&h->engine, 0, sizeof(h->engine));
     h->engine.env.machine = &h->machine[0];
     h->engine.env.conf = &h->conf;
@@ -341,24 +348,69 @@ static void peer_main(void *arg)
         tutti__shm_publish(&h->shm[1], 1, &h->word[1], round);
 }
 
+static int is_bucket_done(void *arg)
+{
+    house_t *h = arg;
+
+    return h->message == 2 && h->word[0] == h->rounds;
+}
+
+/* A caller that has submitted nothing takes a step, and finally stops the thread. */
+static void idle_caller_main(void *arg)
+{
+    house_t *h = arg;
+
+    tutti__engine_kick(&h->engine, TUTTI__STEP_BRIEF);
+    ex_await(is_bucket_done, h);
+    atomic_store(&h->engine.stop, 1);
+    tutti__engine_ring_self(&h->engine);
+}
+
+/* A peer sends a message, which wakes the thread, and then publishes. */
+static void sending_peer_main(void *arg)
+{
+    house_t *h = arg;
+
+    tutti__store_release(&h->message, 1);
+    tutti__machine_ring_always(&h->machine[1], 0);
+    peer_main(h);
+}
+
 enum {
     THREAD,
     CALLER,
     PEER
 };
 
-static void explore_bells(uint32_t rounds, const ex_limits_t *limits, ex_result_t *ret_result)
+static void explore_engine(ex_play_t *play, uint32_t rounds, const ex_limits_t *limits,
+                           ex_result_t *ret_result)
 {
-    ex_play_t play = { .n = 3,
-                       .begin = begin_engine,
-                       .actor = { thread_main, caller_main, peer_main },
-                       .arg = &house };
-
+    play->n = 3;
+    play->begin = begin_engine;
+    play->arg = &house;
     house.nranks = 2;
     house.rounds = rounds;
     begin_engine(&house);
     assert_int_equal(tutti__thread_start(&house.engine), TUTTI_OK);
-    ex_explore(&play, limits, ret_result);
+    ex_explore(play, limits, ret_result);
+}
+
+static void explore_bells(uint32_t rounds, const ex_limits_t *limits, ex_result_t *ret_result)
+{
+    ex_play_t play = { .actor = { thread_main, caller_main, peer_main } };
+
+    explore_engine(&play, rounds, limits, ret_result);
+}
+
+static void test_bucket_of_peers(void **state)
+{
+    ex_play_t play = { .actor = { thread_main, idle_caller_main, sending_peer_main } };
+    ex_limits_t limits = { .switches = whole ? 3 : 2 };
+    ex_result_t result;
+
+    (void)state;
+    explore_engine(&play, 1, &limits, &result);
+    expect_none_lost("a bucket of peers", &result);
 }
 
 static void test_bells(void **state)
@@ -397,9 +449,10 @@ static void test_bells_planted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words_in_order), cmocka_unit_test(test_words_late),
-        cmocka_unit_test(test_words_fenced),   cmocka_unit_test(test_words_planted),
-        cmocka_unit_test(test_bells),          cmocka_unit_test(test_bells_planted),
+        cmocka_unit_test(test_words_in_order),  cmocka_unit_test(test_words_late),
+        cmocka_unit_test(test_words_fenced),    cmocka_unit_test(test_words_planted),
+        cmocka_unit_test(test_bells),           cmocka_unit_test(test_bells_planted),
+        cmocka_unit_test(test_bucket_of_peers),
     };
 
     whole = test_is_long("99 of 100 random interleavings, and each search's last switch or delay");
