@@ -229,6 +229,7 @@ static void end_all(tutti__engine_t *e)
     if (tutti__lanes_use_device(&own->lanes))
         tutti__completion_drain(&own->lanes.completions,
                                 tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
+    tutti__engine_push(e);
     /* After a death no goodbye is sent, because peers must receive the report of the death. */
     if (tutti__watch_has_ended(e->env.watch))
         tutti__engine_step(e, TUTTI__STEP_BRIEF);

@@ -293,11 +293,13 @@ static tutti_status_t sleep_on_word(tutti__wait_t *w)
     const tutti__machine_t *machine = r->env->machine;
     int32_t index = w->hint.peer < 0 ? -1 : machine->index_of[w->hint.peer];
 
-    if (w->hint.word != NULL && index >= 0)
+    if (w->hint.word != NULL && index >= 0) {
+        tutti__engine_push(w->engine);
         tutti__machine_sleep(machine, (uint32_t)index, w->hint.word, w->hint.value,
                              share_us(r, waited_ns(r)));
-    else
+    } else {
         nap(r);
+    }
     return check(r);
 }
 

@@ -339,6 +339,8 @@ static void look(tutti__engine_t *e, tutti__waiter_t *w, uint64_t patience_ns)
         return;
     want(e, w, patience_ns);
     tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+    if (atomic_load(&e->signals.polling))
+        tutti__engine_ring_later(e);
 }
 
 void tutti__wait_look(tutti__engine_t *e, tutti__waiter_t *w)

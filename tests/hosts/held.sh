@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# An MPI that has not yet sent messages that it has reported as complete: held_shim.c. Named calls do
-# not wait for ever, whether the library's thread may call MPI or only the main thread.
+# An MPI that has not yet sent messages that it has reported as complete: held_shim.c. Calls do not
+# wait for ever, whether the library's thread may call MPI or only the main thread.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -11,19 +11,21 @@ test -e $shim || skip "no preloaded library for this MPI"
 program=tests/hosts/hosts_check
 export TUTTI_TRANSPORT=mpi
 
-# by_name: named calls over this MPI
-by_name()
+# over_it A CASE: runs the case with A ranks on host a, and one on host b
+over_it()
 {
-    launch -np 1 env TUTTI_HOST_ID=a LD_PRELOAD=$shim $program named 12 : \
-        -np 1 env TUTTI_HOST_ID=b LD_PRELOAD=$shim $program named 12
-    passed 2 "on 2 hosts: named passed"
-    [ "$(grep -c "^held [1-9]" "$log")" -eq 2 ] || wrong "$what: no message was held"
+    run="env LD_PRELOAD=$shim $program $2 12"
+    launch -np "$1" env TUTTI_HOST_ID=a $run : -np 1 env TUTTI_HOST_ID=b $run
+    passed $(($1 + 1)) "on 2 hosts: $2 passed"
+    grep -q "^held [1-9]" "$log" || wrong "$what: no message was held"
 }
 
-what="the library's thread calls MPI"
-by_name
-what="only the main thread calls MPI"
+what="named calls, and the library's thread calls MPI"
+over_it 1 named
 export TUTTI_TEST_FUNNELED=1
-by_name
+what="named calls, and only the main thread calls MPI"
+over_it 1 named
+what="direct calls, and only the main thread calls MPI"
+over_it 2 passed
 
 test $errors -eq 0

@@ -9,6 +9,7 @@
  *     forked    a forked child does not use what its parent has used to meet; then data
  *     many N    N small allreduces; prints their time in milliseconds
  *     named N   N named allreduces, one after the other, and no other call
+ *     passed N  rank 0 sends to rank 2, which sends to rank 1, which sends to rank 0; N rounds
  *     groups N  groups, several at the same time; N rounds
  *     aborted   groups, one of which is ended
  *     refused   tutti_init must fail
@@ -185,6 +186,24 @@ static void named(int rounds)
                                  &request));
         OK(tutti_wait(request, -1));
         CHECK(x == sum((size_t)k), "round %d: %g, not %g", k, x, sum((size_t)k));
+    }
+}
+
+/* In each round rank 0 waits for rank 1 of its host, which waits for rank 2 of another host. */
+static void passed(int rounds)
+{
+    int from = (rank + 1) % 3, to = (rank + 2) % 3;
+
+    for (int k = 0; k < rounds; k++) {
+        int token = rank == 0 ? k : -1;
+
+        if (rank == 0)
+            OK(tutti_send(&token, 1, TUTTI_INT32, to, tutti_world()));
+        token = -1;
+        OK(tutti_recv(&token, 1, TUTTI_INT32, from, tutti_world()));
+        if (rank != 0)
+            OK(tutti_send(&token, 1, TUTTI_INT32, to, tutti_world()));
+        CHECK(token == k, "round %d: %d", k, token);
     }
 }
 
@@ -466,6 +485,8 @@ int main(int argc, char **argv)
         exited(number);
     else if (strcmp(what, "named") == 0)
         named(number);
+    else if (strcmp(what, "passed") == 0)
+        passed(number);
     else if (strcmp(what, "groups") == 0)
         groups(number);
     else if (strcmp(what, "groupkilled") == 0)
