@@ -3,40 +3,42 @@
  * Asynchronous collectives on named tensors, from any thread in any order.
  *
  * The ranks agree by name which tensors are ready; small tensors of the same kind are fused into
- * one collective. The tensors of one such collective are a bucket. A background thread makes
- * progress while the program computes. A thread that waits does the same work.
+ * one collective. The tensors of one such collective are called a bucket. A background thread makes
+ * progress while the program computes. A thread in tutti_wait makes progress as well.
  *
  * Parameters of all calls here
- *   name           1 to 255 bytes; copied. The same name on all ranks means the same tensor. It may
- *                  be used again as soon as the request is done. NULL: matched by order, see below
+ *   name           1 to 255 bytes; copied. The same name on all ranks means the same tensor. A name
+ *                  may be used again as soon as its request is done. NULL: the call is matched by
+ *                  its order, see below
  *   options        NULL: defaults; read during the call only
- *   ret_request    pass the request to tutti_wait, tutti_wait_all or tutti_wait_any exactly once,
- *                  also after tutti_finalize. If the call fails, there is no request to wait for,
- *                  and *ret_request is unchanged. After the wait has freed the request, every call
- *                  on it returns TUTTI_ERR_INVALID_ARGUMENT: see "Handles" in tutti.h
+ *   ret_request    the request. tutti_wait, tutti_wait_all or tutti_wait_any must free it, before
+ *                  or after tutti_finalize. If the submitting call fails, there is no request to
+ *                  wait for, and *ret_request is unchanged. After the wait has freed the request,
+ *                  every call on it returns TUTTI_ERR_INVALID_ARGUMENT: see "Handles" in tutti.h
  *   request        a started asynchronous operation, or a persistent request
  *   requests       [nrequests] entries may be NULL
  *   nrequests      number of entries in `requests`
  *   timeout_ms     milliseconds; 0: do not wait; < 0: the library's own deadline (TUTTI_TIMEOUT)
- *   all others     as in the direct call of that name (collectives.h). The library reads and writes
- *                  the buffers until the request is done; do not access them before that. Arrays of
- *                  counts are copied
+ *   all others     as in the direct call (collectives.h): for tutti_reduce_async, as in
+ *                  tutti_reduce. The library reads and writes the buffers until the request is
+ *                  done; do not access them before that. Arrays of counts are copied
  *
- * Any thread may make these calls, in any order, on every rank.
+ * Any thread may make these calls. Ranks may submit named calls in different orders.
  *
- * The submitting call returns the errors that this rank finds alone, and TUTTI_ERR_SHUTDOWN if this
- * rank has been told that a rank has left. tutti_test and tutti_wait return the errors that the
- * ranks find together.
+ * The submitting call returns the errors that this rank finds without the other ranks. It also
+ * returns TUTTI_ERR_SHUTDOWN if this rank has been told that a rank has left. tutti_test and
+ * tutti_wait return the errors that the ranks find together.
  *
  * Plans
- *   If rank 0's program submits the same tensors in three steps, these tensors become a plan that
- *   all ranks know. Planned tensors need no further agreement: a rank starts each fused
- *   collective as soon as it has submitted the tensors of this collective. Results do not change.
- *   If a tensor changes or is left out, the plan ends, and the ranks agree on the tensors until
- *   equal steps make a new plan. Allreduce, reduce, broadcast, reduce_scatter and allgather of host
- *   memory are planned, and barriers; a submission group of such calls is planned as a whole.
- *   TUTTI_PLANS=0 turns plans off. Planned tensors are not copied if they are reduced in place and
- *   follow each other without gaps in memory of tutti_mem_alloc.
+ *   If rank 0's program submits the same tensors in three training steps in a row, these tensors
+ *   become a plan that all ranks know. Planned tensors need no further agreement: a rank starts a
+ *   bucket as soon as this rank has submitted all tensors of the bucket. The results are the same
+ *   as without a plan. If a tensor changes or is left out, the plan ends, and the ranks agree on
+ *   each tensor again, until equal steps make a new plan. Allreduce, reduce, broadcast,
+ *   reduce_scatter and allgather of host memory, and barriers, can be planned. A submission group
+ *   (tutti_submit) of such calls is planned as a whole. TUTTI_PLANS=0 turns plans off. The tensors
+ *   of a planned bucket are not copied if they are reduced in place and follow each other without
+ *   gaps in memory from tutti_mem_alloc.
  *
  * Calls without a name
  *   Calls with name NULL are matched by their order, like direct calls. The n-th collective
@@ -45,18 +47,18 @@
  *   calls are not counted. If several threads submit calls without a name, the program must fix
  *   their order.
  *
- *   If there is no device, a collective without a name needs no agreement: it starts when this rank
- *   has submitted it and the previous one is done. These collectives run one after another, beside
- *   all other calls, with the results of direct calls. They are not fused. With a device, the ranks
- *   agree on these collectives as on named ones. On messages (sends and receives) without a name
- *   the ranks always agree.
+ *   If the communicator has no device, a collective without a name needs no agreement: it starts
+ *   when this rank has submitted it and the previous collective without a name is done. These
+ *   collectives run one after another, concurrently with all other calls. Their results are those
+ *   of direct calls. They are not fused. With a device, the ranks agree on these collectives as on
+ *   named ones. On messages (sends and receives) without a name the ranks always agree.
  *
- *   If the ranks' calls differ, the call ends with TUTTI_ERR_MISMATCH on all ranks, like a direct
- *   call, and later calls work. If the submission itself fails, the call is not counted. A
- *   persistent request without a name is counted at each tutti_start. Error texts name such a call
- *   "call 17 without a name". tutti_sendrecv_async, and calls with recvcounts NULL, need a name.
- *   While a rank has joined (tutti_join), the other ranks must not make calls without a name. When
- *   all ranks have joined, the numbers begin again.
+ *   If the ranks' n-th calls without a name differ, these calls end with TUTTI_ERR_MISMATCH on all
+ *   ranks, like direct calls, and later calls work. If the submission itself fails, the call is not
+ *   counted. A persistent request without a name is counted at each tutti_start. Error texts
+ *   identify a call by its number: "call 17 without a name". tutti_sendrecv_async, and calls with
+ *   recvcounts NULL, need a name. While a rank has joined (tutti_join), the other ranks must not
+ *   make calls without a name. When all ranks have joined, the numbers begin at 1 again.
  *
  * Errors of all calls here
  *   TUTTI_ERR_INVALID_ARGUMENT  an argument is invalid, or a request of this name is pending
@@ -65,33 +67,34 @@
  *                               collectives, types, counts, operations or roots. The text names the
  *                               tensor and two ranks. No recvbuf was changed. Later calls work
  *
- * tutti_send_async, tutti_recv_async and tutti_sendrecv_async are matched by name as well, but
- * involve only the ranks that name each other. A pair or a ring of ranks is served as soon as all
- * its ranks have submitted; a mismatch ends only the calls of these ranks. If all ranks have
- * submitted the same name, some as messages without a matching peer and others as a collective, all
- * of them get TUTTI_ERR_MISMATCH.
+ * tutti_send_async, tutti_recv_async and tutti_sendrecv_async are also matched by name. They
+ * involve only the ranks that pass each other as dest or source. A pair or a ring of such ranks is
+ * served as soon as all its ranks have submitted; a mismatch ends only the calls of these ranks. If
+ * all ranks have submitted one name, some ranks for messages without a matching peer and other
+ * ranks for a collective, all these calls end with TUTTI_ERR_MISMATCH.
  */
 #ifndef TUTTI_ASYNC_H
 #ifndef TUTTI_H
-#include <tutti/tutti.h> /* includes this file, in its place */
+#include <tutti/tutti.h> /* includes this file, in the right order */
 #else
 #define TUTTI_ASYNC_H
 
 /*
  * A function that the library calls when a request is done.
  *
- * arg     options.callback_arg; with options.callback_info a const tutti_callback_info_t *, which
- *         names the request and is valid until the callback returns
+ * arg     options.callback_arg. If options.callback_info is 1: a const tutti_callback_info_t *,
+ *         which names the request and is valid until the callback returns
  * status  how the request ended
  *
- * Called once for each start of a request, by the library's thread or by a thread inside a Tutti
- * call, never under a lock. tutti_test and tutti_wait report the request as done only after the
- * callback has returned. The program must still wait for the request. The callback may run before
- * the submitting call returns. *ret_request (of tutti_submit: each entry) is set before it runs.
+ * The library calls the function once for each start of a request, on its own thread or on a thread
+ * that is inside a Tutti call, and never under a lock of the library. tutti_test and tutti_wait
+ * report the request as done only after the callback has returned. The program must still wait for
+ * the request. The callback may run before the submitting call returns. *ret_request (of
+ * tutti_submit: each entry) is set before the callback runs.
  *
  * A callback may submit, start and test requests, give them buffers, and wait for requests that are
- * done. These calls return TUTTI_ERR_INVALID_ARGUMENT, because they would wait for other ranks or
- * free a communicator: a wait for a request that is not done, tutti_join, tutti_init,
+ * done. In a callback, the calls that would wait for other ranks or free a communicator return
+ * TUTTI_ERR_INVALID_ARGUMENT: a wait for a request that is not done, tutti_join, tutti_init,
  * tutti_comm_connect, tutti_comm_free of any communicator, and tutti_finalize.
  *
  * Avoid direct calls in a callback. They are allowed, but while a direct call blocks, requests may
@@ -100,51 +103,53 @@
  */
 typedef void (*tutti_callback_t)(void *arg, tutti_status_t status);
 
-/* The request that a callback reports: see options.callback_info. Later versions add fields. */
+/* The request whose end a callback reports: see options.callback_info. Later versions add
+   fields. */
 typedef struct {
     size_t size;              /* sizeof(tutti_callback_info_t) of the library */
     tutti_request_t *request; /* as *ret_request; tutti_test does not report it as done yet */
-    const char *name;         /* the tensor's name; NULL: it has none */
+    const char *name;         /* the tensor's name; NULL: the call has none */
     void *arg;                /* options.callback_arg */
 } tutti_callback_info_t;
 
 /*
- * Options of an asynchronous call. Initialise with TUTTI_ASYNC_OPTIONS_INIT; 0 is the default.
- * Later versions add fields at the end; `size` tells the library which fields exist.
+ * Options of an asynchronous call. Initialise with TUTTI_ASYNC_OPTIONS_INIT; 0 is the default of
+ * each field. Later versions add fields at the end; `size` tells the library which fields exist.
  *
  * If a request is not done when its own deadline has passed (timeout_ms), the communicator ends, as
- * after the deadline of a wait: all its requests end with TUTTI_ERR_TIMEOUT. No thread has to wait
- * for the request; if none does, the library detects the passed deadline within half a second (on a
- * communicator of one rank: in the program's next call that tests, waits or submits on it).
- * tutti_wait with timeout_ms < 0 uses this deadline instead of the communicator's.
+ * after the deadline of a wait: all requests of the communicator end with TUTTI_ERR_TIMEOUT. The
+ * deadline also applies if no thread waits for the request. Then the library detects the passed
+ * deadline within half a second; on a communicator of one rank, in the program's next call that
+ * tests, waits or submits. tutti_wait with timeout_ms < 0 uses this deadline instead of the
+ * communicator's.
  *
- * With a wire format (wire), the data of an allreduce, reduce, reduce_scatter or reduce_scatterv of
- * TUTTI_FLOAT32 with TUTTI_SUM or TUTTI_AVG go from one host to another in a narrower type. The
- * sums are computed in float32, but their operands between hosts, and the result, are rounded to
- * the narrower type. All ranks get the same bits. docs/performance.md states the bound of the
- * error. Other calls with this option return TUTTI_ERR_INVALID_ARGUMENT. The option has no effect
- * on one host, on device memory, and with a user's schedule (TUTTI_ALGORITHM). Without
- * TUTTI_DETERMINISTIC=strict, it also has no effect on calls without a name that have at most 4096
- * bytes. A sum that the type cannot hold becomes infinite (above 65504 in float16), or NaN (above
- * 448 in float8_e4m3).
+ * With a wire format (the field `wire`), the data of an allreduce, reduce, reduce_scatter or
+ * reduce_scatterv of TUTTI_FLOAT32 with TUTTI_SUM or TUTTI_AVG go from one host to another in a
+ * narrower type. The sums are computed in float32. The operands of additions between hosts, and the
+ * result of the call, are rounded to the narrower type. All ranks get the same bits.
+ * docs/performance.md states the bound of the error. If any other call has this option, it returns
+ * TUTTI_ERR_INVALID_ARGUMENT. The option has no effect on one host, on device memory, and with a
+ * user's schedule (TUTTI_ALGORITHM). Without TUTTI_DETERMINISTIC=strict, the option also has no
+ * effect on calls without a name that have at most 4096 bytes. A sum that the type cannot hold
+ * becomes infinite (above 65504 in float16), or NaN (above 448 in float8_e4m3).
  *
- * Among calls that all ranks have submitted and that have not begun, those with the highest
+ * Among the calls that all ranks have submitted and that have not begun, the calls with the highest
  * priority begin first, in a bucket of their own. If ranks give a call different priorities, the
- * highest counts. A call with a priority is not part of a learned plan: the ranks agree on it each
- * time, and it also overtakes the plan's buckets. Calls without a name have no priority.
+ * highest counts. A call with a priority is not part of a plan: the ranks agree on it each time,
+ * and it also overtakes the plan's buckets. The priority of a call without a name is ignored.
  */
 typedef struct {
     size_t size; /* sizeof(tutti_async_options_t) */
     tutti_callback_t callback;
     void *callback_arg;
-    double prescale, postscale; /* reductions of floating point types: see tutti_allreduce_scaled;
-                                   0 means 1. Equal on all ranks */
+    double prescale, postscale; /* reductions of floating point types: see
+                                   tutti_allreduce_scaled; 0 means 1. Equal on all ranks */
     int callback_info;          /* 1: the callback's arg points to a tutti_callback_info_t */
     int timeout_ms;             /* the request's own deadline, in milliseconds from its start; 0:
                                    none, see above */
-    tutti_dtype_t wire;         /* between hosts, see above: TUTTI_FLOAT32, TUTTI_BFLOAT16,
-                                   TUTTI_FLOAT16, TUTTI_FLOAT8_E4M3; 0: as TUTTI_WIRE. Equal on
-                                   all ranks */
+    tutti_dtype_t wire;         /* the type between hosts, see above: TUTTI_FLOAT32,
+                                   TUTTI_BFLOAT16, TUTTI_FLOAT16 or TUTTI_FLOAT8_E4M3; 0: as
+                                   TUTTI_WIRE. Equal on all ranks */
     int priority;               /* 0 to 255, see above */
 } tutti_async_options_t;
 
@@ -155,7 +160,7 @@ typedef struct {
 
 /*
  * Start to reduce `count` elements over all ranks, under a name. Returns at once. See
- * tutti_allreduce, and async.h for the rules of all these calls. Since 0.1.
+ * tutti_allreduce, and the head of this file for the rules of all these calls. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allreduce_async(const char *name, const void *sendbuf, void *recvbuf,
                                                size_t count, tutti_dtype_t dtype, tutti_op_t op,
@@ -324,8 +329,8 @@ typedef enum {
 } tutti_call_kind_t;
 
 /*
- * A call as a structure. Initialise with TUTTI_CALL_INIT, then set `kind` and the fields that are
- * parameters of the direct function of this kind; all other fields stay 0.
+ * A call as a structure. Initialise with TUTTI_CALL_INIT. Then set `kind`, `name`, `options`, and
+ * the fields that are parameters of the direct function of this kind. All other fields stay 0.
  */
 typedef struct {
     size_t size; /* sizeof(tutti_call_t) */
@@ -351,20 +356,21 @@ typedef struct {
     }
 
 /*
- * Submit several calls as one submission group: either all of them are made, or none.
+ * Submit several calls as one submission group: either all calls are submitted, or none.
  *
  * ncalls       number of entries in `calls`
- * calls        [ncalls] with the same names in the same order on all ranks, also for messages; read
- *              during the call only. A list of one call has the effect of the call's own function
+ * calls        [ncalls] the same names in the same order on all ranks, also for messages; read
+ *              during tutti_submit only. A list of one call has the effect of the call's own
+ *              function
  * ret_request  [ncalls] one for each call
  *
  * Either all calls of a list have names, or none has. If one call has an error, none is submitted.
- * Apart from this, a list without names has the effect of single calls in this order. The other
- * rules are for lists with names.
+ * In all other respects, a list without names has the effect of single calls in this order: the
+ * rules below apply only to lists with names.
  *
- * No call is served before all ranks have submitted all of them, so the calls are fused with each
- * other as far as possible. If one call does not match between the ranks, all of them end with
- * TUTTI_ERR_MISMATCH.
+ * No call is served before all ranks have submitted the whole list, so the calls are fused with
+ * each other as far as possible. If one call does not match between the ranks, all calls of the
+ * list end with TUTTI_ERR_MISMATCH.
  *
  * If ranks submit the same names in different submission groups, all these groups end with
  * TUTTI_ERR_MISMATCH. A call with one of these names outside a submission group ends with this
@@ -383,9 +389,10 @@ TUTTI_API tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti
                                                  tutti_request_t **ret_request);
 
 /*
- * Start a persistent request that is not active, like the asynchronous call that it stands for.
+ * Start a persistent request that is not active. The effect is that of the asynchronous call for
+ * which the request was made. The request is active until a wait for it returns its status.
  *
- * tutti_wait waits for the request but does not free it, so it can be started again. If a
+ * tutti_wait does not free a persistent request, so the request can be started again. If a
  * persistent request is not active, tutti_test and tutti_wait return TUTTI_ERR_INVALID_ARGUMENT.
  * Since 0.1.
  */
@@ -393,20 +400,20 @@ TUTTI_API tutti_status_t tutti_start(tutti_request_t *request);
 
 /*
  * Start persistent requests of one communicator, one after another, as tutti_start does. They are
- * not a submission group. On an error none is started. This function is the cheapest way to start
- * many requests.
+ * not a submission group. If tutti_start_all returns an error, it has started no request. This
+ * function is the cheapest way to start many requests.
  *
  * requests  [nrequests]; none is NULL. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_start_all(tutti_request_t *const *requests, size_t nrequests);
 
 /*
- * Give a persistent request that is not active other buffers for its next starts. So one persistent
- * request can serve a tensor whose memory changes from step to step: name, type, count and options
- * are checked only once, when the request is made.
+ * Change the buffers of a persistent request that is not active, for its next starts. So one
+ * persistent request can serve a tensor whose memory changes from step to step: name, type, count
+ * and options are checked only once, when the request is made.
  *
- * sendbuf, recvbuf  as in the call for which the request was made, with its counts; memory of the
- *                   same kind as before (host or device)
+ * sendbuf, recvbuf  as in the call for which the request was made, for the same counts; in memory
+ *                   of the same kind as before (host or device)
  *
  * On an error the request keeps its buffers. TUTTI_ERR_INVALID_ARGUMENT: buffers that do not fit
  * the call, or an active request. TUTTI_ERR_UNSUPPORTED: a request made with recvcounts NULL, which
@@ -415,8 +422,8 @@ TUTTI_API tutti_status_t tutti_start_all(tutti_request_t *const *requests, size_
 TUTTI_API tutti_status_t tutti_request_set_buffers(tutti_request_t *request, const void *sendbuf,
                                                    void *recvbuf);
 
-/* Free a persistent request that is not active. NULL does nothing; a request that was freed before
-   is TUTTI_ERR_INVALID_ARGUMENT. Since 0.1. */
+/* Free a persistent request that is not active. NULL does nothing. If the request was freed before,
+   the call returns TUTTI_ERR_INVALID_ARGUMENT. Since 0.1. */
 TUTTI_API tutti_status_t tutti_request_free(tutti_request_t *request);
 
 /* ---- waiting ---- */
@@ -426,8 +433,8 @@ TUTTI_API tutti_status_t tutti_request_free(tutti_request_t *request);
  *
  * ret_done  1 if done, with success or an error; otherwise 0
  *
- * Returns the status of a request that is done; TUTTI_OK if it is not done. Any thread, but not at
- * the same time as, or after, tutti_wait on the same request.
+ * Returns the status of a request that is done; TUTTI_OK if it is not done. Any thread, but not
+ * during tutti_wait on the same request, and not after a wait has freed the request.
  *
  * TUTTI_ERR_INVALID_ARGUMENT: a persistent request that is not active; *ret_done is unchanged.
  * Since 0.1.
@@ -437,13 +444,13 @@ TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
 /*
  * Wait until the request is done, free it, and return its status.
  *
- * With timeout_ms < 0, a passed deadline ends the communicator: all its requests end with
- * TUTTI_ERR_TIMEOUT, so no request stays incomplete. The waiting thread does the library's work
- * while it waits. Any thread; one thread per request.
+ * With timeout_ms < 0, a passed deadline ends the communicator: all requests of the communicator
+ * end with TUTTI_ERR_TIMEOUT, so no request stays incomplete. The waiting thread does the library's
+ * work while it waits. Any thread, but only one thread per request.
  *
- * If the request has ended because a deadline has passed, its own or another call's, a wait with
- * timeout_ms >= 0 frees it and returns TUTTI_ERR_SHUTDOWN, not TUTTI_ERR_TIMEOUT.
- * tutti_last_error() then names the cause.
+ * If the request has ended because its own deadline or another call's deadline has passed, a wait
+ * with timeout_ms >= 0 frees the request and returns TUTTI_ERR_SHUTDOWN: TUTTI_ERR_TIMEOUT would
+ * mean that the request is not done. tutti_last_error() then names the cause.
  *
  * Returns the status with which the request ended. The request is freed, except after the errors
  * whose description says "not freed".
@@ -451,25 +458,25 @@ TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
  * TUTTI_ERR_TIMEOUT           with timeout_ms >= 0, the request is not done yet. It is not freed
  *                             and continues; the wait may be repeated
  * TUTTI_ERR_INVALID_ARGUMENT  the caller is a callback and the request is not done; or the request
- *                             is persistent and not active. It is not freed
- * TUTTI_ERR_SHUTDOWN          the caller is a forked child and the request is its parent's; it is
- *                             not freed. Otherwise this is the status of the request: a rank has
- *                             left. Since 0.1.
+ *                             is persistent and not active. The request is not freed
+ * TUTTI_ERR_SHUTDOWN          the caller is a forked child, and its parent process has made the
+ *                             request: the request is not freed. Otherwise this is the status of
+ *                             the request: a rank has left. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
 
 /*
  * Wait for all requests of an array. Each request that is done is freed and its entry set to NULL.
  *
- * NULL entries are skipped. An entry whose request is in the array twice, or was freed before, is
- * TUTTI_ERR_INVALID_ARGUMENT and stays unchanged. Persistent requests stay in the array, inactive;
- * inactive persistent requests are skipped.
+ * NULL entries are skipped. An entry whose request is in the array twice, or was freed before,
+ * causes TUTTI_ERR_INVALID_ARGUMENT and stays unchanged. A persistent request that is done becomes
+ * inactive and stays in the array. Persistent requests that are inactive already are skipped.
  *
  * An error does not end the wait for the other requests. Returns the first status, in the order of
  * the array, that is not TUTTI_OK. The statuses are those of tutti_wait. If tutti_wait would not
  * free a request (it is not done, or the error is marked "not freed"), the request stays in the
  * array. If it is persistent, it also stays active. TUTTI_ERR_TIMEOUT with timeout_ms >= 0 means
- * that some requests are left. After another error, requests may be left as well. Since 0.1.
+ * that some requests are not done. After another error, this is possible as well. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait_all(tutti_request_t **requests, size_t nrequests,
                                         int timeout_ms);
@@ -477,14 +484,14 @@ TUTTI_API tutti_status_t tutti_wait_all(tutti_request_t **requests, size_t nrequ
 /*
  * Wait for any one request of an array. The request is freed and its entry set to NULL.
  *
- * ret_index  the entry of the request that is done; nrequests if all entries were NULL
+ * ret_index  index of the entry whose request was done; nrequests if no entry has an active request
  *
  * NULL entries are skipped. If an entry is not a request, or was freed, the call returns
- * TUTTI_ERR_INVALID_ARGUMENT and frees nothing. If several requests are done, it takes the request
- * that ended first. Persistent requests: see tutti_wait_all. If all requests belong to one
- * communicator, the thread can sleep; requests of several communicators are polled every 0.1 ms.
+ * TUTTI_ERR_INVALID_ARGUMENT and frees nothing. If several requests are done, the call takes the
+ * request that ended first. Persistent requests: see tutti_wait_all. If all requests belong to one
+ * communicator, the thread can sleep. Requests of several communicators are polled every 0.1 ms.
  *
- * Returns the status of that request, as tutti_wait does; or TUTTI_ERR_TIMEOUT with
+ * Returns the status of the taken request, as tutti_wait does; or TUTTI_ERR_TIMEOUT with
  * timeout_ms >= 0 if no request is done. If the call returns an error and has taken no request,
  * *ret_index is unchanged. Since 0.1.
  */
@@ -496,12 +503,12 @@ TUTTI_API tutti_status_t tutti_wait_any(tutti_request_t **requests, size_t nrequ
  *
  * ret_counts  [size] elements from each rank
  *
- * Waits until the counts are known, and returns the statuses of tutti_wait, but frees nothing. If
- * the request has ended before the counts were known, the call returns the request's status, and
- * the program must still wait for the request.
+ * Waits until the counts are known, and frees nothing. The errors are those of tutti_wait. If the
+ * request has ended before the counts were known, the call returns the request's status, and the
+ * program must still wait for the request.
  *
- * Works for every alltoallv and allgatherv request, until tutti_wait frees it; other requests are
- * TUTTI_ERR_INVALID_ARGUMENT. Since 0.1.
+ * Works for every alltoallv and allgatherv request, until tutti_wait frees it. For other requests
+ * the call returns TUTTI_ERR_INVALID_ARGUMENT. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_request_recvcounts(tutti_request_t *request, int timeout_ms,
                                                   size_t *ret_counts);
@@ -518,7 +525,7 @@ TUTTI_API tutti_status_t tutti_request_recvcounts(tutti_request_t *request, int 
  *                             has a buffer already; or the direct call would refuse the buffer:
  *                             then the request continues and needs another buffer
  * other errors                the status with which the request has ended; the program must still
- *                             wait for it. Since 0.1.
+ *                             wait for the request. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_request_receive(tutti_request_t *request, void *recvbuf,
                                                const size_t *recvdispls);
@@ -531,16 +538,16 @@ TUTTI_API tutti_status_t tutti_request_receive(tutti_request_t *request, void *r
  * A rank without further data calls this function, so that ranks with different numbers of batches
  * can end a training epoch together.
  *
- * Collective: every rank joins once per round. While some ranks have joined, the others may submit
- * allreduces, reduces and reduce_scatters with SUM or AVG (AVG divides by the number of all ranks),
- * barriers, broadcasts, and allgathervs with recvcounts NULL (a joined rank contributes no
- * elements). All other calls, and a broadcast whose root has joined, end with
+ * Collective: every rank joins once before the call returns. While some ranks have joined, the
+ * others may submit allreduces, reduces and reduce_scatters with SUM or AVG (AVG divides by the
+ * number of all ranks), barriers, broadcasts, and allgathervs with recvcounts NULL (a joined rank
+ * contributes no elements). All other calls, and a broadcast whose root has joined, end with
  * TUTTI_ERR_UNSUPPORTED on the ranks that submitted them.
  *
  * This rank must have no pending request, and cannot submit one until tutti_join returns
  * (TUTTI_ERR_INVALID_ARGUMENT). Blocks; the deadline counts from the last completed tensor. If a
- * peer leaves, tutti_join returns TUTTI_ERR_SHUTDOWN after this rank's contributions to the
- * requests on which all ranks agreed before. Since 0.1.
+ * peer leaves, this rank still contributes to the requests on which all ranks had agreed before.
+ * Then tutti_join returns TUTTI_ERR_SHUTDOWN. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_join(tutti_comm_t *comm, int *ret_last_rank);
 

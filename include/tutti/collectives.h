@@ -4,17 +4,17 @@
  *
  * As in MPI and NCCL, all ranks make the same direct calls in the same order; tutti_send,
  * tutti_recv and tutti_sendrecv concern only the ranks that they name. A communicator takes one
- * direct call at a time; the call of a second thread returns TUTTI_ERR_INVALID_ARGUMENT. Direct
- * calls may be mixed with asynchronous requests (async.h), which have an order of their own.
+ * direct call at a time: a second thread's call returns TUTTI_ERR_INVALID_ARGUMENT. Asynchronous
+ * requests (async.h) may be pending meanwhile: their order is independent of direct calls.
  *
  * Buffers belong to the caller, are in host memory or in memory of the rank's GPU (cuda.h), and are
- * used during the call only. In host memory they need no alignment. Each call's comment names the
- * buffers that work in place; if sendbuf and recvbuf overlap in another way, the call returns
+ * used during the call only. In host memory they need no alignment. Each call's comment states how
+ * sendbuf and recvbuf may overlap ("in place"). If they overlap in another way, the call returns
  * TUTTI_ERR_INVALID_ARGUMENT. A buffer without elements may be NULL.
  *
- * A count of 0 is valid: the ranks meet, no data moves, and if another rank passes another count,
- * the call returns TUTTI_ERR_MISMATCH. With TUTTI_COMPARE=0, a call with count 0 may return before
- * the other ranks have entered it.
+ * A count of 0 is valid: the ranks compare their calls, but no data moves. If another rank passes
+ * another count, the call returns TUTTI_ERR_MISMATCH. With TUTTI_COMPARE=0, a call with count 0 may
+ * return before the other ranks have entered it.
  *
  * Counts are elements, not bytes, and may exceed 2^31. An array of counts or displacements has one
  * entry per rank. Displacements are elements from the beginning of the buffer; NULL means that the
@@ -38,12 +38,12 @@
  * In collective calls, a mismatch is found before data moves. All ranks get TUTTI_ERR_MISMATCH,
  * tutti_last_error names two ranks and their arguments, no buffer was written, and the next call
  * works. Inside a host this check costs nothing. Between hosts the ranks compare kind, type,
- * operation, root, count and factors. The data of a small call travel with the comparison. Other
- * calls first send 16 bytes; gatherv, scatterv and alltoallv also exchange a number per rank.
+ * operation, root, count and scale factors. The data of a small call travel with the comparison.
+ * Other calls first send 16 bytes; gatherv, scatterv and alltoallv also exchange a number per rank.
  *
- * TUTTI_COMPARE=0 omits this check between hosts. Then only lengths are compared, while data moves:
- * another type of the same size, another operation or another root is not found, a call without
- * elements on this rank waits for no other rank, and a mismatch ends the communicator.
+ * TUTTI_COMPARE=0 omits this check between hosts. Then only lengths are compared, while data move.
+ * Another type of the same size, another operation or another root is not found. A call without
+ * elements on this rank waits for no other rank. A mismatch ends the communicator.
  *
  * TUTTI_WIRE applies to an allreduce, reduce, reduce_scatter or reduce_scatterv of TUTTI_FLOAT32
  * with TUTTI_SUM or TUTTI_AVG, if the call has more than 4096 bytes (with
@@ -56,7 +56,7 @@
  */
 #ifndef TUTTI_COLLECTIVES_H
 #ifndef TUTTI_H
-#include <tutti/tutti.h> /* includes this file, in its place */
+#include <tutti/tutti.h> /* includes this file, in the right order */
 #else
 #define TUTTI_COLLECTIVES_H
 
@@ -67,10 +67,10 @@
  * count             elements, not bytes; equal on all ranks
  * op                applied in the same order for all ranks, so all ranks get the same bits. With
  *                   TUTTI_DETERMINISTIC=strict, an element's result is also independent of the
- *                   call's size and of fusion. This holds for calls of one kind: tutti_reduce may
- *                   round differently
+ *                   call's size and of fusion. But calls of different kinds may round differently,
+ *                   such as tutti_allreduce and tutti_reduce
  *
- * Fastest with memory from tutti_mem_alloc. Since 0.1.
+ * The call is fastest with memory from tutti_mem_alloc. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, size_t count,
                                          tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm);
@@ -101,7 +101,7 @@ TUTTI_API tutti_status_t tutti_reduce(const void *sendbuf, void *recvbuf, size_t
  * Reduce over all ranks; rank r gets part r of the result.
  *
  * sendbuf    size * recvcount elements
- * recvbuf    `recvcount` elements. In place: this rank's own part of sendbuf, at element
+ * recvbuf    `recvcount` elements. In place: either this rank's own part of sendbuf, at element
  *            rank * recvcount, as in NCCL; or sendbuf itself, as in MPI, at the cost of a copy
  * recvcount  elements for each rank; equal on all ranks. Since 0.1.
  */
@@ -194,10 +194,11 @@ TUTTI_API tutti_status_t tutti_alltoall(const void *sendbuf, void *recvbuf, size
 /*
  * Exchange parts of different lengths between all ranks.
  *
- * sendcounts, senddispls  [size] of the parts of sendbuf; displacements may be NULL
- * recvcounts, recvdispls  [size] of recvbuf; recvcounts[r] equals sendcounts[rank] on rank r. In
- *                         place: sendbuf equals recvbuf; for each r, sendcounts[r] equals
- *                         recvcounts[r], and the displacements are equal. Since 0.1.
+ * sendcounts, senddispls  [size] the parts of sendbuf; senddispls may be NULL
+ * recvcounts, recvdispls  [size] the parts of recvbuf; recvdispls may be NULL. This rank's
+ *                         recvcounts[r] equals rank r's sendcounts[rank]. In place: sendbuf equals
+ *                         recvbuf; for each r, sendcounts[r] equals recvcounts[r], and the
+ *                         displacements are equal. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_alltoallv(const void *sendbuf, const size_t *sendcounts,
                                          const size_t *senddispls, void *recvbuf,
@@ -249,9 +250,9 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
  * tutti_last_error names the arguments of both. Nothing was written, and the next call works.
  *
  * TUTTI_COMPARE=0 makes short messages faster: a send may return before the receiver has entered
- * its call. Then only the receiver gets TUTTI_ERR_MISMATCH, and the communicator is dead. Between
- * hosts, another type of the same size is not found. If a message is too long by whole pieces of
- * TUTTI_CHUNK_BYTES, the mismatch is found only with the next message. Since 0.1.
+ * its call. In this case only the receiver gets a mismatch error, and the communicator is dead.
+ * Between hosts, another type of the same size is not found. If a message is too long by whole
+ * pieces of TUTTI_CHUNK_BYTES, the mismatch is found only with the next message. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_send(const void *buffer, size_t count, tutti_dtype_t dtype, int dest,
                                     tutti_comm_t *comm);
@@ -270,8 +271,8 @@ TUTTI_API tutti_status_t tutti_recv(void *buffer, size_t count, tutti_dtype_t dt
  * Neither direction waits for the other, so a peer may instead call tutti_send and tutti_recv, in
  * either order.
  *
- * TUTTI_ERR_MISMATCH: as in tutti_send, for each direction alone: a matching direction has moved
- * its data, the other has moved nothing. Since 0.1.
+ * TUTTI_ERR_MISMATCH: as in tutti_send, but each direction is checked alone. A direction that
+ * matches has moved its data; a direction that does not match has moved nothing. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_sendrecv(const void *sendbuf, size_t sendcount, int dest,
                                         void *recvbuf, size_t recvcount, int source,

@@ -19,7 +19,7 @@
  *                 tutti_recv, tutti_sendrecv and tutti_allgatherv_async accept different kinds of
  *                 memory on different ranks
  * Path            Inside a host, NCCL does the work. An allreduce of several hosts is pipelined:
- *                 while NCCL works on the next pieces, earlier ones travel between the hosts,
+ *                 while NCCL works on the next pieces, earlier pieces travel between the hosts,
  *                 through pinned memory or directly from device memory (TUTTI_GPU_DIRECT). With the
  *                 algorithm nccl-flat (TUTTI_ALGORITHM), NCCL does the whole allreduce. For small
  *                 allreduces and all other calls of several hosts, and for calls that NCCL does not
@@ -42,11 +42,11 @@
  *                 that synchronises the device (cudaFree, cudaMalloc, cudaDeviceSynchronize, the
  *                 lazy first load of a kernel) may block Tutti's thread before this thread launches
  *                 the work that ends the wait. A copy to or from the host that is queued before the
- *                 request is done may block this work as well, because copies have no priorities. A
- *                 small number of hardware queues (CUDA_DEVICE_MAX_CONNECTIONS; at most 32), which
- *                 NCCL's streams share with yours, makes such a deadlock more likely. The deadlock
- *                 ends after TUTTI_TIMEOUT, if the blocked call of the driver returns. With the
- *                 default, host, there are no such waits
+ *                 request is done may block this work as well, because copies have no priorities.
+ *                 NCCL's streams and yours share the device's hardware queues
+ *                 (CUDA_DEVICE_MAX_CONNECTIONS; at most 32): the fewer queues, the more likely is
+ *                 such a deadlock. It ends after TUTTI_TIMEOUT, if the blocked call of the driver
+ *                 returns. With TUTTI_STREAM_WAIT=host, the default, no stream waits like this
  *
  * This header includes no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st.
  * tutti.h does not include tutti/cuda.h.
@@ -77,12 +77,12 @@ TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
  *
  * Later work in the stream sees the result. Blocks until the other ranks have made the same call.
  * If one NCCL operation does the whole call, the call returns as soon as this operation is queued.
- * This can be so on one host, or with nccl-flat on several hosts. Otherwise the call returns when
+ * This is possible on one host, or with nccl-flat on several hosts. Otherwise the call returns when
  * the result is complete.
  *
  * With TUTTI_STREAM_WAIT=device, on several hosts, a collective becomes a request named
- * "tutti_cuda_run", followed by a tutti_cuda_wait. Then all ranks must make the call in a stream,
- * or none, and a callback cannot make it.
+ * "tutti_cuda_run", followed by a tutti_cuda_wait. Then either all ranks make the call in a stream,
+ * or none, and a callback must not make it.
  *
  * The call also returns the errors of the direct call of that kind.
  *
@@ -128,9 +128,9 @@ TUTTI_API tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t nca
  * timeout_ms  as in tutti_wait
  * stream      of this rank's device: later work there sees the result
  *
- * Afterwards, work in the stream may use the request's buffers, and any call may use its name. If
- * the host does the work or a part of it, the call returns when the result is complete. For a
- * request on host memory, or with a callback, the call behaves as tutti_wait. Any thread.
+ * Afterwards, work in the stream may use the request's buffers, and any call may use the request's
+ * name. If the host does the work or a part of it, the call returns when the result is complete.
+ * For a request on host memory, or with a callback, the call behaves as tutti_wait. Any thread.
  *
  * With TUTTI_STREAM_WAIT=device, on several hosts, the call returns as soon as the request has
  * begun: all ranks have submitted it, and it is in one of the four fused buckets in progress.

@@ -8,7 +8,7 @@
  */
 #ifndef TUTTI_LOG_H
 #ifndef TUTTI_H
-#include <tutti/tutti.h> /* includes this file, in its place */
+#include <tutti/tutti.h> /* includes this file, in the right order */
 #else
 #define TUTTI_LOG_H
 
@@ -32,16 +32,16 @@ typedef enum {
 } tutti_log_level_t;
 
 /*
- * Receives one message of the log.
+ * A function of the program that receives one message of the log.
  *
  * arg    as given to tutti_log_set_callback
  * level  the message's level
  * text   one line, without level, rank and line end; valid until the callback returns
  *
- * The library calls it on a separate thread, in the order of the messages, one at a time, and never
- * under a lock of the library. So it may block and take the program's locks; only
- * tutti_log_set_callback waits for it. If 1024 messages wait, later ones are dropped, and a warning
- * reports their number. The callback may call Tutti, except tutti_log_set_callback. The log
+ * The library calls the function on a separate thread, in the order of the messages, one at a time,
+ * and never under a lock of the library. So the function may block and take the program's locks;
+ * only tutti_log_set_callback waits for it. If 1024 messages wait, later ones are dropped, and a
+ * warning reports their number. The function may call Tutti, except tutti_log_set_callback. The log
  * messages of these calls go to stderr.
  */
 typedef void (*tutti_log_callback_t)(void *arg, tutti_log_level_t level, const char *text);
@@ -50,13 +50,13 @@ typedef void (*tutti_log_callback_t)(void *arg, tutti_log_level_t level, const c
  * Send the process's log to a callback instead of stderr.
  *
  * callback  the function; NULL: stderr again
- * arg       handed to it; must be valid until another call of this function returns
+ * arg       passed to the callback; must be valid until the next call of this function returns
  *
  * Waits until the previous callback has received all its messages and has returned. So do not call
- * this function while you hold a lock that the previous callback takes. Call it with NULL
- * before the process ends: messages that the callback has not received by then are lost. May be
- * called before tutti_init; tutti_finalize keeps the callback. A child of fork() logs to stderr
- * until it sets a callback of its own. Any thread.
+ * this function while you hold a lock that the previous callback takes. Call this function with
+ * NULL before the process ends: messages that the callback has not received by then are lost. It
+ * may be called before tutti_init; tutti_finalize keeps the callback. A child of fork() logs to
+ * stderr until the child sets a callback of its own. Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  called inside the callback
  * TUTTI_ERR_NO_MEMORY         there is no memory for the callback; nothing has changed

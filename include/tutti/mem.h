@@ -4,7 +4,7 @@
  */
 #ifndef TUTTI_MEM_H
 #ifndef TUTTI_H
-#include <tutti/tutti.h> /* includes this file, in its place */
+#include <tutti/tutti.h> /* includes this file, in the right order */
 #else
 #define TUTTI_MEM_H
 
@@ -18,12 +18,13 @@
  *
  * Collective over `comm`: all ranks call it, in the same order among direct calls. Any part of the
  * memory may be the sendbuf or recvbuf of any collective. If all ranks of a host pass such memory
- * for both, the reduction reads and writes the buffers directly. After a call that failed, no other
- * rank accesses this rank's buffers. There is one exception: a rank whose work on them takes longer
- * than half a second plus 1 ns per byte, for instance because it was stopped in the middle.
+ * for both buffers, the reduction reads and writes the buffers directly. After a call that failed,
+ * no other rank accesses this rank's buffers. There is one exception: a rank whose work on the
+ * buffers takes longer than half a second plus 1 ns per byte, for instance because it was stopped.
  *
- * TUTTI_ERR_NO_MEMORY: on all ranks, if one machine has too little memory, or a limit is too low.
- * The call reserves the pages, so a later access does not fail for lack of memory. Since 0.1.
+ * TUTTI_ERR_NO_MEMORY: one machine has too little memory, or a limit is too low; all ranks get this
+ * error. The call reserves the pages, so a later access does not fail for lack of memory. Since
+ * 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr);
 
@@ -32,7 +33,7 @@ TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void 
  *
  * comm  as passed to tutti_mem_alloc
  * ptr   from tutti_mem_alloc, or NULL. No rank may use it in a pending collective; a barrier before
- *       this call ensures that
+ *       this call ensures this
  *
  * TUTTI_ERR_INVALID_ARGUMENT: `ptr` is not from tutti_mem_alloc. Local. Since 0.1.
  */
@@ -66,8 +67,8 @@ TUTTI_API tutti_status_t tutti_mem_alloc_local(tutti_comm_t *comm, size_t bytes,
 TUTTI_API tutti_status_t tutti_mem_free_local(void *ptr);
 
 /*
- * Register memory of the program, so that collectives need not copy it. It is then used like memory
- * from tutti_mem_alloc_local. This serves programs that cannot change their allocator.
+ * Register memory of the program, so that collectives need not copy it. The memory is then used
+ * like memory from tutti_mem_alloc_local. This serves programs that cannot change their allocator.
  *
  * comm   the communicator whose collectives need not copy the memory
  * ptr    the beginning of a page
@@ -77,12 +78,12 @@ TUTTI_API tutti_status_t tutti_mem_free_local(void *ptr);
  *
  * The call copies the contents to shared pages, and maps these pages in place of the old ones. No
  * other thread may access the memory during the call. Properties of the old pages are lost, such as
- * mlock or a NUMA policy. A child that is forked while the memory is registered cannot access it.
- * At most 64 ranges of a communicator's rank can be registered at a time. An allgather from a
- * separate sendbuf and a reduce_scatter to a separate recvbuf still copy registered memory.
+ * mlock or a NUMA policy. A child that is forked while the memory is registered cannot access it. A
+ * rank can have at most 64 ranges registered with a communicator. An allgather from a separate
+ * sendbuf and a reduce_scatter to a separate recvbuf still copy registered memory.
  *
  * Local: no other rank takes part. Any thread. The memory remains valid after tutti_comm_free and
- * tutti_finalize; tutti_mem_unregister is still needed before it is freed.
+ * tutti_finalize; tutti_mem_unregister is still needed before the program frees it.
  *
  * TUTTI_ERR_UNSUPPORTED: the reason is in tutti_last_error, for instance parts of pages, memory of
  * a file, a stack, the heap (brk), memory that is pinned for a device (cudaHostRegister), or too
@@ -92,13 +93,13 @@ TUTTI_API tutti_status_t tutti_mem_free_local(void *ptr);
 TUTTI_API tutti_status_t tutti_mem_register(tutti_comm_t *comm, void *ptr, size_t bytes);
 
 /*
- * Make registered memory private again. It keeps its contents.
+ * Make registered memory private again. The memory keeps its contents.
  *
  * ptr  as passed to tutti_mem_register, or NULL. No pending call of this rank may use the memory,
  *      and no other thread may access it during the call. In a forked child, which cannot access
  *      the memory, the call has no effect on it
  *
- * TUTTI_ERR_INVALID_ARGUMENT: `ptr` is not registered. TUTTI_ERR_NO_MEMORY: it stays registered.
+ * TUTTI_ERR_INVALID_ARGUMENT: `ptr` is not registered. TUTTI_ERR_NO_MEMORY: `ptr` stays registered.
  * Local. Any thread, also after tutti_finalize. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_unregister(void *ptr);

@@ -3,18 +3,18 @@
  * Statistics: what a communicator has done on this rank.
  *
  * The counters begin at 0 when the communicator is made, and only grow. They are this rank's own
- * view: no call here sends a message to another rank. Reading them never waits for a call that is
- * in progress, so any thread may read them at any time, also in a callback or while another thread
- * is in a direct call. Counters that belong together may differ by the calls that end meanwhile.
+ * view: no call here sends a message to another rank. Reading the counters never waits for a call
+ * that is in progress, so any thread may read them at any time, also in a callback or while another
+ * thread is in a direct call. Calls that end during the read may be in only some of their counters.
  *
  * Counting costs some nanoseconds a call and is always on. Measuring times is off by default,
  * because a direct call of 8 bytes then takes 1.5 times as long. TUTTI_STATS, TUTTI_STATS_FILE and
- * TUTTI_STATS_PORT switch it on; the field `times` reports whether it is on. Fields that need it
- * are marked "[times]", and are 0 without it.
+ * TUTTI_STATS_PORT switch it on. The field `times` reports whether times are measured. If not, the
+ * fields marked "[times]" are 0.
  */
 #ifndef TUTTI_STATS_H
 #ifndef TUTTI_H
-#include <tutti/tutti.h> /* includes this file, in its place */
+#include <tutti/tutti.h> /* includes this file, in the right order */
 #else
 #define TUTTI_STATS_H
 
@@ -31,7 +31,7 @@ typedef struct {
 } tutti_stats_count_t;
 
 /* Values by powers of two. buckets[i] counts values above 2^(i-1), up to 2^i. The first bucket also
-   counts 0 and 1, the last bucket also all larger values. */
+   counts 0 and 1; the last bucket also counts all larger values. */
 typedef struct {
     uint64_t count; /* number of values */
     uint64_t sum;   /* of all values */
@@ -42,20 +42,20 @@ typedef struct {
  * The counters of a communicator. Initialise with TUTTI_STATS_INIT. Later versions add fields at
  * the end; `size` tells the library which fields exist.
  *
- * An operation counts when it has ended without an error. Its bytes are the size of the larger one
- * of the buffers that a rank may pass: count elements for allreduce, reduce, broadcast, scans and
- * messages; count elements of each rank for reduce_scatter, allgather, gather, scatter and
- * alltoall; 0 for a barrier. For the v forms they are the sum of recvcounts, or of sendcounts if
- * the call has no recvcounts. In gatherv and scatterv a rank that is not the root counts its own
- * part.
+ * An operation counts when it has ended without an error. Its bytes are the size of the call's
+ * larger buffer: `count` elements for allreduce, reduce, broadcast, scans and messages;
+ * size * count elements for reduce_scatter, allgather, gather, scatter and alltoall; 0 for a
+ * barrier. For calls with parts of different lengths (gatherv, ...), the bytes are those of the sum
+ * of recvcounts, or of sendcounts if the call has no recvcounts. In gatherv and scatterv a rank
+ * that is not the root counts its own part.
  *
  * Exposed and hidden communication
  *   exposed_ns    time in which at least one thread of the program was inside a direct call, or
- *                 waited for a request (tutti_wait and the calls like it, tutti_join). Requests
- *                 that are done when the wait begins take no time. A tutti_wait_any on requests of
- *                 several communicators counts in none of them
- *   in_flight_ns  time in which at least one bucket was in flight: from the ranks' agreement on it
- *                 (calls without a name: from their submission) until its requests are done
+ *                 waited for a request (tutti_wait, similar calls, and tutti_join). A wait for
+ *                 requests that are already done adds nothing. A tutti_wait_any on requests of
+ *                 several communicators counts in none of these communicators
+ *   in_flight_ns  time in which at least one bucket was in flight: from the ranks' agreement on the
+ *                 bucket (calls without a name: from their submission) until its requests are done
  *   hidden_ns     the part of in_flight_ns in which no thread of the program was inside a direct
  *                 call or waited, as above. So the program computed, or did other work, while the
  *                 library communicated
@@ -64,12 +64,12 @@ typedef struct {
     size_t size;       /* sizeof(tutti_stats_t) */
     uint64_t age_ns;   /* since the communicator was made */
     uint64_t times;    /* 1: times are measured */
-    uint64_t nparts;   /* for tutti_comm_get_stats_part */
+    uint64_t nparts;   /* the number of parts: see tutti_comm_get_stats_part */
     uint64_t requests; /* asynchronous calls that were submitted, and starts of persistent ones */
     uint64_t failed;   /* requests that have ended with an error */
     uint64_t ordered;  /* collectives without a name that ran in their order, without agreement */
     /* Buckets that have ended. A bucket is a set of tensors that the ranks agreed on and that one
-       call served. bucket_tensors and bucket_bytes count this rank's own tensors only. */
+       collective served. bucket_tensors and bucket_bytes count this rank's own tensors only. */
     uint64_t buckets;
     uint64_t bucket_tensors;
     uint64_t bucket_bytes;
@@ -95,7 +95,7 @@ typedef struct {
     /* Bytes of operations. */
     tutti_stats_histogram_t direct_bytes;
     tutti_stats_histogram_t async_bytes;
-    /* The buckets in plan_hits that have several tensors and were reduced where they are, without
+    /* How many of the buckets in plan_hits had several tensors and were reduced in place, without
        packing: see the plans in async.h. */
     uint64_t plan_in_place;
 } tutti_stats_t;
@@ -117,9 +117,9 @@ typedef struct {
     uint64_t ns;        /* [times] of direct calls: their whole time. Of buckets: the time from
                            their start to their end; in device memory, only until their work is
                            queued on the device */
-    char algorithm[40]; /* as in TUTTI_ALGORITHM: "ring". Others: "message": a direct message;
-                           "ride": a small call between hosts, whose data travelled with the
-                           comparison of the ranks' arguments; "none": no elements */
+    char algorithm[40]; /* as in TUTTI_ALGORITHM, such as "ring"; or "message": a direct
+                           message; "ride": a small call between hosts, whose data travelled with
+                           the comparison of the ranks' arguments; "none": no elements */
     char transport[16]; /* "mpi" or "ucx", if messages went to other hosts that way; otherwise
                            "nccl" on device memory and "shm" in host memory; "none": one rank */
 } tutti_stats_part_t;
@@ -134,8 +134,8 @@ typedef struct {
  *
  * stats  stats->size is set before the call: TUTTI_STATS_INIT. All other fields are set
  *
- * Local; any thread; does not wait for calls in progress. A group has counters of its own, which
- * its parent does not include.
+ * Local; any thread; does not wait for calls in progress. The counters of a communicator do not
+ * include the calls of its groups.
  * TUTTI_ERR_ABI: stats->size is wrong. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_comm_get_stats(const tutti_comm_t *comm, tutti_stats_t *stats);

@@ -7,7 +7,7 @@
  */
 #ifndef TUTTI_TYPES_H
 #ifndef TUTTI_H
-#include <tutti/tutti.h> /* includes this file, in its place */
+#include <tutti/tutti.h> /* includes this file, in the right order */
 #else
 #define TUTTI_TYPES_H
 
@@ -62,7 +62,7 @@ typedef enum {
  * BOOL is one byte: 0 is false, all other values are true. Results are 0 or 1.
  *
  * The last four types are pairs of a value and an index, for MINLOC and MAXLOC only. Their layout
- * is that of a C structure of the two.
+ * is that of a C structure: first the value, then the index.
  */
 typedef enum {
     TUTTI_INT8 = 1,
@@ -101,8 +101,8 @@ typedef enum {
  *                    lowest index wins; -0 is less than +0. A NaN wins over all numbers; if there
  *                    are several NaNs, the lowest index wins
  *
- * Swapping two operands does not change a bit of the result. A single operand (a world of one rank,
- * or rank 0 of a scan) is copied unchanged. tutti_op_create makes further operations.
+ * Swapping two operands does not change any bit of the result. A single operand (a world of one
+ * rank, or rank 0 of a scan) is copied unchanged. tutti_op_create makes further operations.
  */
 typedef enum {
     TUTTI_SUM = 1,
@@ -124,8 +124,8 @@ typedef enum {
 /*
  * An operation of the caller's own: dst[i] = left[i] (op) right[i] for `count` elements.
  *
- * dst      equal to `left` or to `right`, or overlaps neither of them. The buffers are aligned no
- *          better than those of the call
+ * dst      equal to `left` or to `right`, or overlaps neither of them. The three buffers may be
+ *          aligned no better than the buffers of the call
  * dtype    the call's element type
  * context  the pointer passed to tutti_op_create
  *
@@ -145,10 +145,10 @@ typedef void (*tutti_op_function_t)(void *dst, const void *left, const void *rig
  *              algorithms support such an operation
  * ret_op       valid as `op` of any reducing call, with any type
  *
- * Local: every rank makes its own. The ranks of a call compare the numbers of their operations, so
- * an operation must have the same number on all of them. A process assigns the lowest free number.
- * So create and free operations in the same order on all ranks, even if only some ranks use them.
- * TUTTI_ERR_NO_MEMORY: 1024 operations exist already. Any thread. Since 0.1.
+ * Local: every rank makes the operation for itself. The ranks of a call compare the numbers of
+ * their operations, so an operation must have the same number on all ranks. A process assigns the
+ * lowest free number. So create and free operations in the same order on all ranks, even if only
+ * some ranks use them. TUTTI_ERR_NO_MEMORY: 1024 operations exist already. Any thread. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_op_create(tutti_op_function_t function, void *context,
                                          int commutative, tutti_op_t *ret_op);
@@ -170,7 +170,7 @@ typedef struct tutti_comm tutti_comm_t;
 typedef struct tutti_request tutti_request_t;
 
 /*
- * The text of a status, such as "a peer was lost"; "unknown status" for all other numbers.
+ * The text of a status, such as "a peer was lost"; "unknown status" if `status` is no status.
  *
  * status  the return value of a call
  *

@@ -9,7 +9,7 @@
  */
 #ifndef TUTTI_VERSION_H
 #ifndef TUTTI_H
-#include <tutti/tutti.h> /* includes this file, in its place */
+#include <tutti/tutti.h> /* includes this file, in the right order */
 #else
 #define TUTTI_VERSION_H
 
