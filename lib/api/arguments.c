@@ -226,7 +226,7 @@ static int is_wire(tutti_dtype_t dtype)
            dtype == TUTTI_FLOAT8_E4M3;
 }
 
-/* Can the messages of this call have another type than its data? */
+/* Can the messages of this call have another type than the call's data? */
 static int can_narrow(const tutti__call_t *call)
 {
     return (call->kind == TUTTI_CALL_ALLREDUCE || call->kind == TUTTI_CALL_REDUCE ||
@@ -234,9 +234,9 @@ static int can_narrow(const tutti__call_t *call)
            call->dtype == TUTTI_FLOAT32 && (call->op == TUTTI_SUM || call->op == TUTTI_AVG);
 }
 
-/* Is a call so small that, without a name, it keeps its type between hosts? Ranks with equal calls
-   get the same result. With TUTTI_DETERMINISTIC=strict no call is small, because the bits of a
-   result must not depend on the size. */
+/* Is a call so small that it keeps its type between hosts, if it has no name? Ranks with equal
+   calls get the same result. With TUTTI_DETERMINISTIC=strict no call is small, because the bits of
+   a result must not depend on the size. */
 static int is_small(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     uint32_t size = comm->topo->size;
@@ -249,7 +249,7 @@ static int is_small(const tutti__comm_t *comm, const tutti__call_t *call)
     return !comm->conf.shared.strict && count <= TUTTI__WIRE_LEAST_BYTES / sizeof(float);
 }
 
-/* Check the option, and set call->wire to the format, or 0. */
+/* Check the option `wire`, and set call->wire: see tutti__call_check. */
 static tutti_status_t choose_wire(const tutti__comm_t *comm, tutti__call_t *call, int is_named)
 {
     static const tutti_dtype_t set[] = { [TUTTI__CONF_WIRE_FLOAT32] = TUTTI_FLOAT32,

@@ -8,10 +8,10 @@
 
 /*
  * Check a call. Root and peers are the caller's ints, cast to uint32_t and not checked yet. Sets
- * call->on_device. On entry call->wire is the caller's option; on return it is the type between
- * hosts, which the option and the setting determine (0: the call's own type).
+ * call->on_device. On entry call->wire is the option `wire`. On return call->wire is the type
+ * between hosts, from this option and TUTTI_WIRE (0: the call's own type).
  *
- * is_named      an asynchronous call with a name. Small calls without a name keep their own type
+ * is_named      1: an asynchronous call with a name. Small calls without a name keep their own type
  *               between hosts
  * counts_later  for allgatherv and alltoallv: recvcounts may be NULL. If it is NULL, the receiving
  *               side is not checked
@@ -22,18 +22,19 @@
 tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int is_named,
                                  int counts_later);
 
-/* The engine's check_receive: check the receiving side of a call that tutti__call_check has
-   accepted with counts_later. comm: a tutti__comm_t. */
+/* The engine's check_receive: check the counts and buffers of a call that tutti__call_check has
+   accepted, after the program has given the call its receive buffer, or other buffers. comm: points
+   to a tutti__comm_t. */
 tutti_status_t tutti__call_check_receive(const void *comm, tutti__call_t *call);
 
 /* ---- check_memory.c: the memory of a call's buffers ---- */
 
 /*
- * Are a call's buffers in memory of comm's device? The counts and pointers were checked already.
+ * Are a call's buffers in memory of comm's device? The caller has checked the counts and pointers.
  *
  * receives  0: the receiving side is not known yet
  *
- * Sides without elements are ignored, so a call without elements counts as host memory on all
+ * Sides without elements are ignored, so a call without elements is a call on host memory on all
  * ranks.
  *
  * INVALID_ARGUMENT: the text names the buffers. They are in two kinds of memory; or on another

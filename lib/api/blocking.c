@@ -2,12 +2,12 @@
 /*
  * Direct calls: check the arguments, and run the communicator's operation on this thread.
  *
- * Mismatches. Inside a host every node operation begins with a meeting of all ranks, and a schedule
- * without node operations also begins with a meeting. In the meeting the ranks compare their calls
- * before data moves, so all ranks find a mismatch, and the communicator stays usable. Between
- * hosts, and between two ranks, the ranks first compare their arguments by messages
- * (call/compare_calls.h, call/pairs.c). With TUTTI_COMPARE=0 they omit these messages. In this case
- * a mismatch is found while data moves, and ends the communicator.
+ * Mismatches. A node operation (node/node.h) is an operation of all ranks of a host. Node
+ * operations, and schedules without them, begin with a meeting of these ranks. In the meeting the
+ * ranks compare their calls before data moves, so all ranks find a mismatch, and the communicator
+ * stays usable. Between hosts, and between two ranks, the ranks first compare their arguments by
+ * messages (call/compare_calls.h, call/pairs.c). With TUTTI_COMPARE=0 they omit these messages. In
+ * this case a mismatch is found while data moves, and ends the communicator.
  */
 #include "api/blocking.h"
 
@@ -20,7 +20,7 @@
 
 #include <assert.h>
 
-/* call: NULL for a call of the library's own. */
+/* Begin a direct call. call: NULL for an internal call of the library. */
 static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);
@@ -66,7 +66,7 @@ static inline tutti_status_t run(tutti__comm_t *comm, tutti_status_t status)
                : tutti__run_fail(comm->engine, &state->running, op, status);
 }
 
-/* A call in cached form continues after its first step. */
+/* Continue a call in cached form to its end, after a first step that returned `status`. */
 static tutti_status_t finish_cached(tutti__comm_t *comm, tutti__cached_t *cached,
                                     const tutti__hint_t *hint, tutti_status_t status)
 {
@@ -80,8 +80,8 @@ static tutti_status_t finish_cached(tutti__comm_t *comm, tutti__cached_t *cached
         tutti__stats_count(cached->entry, cached->bytes);
         return status;
     }
-    /* All ranks find these errors of a node operation. The end of the communicator may also give
-       one of them: tutti__run_fail checks this first. */
+    /* All ranks find these errors of a node operation. If the communicator has ended, its end may
+       be the cause of the error: tutti__run_fail checks this first. */
     state->op.is_common = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_NO_MEMORY;
     return tutti__run_fail(comm->engine, &state->running, &state->op, status);
 }
@@ -100,7 +100,7 @@ static inline tutti_status_t make_cached(tutti__comm_t *comm, tutti__cached_t *c
     return TUTTI_OK;
 }
 
-/* A call has ended without an error: count it, and keep its cached form. */
+/* Count a call that has ended without an error, and keep its cached form. */
 static void count(tutti__comm_t *comm, const tutti__call_t *call)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);
@@ -134,7 +134,7 @@ static inline tutti_status_t make(tutti__comm_t *comm, const tutti__call_t *call
     return status;
 }
 
-/* No cached form fits: check the call and make it. */
+/* Check and make a call for which no cached form fits. */
 static inline tutti_status_t make_checked(tutti__comm_t *comm, tutti__call_t *call, int in_stream)
 {
     tutti_status_t status = tutti__call_check(comm, call, 0, 0);

@@ -9,7 +9,7 @@
 /* Check a call's arguments and make it. Blocks. */
 tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call);
 
-/* Like tutti__comm_call, for a call that has a stream. */
+/* Like tutti__comm_call, for a call in a CUDA stream (call->has_stream). */
 tutti_status_t tutti__comm_call_in_stream(tutti_comm_t *comm, tutti__call_t *call);
 
 static inline tutti_status_t tutti__comm_make(tutti_comm_t *comm, tutti__call_t call)

@@ -32,8 +32,8 @@ static inline tutti__call_t tutti__reduce_args(tutti_call_kind_t kind, const voi
     return call;
 }
 
-/* Collectives with parts of different lengths. count: elements of this rank's own buffer, if the
-   buffer has one part. */
+/* Collectives with parts of different lengths. count: the call's sendcount or recvcount; 0 if the
+   call has neither. */
 static inline tutti__call_t tutti__parts_args(tutti_call_kind_t kind, const void *sendbuf,
                                               const size_t *sendcounts, const size_t *senddispls,
                                               void *recvbuf, const size_t *recvcounts,

@@ -46,7 +46,8 @@ static tutti_status_t lacks(const tutti__comm_t *comm, const tutti__side_t *side
                                                                : " of the world");
 }
 
-/* Devices can read only aligned numbers. Pairs are moved as bytes. */
+/* Is the buffer aligned for a device? Devices can read only aligned numbers. Pairs of a value and
+   an index are moved as bytes. */
 static int is_aligned(const tutti__call_t *call, const void *ptr)
 {
     return call->dtype > TUTTI_FLOAT64 || (uintptr_t)ptr % tutti_dtype_bytes(call->dtype) == 0;

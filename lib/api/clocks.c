@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The clock of this rank's host and that of rank 0's host, for dumps and traces.
+ * The difference between the clocks of this rank's host and of rank 0's host, for dumps and traces.
  *
- * In an exchange of all ranks, each rank ends after rank 0 has begun, and rank 0 ends after each
- * rank has begun. So each round bounds the offset of the clocks from both sides. The middle
- * of the narrowest bounds differs from the true offset by at most half a round trip.
+ * In each round of messages, every rank ends after rank 0 has begun, and rank 0 ends after every
+ * rank has begun. So a round bounds the offset of the clocks from both sides. The middle of the
+ * narrowest bounds differs from the true offset by at most half a round trip.
  */
 #include "api/clocks.h"
 
@@ -24,7 +24,7 @@ typedef struct {
     int64_t began, ended;
 } round_t;
 
-/* rounds: [size][ROUNDS] */
+/* The middle of the narrowest bounds of a rank's offset. rounds: [size][ROUNDS] */
 static int64_t middle(const round_t *rounds, uint32_t rank)
 {
     const round_t *first = rounds, *mine = rounds + (size_t)rank * ROUNDS;

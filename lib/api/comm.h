@@ -24,11 +24,11 @@ typedef struct {
 struct tutti__comm {
     tutti_comm_t *handle;  /* the program's handle */
     unsigned generation;   /* see base/forked.h */
-    tutti__watch_t *watch; /* the engine closes it */
+    tutti__watch_t *watch; /* closed by the engine */
     tutti__engine_t *engine;
     tutti__conf_t conf;
     const tutti__mpi_module_t *module; /* or NULL */
-    tutti__meet_t meet;                /* of its ranks; in a group, valid only during opening */
+    tutti__meet_t meet;                /* of all ranks; in a group, valid only during opening */
     tutti__boot_t *boot;
     const tutti__topo_t *topo;
     tutti__shape_t shape;
@@ -37,7 +37,7 @@ struct tutti__comm {
     tutti__files_t *files; /* schedule files named by TUTTI_ALGORITHM; NULL: none */
     tutti__machine_t *machine;
     tutti__node_t *node;
-    tutti__xport_t *shm, *mpi;   /* mpi: between hosts, MPI or UCX; NULL: shm is for all ranks */
+    tutti__xport_t *shm, *mpi;   /* mpi: between hosts, MPI or UCX; NULL: shm for all ranks */
     tutti__xport_t **xport;      /* [size] the transport to each rank: shm or mpi */
     tutti__exec_device_t device; /* ops NULL: no device */
     tutti__lone_device_t lone;
@@ -50,7 +50,7 @@ struct tutti__comm {
        without MPI. */
     tutti__comm_t *world;    /* itself, if this is a world */
     tutti__comm_name_t name; /* of a connected communicator; "" in its groups */
-    uint32_t *world_rank;    /* [size] ranks in the world; NULL: equal to the ranks here */
+    uint32_t *world_rank;    /* [size] the ranks' numbers in the world; NULL: this is a world */
 };
 
 /* The program's communicators. */
@@ -71,7 +71,8 @@ static inline int tutti__comm_is_world(const tutti__comm_t *comm)
 /* Report why a handle is not a communicator. */
 tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle);
 
-/* 1: *ret_comm is the handle's communicator; a parent process may have made it. */
+/* Returns 1 if the handle has a communicator: *ret_comm is this communicator, which a parent
+   process may have made. Otherwise returns 0. */
 static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm_t **ret_comm)
 {
     const tutti__slot_t *slot = tutti__handle_find(&tutti__comms, handle);
@@ -82,8 +83,8 @@ static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm
     return 1;
 }
 
-/* The communicator of a handle. TUTTI_ERR_SHUTDOWN in a forked child, for a communicator of its
-   parent. On failure, *ret_comm is NULL if no communicator was found. */
+/* Find the communicator of a handle. Returns TUTTI_ERR_SHUTDOWN in a forked child, if a parent
+   process has made the communicator; *ret_comm is set. After other errors, *ret_comm is NULL. */
 static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__comm_t **ret_comm)
 {
     const tutti__slot_t *slot = tutti__handle_find(&tutti__comms, handle);
@@ -99,7 +100,7 @@ static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__c
 /* shape.c: set comm->shape and conf.shared.chunk_bytes. Collective. */
 tutti_status_t tutti__comm_take_shape(tutti__comm_t *comm);
 
-/* blocking.c: run a direct call of the library's own; exec->count is at least 1. Blocks. */
+/* blocking.c: run an internal direct call of the library; exec->count is at least 1. Blocks. */
 tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t collective,
                                   const tutti__exec_call_t *exec, uint32_t root);
 

@@ -4,8 +4,8 @@
  *
  * As with all shared settings, rank 0's files are used: rank 0 reads them once, when the world is
  * made, and sends their texts. A group takes the texts of its world, because the files may have
- * changed, and proves the schedules for its own ranks. If a communicator is from
- * tutti_comm_connect, its rank 0 reads the files.
+ * changed, and proves the schedules for its own ranks. A communicator from tutti_comm_connect is a
+ * world here: its rank 0 reads the files.
  */
 #include "api/comm_state.h"
 

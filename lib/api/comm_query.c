@@ -23,7 +23,7 @@ tutti_status_t tutti_comm_state(const tutti_comm_t *handle, tutti_status_t *ret_
     return TUTTI_OK;
 }
 
-/* NULL: the handle is not a communicator's. */
+/* Returns NULL if the handle is not a communicator's. */
 static const tutti__topo_t *topo_of(const tutti_comm_t *handle)
 {
     const tutti__comm_t *comm;

@@ -13,7 +13,7 @@ typedef struct tutti__comm_state tutti__comm_state_t;
 struct tutti__comm_state {
     tutti__comm_t comm;
 
-    /* Direct calls, one at a time. */
+    /* The state of direct calls: at most one at a time. */
     atomic_int busy;
     atomic_int in_stream; /* a thread is in a direct call that is made as a request: see cuda.c */
     tutti__call_env_t calls;
@@ -21,17 +21,16 @@ struct tutti__comm_state {
     tutti__operation_t op;
     tutti__pairs_t pairs;
     tutti__cached_t cached;
-    /* Set during opening: are calls timed? If so, the cached form of a call (call/cached.h) is kept
-       in `timed`, and `cached` stays empty. So this flag is read only for a call that does not fit
-       `cached`. */
+    /* Set during opening. 1: calls are timed; the cached form of a call (call/cached.h) is kept in
+       `timed`, and `cached` stays empty. So a call that fits `cached` need not read this flag. */
     int is_timed;
     tutti__cached_t timed;
-    tutti__stats_entry_t *counted;      /* the entry of the last call that was not in cached form */
+    tutti__stats_entry_t *counted;      /* of the last call; untimed cached calls do not set it */
     tutti__stats_entry_t uncounted;     /* without statistics, `counted` points here; never read */
     tutti__cache_t cache, device_cache; /* device_cache: only with a device */
     int is_stopped;                     /* the engine has stopped, so no callback of it runs */
     atomic_int is_taken;                /* a connected communicator: a thread is freeing it */
-    uint32_t groupings;                 /* splits and creates so far; equal on all ranks */
+    uint32_t groupings;                 /* number of splits and creates; equal on all ranks */
     /* 1: closing this communicator stops the trace. Set for a world that is open, or that has
        started the trace. */
     int ends_trace;
@@ -47,7 +46,7 @@ static inline tutti__comm_state_t *tutti__comm_state(tutti__comm_t *comm)
 }
 
 /*
- * Make a communicator of all ranks of `meet`. Collective. Takes over `meet`.
+ * Make a communicator of all ranks of `meet`, and take over `meet`. Collective.
  *
  * module  the MPI module of `meet`, or NULL
  *
@@ -67,9 +66,9 @@ tutti_status_t tutti__comm_open_connected(const tutti__meet_t *meet, const tutti
  */
 tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__comm_t *parent,
                                      uint32_t *world_rank, tutti__comm_t **ret_comm);
-/* Local. Takes NULL and half-open communicators. A world closes its groups first. */
+/* Close a communicator; `comm` may be NULL or half open. A world first closes its groups. Local. */
 void tutti__comm_close(tutti__comm_t *comm);
-/* Local. The beginning of tutti__comm_close: stop the engine, so that no further callback runs. */
+/* The beginning of tutti__comm_close: stop the engine, so that no further callback runs. Local. */
 void tutti__comm_stop(tutti__comm_t *comm);
 
 /* transports.c: open the transports to all ranks. Collective. */

@@ -29,9 +29,9 @@
 
 /* ---- the number of these communicators in the process ---- */
 
-/* The number of connected communicators that exist or are being made. The upper half is the fork
-   generation, so a child begins at 0. No lock protects this number: if another thread held the lock
-   at a fork, the lock would stay locked in the child. */
+/* The number of connected communicators that exist or are being made. The upper half of the word is
+   the fork generation, so a forked child counts from 0. No lock protects this word: if another
+   thread held the lock at a fork, the lock would stay locked in the child. */
 static _Atomic uint64_t users;
 
 static uint32_t users_of(uint64_t word)
@@ -63,7 +63,7 @@ static uint32_t add_users(int by)
    possible: the fork holds the lock of boot/id_server.c, and the thread that ends the ids waits for
    that lock. */
 static tutti__mutex_t ids_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_PARTS);
-static int ids_due; /* end the ids when the last of these communicators is freed */
+static int ids_due; /* 1: end the ids when the last connected communicator is freed */
 
 static void end_due(int is_due)
 {

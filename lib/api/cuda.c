@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls in CUDA streams. This file does not use CUDA: the streams belong to the communicator's
- * device, and a module implements its functions.
+ * device, and a module implements the functions of the device.
  */
 #include "api/arguments.h"
 #include "api/blocking.h"
@@ -24,8 +24,8 @@ static tutti__dstream_t *stream_of(struct CUstream_st *stream)
     return (tutti__dstream_t *)(void *)stream;
 }
 
-/* Is the call made as a request for which the stream waits? Messages are not requests, because they
-   involve two ranks only, and use host memory. The result is equal on all ranks. */
+/* Does the call become a request, for whose end the stream waits? Messages do not become requests,
+   because they involve two ranks only, and use host memory. All ranks get the same result. */
 static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return comm->conf.shared.stream_wait &&

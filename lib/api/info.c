@@ -189,7 +189,7 @@ static size_t next_edge(const tutti__override_t *forced, size_t bytes)
 }
 
 /* The last size with the same algorithm as `from`. Bisection is valid between two edges: a row of
-   coll/select.c applies up to one size, and costs are linear in the size. So above size 0, if an
+   coll/select.c applies up to one size, and costs are linear in the size. So above size 0, if this
    algorithm is not chosen for one size, it is not chosen for larger sizes before the next edge. */
 static size_t last_size(const chooser_t *chooser, tutti__collective_t collective, size_t from,
                         const answer_t *answer)
@@ -251,8 +251,8 @@ static void tell_collective(const chooser_t *chooser, tutti__collective_t collec
     } while (to != SIZE_MAX);
 }
 
-/* Parse "4,4": returns the number of ranks; `first`, if not NULL, gets each host's first rank. 0:
-   invalid. */
+/* Parse a list of ranks per host, such as "4,4". Returns the number of ranks; 0 if the list is
+   invalid. If `first` is not NULL, it gets the first rank of each host. */
 static uint32_t read_hosts(const char *text, uint32_t *first, uint32_t *ret_hosts)
 {
     uint32_t ranks = 0, hosts = 0;
@@ -275,7 +275,7 @@ static uint32_t read_hosts(const char *text, uint32_t *first, uint32_t *ret_host
     return ranks;
 }
 
-/* A shape whose hosts have consecutive ranks. The caller frees host_first, which holds all
+/* Make a shape whose hosts have consecutive ranks. The caller frees host_first, the block with all
    arrays. */
 static tutti_status_t make_shape(const char *what, tutti__shape_t *ret_shape)
 {

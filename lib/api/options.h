@@ -5,7 +5,7 @@
 
 #include "conf/conf.h"
 
-/* Copy the caller's structure, which may be of any version. If `user` is NULL: return the
+/* Copy the caller's structure, which may be of any version. If `user` is NULL, return the
    defaults. */
 tutti_status_t tutti__options_read(const tutti_options_t *user, tutti_options_t *ret_options);
 

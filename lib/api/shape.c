@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The communicator's shape for the algorithms, and the length of its messages.
+ * The communicator's shape (ranks, hosts, link) for the algorithms, and the length of messages.
  *
  * The cost model uses only settings and the speed of the network cards, so that the same settings
  * give the same bits. If TUTTI_CHUNK_BYTES is auto, the length of messages also depends on the
@@ -18,15 +18,15 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The round trip between hosts, in nanoseconds; 0: unknown, or not measured. A group gets its
-   world's value. Collective. */
+/* Find the longest round trip between hosts, in nanoseconds; 0: unknown, or not measured. A group
+   gets its world's value. Collective. */
 static tutti_status_t measure_rtt(tutti__comm_t *comm, uint64_t *ret_rtt_ns)
 {
     uint64_t mine = tutti__boot_rtt_ns(comm->boot), *all;
     tutti_status_t status = TUTTI_OK;
 
     *ret_rtt_ns = comm->world->shape.link.rtt_ns;
-    /* With RDMA, data take another network than the side channel. */
+    /* With RDMA, messages take another network than the side channel, which was measured. */
     if (comm->world != comm || comm->topo->nhosts == 1 || comm->conf.shared.link_ns != 0 ||
         comm->topo->link_is_rdma)
         return TUTTI_OK;
@@ -43,7 +43,7 @@ static tutti_status_t measure_rtt(tutti__comm_t *comm, uint64_t *ret_rtt_ns)
     return status;
 }
 
-/* The length for TUTTI_CHUNK_BYTES=auto. Each peer may have slots for `credits` pieces. */
+/* The message length for TUTTI_CHUNK_BYTES=auto. A peer may have slots for `credits` messages. */
 static size_t auto_bytes(const tutti__comm_t *comm, uint64_t rtt_ns)
 {
     uint64_t slots = comm->conf.shared.credits * comm->topo->size;

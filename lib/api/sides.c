@@ -120,8 +120,8 @@ static size_t own_begin(const tutti__side_t *side, uint32_t rank, uint32_t size)
     return begin;
 }
 
-/* Do two sides have the same elements? Displacements may be NULL or explicit; those of empty parts
-   are ignored. */
+/* Do two sides have the same elements? Displacements may be NULL or explicit. The displacements of
+   empty parts are ignored. */
 static int same_parts(const tutti__side_t *a, const tutti__side_t *b, uint32_t size)
 {
     size_t next = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asynchronous calls, one by one, in submission groups and persistent: argument checks. The engine
-   does the rest. */
+/* Argument checks of asynchronous calls: single calls, submission groups and persistent requests.
+   The engine does the rest. */
 #include "api/submission.h"
 
 #include "api/arguments.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Argument checks of asynchronous calls, and their conversion to the engine's entries. */
+/* Asynchronous calls: argument checks, and conversion of calls to the engine's entries. */
 #ifndef TUTTI__API_SUBMISSION_H
 #define TUTTI__API_SUBMISSION_H
 
@@ -18,7 +18,7 @@ typedef struct {
     tutti__dstream_t *stream;
 } tutti__stream_of_t;
 
-/* tutti_submit. in: NULL, or the stream whose present work produces the data of all calls. */
+/* tutti_submit. in: NULL, or the CUDA stream whose present work produces the data of all calls. */
 tutti_status_t tutti__submit_all(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
                                  const tutti__stream_of_t *in, tutti_request_t **ret_request);
 

@@ -69,7 +69,8 @@ static size_t mpi_bytes(const tutti__comm_t *comm)
                              TUTTI__XPORT_LONGER_MPI);
 }
 
-/* Every rank takes part in every collective step, even if the rank has failed. */
+/* Open a group's transport over the world's MPI. Every rank takes part in every collective step,
+   even if the rank has failed. */
 static tutti_status_t open_mpi_part(tutti__comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
@@ -114,8 +115,8 @@ static int is_auto(const tutti__comm_t *comm)
     return strcmp(comm->conf.shared.transport, "auto") == 0;
 }
 
-/* Must UCX connect the hosts? Yes, if TUTTI_TRANSPORT names it, if no other transport can connect
-   them, or if the world uses it. Equal on all ranks. */
+/* Must UCX connect the hosts? Yes, if TUTTI_TRANSPORT is ucx, if no other transport can connect
+   them, or if the world uses UCX. All ranks get the same result. */
 static int needs_ucx(const tutti__comm_t *comm)
 {
     const tutti__xport_t *worlds = comm->world->mpi;
@@ -217,8 +218,8 @@ static tutti_status_t choose_ucx(tutti__comm_t *comm, tutti__xport_t *mpi, tutti
     return status;
 }
 
-/* A message of the probe over MPI may still be in flight. So the probe's transport is closed, and
-   if MPI is chosen, a new transport is opened. */
+/* Open the faster one of UCX and MPI. A message of the measurement may still be in flight over MPI.
+   So the measured transport is closed, and if MPI is chosen, a new transport is opened. */
 static tutti_status_t open_faster(tutti__comm_t *comm)
 {
     tutti__xport_t *mpi = NULL;

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Protects `world` while the world is made and ended. tutti_init holds this mutex while the ranks
-   meet, so a forked child initialises it again. */
+   meet. If another thread forks meanwhile, the child initialises the mutex again. */
 static tutti__mutex_t world_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_WORLD);
 static tutti_comm_t *_Atomic world;
 
@@ -62,7 +62,7 @@ static tutti_status_t open_world(const tutti_options_t *options, tutti__comm_t *
     tutti__options_apply(options, &conf);
     tutti__waiting_every(conf.shared.stall_ms);
     status = meet_others(options, &conf, &meet, &module);
-    explicit_bzero(conf.job_secret, sizeof(conf.job_secret)); /* comm keeps a copy of conf */
+    explicit_bzero(conf.job_secret, sizeof(conf.job_secret)); /* the communicator copies conf */
     if (status == TUTTI_OK) {
         tutti__log_setup((tutti__log_level_t)conf.log_level, (int)meet.rank);
         status = tutti__comm_open(&meet, module, &conf, ret_comm);
@@ -107,9 +107,9 @@ tutti_status_t tutti_finalize(void)
     tutti__mutex_lock_renewed(&world_lock);
     handle = atomic_exchange(&world, NULL);
     tutti__mutex_unlock(&world_lock);
-    /* world_lock is free here, because callbacks of pending requests run now. In a forked child
-       `handle` may be the parent's world: tutti__comm_of refuses this handle, so the world is not
-       touched. */
+    /* world_lock is not held here: callbacks of pending requests run now, and never under a lock.
+       In a forked child `handle` may be the parent's world: tutti__comm_of refuses this handle, so
+       the world is not touched. */
     if (handle != NULL && tutti__comm_of(handle, &comm) == TUTTI_OK)
         tutti__comm_close(comm);
     else
