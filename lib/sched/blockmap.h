@@ -2,10 +2,11 @@
 /*
  * Block maps: the first element of each block of a buffer.
  *
- * Schedules refer to blocks, never to addresses. A map cuts `count` elements into `nblocks`
- * blocks: into equal shares by floor(b * count / nblocks), or by a table of the call. With a table
- * each block may also have its own place. Lengths must be equal on all ranks; places may differ. In
- * a chunk loop, trip t works on chunk t of each block: its elements [t * chunk, (t + 1) * chunk).
+ * Schedules refer to blocks, never to addresses. A map cuts `count` elements into `nblocks` blocks.
+ * The blocks are equal shares, where block b begins at element floor(b * count / nblocks), or the
+ * call has a table of blocks. With a table each block may also have its own place. A block's length
+ * must be equal on all ranks, unless the schedule is BY_PAIR (sched.h); its place may differ. In a
+ * chunk loop, trip t works on chunk t of each block: its elements [t * chunk, (t + 1) * chunk).
  */
 #ifndef TUTTI__SCHED_BLOCKMAP_H
 #define TUTTI__SCHED_BLOCKMAP_H
@@ -22,7 +23,7 @@ typedef struct {
     const size_t *begins; /* with a table: [nblocks] first element of each block; NULL: table[b] */
 } tutti__blockmap_t;
 
-/* The first element of block b, if blocks follow each other. Terms are split to avoid overflow. */
+/* The first element of block b, if blocks follow each other. The split avoids overflow. */
 static inline size_t tutti__block_border(const tutti__blockmap_t *map, uint32_t b)
 {
     size_t whole, rest;

@@ -2,10 +2,10 @@
 /*
  * The builder: appends operations to streams and joins them into one schedule.
  *
- * At its end the builder calls tutti__sched_is_valid() once to check the language's rules. So
- * builder and checker cannot disagree. The builder itself detects only errors that the finished
- * schedule does not show: numbers that do not fit their fields, and flags for an operation that
- * cannot have flags.
+ * tutti__build_end() checks the language's rules with the checker's function
+ * tutti__sched_is_valid(). So builder and checker cannot disagree. The builder itself detects only
+ * errors that the finished schedule does not show: numbers that do not fit their fields, and flags
+ * for an operation that cannot have flags.
  *
  * Each call may fail for lack of memory, but checks after each call would make algorithms
  * unreadable. So the builder keeps its first error, and all later calls do nothing.
@@ -61,7 +61,6 @@ static int is_spoilt(const tutti__build_t *b)
     return b == NULL || b->status != TUTTI_OK;
 }
 
-/* Make space for one more operation. */
 static int grow(tutti__build_t *b, line_t *line)
 {
     uint32_t more = line->capacity == 0 ? 16 : 2 * line->capacity;
@@ -83,8 +82,8 @@ static int grow(tutti__build_t *b, line_t *line)
     return 1;
 }
 
-/* Append an operation to the current stream: its kind, nparts 1, the rest 0. NULL after an
-   error. */
+/* Append an operation of this kind to the current stream, with nparts 1 and all other fields 0.
+   Returns NULL after an error. */
 static tutti__op_t *append(tutti__build_t *b, tutti__op_kind_t kind)
 {
     line_t *line;
@@ -108,7 +107,7 @@ static void count_mark(line_t *line)
         line->loop_marks++;
 }
 
-/* Append an operation that can have flags and a shift: any but LOOP and END_LOOP. */
+/* Append an operation that can have flags and a shift: any kind except LOOP and END_LOOP. */
 static tutti__op_t *append_flagged(tutti__build_t *b, tutti__op_kind_t kind)
 {
     tutti__op_t *op = append(b, kind);
@@ -307,7 +306,6 @@ void tutti__build_recv(tutti__build_t *b, uint32_t peer, unsigned from_stream, t
     op->nblk = nblk;
 }
 
-/* An operation with a source and a destination. */
 static tutti__op_t *append_move(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src,
                                 tutti__at_t dst, uint32_t nblk)
 {
@@ -368,7 +366,7 @@ void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src
         op->arg = root;
 }
 
-/* If only stream 0 has operations: the array of stream 0 becomes the schedule's array. */
+/* Only stream 0 has operations: use its array as the array of the schedule. */
 static void take_only_line(tutti__build_t *b)
 {
     tutti__sched_t *sched = b->sched;

@@ -2,9 +2,9 @@
 /*
  * The builder, with which algorithms (coll/) write schedules.
  *
- * Calls append to the current stream. The builder keeps the first error (no memory, too many
- * blocks) until tutti__build_end() returns it, so algorithms need not check each call. The builder
- * collects channel ends and marks. A builder belongs to one thread.
+ * Most functions append to the current stream. The builder keeps the first error (no memory, too
+ * many blocks) until tutti__build_end() returns it, so algorithms need not check each call. The
+ * builder collects channel ends and marks. A builder belongs to one thread.
  */
 #ifndef TUTTI__SCHED_BUILD_H
 #define TUTTI__SCHED_BUILD_H
@@ -13,13 +13,15 @@
 
 typedef struct tutti__build tutti__build_t;
 
-/* A place: blocks [blk, blk + n) of a buffer. */
+/* A place: block `blk` of a buffer. An operation works on this block and, if it has several blocks,
+   on the following ones. */
 typedef struct {
     tutti__buf_t buf;
     uint32_t blk;
 } tutti__at_t;
 
-/* Begin a schedule. NULL: no memory; the functions below accept NULL. `name` is static. */
+/* Begin a schedule. `name` must live as long as the schedule. Returns NULL if there is no memory;
+   the functions below accept NULL. */
 tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t size, uint32_t nblocks,
                                    uint32_t scratch_blocks, uint32_t max_nblk);
 
@@ -28,15 +30,14 @@ void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes);
 
 /* Make STAGE separate memory: see stage_* in sched.h. Without this call STAGE is OUT. */
 void tutti__build_stage(tutti__build_t *b, uint32_t first, uint32_t blocks, uint32_t trips);
-/* Require host memory for IN and OUT: this rank's operations may suit device memory, but the
-   operations of other ranks do not. */
+/* Require host memory for IN and OUT on this rank, for schedules in which the operations of some
+   ranks would suit device memory, but those of other ranks do not. */
 void tutti__build_on_host(tutti__build_t *b);
 
 /* Set the scope of the schedule's node operation to ALL, see sched.h. */
 void tutti__build_scope_all(tutti__build_t *b);
 
-/* Append the following operations to stream s (0 to 3). A channel's name contains the sender's
-   stream. */
+/* Append the following operations to stream s (0 to 3). */
 void tutti__build_stream(tutti__build_t *b, unsigned s);
 
 /* Set a flag or the shift of the next operation only. Several of these calls can be combined. */

@@ -29,7 +29,6 @@ static uint32_t *slot_of(const tutti__chan_table_t *table, const tutti__sched_ch
     return &table->slots[at];
 }
 
-/* Double the number of slots. */
 static int grow_slots(tutti__chan_table_t *table, const tutti__sched_t *sched)
 {
     tutti__chan_table_t more = { NULL, table->nslots > 0 ? 2 * table->nslots : FIRST_SLOTS,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Finds channel ends by name, in constant time. A schedule between all ranks has two ends for each
- * peer. Linear searches would take most of the time to build and prove it.
+ * peer. Linear searches would take most of the time to build and prove such a schedule.
  */
 #ifndef TUTTI__SCHED_CHANS_H
 #define TUTTI__SCHED_CHANS_H
@@ -17,8 +17,8 @@ typedef struct {
 } tutti__chan_table_t;
 
 /*
- * The index in sched->chans of the end with this name. If the end is new, it is appended. Only this
- * function may add ends to sched->chans.
+ * Find the index in sched->chans of the end with this name. If there is no such end, append it.
+ * Only this function may add ends to sched->chans.
  *
  * TUTTI_ERR_NO_MEMORY; TUTTI_ERR_UNSUPPORTED if an operation cannot hold the index.
  */
@@ -28,7 +28,7 @@ void tutti__chan_table_clear(tutti__chan_table_t *table);
 
 /*
  * Renumber the ends in the order in which operations refer to them, instead of the builder's order.
- * So a printed schedule that is read back has the same bits. 0: no memory.
+ * So a schedule that is printed and read back stays the same. Returns 0 if there is no memory.
  */
 int tutti__chans_sort(tutti__sched_t *sched);
 

@@ -4,9 +4,9 @@
  *
  * check.h explains the idea, and check_run.h lists the parts.
  *
- * A proof holds for one number of ranks, credits c and trips. Tests try 1, 2, c, c + 1 and 2c + 1
- * trips: with these, channels are not full, become full, and use a slot for the third time. This
- * is a selection, not a proof for all trips.
+ * A proof holds for one number of ranks, one number of credits c, and one number of trips. Tests
+ * try 1, 2, c, c + 1 and 2c + 1 trips. With these numbers, channels are not full, become full, and
+ * use a slot for the third time. This is a selection, not a proof for all trips.
  */
 #include "sched/check.h"
 

@@ -4,18 +4,18 @@
  *
  * A contribution (rank, block, chunk) has a pseudo-random 64-bit label. The sum of labels
  * identifies the contributions of a value: two different multisets have the same sum with
- * probability 2^-64. The tree is a hash of the expression over ranks, without blocks. The order of
- * an operation's two operands does not change the hash, because reduce/ promises that exchanging
- * them changes no bit. Another grouping of operands may change bits, and changes the hash.
- * User-defined operations need not commute. So where the order matters, a value also has its range
- * of ranks, and two values may be combined only if their ranges are neighbours in the right order.
+ * probability 2^-64. A value's tree is a hash of the expression that combines the ranks' operands;
+ * it does not contain block numbers. The order of an addition's two operands does not change the
+ * hash, because reduce/ promises that exchanging the operands changes no bit. Another grouping of
+ * operands may change bits, and changes the hash. User-defined operations need not commute. So
+ * where the order matters, a value also has its range of ranks, and two values may be combined only
+ * if their ranges are neighbours in the right order.
  *
  * With a wire format, these values are rounded: messages to another host, the operands of additions
  * outside of node operations, and finished sums. So additions with and without rounding give
  * different trees. A value that was received in the wire format and is not finished is marked as
  * narrowed. An addition that rounds its operands gives the same result for the narrowed value as
- * for the value that was sent; a node operation does not round its operands, so its result
- * differs.
+ * for the value that was sent. A node operation does not round operands: its result differs.
  *
  * A sum is rounded to its type where it is stored. If a later copy divided the sum for an average,
  * the copy would round a second time. The result would have other bits than on ranks that divide
@@ -23,15 +23,15 @@
  * copy may finish the sum: scans have no average, and the data for other ranks must be unfinished.
  *
  * A cell is one chunk of one block of one rank's buffer. If two streams access a cell, and one
- * access is a write, WAIT must order them. Vector clocks (Fidge 1988, Mattern 1989) detect
- * violations. As in FastTrack (Flanagan, Freund 2009), a cell has the clock of its last write, and
- * of each stream's last read. Messages through another rank would also order streams. But a real
- * call skips empty messages, so here no message counts as an order.
+ * access is a write, WAIT must order the two accesses. Vector clocks (Fidge 1988, Mattern 1989)
+ * detect violations. As in FastTrack (Flanagan, Freund 2009), a cell has the clock of its last
+ * write, and of each stream's last read. Messages through another rank would also order streams.
+ * But a real call skips empty messages, so here no message counts as an order.
  *
  * The same clocks show that a rank has met all ranks before it writes to OUT (check.h,
  * TUTTI__COMPARED_ON_HOST). For each rank and each length of blocks, `met` has the clock of the
- * rank's first node operation on a block of this length; 0: none yet. Node operations are in stream
- * 0.
+ * rank's first node operation on a block of this length; 0: none yet. This is a clock of stream 0,
+ * which has all node operations.
  */
 #include "sched/check_run.h"
 
@@ -174,7 +174,7 @@ static int note_write(tutti__check_run_t *run, const tutti__check_stream_t *stre
     return 1;
 }
 
-/* Read chunks of IN, as the call passed them. IN is never written, so reads need no order. */
+/* Read chunks of an IN that is not OUT. Such an IN is never written, so reads need no order. */
 static int read_in(tutti__check_run_t *run, const tutti__check_stream_t *stream, uint32_t blk,
                    uint32_t n, uint32_t trip, tutti__value_t *ret_values)
 {
@@ -205,8 +205,8 @@ static int are_there(tutti__check_run_t *run, const tutti__check_stream_t *strea
                               tutti__sched_buf_name(buf), blk);
 }
 
-/* Can the cell's content be used? The cell must be written. In SCRATCH and STAGE it must not have
-   the chunk of another trip. */
+/* Can the cell's content be used? The cell must have been written. A cell of SCRATCH or STAGE must
+   not hold the chunk of another trip. */
 static int is_usable(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
                      uint32_t blk, uint32_t trip, const tutti__value_t *value)
 {
@@ -273,8 +273,8 @@ int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *str
     return 1;
 }
 
-/* The first meeting of the rank on blocks of this block's length. If lengths are by pairs of ranks,
-   several lengths share an entry; calls with such lengths are compared before the run. */
+/* The entry of `met` for this rank and the length of this block. With BY_PAIR several lengths share
+   an entry; this is harmless, because such calls are compared before the run. */
 static uint32_t *met_at(const tutti__check_run_t *run, uint32_t rank, unsigned buf, uint32_t blk)
 {
     uint64_t length = tutti__check_length(run, rank, buf, blk);

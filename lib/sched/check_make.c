@@ -44,7 +44,6 @@ void tutti__check_clear(tutti__check_run_t *run)
     free(run->streams);
 }
 
-/* Do the schedules' blocks suit the collective? */
 static int blocks_suit(tutti__check_run_t *run)
 {
     tutti__expect_t expect = run->check->expect;
@@ -185,7 +184,6 @@ int tutti__check_uses_stage(const tutti__check_t *check)
     return 0;
 }
 
-/* Set the initial content of the call's buffers. */
 static void fill_cells(tutti__check_run_t *run)
 {
     const tutti__check_t *check = run->check;
@@ -232,8 +230,8 @@ static int make_cells(tutti__check_run_t *run)
     return 1;
 }
 
-/* Make a channel for each sending end. The channels to rank r form a list: of[r] is the first one,
-   next[c] is the one after channel c, NONE is the end. */
+/* Make a channel for each sending end. The channels to rank r form a list: of[r] is its first
+   channel, next[c] is the channel after channel c, NONE is the end. */
 static void make_senders(tutti__check_run_t *run, uint32_t *of, uint32_t *next)
 {
     const tutti__check_t *check = run->check;
@@ -255,7 +253,8 @@ static void make_senders(tutti__check_run_t *run, uint32_t *of, uint32_t *next)
     }
 }
 
-/* Connect rank r's receiving ends to the channels in its list. chan_from: [streams], all NONE. */
+/* Connect rank r's receiving ends to the channels to rank r, which form the list from channel
+   `list` on. chan_from: [streams], all NONE. */
 static int tie_receiver(tutti__check_run_t *run, uint32_t r, uint32_t list, const uint32_t *next,
                         uint32_t *chan_from)
 {
@@ -324,7 +323,7 @@ static int note_consumer(tutti__check_run_t *run, uint32_t chan, const tutti__sc
     return 1;
 }
 
-/* Find the stream that receives from each channel, and the length of the channel's messages. */
+/* In rank r's operations, find each channel's receiving stream and longest message. */
 static int look_at_uses(tutti__check_run_t *run, uint32_t r)
 {
     const tutti__sched_t *sched = run->check->scheds[r];
@@ -441,8 +440,8 @@ static int make_hosts(tutti__check_run_t *run)
     return 1;
 }
 
-/* Make the table of the ranks that have met. Only schedules of one host need it: ranks with
-   messages meet before the run. At first no rank has met another one. */
+/* Make the table `met`, at first empty. Only schedules of one host without messages need it: if
+   there are messages, the ranks meet before the run. */
 static int make_meetings(tutti__check_run_t *run)
 {
     const tutti__check_t *check = run->check;
@@ -461,7 +460,7 @@ static int make_meetings(tutti__check_run_t *run)
     return run->met != NULL;
 }
 
-/* For barriers and frames: at first each stream depends on the begin of its own rank only. */
+/* Make `knows`, for barriers and frames. At first a stream depends on its own rank's begin only. */
 static int make_knowledge(tutti__check_run_t *run)
 {
     size_t nstreams = (size_t)run->check->size * TUTTI__SCHED_STREAMS;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's node operations: they define the values that the ranks of a host compute together.
+ * Node operations in the checker: the symbolic values that the ranks of a host compute together.
  *
  * A node operation is executed when all ranks of the host have reached it, with the same arguments.
  * Its reductions are one fused pass over the ranks' blocks, in the order of local ranks. With two
- * ranks the result equals any other reduction of two values. With more ranks the result may differ:
- * narrow floats are rounded once per pass.
+ * ranks the result equals any other reduction of two values. With more ranks the result may differ
+ * from that of separate additions: narrow floats are rounded once per pass.
  */
 #include "sched/check_run.h"
 
@@ -120,8 +120,8 @@ static int exchange_all(tutti__check_run_t *run, const tutti__check_host_t *host
     return 1;
 }
 
-/* Block i of part `part`. Blocks are read before their counterparts are written, so a call in place
-   works. */
+/* Execute the operation on block i of part `part`. Its source blocks are read before its
+   destination blocks are written, so a call in place works. */
 static int do_block(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t part,
                     uint32_t i, uint32_t trip)
 {
@@ -165,8 +165,7 @@ static int gets(const tutti__op_t *op, uint32_t local)
     return op->kind != TUTTI__NODE_REDUCE || local == (uint32_t)op->arg;
 }
 
-/* From now on, each rank that gets a result depends on all ranks on which a contributing rank
-   depends. */
+/* Each rank that gets a result now depends on all ranks on which a contributing rank depends. */
 static void spread_knowledge(tutti__check_run_t *run, const tutti__check_host_t *host)
 {
     const tutti__op_t *op = tutti__check_op(member(run, host, 0));

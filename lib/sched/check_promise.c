@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The checker's promises (check.h): the blocks that a rank has in the call's buffers, and the
- * content that the collective requires in them at the end.
+ * content that these blocks must have at the end.
  *
  * A schedule must not touch blocks that its rank does not have. If only the root has a result, only
- * the root has OUT. If a rank has only its own block of IN, no other block of IN exists there.
+ * the root has OUT. If a rank has only its own block of IN, this rank has no other block of IN.
  *
- * In a barrier, and if the schedule carries frames, each rank's end depends on all ranks' begins.
+ * In a barrier, and if the schedule carries frames, each rank's end must depend on all begins.
  */
 #include "sched/check_run.h"
 
@@ -34,7 +34,7 @@ static int is_reduction(tutti__expect_t expect)
            expect == TUTTI__EXPECT_REDUCE_SCATTER || tutti__check_is_scan(expect);
 }
 
-/* A rank's blocks in a call that is not in place, so without aliases. */
+/* A rank's blocks in a call that is not in place: no block of IN is a block of OUT. */
 static tutti__check_place_t place_apart(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank)
 {
@@ -63,7 +63,7 @@ static tutti__check_place_t place_apart(const tutti__check_t *check, uint32_t nb
     }
 }
 
-/* In place, if a rank has a block in IN and in OUT, both are the same memory. */
+/* If a call is in place, a block that a rank has in IN and in OUT is the same memory in both. */
 tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank)
 {
@@ -94,7 +94,7 @@ uint64_t tutti__check_length(const tutti__check_run_t *run, uint32_t rank, unsig
     case TUTTI__ALL_EQUAL:
         return 0;
     case TUTTI__BY_PAIR:
-        if (run->check->expect != TUTTI__EXPECT_ALLTOALL) /* GATHER, SCATTER: peer is root */
+        if (run->check->expect != TUTTI__EXPECT_ALLTOALL) /* GATHER, SCATTER: the peer is root */
             return blk;
         return buf == TUTTI__IN ? pair(run, rank, blk) : pair(run, blk, rank);
     default: /* BY_NUMBER. The comparison avoids divisions, which would take most of the time */
@@ -135,8 +135,9 @@ static uint64_t sum_before(uint32_t upto, uint32_t b, uint32_t t)
 }
 
 /*
- * The tree that a result must have. Allreduce: the tree on rank 0. With `fixed`: the tree of the
- * first block and chunk (in a reduce_scatter: on rank 0). Any other result may have its own tree.
+ * The tree that a result must have. An allreduce has rank 0's tree. With `fixed`, all blocks and
+ * chunks have the first one's tree (in a reduce_scatter, rank 0's). Other results may have any
+ * tree.
  */
 static uint64_t promised_tree(const tutti__check_run_t *run, uint32_t r, uint32_t b, uint32_t t)
 {

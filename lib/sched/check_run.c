@@ -14,10 +14,10 @@
  * another stream, like a message, so the argument above still holds. Without credits a channel has
  * one message in flight. A transport that allows more messages only removes waits.
  *
- * The run assumes that no message is empty. A real call skips empty messages at both ends. This
- * removes pairs of operations and their waits. If a channel has c slots, a SEND waits for the slot
- * of the c-th message before it. If the call skips empty messages in between, the SEND waits for
- * the slot of an earlier message instead. So skipping cannot add a deadlock.
+ * The run assumes that no message is empty. A real call skips empty messages at both ends. So pairs
+ * of operations and their waits do not exist in such a call. If a channel has c slots, a SEND waits
+ * for the slot of the c-th message before it. If the call skips empty messages in between, the SEND
+ * waits for the slot of an earlier message instead. So skipping cannot add a deadlock.
  */
 #include "sched/check_run.h"
 
@@ -191,7 +191,7 @@ static int is_far(const tutti__check_run_t *run, const tutti__check_stream_t *st
     return host_of == NULL || host_of[peer] != host_of[stream->rank];
 }
 
-/* The values that a RECV makes of a message in the wire format. */
+/* The values that a RECV writes if its message is in the wire format. */
 static const tutti__value_t *widen(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                                    const tutti__value_t *message)
 {
@@ -203,7 +203,7 @@ static const tutti__value_t *widen(tutti__check_run_t *run, const tutti__check_s
     return run->received;
 }
 
-/* The values that an operation makes of a message; NULL after an error. */
+/* The values that the current operation writes when it receives `message`; NULL after an error. */
 static const tutti__value_t *take_message(tutti__check_run_t *run,
                                           const tutti__check_stream_t *stream,
                                           const tutti__value_t *message)
@@ -298,11 +298,11 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
 }
 
 /*
- * A WAIT orders its stream behind the awaited mark only. Later marks do not count, because timing
- * decides whether they are made by then. A mark does not carry `knows`, the set of ranks that have
- * begun. So the checker refuses some correct barriers. In such a barrier a stream depends on a
- * rank's begin only through a WAIT, and another rank depends on this begin only through a message
- * of that stream.
+ * A WAIT orders its stream after the awaited mark only. Marks that the other stream has made later
+ * do not count, because their number depends on timing. A mark does not carry `knows`, the set of
+ * ranks that have begun. So the checker refuses some correct barriers: those in which a stream
+ * depends on a rank's begin only through a WAIT, and other ranks only through the stream's
+ * messages.
  */
 static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
@@ -326,7 +326,7 @@ static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
     return DONE;
 }
 
-/* The last rank to arrive executes the operation for all ranks. */
+/* The last rank of the host that arrives executes the operation for all ranks of the host. */
 static outcome_t do_node(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     tutti__check_host_t *host;
@@ -390,7 +390,7 @@ static outcome_t do_op(tutti__check_run_t *run, tutti__check_stream_t *stream)
     }
 }
 
-/* Find the chunks of the current operation. 0: it has none in this trip, so skip it. */
+/* Find the chunks of the current operation. Returns 0 if it has none in this trip. */
 static int find_chunks(const tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     uint32_t shift = tutti__check_op(stream)->shift;

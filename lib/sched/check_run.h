@@ -27,7 +27,7 @@ typedef struct {
     uint64_t tree;   /* hash of the expression; equal for a (op) b and b (op) a */
     uint32_t trip;   /* in SCRATCH: the chunk to which it belongs */
     uint32_t state;  /* TUTTI__VALUE_* */
-    uint32_t lo, hi; /* if the order matters: it has ranks [lo, hi), in their order */
+    uint32_t lo, hi; /* if the order matters: operands of ranks [lo, hi), in this order */
 } tutti__value_t;
 
 enum {
@@ -37,13 +37,13 @@ enum {
     TUTTI__VALUE_NARROWED = 8 /* received in a wire format, and not finished */
 };
 
-/* The last accesses to a cell, as clocks of its rank's streams; 0: never. */
+/* The last accesses to a cell (see check_cells.c), as clocks of its rank's streams; 0: never. */
 typedef struct {
     uint32_t write_clock, write_stream;
     uint32_t read_clock[TUTTI__SCHED_STREAMS];
 } tutti__access_t;
 
-/* The clocks of all streams when a mark was made; a WAIT for the mark merges them. */
+/* The clocks of all streams when a mark was made. A WAIT for the mark merges its clocks. */
 typedef struct {
     uint32_t clock[TUTTI__SCHED_STREAMS];
 } tutti__check_mark_t;
@@ -54,7 +54,7 @@ typedef enum {
     TUTTI__STREAM_ON_RECV, /* no message in channel `on` */
     TUTTI__STREAM_ON_WAIT,
     TUTTI__STREAM_ON_NODE,
-    TUTTI__STREAM_ON_SENT, /* its operation would overwrite a message that is not received */
+    TUTTI__STREAM_ON_SENT, /* its operation would overwrite a message that is not taken yet */
     TUTTI__STREAM_ENDED
 } tutti__stream_state_t;
 
@@ -92,7 +92,8 @@ typedef struct {
 typedef struct {
     uint32_t from, to;    /* streams; `to` is NONE if no stream receives */
     uint32_t head, count; /* messages [head, head + count), modulo slots, are not consumed */
-    int is_taken;         /* without credits: the first message is received but not consumed */
+    int is_taken;         /* without credits: the receiver has taken the first message from
+                             the sender's blocks, but has not completed the receive */
     uint32_t nblk;        /* largest number of blocks in a message: a slot's size */
     size_t first_value;   /* index in run->values: slots of nblk values */
 } tutti__check_chan_t;
@@ -113,7 +114,7 @@ typedef struct {
     uint32_t stage_trips;                       /* equal on all ranks; 0: unlimited */
     tutti__sizes_t sizes;                       /* equal on all ranks */
     tutti__check_place_t *places;               /* [size] */
-    uint32_t words; /* words of a set of ranks; 0: these sets are not needed */
+    uint32_t words; /* 64-bit words in a set of ranks; 0: these sets are not needed */
 
     tutti__check_stream_t *streams; /* [size * STREAMS]: rank r's stream s is r * STREAMS + s */
     tutti__check_mark_t *marks;     /* the marks of all streams */
@@ -124,13 +125,13 @@ typedef struct {
     size_t stage_at, scratch_at; /* index of the first cells of STAGE and SCRATCH */
     tutti__value_t *cells;
     tutti__access_t *accesses; /* one per cell; NULL if every rank has one stream only */
-    uint32_t *sending; /* without credits: [cells] number of a cell's messages not yet received */
+    uint32_t *sending; /* without credits: [cells] number of a cell's messages not yet taken */
 
     uint32_t most;  /* the most messages that a channel can have in flight */
-    uint32_t slots; /* of a channel: `most`; without credits one more, for a received message */
+    uint32_t slots; /* of a channel: `most`; without credits one more, for a taken message */
     uint32_t nchans;
     tutti__check_chan_t *chans;
-    uint32_t *chan_first; /* [size]: rank r's channel end i is chan_of[chan_first[r] + i] */
+    uint32_t *chan_first; /* [size]: rank r's end i is of channel chan_of[chan_first[r] + i] */
     uint32_t *chan_of;
     tutti__message_t *messages; /* [nchans * slots] */
     tutti__value_t *values;     /* content of the slots, channel by channel */
@@ -146,7 +147,7 @@ typedef struct {
     uint64_t *message_knows; /* [nchans * slots][words] the same set for a message */
 } tutti__check_run_t;
 
-/* Record an error, if it is the first: the stream's place (may be NULL), and a text. Returns 0. */
+/* Record an error, if it is the first: a text, and the place of `stream` (or NULL). Returns 0. */
 int tutti__check_blame(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                        const char *fmt, ...) TUTTI__PRINTF(3, 4);
 
@@ -154,7 +155,6 @@ int tutti__check_blame(tutti__check_run_t *run, const tutti__check_stream_t *str
 int tutti__check_has_root(tutti__expect_t expect);
 /* Does the collective have a block for each rank? */
 int tutti__check_has_parts(tutti__expect_t expect);
-/* Is it SCAN or EXSCAN? */
 int tutti__check_is_scan(tutti__expect_t expect);
 tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank);
@@ -163,8 +163,8 @@ uint64_t tutti__check_length(const tutti__check_run_t *run, uint32_t rank, unsig
                              uint32_t blk);
 int tutti__check_promise_holds(tutti__check_run_t *run);
 
-/* check_make.c. make: set up a run whose `check`, `why` and STAGE fields are set. clear: free it,
-   also after a failed make. */
+/* check_make.c. make: set up a run; the caller has set `check`, `why` and the STAGE fields. clear:
+   free the run, also after a failed make. */
 int tutti__check_make(tutti__check_run_t *run);
 void tutti__check_clear(tutti__check_run_t *run);
 int tutti__check_uses_stage(const tutti__check_t *check);
@@ -174,17 +174,17 @@ tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip);
 /* *into = *into (op) right */
 int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         tutti__value_t *into, const tutti__value_t *right);
-/* Add the third or a later operand of a fused pass. The fused pass gives other bits than separate
-   passes. */
+/* Add the third or a later operand of a node operation, which adds all operands in one fused pass.
+   A fused pass may give other bits than separate passes. */
 int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                       tutti__value_t *into, const tutti__value_t *right);
-/* `value` was received in a wire format. If it is not finished, mark it as narrowed: it may differ
-   from the value that was sent. */
+/* Mark a value received in a wire format as narrowed, unless it is finished: it may differ from the
+   value that was sent. */
 void tutti__value_narrow(tutti__value_t *value);
-/* *into is the sum of two operands that were rounded to the wire format. */
+/* Record in *into that its operands were rounded to the wire format before they were added. */
 void tutti__value_rounded(tutti__value_t *into);
-/* Use a narrowed value as the operand of a node operation. The operation does not round it
-   again. */
+/* Give a narrowed operand of a node operation another tree than the value that was sent, because
+   the operation does not round its operands. */
 void tutti__value_unrounded(tutti__value_t *value);
 /* Finish a value. adds: the operation also adds to the value. An operation that does not add may
    finish only values without additions, except in a scan. */
@@ -198,27 +198,27 @@ int tutti__cells_read(tutti__check_run_t *run, const tutti__check_stream_t *stre
 int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
                        uint32_t blk, uint32_t n, uint32_t trip, const tutti__value_t *values);
 
-/* The stream's rank has met all ranks, in its node operation on n blocks from blk on. */
+/* Record that the stream's rank has met all ranks in a node operation on n blocks from blk on. */
 void tutti__cells_meet(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
                        uint32_t blk, uint32_t n);
-/* If this block is of OUT: has the stream's rank met all ranks, so that it may write the block? */
+/* May the stream's rank write this block? For a block of OUT, it must have met all ranks. */
 int tutti__cells_have_met(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                           unsigned buf, uint32_t blk);
 
 /* check_run.c */
 int tutti__check_go(tutti__check_run_t *run);
-/* The stream's current operation is done: advance its marks and clock, and wake the streams that
-   wait for the marks. */
+/* Complete the stream's current operation: advance the stream's marks and clock, and wake the
+   streams that wait for its marks. */
 void tutti__check_complete(tutti__check_run_t *run, tutti__check_stream_t *stream);
 void tutti__check_wake(tutti__check_run_t *run, tutti__check_stream_t *stream);
 void tutti__check_learn(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         const uint64_t *knows);
 uint64_t *tutti__check_knows(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
 
-/* check_sends.c, without credits only. started: a SEND of this message has started. taken: the
-   channel's first message is received; a repeated call has no effect. is_sent: would the stream's
-   current operation overwrite a message that is not received? receiver: the stream that must
-   receive this message. */
+/* check_sends.c, without credits only. started: record that a SEND of this message has started.
+   taken: record that the receiver has taken the channel's first message out of the sender's blocks;
+   a repeated call has no effect. is_sent: would the stream's current operation overwrite a message
+   that is not taken? receiver: find the stream that must receive this message. */
 void tutti__check_started(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                           const tutti__message_t *message);
 void tutti__check_taken(tutti__check_run_t *run, tutti__check_chan_t *chan,
@@ -226,10 +226,10 @@ void tutti__check_taken(tutti__check_run_t *run, tutti__check_chan_t *chan,
 int tutti__check_is_sent(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
 uint32_t tutti__check_receiver(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
 
-/* check_node.c: all ranks of `host` have reached their node operation. */
+/* check_node.c: execute the node operation that all ranks of `host` have reached. */
 int tutti__check_node(tutti__check_run_t *run, const tutti__check_host_t *host);
 
-/* check_stuck.c: report the streams that wait. */
+/* check_stuck.c: report the streams that wait for each other. */
 int tutti__check_stuck(tutti__check_run_t *run);
 
 static inline int tutti__blocks_hold(tutti__blocks_t blocks, uint32_t blk)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's messages without slots (zero credits). A SEND starts, and its stream continues;
- * the message stays in the sender's blocks until the receiver has reached its receive. An
+ * The checker's messages without slots (zero credits). A SEND starts, and its stream continues; the
+ * message stays in the sender's blocks until the receiver has reached the receiving operation. An
  * operation that overwrites one of these blocks, in any stream of the rank, waits until then, as in
- * the executor (exec/sends.c). The end of a rank also waits for the rank's messages. This needs no
- * step here: a message that is never received is an error anyway.
+ * the executor (exec/sends.c). In the executor the end of a rank also waits for the rank's
+ * messages. The checker needs no such wait, because a message that is never received is an error.
  *
- * When a stream reaches a receive, it takes the message at once, before it waits for the receive's
- * destination: a transport can receive the message into other memory. Otherwise two ranks that
- * send a block to each other, and then receive into the same block, would wait for each other.
+ * When a stream reaches a receive, it takes the message at once, even if the destination still
+ * holds a message to send: a transport can receive into other memory. Otherwise two ranks that send
+ * a block to each other, and then receive into the same block, would wait for each other.
  *
  * If IN and OUT are separate, a message that was sent from IN occupies no cell: IN is never
  * written.
@@ -20,7 +20,7 @@ static int is_cell(const tutti__check_run_t *run, uint32_t rank, unsigned buf, u
     return buf != TUTTI__IN || tutti__blocks_hold(run->places[rank].alias, blk);
 }
 
-/* Add n to the number of messages in each cell of this message. n UINT32_MAX subtracts 1. */
+/* Add n to run->sending of each cell that this message occupies. UINT32_MAX for n subtracts 1. */
 static void hold(tutti__check_run_t *run, uint32_t rank, const tutti__message_t *message,
                  uint32_t n)
 {
@@ -54,7 +54,6 @@ void tutti__check_taken(tutti__check_run_t *run, tutti__check_chan_t *chan,
     }
 }
 
-/* The number of blocks that an operation writes. */
 static uint32_t count_written(const tutti__op_t *op)
 {
     return op->kind == TUTTI__SEND || op->kind == TUTTI__WAIT ? 0 : op->nblk * op->nparts;
@@ -94,7 +93,7 @@ static int overwrites(const tutti__check_run_t *run, const tutti__check_stream_t
     return 0;
 }
 
-/* This searches all channels. That may take long, but a deadlock is reported only once. */
+/* The search of all channels may take long, but a deadlock is reported only once. */
 uint32_t tutti__check_receiver(const tutti__check_run_t *run, const tutti__check_stream_t *stream)
 {
     for (uint32_t c = 0; c < run->nchans; c++) {

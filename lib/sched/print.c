@@ -4,10 +4,10 @@
  *
  *     RECV_REDUCE from rank 3: IN[2] -> OUT[2], finish
  *
- * OUT[2:5] are blocks 2 to 4. After the operands:
+ * OUT[2:5] are blocks 2 to 4. These words may follow the operands:
  *
  *     shift 1   the operation works on the chunk of the previous trip
- *     mark      it counts for WAIT
+ *     mark      it makes a mark for WAIT
  *     finish    AVG divides here
  *     left      the message or source is the left operand
  *
@@ -160,7 +160,7 @@ const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t 
     return buffer;
 }
 
-/* `:` ends a name, `#` begins a comment: print `_` for these and for control characters. */
+/* Print a name with `_` for `:` (ends a name), `#` (begins a comment) and control characters. */
 static void print_name(const char *name, FILE *file)
 {
     for (; *name != '\0'; name++)

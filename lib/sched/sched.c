@@ -54,7 +54,7 @@ static int is_users(unsigned buf)
     return buf == TUTTI__IN || buf == TUTTI__OUT;
 }
 
-/* COPY and REDUCE. */
+/* Does this COPY or REDUCE suit device memory? */
 static int local_suits(const tutti__sched_t *sched, const tutti__op_t *op, int has_channels)
 {
     if (!is_users(op->sbuf) && !is_users(op->dbuf))

@@ -2,58 +2,60 @@
 /*
  * The schedule language: a collective algorithm as data.
  *
- * A schedule is the work of ONE rank: up to four streams, each a straight line of small
- * operations on blocks of named buffers. It has no address, no datatype and no byte count, so
- * one schedule serves every call of its kind. The executor (exec/) runs it, the checker proves
- * it, the printer shows it.
+ * A schedule is the work of ONE rank: up to four streams, each a straight line of small operations
+ * on blocks of named buffers. A schedule has no address, no datatype and no byte count, so calls
+ * that differ only in these share it. The executor (exec/) runs schedules, the checker (check.h)
+ * proves them, the printer (print.c) shows them.
  *
- * Channels. A channel is identified by (communicator, lane, source, destination, stream). It has
- * one producing stream, one consuming stream, and c >= 1 slots at the receiver; first in, first
- * out. SEND waits only for a free slot, and copies its message into the slot. When SEND is done,
- * its block may be overwritten. If a transport has no slots, a message stays in the sender's block
- * until the receiver has reached its receive. An operation that overwrites the block waits until
- * then. All algorithms are also proved without slots (check.h). A receive blocks its stream. No
- * operation depends on arrival order or time. The stream in a channel's name is the producing
- * stream.
+ * Channels. A channel is identified by (communicator, lane, source, destination, stream). The
+ * stream in this name is the producing stream. A channel has one producing stream, one consuming
+ * stream, and c >= 1 slots at the receiver, each for one message. Messages stay in order. SEND
+ * waits only for a free slot, and copies its block into the slot. When SEND is done, its block may
+ * be overwritten. If a transport has no slots, a message stays in the sender's block until the
+ * receiver has reached the receiving operation; operations that overwrite the block wait until
+ * then. All algorithms are also proved without slots (check.h). A receiving operation blocks its
+ * stream until the message arrives. No operation depends on the order or time of arrivals.
  *
- * Streams are ordered only by channels and by WAIT.
+ * Only channels and WAIT order the operations of different streams.
  *
  * Chunk loops. LOOP ... END_LOOP repeats its body once per chunk. The number of chunks, T =
- * ceil(largest block / chunk), is equal on all ranks. In trip t an operation works on chunk t -
- * shift of each of its blocks, and is skipped if t - shift is not in [0, T). A loop runs T + (its
- * largest shift) trips: a software pipeline. Channel operations are in loops only. Other operations
- * may also be outside of loops, and then work on whole blocks. Loops do not nest. Both ends skip
- * empty messages. This works because both ranks have the block map.
+ * ceil(largest block / chunk), is equal on all ranks. Each operation has a shift, usually 0. In
+ * trip t it works on chunk t - shift of each of its blocks, and is skipped if t - shift is not in
+ * [0, T). A loop makes T + (its largest shift) trips, so it is a software pipeline. SEND, RECV and
+ * RECV_REDUCE are in loops only. Other operations may also be outside of loops; there they work on
+ * whole blocks. Loops do not nest. Both ends of a channel skip empty messages: each end finds the
+ * length of a message in its block map.
  *
- * Blocks. IN is never written. Source and destination of an operation are blocks of equal sizes,
- * and are the same memory or do not overlap. The blocks at both ends of a message have equal sizes.
- * A schedule's `sizes` is its assumption about the lengths of blocks:
+ * Blocks. IN is never written. Source and destination of an operation have equal sizes. They are
+ * the same memory, or they do not overlap. The blocks at both ends of a message have equal sizes. A
+ * schedule's `sizes` is its assumption about the lengths of blocks:
  *      BY_NUMBER  blocks with the same number modulo nblocks have the same length, on all ranks
  *      ALL_EQUAL  all blocks have the same length: they may be renumbered freely
- *      BY_PAIR    IN and OUT have separate maps, which only this rank has. A block of IN has the
- *                 length of its counterpart in OUT of another rank (see the collective, coll.h).
+ *      BY_PAIR    each rank has its own maps of IN and OUT. A block of IN is as long as the
+ *                 block of OUT that receives it, on the same rank or another one (see coll.h).
  *                 Only SEND from IN, RECV to OUT, and COPY from IN to OUT are allowed, each of one
  *                 block
  *
- * Order of operands. In RECV_REDUCE and REDUCE the message or source is the right operand; with the
- * flag LEFT it is the left operand. This matters to operations that do not commute. Node operations
- * reduce in the order of local ranks.
+ * Order of operands. The message of a RECV_REDUCE, or the source of a REDUCE, is the right operand;
+ * with the flag LEFT it is the left operand. The order matters if the reduction does not commute.
+ * Node operations reduce in the order of local ranks.
  *
- * The end of a reduction. The last addition has the flag FINISH, even if a COPY follows: a stored
- * sum is rounded to its type, and a later division would round narrow floats twice. A COPY, and a
- * node operation of a host's only rank, add nothing. They may have FINISH in two cases: nothing
- * was added before, as with a single rank; or the call is a scan, which has no AVG and sends
- * unfinished data.
+ * The end of a reduction. The flag FINISH marks the operation that makes a result final; for AVG it
+ * also divides. The last addition has this flag, even if a COPY follows: a stored sum is rounded to
+ * its type, so a division in the COPY would round narrow floats a second time. A COPY, and a node
+ * operation of a host's only rank, add nothing. They may have FINISH in two cases: if nothing was
+ * added before, as with a single rank; and in a scan, which has no AVG and sends unfinished sums.
  *
- * Marks. An operation flagged MARK counts when it completes. WAIT(stream s, k) in trip t blocks
- * until stream s has completed (t - shift) * M + k marks, k >= 1; M is the number of marks in one
- * trip of s's loop. Outside loops: k marks. An operation that is skipped because of its shift does
- * not count. An operation whose blocks are empty counts. Only one loop of a stream may have marks.
+ * Marks. An operation with the flag MARK makes a mark when it completes. WAIT(stream s, k), k >= 1,
+ * in trip t blocks until stream s has made (t - shift) * M + k marks. M is the number of marks in
+ * one trip of s's loop. Outside of loops, WAIT blocks until s has made k marks. An operation that
+ * is skipped because of its shift makes no mark. An operation whose blocks are empty makes its
+ * mark. Only one loop of a stream may have marks.
  *
  * Node operations are executed by the ranks of one host together. They are in stream 0 only, in the
  * same order on all ranks of the host. They work on `nparts` parts of nblk blocks each, beginning
  * at block sblk of the source and dblk of the destination. Part i belongs to local rank i. Local
- * ranks from nparts on have no part.
+ * ranks nparts and above have no part.
  *      NODE_ALLREDUCE       dst[all blocks] = reduction of src over the host's ranks, in rank order
  *                           (nparts is 1)
  *      NODE_REDUCE_SCATTER  dst[part i] = the same reduction, on local rank i only
@@ -64,9 +66,10 @@
  *      NODE_ALLTOALL        dst[part r] = src[part me] of local rank r, for all r (nparts is the
  *                           number of the host's ranks, sizes are ALL_EQUAL)
  *
- * The scope of a schedule's node operations is the host, as above, or ALL: all ranks, in their
- * order, as if they were on one host. With scope ALL, a schedule is a single node operation, for
- * device memory. The executor needs a node of all ranks for it.
+ * The scope of a schedule's node operations is the host, as above, or ALL. With scope ALL, all
+ * ranks execute the operation together, in the order of ranks, as if they were on one host. Such a
+ * schedule is a single node operation, for device memory. The executor runs it on a node
+ * (node/node.h) of all ranks.
  */
 #ifndef TUTTI__SCHED_SCHED_H
 #define TUTTI__SCHED_SCHED_H
@@ -99,10 +102,10 @@ typedef enum {
 
 /*
  * Named buffers. IN, OUT and STAGE have the call's block map. SCRATCH has blocks of one chunk each.
- * They are the same memory in every trip, and are used in loops only. In a trip, SCRATCH block i
- * has as many elements as block i % nblocks of the map has in this trip. STAGE is host memory
- * beside device buffers: a few chunks of some blocks, used in turn (stage_trips). If stage_trips is
- * 0, the schedule is for host memory, and STAGE is OUT itself.
+ * These are the same memory in every trip, and are used in loops only. In a trip, SCRATCH block i
+ * has as many elements as this trip's chunk of block i % nblocks of the map. STAGE is host memory
+ * for calls on device memory: it has a few chunks of some blocks, which are used in turn
+ * (stage_trips). If stage_trips is 0, the schedule is for host memory, and STAGE is OUT itself.
  */
 typedef enum {
     TUTTI__IN,
@@ -113,7 +116,7 @@ typedef enum {
 } tutti__buf_t;
 
 enum {
-    TUTTI__MARK = 1,   /* counts for WAIT when it completes */
+    TUTTI__MARK = 1,   /* makes a mark when it completes */
     TUTTI__FINISH = 2, /* RECV_REDUCE, REDUCE, COPY, NODE_ALLREDUCE, NODE_REDUCE_SCATTER,
                           NODE_REDUCE: the result is final, so AVG divides here. Each output is
                           finished exactly once; see above */
@@ -156,10 +159,10 @@ typedef struct {
     uint8_t is_recv; /* 1: this rank consumes */
 } tutti__sched_chan_t;
 
-/* One rank's schedule; may have no operations at all. Immutable once built; several threads may use
-   it at once. */
+/* One rank's schedule. It may have no operations. It never changes once it is built, so several
+   threads may use it at once. */
 typedef struct {
-    const char *name; /* name of the algorithm, for users; static */
+    const char *name; /* name of the algorithm, for users; not owned */
     uint32_t rank, size;
     tutti__sizes_t sizes;
     uint32_t nblocks;        /* blocks of the call's block map */
@@ -167,16 +170,16 @@ typedef struct {
     uint32_t max_nblk;       /* largest number of blocks in a message; equal on all ranks. A chunk
                                 is a slot's size / max_nblk, so every message fits its slot */
     uint32_t nops, nchans, nstreams;
-    uint32_t first[TUTTI__SCHED_STREAMS + 1]; /* stream s begins at ops[first[s]]; last: nops */
+    uint32_t first[TUTTI__SCHED_STREAMS + 1]; /* stream s begins at ops[first[s]]; last one: nops */
     uint32_t marks[TUTTI__SCHED_STREAMS];     /* M: marks in one trip of the stream's loop */
     int on_device; /* IN and OUT may be device memory, see tutti__sched_suits_device; equal on all
                       ranks */
     int is_read;   /* the schedule was read from a text. Its channels are valid, but it may lack
                       other properties of the library's own schedules, such as few channels */
     tutti__scope_t scope; /* scope of its node operations; equal on all ranks */
-    /* STAGE, if it is separate memory, has stage_blocks blocks from stage_first on, and stage_trips
-       chunks of each: chunk t replaces chunk t - stage_trips. stage_trips is a power of two, or 0:
-       STAGE is OUT. stage_blocks and stage_trips are equal on all ranks. */
+    /* If STAGE is separate memory, it has stage_trips chunks of each of stage_blocks blocks, from
+       block stage_first on. Chunk t replaces chunk t - stage_trips. stage_trips is a power of two;
+       if it is 0, STAGE is OUT. stage_blocks and stage_trips are equal on all ranks. */
     uint32_t stage_first, stage_blocks, stage_trips;
     tutti__op_t *ops;
     tutti__sched_chan_t *chans;
@@ -187,12 +190,12 @@ void tutti__sched_free(tutti__sched_t *sched);
 
 /*
  * May IN and OUT of this rank's schedule be device memory? Yes if
- *      - only node operations and COPY touch IN and OUT, and COPY copies between IN, OUT and STAGE
- *      - node operations touch no other buffer; if the schedule has any, stream 0 begins with one
+ *      - only node operations, and COPYs between IN, OUT and STAGE, touch IN and OUT
+ *      - node operations touch no other buffer; if there are any, stream 0 begins with one of them
  *      - COPY divides (FINISH) only if there is a single rank
  *      - streams with channel operations have no operations on IN and OUT, and no shifts
  *      - STAGE is separate memory, and is used in loops
- * Because of the fourth condition a chunk on the device may be longer than a message, see exec.h.
+ * The fourth condition allows a chunk on the device to be longer than a message: see exec.h.
  */
 int tutti__sched_suits_device(const tutti__sched_t *sched);
 
@@ -202,11 +205,11 @@ static inline int tutti__sched_has_root(unsigned kind)
     return kind == TUTTI__NODE_BCAST || kind == TUTTI__NODE_REDUCE;
 }
 
-/* Names such as "RECV_REDUCE" and "OUT"; "?" for an invalid number. Static. */
+/* Return a static name such as "RECV_REDUCE" or "OUT"; for an invalid number, "?". */
 const char *tutti__sched_kind_name(unsigned kind);
 const char *tutti__sched_buf_name(unsigned buf);
 
-/* One operation as text, without a line break: "SEND OUT[2] to rank 1". Returns `buffer`. */
+/* Write one operation as text, without a line break: "SEND OUT[2] to rank 1". Returns `buffer`. */
 const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t *op, char *buffer,
                                  size_t bytes);
 
@@ -215,19 +218,19 @@ const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t 
 void tutti__sched_print(const tutti__sched_t *sched, FILE *file);
 
 /*
- * Read the schedules of all ranks from text: the output of tutti__sched_print for rank 0, 1, ...
- * one after another; `#` begins a comment. See text.c for the grammar.
+ * Read the schedules of all ranks from text: the output of tutti__sched_print for ranks 0, 1, ...,
+ * one after another. `#` begins a comment. text.c has the grammar.
  *
- * name       name of the text, for messages, and of the schedules; valid as long as the schedules
+ * name       name of the text in messages, and of the schedules; must live as long as they do
  * ret_sched  [size] schedules, which the caller frees one by one
  *
  * TUTTI_ERR_INVALID_ARGUMENT, with line and word: an error in the text, another number of ranks
- * than `size`, or a broken rule of the language. tutti__sched_check must prove the result.
+ * than `size`, or a broken rule of the language. tutti__sched_check must prove the schedules.
  */
 tutti_status_t tutti__sched_parse(const char *text, const char *name, uint32_t size,
                                   tutti__sched_t **ret_sched);
 
-/* The number of ranks of a text, from its first line. TUTTI_ERR_INVALID_ARGUMENT: it has none. */
+/* Find a text's number of ranks. TUTTI_ERR_INVALID_ARGUMENT: it does not begin with a schedule. */
 tutti_status_t tutti__sched_text_ranks(const char *text, const char *name, uint32_t *ret_size);
 
 #endif

@@ -7,8 +7,9 @@
 
 #include <stdint.h>
 
-/* Lanes separate schedules in flight. 0: direct calls; 1 to 4: agreed buckets; 5: calls without a
-   name, in their order; 6 and 7: buckets of a learned plan. */
+/* Lanes separate schedules in flight. Lane 0: direct calls. Lanes 1 to 4: agreed buckets of
+   tensors. Lane 5: calls without a name, in their order. Lanes 6 and 7: buckets of a learned
+   plan. */
 #define TUTTI__BUCKET_LANES 4
 #define TUTTI__ORDERED_LANE 5
 #define TUTTI__PLAN_LANE 6
@@ -17,14 +18,14 @@
 #define TUTTI__DEVICE_LANES TUTTI__ORDERED_LANE
 
 /* The number of lanes for which memory is reserved. The engine may use fewer, because a plan may
-   have one lane (engine/lanes.c). */
+   have only one lane (engine/lanes.c). */
 static inline uint32_t tutti__lanes_most(uint32_t nhosts)
 {
     return nhosts > 1 ? TUTTI__LANES : TUTTI__PLAN_LANE + 1;
 }
 
 /* The purpose of a call. Different purposes on two ranks are a mismatch. The first tags are the
-   collectives of coll/. */
+   collectives of coll/coll.h, in the same order. */
 typedef enum {
     TUTTI__TAG_ALLREDUCE,
     TUTTI__TAG_REDUCE,
@@ -41,7 +42,7 @@ typedef enum {
     TUTTI__TAG_SCAN,
     TUTTI__TAG_EXSCAN,
     TUTTI__TAG_BARRIER,
-    TUTTI__TAG_SENDRECV, /* send and receive as well */
+    TUTTI__TAG_SENDRECV, /* also for a send or a receive alone */
     TUTTI__TAG_MEM_ALLOC,
     TUTTI__TAG_COUNTS, /* the exchange of counts that precedes v collectives */
     TUTTI__TAG_SPLIT,
@@ -51,12 +52,12 @@ typedef enum {
 /* A bit of a tag: buffers are device memory, even if the call copies them to the host first. */
 #define TUTTI__TAG_ON_DEVICE 64u
 
-/* "an allreduce", "a barrier", for messages; NULL for an invalid tag. Static. */
+/* Returns a static text for messages, such as "an allreduce"; NULL for an invalid tag. */
 const char *tutti__tag_name(unsigned tag);
 
-/* The wait hint of a step: a word to sleep on, and the rank to name in messages. If a step waits in
-   several places, the word is NULL, and the peer is preferably a rank that this rank reaches over
-   shared memory. */
+/* The wait hint of a step: a word to sleep on, and the rank to name in messages. If a step waits
+   for changes of several words, the word is NULL, and the peer is preferably a rank that this rank
+   reaches over shared memory. */
 typedef struct {
     void *word;     /* a 32-bit word in shared memory that will change, or NULL: poll */
     uint32_t value; /* its last value */

@@ -12,8 +12,8 @@
  *
  *      pair: rank 1 of 2, ...
  *
- * A line has one of these forms. `#` begins a comment, parts in [ ] are optional, the number of
- * spaces does not matter.
+ * A line has one of these forms. `#` begins a comment. Parts in [ ] are optional, except in a
+ * PLACE. The number of spaces does not matter.
  *
  *      NAME: rank R of N, blocks N, scratch N, blocks per message N [, sizes SIZES]
  *          [, stage N from N in N chunks]      in the same line
@@ -70,7 +70,7 @@ static int stage(tutti__text_t *in)
     return 1;
 }
 
-/* Optional parts, in this order. */
+/* Read the optional parts of a head, in the order sizes, stage. */
 static int extras(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;
@@ -84,8 +84,8 @@ static int extras(tutti__text_t *in)
     return !tutti__words_take(w, ",") || (tutti__words_need(w, "stage") && stage(in));
 }
 
-/* The line of the schedule's operation i, or of the head if there is no such operation. Streams are
-   one after another in the schedule, but may be mixed in the text. */
+/* The line of the schedule's operation i, or of the head if there is no such operation. In the
+   schedule, streams follow one another; in the text they may be mixed. */
 static uint32_t line_of(const tutti__text_t *in, uint32_t i)
 {
     for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
@@ -97,8 +97,8 @@ static uint32_t line_of(const tutti__text_t *in, uint32_t i)
     return in->head_line;
 }
 
-/* Report a broken rule with its line. The builder's text begins with the schedule's name, which is
-   left out. */
+/* Report a broken rule with its line. Leave out the begin of the builder's error text, which has
+   the schedule's name and rank. */
 static int rule_broken(tutti__text_t *in, uint32_t rank)
 {
     char head[TUTTI__ERROR_BYTES], why[TUTTI__ERROR_BYTES];
@@ -194,7 +194,7 @@ static int stream(tutti__text_t *in)
 
 /* ---- the whole text ---- */
 
-/* If one rank's schedule does not suit device memory, no rank uses device memory. */
+/* If one rank's schedule does not suit device memory, clear on_device on all ranks. */
 static void agree_on_device(const tutti__text_t *in)
 {
     int on_device = 1;

@@ -22,7 +22,7 @@ typedef struct {
     tutti__build_t *b; /* NULL: none */
     uint32_t head_line;
     uint32_t said_marks[TUTTI__SCHED_STREAMS], marks_line[TUTTI__SCHED_STREAMS];
-    uint32_t said_trips; /* of the last loop */
+    uint32_t said_trips; /* in the text of the last loop */
     uint32_t most_shift; /* in the last loop */
     uint32_t rank, stream;
     uint32_t loop_line[TUTTI__SCHED_STREAMS]; /* of its open loop; 0: none */
@@ -31,7 +31,7 @@ typedef struct {
     uint32_t norigins, origins_capacity;
 } tutti__text_t;
 
-/* Read the line of one operation of a schedule. Returns 1; or 0, and in->words keeps the error. */
+/* Read the line of one operation of a schedule. Returns 0 after an error, which in->words keeps. */
 int tutti__text_operation(tutti__text_t *in);
 
 #endif

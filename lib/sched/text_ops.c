@@ -76,7 +76,7 @@ static int sender(tutti__text_t *in, uint32_t *ret_rank, uint32_t *ret_stream)
     return tutti__words_need(w, ":");
 }
 
-/* Read ", finish, mark" at the end of the line. The builder needs flags before the operation. */
+/* Read flags, as in ", finish, mark", at the end of a line. The builder needs them first. */
 static int flags(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;

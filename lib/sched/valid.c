@@ -30,7 +30,7 @@ typedef struct {
     uint32_t stream_marks; /* marks in the stream's only loop with marks */
 } look_t;
 
-/* The properties that an operation of a kind may have. */
+/* The properties of a kind of operation; flags: the flags that it may have. */
 typedef struct {
     uint8_t reads, writes, channel, node;
     uint8_t flags;
@@ -151,8 +151,8 @@ static int channel_valid(const look_t *look)
     return 1;
 }
 
-/* A block of SCRATCH has the length of the map's block with the same number modulo nblocks, so the
-   range must not exceed the map. */
+/* May a node operation use these blocks? A block of SCRATCH has the length of the map's block with
+   the same number modulo nblocks. So a range of SCRATCH must not cross a multiple of nblocks. */
 static int fits_map(const look_t *look, unsigned buf, uint32_t blk, uint64_t blocks)
 {
     uint32_t nblocks = look->sched->nblocks;
@@ -170,7 +170,7 @@ static int node_valid(const look_t *look)
         return bad(look, "node operations are allowed in stream 0 only");
     if (op->nparts != 1 && is_one)
         return bad(look, "cannot have parts");
-    /* These operations cut all their blocks together into shares: blocks must be contiguous. */
+    /* These operations cut all their blocks together into shares, so blocks must be contiguous. */
     if (op->nblk != 1 && is_one &&
         (look->loop != NULL || op->sbuf == TUTTI__SCRATCH || op->dbuf == TUTTI__SCRATCH))
         return bad(look, "works on one block in a loop");
@@ -312,8 +312,8 @@ static int is_twice(const tutti__sched_t *sched, uint32_t i, char *why, size_t w
     return 0;
 }
 
-/* A name's bit is set when the name occurs. Names may share a bit: if a name's bit is set already,
-   a search decides. */
+/* Each name has a bit in `met`, which is set when the name occurs. Several names may share a bit:
+   if a name's bit is set already, a search decides whether the name occurs twice. */
 static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
     uint64_t met[NAME_BITS / 64] = { 0 };
