@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside coll/: the ranks that take part in an algorithm, and functions that the files share.
+ * Declarations that the files of coll/ share, and the ranks that take part in an algorithm.
  *
  * An allreduce between ranks has two uses: it is an algorithm for all ranks, and it is the part
  * between hosts of a hierarchical algorithm. So each such allreduce has a `put` function, which
  * appends operations to a schedule under construction, for a set of participants (tutti__party_t).
- * The caller has begun the chunk loop. Trees also have `put` functions.
+ * The caller of a `put` function has begun the chunk loop. Trees also have such functions.
  */
 #ifndef TUTTI__COLL_ALGORITHMS_H
 #define TUTTI__COLL_ALGORITHMS_H
@@ -14,12 +14,12 @@
 #include "sched/build.h"
 
 /*
- * Participants: a set of ranks that work together. Its members have the numbers 0 to n - 1.
+ * Participants: a set of ranks that work together. The members have the numbers 0 to n - 1.
  *
- *      all      host by host, so that most neighbours in a ring or tree share a host
- *      ranked   all, in the order of ranks: for operations that do not commute, and to give
+ *      all      all ranks, host by host, so that most neighbours in a ring or tree share a host
+ *      ranked   all ranks, in the order of ranks: for operations that do not commute, and to give
  *               neighbouring members neighbouring blocks
- *      across   one rank of each host: the rank with the same local number
+ *      across   the ranks of all hosts that have the same local number
  */
 typedef struct {
     const tutti__shape_t *shape;
@@ -52,7 +52,6 @@ static inline tutti__party_t tutti__party_across(const tutti__shape_t *shape, ui
     };
 }
 
-/* The rank of member i. */
 static inline uint32_t tutti__party_rank(const tutti__party_t *party, uint32_t i)
 {
     switch (party->kind) {
@@ -111,7 +110,7 @@ static inline uint32_t tutti__pairs_number(tutti__pairs_t pairs, uint32_t member
     return member < 2 * pairs.extra ? member / 2 : member - pairs.extra;
 }
 
-/* The first member that has this number; for `power` itself: n. */
+/* The first member that has this number. If number is `power`: n. */
 static inline uint32_t tutti__pairs_first(tutti__pairs_t pairs, uint32_t number)
 {
     return number < pairs.extra ? 2 * number : number + pairs.extra;
@@ -130,8 +129,9 @@ static inline int tutti__pairs_is_aside(tutti__pairs_t pairs, uint32_t member)
 
 /* ---- pieces.c: shared by many algorithms ---- */
 
-/* Move n blocks in one direction, in messages of at most `max` blocks. Two ranks must not exchange
-   blocks with these functions: with one slot per channel, they would wait for each other. */
+/* Move n blocks in one direction, in messages of at most `max` blocks. Two ranks must not send
+   blocks to each other with these functions: with one slot per channel, they would wait for each
+   other. */
 void tutti__coll_put_send(tutti__build_t *b, uint32_t peer, tutti__at_t src, uint32_t n,
                           uint32_t max);
 void tutti__coll_put_recv(tutti__build_t *b, uint32_t peer, unsigned stream, tutti__at_t dst,
@@ -152,9 +152,9 @@ void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf
 uint32_t tutti__coll_arc_blocks(uint32_t n);
 
 /*
- * One member reduces the blocks of n members, in the order of members. The builder of this
- * member's schedule calls tutti__coll_collect(&c, rank) for each member in this order, also for the
- * member itself. Fields that the builder does not set must be 0.
+ * One member reduces the blocks of n members, in the order of members. The algorithm calls
+ * tutti__coll_collect(&c, rank) for each member in this order, also for the member itself. Fields
+ * that the algorithm does not set must be 0.
  */
 typedef struct {
     tutti__build_t *b;
@@ -172,18 +172,19 @@ void tutti__coll_collect(tutti__collect_t *c, uint32_t rank);
 /* ---- allreduces as parts of others ---- */
 
 /*
- * Temporary memory in SCRATCH for the allreduces below. Level k begins at block blk + k * stride.
- * stride is the schedule's number of blocks. So block i of each level is as long as block i of OUT.
+ * Levels of temporary memory in SCRATCH, for the allreduces below. Level k begins k * stride blocks
+ * after block blk. stride is the schedule's number of blocks. So block i of a level is as long as
+ * block i of OUT.
  */
 typedef struct {
     uint32_t blk, stride;
 } tutti__levels_t;
 
 /*
- * Append an allreduce over `party` (n >= 2) to stream `stream`. This is the current stream, in a
- * chunk loop. All members use the same stream. The allreduce reads src and writes dst; the result
- * is finished. src and dst are each the first of `blocks` blocks, and each level uses `blocks`
- * blocks from its first block on; see tutti__coll_between_t.
+ * Append an allreduce over `party` (n >= 2) to stream `stream`. This must be the current stream, in
+ * a chunk loop, and the same stream on all members. The allreduce reads src, and writes the
+ * finished result to dst. src, dst and the begin of each level are each the first of `blocks`
+ * blocks; see tutti__coll_between_t.
  */
 typedef void tutti__coll_put_t(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, tutti__levels_t levels, unsigned stream);
@@ -202,7 +203,7 @@ typedef struct {
 uint32_t tutti__coll_direct_scatter_levels(uint32_t n);
 
 /* Find an allreduce by its name, one of tutti__coll_between_names (ended by NULL). name NULL: the
-   first. Returns 0 if there is no such name. */
+   first of them. Returns 0 if there is no such name. */
 extern const char *const tutti__coll_between_names[];
 int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret_between);
 
@@ -210,21 +211,21 @@ int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret
 uint32_t tutti__coll_most_streams(const tutti__algorithm_t *algorithm);
 
 /* The number of streams between hosts for a call, at least 1: see between.c. All other fields of
-   the choice must be set. is_fixed: the choice has a fixed association, so streams do not change
-   bits. */
+   the choice must be set. is_fixed: the choice has a fixed association, so more streams do not
+   change bits. */
 uint32_t tutti__coll_streams(const tutti__choice_t *choice, const tutti__shape_t *shape,
                              size_t bytes, int is_fixed);
 
-/* A schedule of one of these allreduces for all ranks, with args->streams streams. ranked: in the
-   order of ranks. */
+/* Build a schedule of one of these allreduces for all ranks, with args->streams streams. ranked:
+   members are in the order of ranks. */
 tutti_status_t tutti__coll_build_between(const char *name, int ranked, const tutti__shape_t *shape,
                                          const tutti__coll_args_t *args,
                                          tutti__sched_t **ret_sched);
 
 /*
- * A binomial tree over `party`, for `blocks` blocks, in the current stream `stream`. _up: dst of
- * member 0 gets the reduction of all members' src, in the order of members; dst of the other
- * members has partial results. _down: member `root` sends `data` to all members.
+ * Append a binomial tree over `party`, for `blocks` blocks, to the current stream `stream`. up: dst
+ * of member 0 gets the reduction of all members' src, in the order of members. dst of the other
+ * members gets partial results. down: member `root` sends `data` to all members.
  */
 void tutti__coll_put_tree_up(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                              tutti__at_t dst, uint32_t blocks, unsigned stream, int finish);
@@ -232,14 +233,14 @@ void tutti__coll_put_tree_down(tutti__build_t *b, const tutti__party_t *party, u
                                tutti__at_t data, uint32_t blocks, unsigned stream);
 
 /*
- * The first half of halving-doubling. Each member that has a number gets one block in dst: the
- * reduction of all members' src, in the order of members. Returns this member's number. If the
- * member steps aside, it sends all its data; the result is UINT32_MAX.
+ * Append the first half of halving-doubling. Each member that does not step aside gets one block in
+ * dst: the reduction of all members' src, in the order of members. Returns this member's number; or
+ * UINT32_MAX if the member steps aside and only sends all its data.
  */
 uint32_t tutti__coll_put_halve(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, unsigned stream);
 
-/* The number with the bits below `power` in reverse order. */
+/* `number` with its bits below `power` in reverse order. */
 uint32_t tutti__coll_reversed(uint32_t number, uint32_t power);
 
 /* Schedules between two ranks, which are not collectives: see cache.h. */
@@ -252,7 +253,7 @@ tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t ran
 const char *tutti__coll_node_refuses(const tutti__shape_t *shape);
 /* The same for nccl-flat: it refuses several hosts if shape->device_scope is HOST. */
 const char *tutti__coll_nccl_flat_refuses(const tutti__shape_t *shape);
-/* The same for algorithms that need a power of two. */
+/* The same for algorithms that need a power of two as the number of ranks. */
 const char *tutti__coll_power_refuses(const tutti__shape_t *shape);
 
 /* ---- the algorithms, as in tutti__algorithm_t.build ---- */
@@ -295,7 +296,7 @@ tutti__coll_build_t tutti__coll_reduce_scatter_halving;
 tutti__coll_build_t tutti__coll_reduce_scatter_pairwise;
 tutti__coll_build_t tutti__coll_reduce_scatter_ring;
 
-tutti__coll_build_t tutti__coll_allgather_bruck; /* this and the next four: ALLGATHERV as well */
+tutti__coll_build_t tutti__coll_allgather_bruck; /* this and the next four: also ALLGATHERV */
 tutti__coll_build_t tutti__coll_allgather_direct;
 tutti__coll_build_t tutti__coll_allgather_pairwise;
 tutti__coll_build_t tutti__coll_allgather_recursive_doubling;

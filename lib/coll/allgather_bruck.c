@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Bruck's allgather (Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient algorithms for all-to-all
- * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997). For blocks of
- * any lengths.
+ * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997). Blocks may vary in
+ * length.
  *
  * The ranks form a circle. At first a rank has only its own block, then 2, 4 ... blocks. A rank
  * with k blocks sends all of them to the rank k places before it, so in each step each rank's
@@ -11,7 +11,7 @@
  *      5 ranks, rank 0:   0        0 1         0 1 2 3        0 1 2 3 4
  *                         gets 1   gets 2 3    gets 4
  *
- * It has the smallest number of steps for any number of ranks, and no byte is received twice. The
+ * The number of steps is the smallest for any number of ranks, and no byte is received twice. The
  * original algorithm keeps blocks in the order of the circle and rotates them at the end. Here each
  * block is in its place from the beginning. An arc (a run of blocks of the circle) that crosses the
  * circle's end takes two messages.

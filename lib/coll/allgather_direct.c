@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct allgather: each rank sends its block to all other ranks and receives their blocks. For
- * blocks of any lengths.
+ * Direct allgather: each rank sends its block to all other ranks and receives their blocks. Blocks
+ * may vary in length.
  *
- * It has one step: all messages are in flight at once, which suits small blocks and few ranks. Each
- * rank begins with its right neighbour, so the ranks do not all send to the same rank.
+ * There is one step: all messages are in flight at once, which suits small blocks and few ranks.
+ * Each rank begins with its right neighbour, so the ranks do not all send to the same rank.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
  */

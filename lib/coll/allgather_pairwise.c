@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Pairwise allgather: in step k each rank sends its block to the rank k places further on, and
- * receives the block of the rank k places before it. For blocks of any lengths.
+ * receives the block of the rank k places before it. Blocks may vary in length.
  *
  * Each block is sent directly by its owner. In each step a rank has one message in each direction,
  * with new peers. No rank waits for a block that another rank passes on.

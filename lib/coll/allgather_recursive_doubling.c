@@ -16,7 +16,7 @@
  */
 #include "coll/algorithms.h"
 
-/* The even rank of a pair receives all blocks except its own from the odd rank. */
+/* The even rank of a pair, whose block is `own`, receives all other blocks from the odd rank. */
 static void put_rest(tutti__build_t *b, uint32_t peer, int is_send, uint32_t own, uint32_t n,
                      uint32_t most)
 {

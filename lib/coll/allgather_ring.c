@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ring allgather: the second half of the ring allreduce (see allreduce_ring.c). For blocks of
- * any lengths.
+ * Ring allgather: the second half of the ring allreduce (see allreduce_ring.c). Blocks may vary in
+ * length.
  *
  * In n - 1 steps each rank passes on the block that it has received last; in the first step, its
  * own block. Each link transfers n - 1 of the n blocks, which is the minimum. The ring goes host by

@@ -12,7 +12,7 @@
  * to the memory of stream 0's partial result. In place, this is also the memory of stream 0's
  * operand. So stream 1 waits until stream 0 has finished the chunk.
  *
- * It has 2 (n - 1) messages in total; recursive doubling has n lg n messages, but half the steps.
+ * The tree has 2 (n - 1) messages in total. Recursive doubling has n lg n, but half the steps.
  *
  * Cost: 2 ceil(lg p) (alpha + n beta) + ceil(lg p) n gamma; with many chunks, lg p n
  * beta at rank 0.

@@ -7,7 +7,7 @@
  *
  *      0 --> 1, 2, 3     1 --> 2, 3, 0     2 --> 3, 0, 1     3 --> 0, 1, 2
  *
- * It has one step, so it has the lowest latency if messages are small, ranks are few, and the
+ * There is one step, so the latency is the lowest if messages are small, ranks are few, and the
  * network takes several messages at once. Each rank begins with its right neighbour, so the ranks
  * do not all send to the same rank.
  *

@@ -22,7 +22,7 @@
  */
 #include "coll/algorithms.h"
 
-/* The sum of all members' operands for this rank's block. */
+/* The arguments for appending the sum of all members' operands for this rank's block. */
 typedef struct {
     tutti__build_t *b;
     const tutti__party_t *party;
@@ -49,8 +49,7 @@ static tutti__at_t level(const sum_t *s, uint32_t depth)
 }
 
 /* Add a member's operand to the sum at `at`. is_last: the result is also written to dst. Returns a
-   place of the result. If the member is this rank, `at` must be a level, and its contents are
-   replaced. */
+   place of the result. If the member is this rank, `at` must be a level, which gets the result. */
 static tutti__at_t add_member(const sum_t *s, tutti__at_t at, uint32_t member, uint32_t depth,
                               int is_last)
 {
@@ -68,7 +67,7 @@ static tutti__at_t add_member(const sum_t *s, tutti__at_t at, uint32_t member, u
     return at;
 }
 
-/* The operand of a single member, or the sum of a pair. Returns its place. */
+/* Append the operand of a single member, or the sum of a pair. Returns its place. */
 static tutti__at_t put_number(const sum_t *s, uint32_t number, uint32_t depth)
 {
     uint32_t member = tutti__pairs_first(s->pairs, number);
@@ -83,10 +82,10 @@ static tutti__at_t put_number(const sum_t *s, uint32_t number, uint32_t depth)
     return at;
 }
 
-/* Append the sum of the operands of n numbers; n is a power of two. It uses the levels from `depth`
-   on. is_last: the sum is also written to dst. Returns a place of the sum. Pairs have the lowest
-   numbers, so if only one of two numbers is a single member, it is the right number. Its operand
-   is added to the left sum, and needs no level. */
+/* Append the sum of the operands of n numbers (tutti__pairs_t); n is a power of two. The sum uses
+   the levels from `depth` on. is_last: dst also gets the sum. Returns a place of the sum. If the
+   right one of two numbers is a single member, its operand is added to the left sum without a
+   level. (Pairs have the lowest numbers, so a single left number has no pair on its right.) */
 static tutti__at_t put_sum(const sum_t *s, uint32_t number, uint32_t n, uint32_t depth, int is_last)
 {
     uint32_t middle = number + n / 2, member = tutti__pairs_first(s->pairs, middle);

@@ -3,22 +3,21 @@
  * Double binary tree allreduce (Sanders, Speck, Träff: "Two-tree algorithms for full bandwidth
  * broadcast, reduction and scan", Parallel Computing 35(12), 2009).
  *
- * In a binary tree the inner ranks send and receive up to three times the buffer, and the leaves,
- * half of the ranks, do little. So there are two trees, each for half of the buffer. A rank is an
- * inner node of at most one tree. So all ranks do equal work, and the depth is still that of one
- * tree.
+ * In a binary tree the leaves, half of the ranks, do little, while an inner rank sends and receives
+ * up to three times the buffer. So there are two trees, each for half of the buffer. A rank is an
+ * inner node of at most one tree. So all ranks do equal work, and the depth is that of one tree.
  *
  *               3                  n even: the second tree is the first one's mirror image
  *          1         5             n odd: the second tree is the first one, shifted by one
  *        0   2     4   6
  *
  * The places of a tree are numbered in order, from left to right. If places are counted from 1, the
- * lowest set bit of a place is its height; the odd places are leaves.
+ * lowest set bit of a place shows its height; the odd places are leaves.
  *
  * There are four streams: tree 0 up, tree 1 up, tree 0 down, tree 1 down. So chunk t goes down
- * while later chunks go up, and no tree waits for the other. In each tree, the down stream writes
- * to the memory of the up stream's partial result. In place, this is also the memory of the up
- * stream's operand. So the down stream waits until the up stream has finished the chunk.
+ * while later chunks go up, and neither tree waits for the other. In each tree, the down stream
+ * writes to the memory of the up stream's partial result. In place, this is also the memory of the
+ * up stream's operand. So the down stream waits until the up stream has finished the chunk.
  *
  * Cost: 4 lg p alpha for the first chunk, then 2 n beta + n gamma in all.
  */
@@ -45,7 +44,7 @@ static uint32_t parent_of(uint32_t place, uint32_t n)
     return place;
 }
 
-/* The right child: the highest place in the right subtree. */
+/* The right child: the root of the right subtree, which may have less than full height. */
 static uint32_t right_of(uint32_t place, uint32_t n)
 {
     uint32_t half = (place & -place) / 2;

@@ -4,8 +4,8 @@
  * operations", ICCS 2004), for any number of ranks.
  *
  * The number of blocks is the largest power of two up to n. In step k a rank exchanges data with
- * the rank whose number differs in bit k: each sends half of its remaining blocks and reduces the
- * other half. After the last step each rank has one block of the result. It receives the other
+ * the rank whose number differs in bit k: each rank sends half of its remaining blocks and reduces
+ * the other half. After the last step each rank has one block of the result. It receives the other
  * blocks by the same steps in reverse.
  *
  *      number    0      1      2      3

@@ -11,18 +11,19 @@
  *      3. NODE_ALLGATHER        all ranks get all parts
  *
  * So every rank sends its own part over the network, and no rank is a leader. Each byte crosses the
- * network as seldom as the inner algorithm allows. Local ranks from L on have no part: they
+ * network as seldom as the inner algorithm allows. Local ranks L and above have no part: they
  * contribute their data and get the result.
  *
- * Stream 0 has the node operations, stream 1 the messages between hosts, one chunk after another:
+ * Stream 0 has the two node operations (scatter and gather), stream 1 the messages between hosts,
+ * one chunk after another:
  *
  *      stream 0   scatter 0 | scatter 1, gather 0 | scatter 2, gather 1 | ... | gather T-1
  *      stream 1               between 0             between 1             ...
  *
- * Streams 1 to 3 may each have a share of the chunk's blocks: see between.c. These streams wait for
- * the scatter of the chunk; the gather of a chunk waits until all these streams have done the
- * chunk. On every rank the gather of chunk k follows the scatter of chunk k + 1, so no rank waits
- * in the gather while another rank waits in the scatter.
+ * Streams 1 to 3 may each have a share of a chunk's blocks: see between.c. These streams wait for
+ * the scatter of the chunk; the gather of the chunk waits until all these streams have completed
+ * it. On every rank the gather of chunk k follows the scatter of chunk k + 1, so no rank waits in
+ * the gather while another rank waits in the scatter.
  *
  * On device memory NCCL executes the node operations, and the part between hosts works on STAGE, in
  * host memory. Two more streams copy to STAGE and back:
@@ -35,7 +36,7 @@
  * So all four streams work at once. Four chunks in STAGE are enough: chunk t takes the place of
  * chunk t - 4. Gather t - 4 waits for the copy back of chunk t - 4, scatter t follows gather t - 4,
  * and the copy of chunk t to STAGE waits for scatter t. With one rank per host there are no node
- * operations. Then chunk t is copied from IN, and this copy waits for the copy back of chunk t - 4.
+ * operations: stream 2 copies chunk t from IN, after the copy back of chunk t - 4.
  *
  * Association: the order of local ranks inside a host, then the inner algorithm's association. With
  * recursive doubling or halving, every element has the same association.
@@ -67,8 +68,8 @@ typedef struct {
 } plan_t;
 
 /*
- * The stream of node operations. It is the same on all ranks of a host; the other streams
- * exist only on ranks with a part. The gather is `lag` chunks behind the scatter, and waits
+ * Append the stream of node operations. These are the same on all ranks of a host; the other
+ * streams exist only on ranks with a part. The gather is `lag` chunks behind the scatter, and waits
  * for `nlast` streams, from stream `last` on.
  */
 static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag, unsigned last,
@@ -92,7 +93,7 @@ static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag,
     tutti__build_end_loop(b);
 }
 
-/* `before`: the stream that provides a chunk. */
+/* before: the stream that must have completed a chunk before these streams work on it. */
 static void put_between_streams(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party,
                                 unsigned before, tutti__at_t part)
 {
@@ -151,7 +152,7 @@ static void put_on_device(tutti__build_t *b, const plan_t *plan, const tutti__pa
     put_copies(b, plan);
 }
 
-/* For shapes with a single host, or in which node operations would only copy. */
+/* For a single host; or for hosts of one rank each, where node operations would only copy. */
 static tutti_status_t build_one_level(const char *sub, const tutti__shape_t *shape,
                                       const tutti__coll_args_t *args, tutti__sched_t **ret_sched)
 {

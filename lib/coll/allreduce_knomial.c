@@ -4,17 +4,17 @@
  * Booth: "Generalisation of recursive doubling for AllReduce: Now with simulation", Parallel
  * Computing 69, 2017).
  *
- * In each step, a group has the k ranks whose numbers in base k differ in one digit only. They send
- * each other their data, and each rank reduces all data in the order of this digit. There are
- * fewer steps than with pairs, but more messages at once; this is faster if several small messages
- * cost little more than one.
+ * In each step, a group has the k ranks whose numbers in base k differ in one digit only. The ranks
+ * of a group send each other their data, and each rank reduces all data in the order of this digit.
+ * There are fewer steps than with pairs, but more messages at once. This is faster if several small
+ * messages cost little more than one.
  *
  *      radix 3, 9 ranks:   {0 1 2} {3 4 5} {6 7 8}     last digit
  *                          {0 3 6} {1 4 7} {2 5 8}     first digit
  *
  * If n is no power of k, let m be the largest power of k below n. Neighbouring ranks form m sets of
- * at most k ranks. Only the first rank of a set takes part in the steps: before them it adds the
- * data of its set, and at the end it sends the result to its set.
+ * at most k ranks. Only the first rank of a set takes part in the steps. Before the steps it adds
+ * the data of its set, and at the end it sends the result to its set.
  *
  * A partial result always covers neighbouring ranks, so operands keep their order. Every element is
  * summed by the same tree.
@@ -26,11 +26,11 @@
 
 typedef struct {
     tutti__build_t *b;
-    uint32_t n, k, power; /* power of k: number of groups */
-    uint32_t group;       /* this rank's group */
+    uint32_t n, k, power; /* power of k: number of sets */
+    uint32_t group;       /* this rank's set */
 } knomial_t;
 
-/* The first rank of a group; for group `power`: n. */
+/* The first rank of set `group`; for set `power`: n. */
 static uint32_t first_of(const knomial_t *kn, uint32_t group)
 {
     return (uint32_t)((uint64_t)group * kn->n / kn->power);
@@ -60,7 +60,7 @@ static void exchange(const knomial_t *kn, uint32_t unit, tutti__at_t have, tutti
         tutti__coll_collect(&collect, first_of(kn, zero + i * unit));
 }
 
-/* The first rank of a group, `me`, which works for the group. */
+/* For the first rank of a set, `me`, which works for the set. */
 static void put_first(const knomial_t *kn, uint32_t me, tutti__at_t in, tutti__at_t out)
 {
     uint32_t end = first_of(kn, kn->group + 1);

@@ -4,11 +4,11 @@
  *
  * NCCL moves the data between hosts by its own transports, from device to device if the network
  * supports it. Only the launch sequencer before each call uses messages in host memory, see
- * call/sequencer.h. The algorithm is chosen only if TUTTI_ALGORITHM names it. Its NCCL communicator
+ * call/sequencer.h. The algorithm is chosen only if TUTTI_ALGORITHM names it. The NCCL communicator
  * exists only for the world, and is opened with the world (call/device_flat.c). On one host the
  * algorithm is the same as `node`.
  *
- * Association is NCCL's, and may depend on an element's place and on the size.
+ * The association is NCCL's. It may depend on an element's place and on the size.
  *
  * Cost: a reduce and a broadcast of 8 bytes between all ranks, then NCCL's allreduce.
  */

@@ -2,8 +2,9 @@
 /*
  * Allreduce over three levels: in groups of cores, in the host, between hosts. It uses messages,
  * but no node operations. It is for hosts whose groups (sockets, chiplets) are far from each other,
- * and for comparison (after Graham et al.: "Cheetah: a framework for scalable hierarchical
- * collective operations", CCGrid 2011; slices as in allreduce_hierarchical.c).
+ * and for comparison with hierarchical (after Graham et al.: "Cheetah: a framework for scalable
+ * hierarchical collective operations", CCGrid 2011; slices are like the parts in
+ * allreduce_hierarchical.c).
  *
  * The buffer is cut into G slices; G is the smallest number of ranks in a group. Slice i belongs to
  * place i, the i-th rank, of each group.
@@ -13,11 +14,12 @@
  *      1. in a group    all places send slice i to place i, which reduces it in the order of places
  *      2. in a host     places i of all groups reduce slice i up a tree, to the first group's
  *                       place i
- *      3. between hosts the first groups' places i: an allreduce of slice i (the inner algorithm)
- *      4. back          down the tree; then place i sends slice i to all of its group
+ *      3. between hosts places i of the first groups of all hosts: an allreduce of slice i (the
+ *                       inner algorithm)
+ *      4. back          slice i goes down the tree; then place i sends it to all of its group
  *
  * Stream 0 runs steps 1 and 2, stream 1 step 3, stream 2 step 4. Each stream waits for the previous
- * one, chunk by chunk. Ranks at places from G on have no slice: they only send their data and
+ * one, chunk by chunk. Ranks at places G and above have no slice: they only send their data and
  * receive the result.
  *
  * Association: the places of a group in order, the groups of a host up a tree, then the inner
@@ -47,7 +49,7 @@ static uint32_t local_size(const tutti__shape_t *shape, uint32_t host)
     return shape->host_first[host + 1] - shape->host_first[host];
 }
 
-/* Ranks in a group; group size 0: the whole host. */
+/* The number of ranks in a group. shape->group_size 0: the whole host is one group. */
 static uint32_t group_size(const tutti__shape_t *shape, uint32_t host)
 {
     uint32_t local = local_size(shape, host);
@@ -130,7 +132,7 @@ static void put_up(const levels_t *levels, int is_one_host)
     tutti__build_end_loop(levels->b);
 }
 
-/* The first blocks of SCRATCH are those of step 1. */
+/* Step 3. Its levels begin after the blocks of SCRATCH that step 1 uses. */
 static void put_between(const levels_t *levels, tutti__coll_put_t *put)
 {
     uint32_t all = levels->slices * levels->blocks, first = levels->group.me * levels->blocks;

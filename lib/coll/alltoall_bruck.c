@@ -28,7 +28,7 @@ typedef struct {
     uint32_t n, me;
 } bruck_t;
 
-/* Pack or unpack the blocks of the step; returns their number. */
+/* Pack or unpack the blocks of the step over distance `bit`. Returns their number. */
 static uint32_t put_pack(const bruck_t *bruck, uint32_t bit, int is_unpack)
 {
     uint32_t packed = 0;

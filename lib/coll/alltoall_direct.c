@@ -10,10 +10,10 @@
  *
  * The k-th peer of a rank's k-th peer is the rank itself. So if a call is in place and the
  * transport has no slots, two ranks take each other's blocks at the same time. If each rank
- * received from its left neighbour first, it would wait until this neighbour has taken the block in
- * that place. But the neighbour would wait for its own left neighbour in the same way: a deadlock
- * in a ring, which the checker finds. The order is the same out of place, because a call may be in
- * place on some ranks only.
+ * received from its left neighbour first, it would wait until this neighbour has taken the block
+ * that the received block replaces. But the neighbour would wait for its own left neighbour in the
+ * same way: a deadlock in a ring, which the checker finds. The order of peers is the same out of
+ * place, because a call may be in place on some ranks only.
  *
  * Cost: (p+2)/4 alpha + (p-1)/p n beta: only the first message takes all of alpha.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Pairwise alltoall (Thakur, Rabenseifner, Gropp: "Optimization of collective communication
- * operations in MPICH", IJHPCA 19(1), 2005). It also serves alltoallv, because only the two ranks
- * of an exchange need its lengths.
+ * operations in MPICH", IJHPCA 19(1), 2005). This also serves alltoallv, because only the two ranks
+ * of an exchange need the lengths of its blocks.
  *
  * In round k rank r exchanges blocks with rank k - r (modulo n). This is a pairing for any n. At
  * most two ranks, those with r = k - r (modulo n), keep their own block.

@@ -20,7 +20,7 @@
  */
 #include "coll/algorithms.h"
 
-/* Every second run of `bit` blocks, from `first` on: pack into SCRATCH, or unpack. */
+/* Pack every second run of `bit` blocks, from block `first` on, into SCRATCH; or unpack them. */
 static void put_pack(tutti__build_t *b, uint32_t n, uint32_t bit, uint32_t first, int is_unpack)
 {
     uint32_t packed = 0;

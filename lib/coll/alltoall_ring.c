@@ -6,9 +6,8 @@
  *      rank 0 of 4:   1 2 3 -->  rank 1: keeps 1, passes 2 3 --> rank 2: keeps 2, passes 3 -->
  *
  * In step j a message has n - j blocks, all from one rank, in the order of their destinations on
- * the ring. Each byte travels n/2 links on average, so in a network with many links the pairwise
- * algorithm is better. But here a rank has only two neighbours, whatever n is, and needs slots and
- * connections only for these two.
+ * the ring. Each byte crosses n/2 links on average, so in a network with many links the pairwise
+ * algorithm is better. But here a rank needs slots and connections for two neighbours only.
  *
  * Blocks on their way are in SCRATCH. In the first step the blocks to send begin after the rank's
  * own block and cross the end of IN, so they take two messages. A rank receives each message before

@@ -4,11 +4,11 @@
  * International Journal of Parallel Programming 17(1), 1988), with any radix (Hoefler, Mehlan,
  * Mietke, Rehm: "Fast barrier synchronization for InfiniBand", IPDPS 2006).
  *
- * In step i each rank sends a message to the ranks k^i, 2 k^i, ... (k-1) k^i places further on. It
- * receives a message from each of the ranks at the same distances before it. After step i a rank
- * has been told, directly or not, of the arrival of k^(i+1) ranks: itself and the ranks before it.
- * So after ceil(log_k n) steps it has been told of the arrival of all ranks, for any n. No rank is
- * special.
+ * With radix k, in step i each rank sends a message to the ranks k^i, 2 k^i, ... (k-1) k^i places
+ * further on, and receives a message from each of the ranks at the same distances before it. After
+ * step i a rank has been told, directly or not, of the arrival of k^(i+1) ranks: itself and the
+ * ranks before it. So after ceil(log_k n) steps a rank has been told of the arrival of all ranks,
+ * for any n. No rank is special.
  *
  * The content of a message does not matter: it is one element of SCRATCH. Messages are received
  * into another element. Otherwise, over a transport without slots, each receive would wait until

@@ -5,12 +5,12 @@
  * A stream sends its next chunk when the previous one has arrived, so it has one message in flight.
  * A link of 100 Gbit/s with 10 us of latency carries 250 KB during a round trip. With messages of
  * 64 KiB, five must be in flight to keep the link busy. So several streams run the same allreduce
- * at the same time, each for its share of the blocks. A call has at most as many streams as a step
- * has messages of full length.
+ * at the same time, each for its share of the blocks. A call has at most as many streams as each
+ * step would have messages of full length.
  *
  * The number of streams is equal on all ranks. If the association is fixed, the number does not
- * change bits, so it is computed from a measured round trip; otherwise, only from the model's
- * figures for the link (cost.c).
+ * change bits, so it is computed from the measured round trip. Otherwise it is computed from the
+ * model's figures for the link only (cost.c).
  */
 #include "base/compiler.h"
 #include "base/constants.h"

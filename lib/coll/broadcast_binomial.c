@@ -11,7 +11,8 @@
  *      +----> 2 ---> 3
  *      +----> 1
  *
- * It has lg n steps. In the chunk loop a rank passes on chunk t while its parent sends chunk t + 1.
+ * There are lg n steps. In the chunk loop a rank passes on chunk t while its parent sends chunk t +
+ * 1.
  *
  * Cost: ceil(lg p) (alpha + n beta).
  */

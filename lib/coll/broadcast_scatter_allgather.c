@@ -4,17 +4,17 @@
  * "Interprocessor collective communication library", Scalable High-Performance Computing 1994),
  * with Bruck's allgather, which takes any number of ranks.
  *
- * The buffer is cut into n blocks. They are sent down a binomial tree; each subtree gets its own
- * blocks. Rank v, counted from the root on, then has block v. The ranks form a circle and exchange
- * the other blocks, twice as many in each step.
+ * The buffer is cut into n blocks. The blocks are sent down a binomial tree; each subtree gets its
+ * own blocks. Rank v, counted from the root on, then has block v. The ranks form a circle and
+ * exchange the other blocks, twice as many in each step.
  *
  *      root                  0 1 2 3 4 5 6 7
  *      to 4                          4 5 6 7
  *      to 2, from 4 to 6         2 3     6 7
  *      to 1, ...               1   3   5   7        then each rank has one
  *
- * The depth is logarithmic, but each rank moves the buffer twice instead of lg n times. So it is
- * for buffers that are too large for the binomial tree and too small to fill a chain.
+ * The number of steps is logarithmic, and each rank moves the buffer twice instead of lg n times.
+ * So it suits buffers that are too large for the binomial tree and too small to fill a chain.
  *
  * Cost: 2 ceil(lg p) alpha + 2 (p-1)/p n beta.
  */

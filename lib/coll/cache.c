@@ -24,7 +24,7 @@ struct tutti__cache_entry {
     int in_place;
     int staged; /* device memory, but the call runs in host memory */
     const tutti__sched_t *sched;
-    tutti__sched_t *built; /* NULL: sched belongs to a file */
+    tutti__sched_t *built; /* NULL: sched belongs to a file, or is staged_sched */
     tutti__cache_entry_t *next;
 };
 
@@ -116,7 +116,7 @@ static int is_told(const tutti__cache_t *cache, const tutti__want_t *want,
            (above != NULL && same_choice(&above->key, key));
 }
 
-/* All ranks choose alike, so rank 0's line is enough. */
+/* Log a choice. All ranks choose alike, so only rank 0 logs it at info. */
 static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__cache_entry_t *key,
                  const char *why)
 {
@@ -135,7 +135,7 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
         snprintf(radix, sizeof(radix), "(%u)", choice->radix);
     if (choice->streams > 1)
         snprintf(streams, sizeof(streams), ", %u streams", choice->streams);
-    /* The model describes calls in host memory. */
+    /* The model describes only calls in host memory. */
     if (!cache->on_device && (why == tutti__why_cost || choice->sub != NULL || is_forced) &&
         tutti__cost_of(choice->algorithm, choice->sub, cache->shape, &cost))
         snprintf(expected, sizeof(expected), ", expected %.1f us",
@@ -146,7 +146,7 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
                streams, why, expected);
     told = malloc(sizeof(*told));
     if (told == NULL)
-        return; /* it will be logged again */
+        return; /* the choice will be logged again */
     *told = (tutti__cache_told_t){ *want, *key, cache->told };
     cache->told = told;
 }

@@ -19,14 +19,14 @@
  * largest number of blocks in a message. Longer blocks are cut into chunks, and each chunk passes
  * all steps: the time of the steps is multiplied by the number of chunks. This number is not
  * rounded, so that the cost is a straight line over n. If an allreduce has several streams between
- * hosts (between.c), they work on different chunks at the same time. So the time of all chunks
- * after the first one is divided by the number of streams.
+ * hosts (between.c), the streams work on different chunks at the same time. So the time of all
+ * chunks after the first one is divided by the number of streams.
  *
  * A message between hosts that does not wait for another message, such as a further chunk in a
  * chain, costs only the time to send it. The model takes a quarter of alpha for this time. With a
- * quarter, it chooses trees in the same cases as the rules of Open MPI 4.0: small gathers of more
- * than 10 ranks, and alltoalls of more than 12 ranks with blocks below 200 bytes. The model ignores
- * the queues in switches. Messages from many ranks to one rank fill these queues.
+ * quarter, the model chooses trees in the same cases as the rules of Open MPI 4.0: small gathers of
+ * more than 10 ranks, and alltoalls of more than 12 ranks with blocks below 200 bytes. The model
+ * ignores the queues in switches. Messages from many ranks to one rank fill these queues.
  *
  * The numbers come from settings, the tuned file and the speed of the network cards, never from a
  * measurement of this job. So the same settings choose the same algorithms, and give the same bits.
@@ -55,7 +55,7 @@ tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_r
         class *= 2;
     if (latency_ns == 0)
         latency_ns = is_rdma ? TUTTI__LINK_RDMA_NS : TUTTI__LINK_TCP_NS;
-    /* At least 1, because 0 is an unknown speed. */
+    /* At least 1, because 0 means an unknown speed. */
     return (tutti__cost_link_t){ .alpha_ns = latency_ns,
                                  .beta_ps = TUTTI__MAX(8000000 / class, 1u) };
 }
@@ -106,8 +106,8 @@ static model_t begin(const tutti__shape_t *shape)
 }
 
 /* The number of messages in flight that keeps a link busy. message_ps: the time in which a message
-   passes the link. The quotient is rounded, because less than half of a message does not pay for a
-   further stream. */
+   passes the link. The quotient is rounded to the nearest number: less than half of a message does
+   not justify a further stream. */
 static uint64_t in_flight(uint64_t rtt_ns, uint64_t message_ps)
 {
     return 1 + (rtt_ns * 1000 + message_ps / 2) / message_ps;
@@ -139,7 +139,7 @@ static uint64_t sending(const model_t *m)
     return m->alpha_ns / 4;
 }
 
-/* Steps of messages that each carry up to `most` blocks of n / parts bytes. */
+/* Add steps. Each message carries up to `most` blocks of n / parts bytes. */
 static void steps(model_t *m, uint64_t far, uint64_t near, uint64_t parts, uint64_t most)
 {
     uint64_t ns = far * m->alpha_ns + near * TUTTI__COST_NEAR_NS;
@@ -148,13 +148,13 @@ static void steps(model_t *m, uint64_t far, uint64_t near, uint64_t parts, uint6
     m->sum.ps += ns * 1000 * most / (parts * m->slot_bytes);
 }
 
-/* Bytes, in units of n / parts. */
+/* Add bytes, in units of n / parts. */
 static void bytes(model_t *m, uint64_t far, uint64_t near, uint64_t parts)
 {
     m->sum.ps += (far * m->beta_ps + near * TUTTI__COST_NEAR_PS) / parts;
 }
 
-/* Messages of n / parts bytes that are in flight at the same time. */
+/* Add messages of n / parts bytes that are in flight at the same time. */
 static void at_once(model_t *m, uint64_t far, uint64_t near, uint64_t parts)
 {
     uint64_t sending_ns = far * sending(m) + near * TUTTI__COST_NEAR_NS;
@@ -168,7 +168,7 @@ static void at_once(model_t *m, uint64_t far, uint64_t near, uint64_t parts)
 
 static void recursive_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
 {
-    /* floor(lg n) steps, and 2 more if n is no power of two: lg() rounds up. */
+    /* floor(lg n) steps, and 2 more if n is no power of two. lg() rounds up, so add 1 only. */
     uint64_t far = lg(n) + (is_power(n) ? 0 : 1);
 
     steps(m, far, 0, slices * m->streams, 1);
@@ -186,9 +186,9 @@ static void halving_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t s
           slices * power);
 }
 
-/* direct_scatter has the same cost, as if each message waited for the previous one: n - 1 ranks
-   send to one rank at once, and the model has no term for queues. If both can serve, ring is
-   chosen, because it is earlier in the list. */
+/* direct_scatter gets the cost of ring, as if each message waited for the previous one: in
+   direct_scatter n - 1 ranks send to one rank at once, and the model has no term for queues. If
+   both can serve, ring is chosen, because its name comes first in between.c. */
 static void ring(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
 {
     steps(m, 2 * (n - 1), 0, slices * m->streams * n, 1);
@@ -222,13 +222,13 @@ static int allreduce(model_t *m, const char *name, const char *sub)
         bytes(m, 0, 2 * (m->locals - 1), 1);
         return put_between(m, "recursive_doubling", m->hosts, 1, 1);
     }
-    /* Between all ranks. The ranks of one host send to other hosts at the same time. */
+    /* The other algorithms are between all ranks. The ranks of one host send at the same time. */
     return put_between(m, name, m->p, 1, m->locals);
 }
 
 /* ---- other collectives ---- */
 
-/* Chains and trees pass through one host after another. */
+/* In chains and trees the ranks are ordered host by host. */
 
 static void chain(model_t *m)
 {
@@ -313,14 +313,14 @@ static int scan(model_t *m, const char *name)
     return 1;
 }
 
-/* Blocks of the root's own host do not cross its link. */
+/* Blocks of the root's own host do not cross the link of this host. */
 static int spread(model_t *m, const char *name)
 {
     uint64_t far = m->p - m->least;
 
     if (strcmp(name, "binomial") == 0) {
         steps(m, lg(m->hosts), lg(m->locals), 2, 1);
-        bytes(m, far, 2 * (m->locals - 1), m->p); /* in the root's host and in another host */
+        bytes(m, far, 2 * (m->locals - 1), m->p); /* 2: the root's host and another host */
     } else if (strcmp(name, "direct") == 0) {
         at_once(m, far, m->least - 1, m->p);
         bytes(m, far, m->least - 1, m->p);

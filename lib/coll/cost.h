@@ -8,8 +8,8 @@
 
 #include "coll/coll.h"
 
-/* A straight line over the call's bytes: `ns`, and `ps` picoseconds more for each byte. So two
-   lines cross at one size at most: on each side of this size one algorithm is cheaper. */
+/* The cost of a call: `ns` nanoseconds, and `ps` picoseconds more for each byte. Over the bytes
+   this is a straight line. So the lines of two algorithms cross at one size at most. */
 typedef struct {
     uint64_t ns, ps;
 } tutti__cost_t;
@@ -27,14 +27,13 @@ void tutti__cost_between(const char *way, const tutti__shape_t *shape, tutti__co
 uint64_t tutti__cost_ps(const tutti__cost_t *cost, size_t bytes);
 
 /* TUTTI_CHUNK_BYTES for a link between hosts, if the setting is auto: the bytes that the link
-   carries during a round trip (its bandwidth-delay product), within limits. A power of two.
-   rtt_ns 0: 2 alpha. */
+   carries during a round trip (its bandwidth-delay product), within limits. The result is a power
+   of two. rtt_ns 0: use 2 alpha. */
 size_t tutti__cost_chunk_bytes(const tutti__cost_link_t *link, uint64_t rtt_ns);
 
-/* If `sharers` ranks of a host send at the same time: the number of messages that each of these
-   ranks must have in flight to keep the link between hosts busy. This is 1 + the rank's share of
-   the messages that the link carries during a round trip. measured: use the link's measured
-   figures. */
+/* The number of messages that a rank must have in flight to keep the link between hosts busy, while
+   `sharers` ranks of its host send at the same time. This is 1 + the rank's share of the messages
+   that the link carries during a round trip. measured: use the link's measured figures. */
 uint64_t tutti__cost_in_flight(const tutti__shape_t *shape, uint32_t sharers, int measured);
 
 /* The model's figures for the link between hosts. mbps: megabits per second, 0: unknown;
@@ -44,8 +43,8 @@ tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_r
 
 /* The largest size of data, at most `most`, that a call should send with the comparison of calls
    (call/ride.h). Up to this size, one allreduce of a frame with the data (by `leaders`) is expected
-   to be no slower than two steps: an allreduce of a frame without data, and after it the call. In
-   select.c. */
+   to be no slower than two steps: an allreduce of a frame without data, and after it the call.
+   Defined in select.c. */
 size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape_t *shape,
                               tutti__association_t association, size_t most);
 

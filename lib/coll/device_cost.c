@@ -8,12 +8,12 @@
  *      device   2 NCCL      + 2 (M - 1) / M n nccl + 2 COPY + 2 n / L pcie + hosts(H, n)
  *      staged   2 HOST_NODE + M n host_node        + 2 COPY + 2 n pcie     + hosts(H, n)
  *
- * Capitals are times, lower-case names are times per byte. hosts() is the lower one of two costs by
- * cost.c: recursive doubling and halving-doubling. It is the same for both ways, because the ranks
- * of a host share its network card. With one rank on each host there are no operations inside
- * hosts, so both ways cost the same, and the device is chosen.
+ * Names in capitals are times, lower-case names are times per byte. hosts() is the lower one of two
+ * costs by cost.c: recursive doubling and halving-doubling. hosts() is the same for both ways,
+ * because the ranks of a host share its network card. With one rank on each host there are no
+ * operations inside hosts, so both ways cost the same, and the device is chosen.
  *
- * The difference is linear in n: staged is cheaper below
+ * The difference is linear in n. staged is cheaper below
  *
  *      n = 2 (NCCL - HOST_NODE) / (2 (L - 1) / L pcie + M host_node - 2 (M - 1) / M nccl)
  *
@@ -28,8 +28,8 @@
  *
  *      a direct call     may take either way, because its size is the same in each run
  *      the engine        stays on the device: the sizes of its buckets depend on timing
- *      strict            has one association for all sizes, the one of host memory: all reductions
- *                        are staged, also on one host, and also if TUTTI_ALGORITHM is set
+ *      strict            needs one association for all sizes, which only host memory gives: all
+ *                        reductions are staged, also on one host, and if TUTTI_ALGORITHM is set
  *
  * With at most two ranks on each host there is only one association inside a host, and all
  * algorithms between hosts that the engine and strict may use have the same tree. So both ways give

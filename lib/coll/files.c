@@ -7,8 +7,8 @@
  * message has the value that its block had at the SEND.
  *
  * Other requirements of a call (a root, the order of operands, one association) are equal on all
- * ranks. They are proved here; if a call requires more than is proved, select.c refuses the call
- * on all ranks.
+ * ranks. The proof finds out which of them the schedules meet. If a call requires more, select.c
+ * refuses the call on all ranks.
  */
 #include "coll/files.h"
 
@@ -110,7 +110,7 @@ void tutti__files_free(tutti__files_t *files)
 
 /* ---- the proof ---- */
 
-/* Prove for calls in place and out of place. */
+/* Prove the schedules for calls in place and out of place. */
 static tutti_status_t prove(const tutti__algorithm_t *row, const tutti__shape_t *shape,
                             uint32_t root, tutti__sched_t *const *scheds, uint32_t credits)
 {
@@ -145,8 +145,8 @@ static tutti_status_t find_root(const tutti__algorithm_t *row, const tutti__shap
     return tutti__fail(TUTTI_ERR_INTERNAL, "for no root; for root 0 %.400s", why);
 }
 
-/* Find the strongest set of promises that can be proved. Promises are independent, so a promise
-   that holds with another also holds alone. */
+/* Find the strongest set of the promises `ordered` and `fixed_association` that can be proved. They
+   are independent, so a promise that holds with the other one also holds alone. */
 static tutti_status_t find_promises(tutti__algorithm_t *row, const tutti__shape_t *shape,
                                     uint32_t root, tutti__sched_t *const *scheds, uint32_t credits)
 {
@@ -198,7 +198,7 @@ static void tell(const tutti__file_t *file, uint32_t rank)
                row->fixed_association ? "" : "; not for TUTTI_DETERMINISTIC=strict");
 }
 
-/* Keeps this rank's schedule of scheds[size]. */
+/* Read and prove the schedules of all ranks, and keep this rank's. */
 static tutti_status_t read_and_prove(tutti__file_t *file, const char *text,
                                      const tutti__shape_t *shape, uint32_t rank, uint32_t credits)
 {

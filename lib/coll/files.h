@@ -13,7 +13,7 @@
 
 typedef struct {
     tutti__algorithm_t row;          /* `ordered`, `fixed_association`: as proved; `build`: NULL */
-    char name[TUTTI__FILE_PATH + 1]; /* "@path", as in TUTTI_ALGORITHM; row.name */
+    char name[TUTTI__FILE_PATH + 1]; /* "@path", as in TUTTI_ALGORITHM; row.name is this array */
     char *text;                      /* owned; NULL: another entry has the text */
     uint32_t ranks;                  /* number of ranks of its schedules */
     uint32_t root;                   /* root of its schedules, if the collective has one */
@@ -28,7 +28,7 @@ struct tutti__files {
 /*
  * List the files that TUTTI_ALGORITHM names, each once per collective; without texts and schedules.
  *
- * ret_files  to be freed; NULL if there are none
+ * ret_files  the caller frees it; NULL if there are none
  */
 tutti_status_t tutti__files_list(const char *override, tutti__files_t **ret_files);
 /* files may be NULL. */
@@ -41,7 +41,7 @@ const char *tutti__file_path(const tutti__file_t *file);
  * Read the schedules in `text`, and prove them for calls in place and out of place.
  *
  * text      not kept
- * is_group  a file for another number of ranks is no error: file->sched stays NULL
+ * is_group  1: a file for another number of ranks is no error, and file->sched stays NULL
  * credits   slots per channel of the transport
  *
  * Sets file->root to the root that the proof has found. The text of TUTTI_ERR_INVALID_ARGUMENT

@@ -3,9 +3,9 @@
  * Collectives of ranks on one host. Each is one node operation, which node/ executes in shared
  * memory.
  *
- * The operation is outside of a loop if possible: the host's kernels cut large buffers into chunks
- * of their own size. The barrier is an allreduce of a block whose content is not used. No rank gets
- * the result before all ranks have contributed.
+ * The operation is outside of a loop if possible: the kernels of node/ cut large buffers into
+ * chunks of their own size. The barrier is an allreduce of a block whose content is not used: no
+ * rank gets the result before all ranks have contributed.
  *
  * A node operation reduces in the order of local ranks. On a single host this is the order of
  * ranks.

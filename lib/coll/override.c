@@ -53,7 +53,7 @@ static span_t trim(span_t span)
     return span;
 }
 
-/* Cut *rest at the first character of `ends`, and remove this character. 0: there is none. */
+/* Split *rest at its first character of `ends`, which is dropped. Returns 0 if there is none. */
 static int cut(span_t *rest, const char *ends, span_t *ret_head)
 {
     size_t n = 0;
@@ -76,7 +76,7 @@ static int shown(span_t span)
     return (int)TUTTI__MIN(span.n, (size_t)NAME_SHOWN);
 }
 
-/* Add a name to a list for a message; names that do not fit are left out. */
+/* Add a name to a list for a message. Text that does not fit is cut off. */
 static void list_name(char *list, size_t bytes, const char *name)
 {
     size_t used = strlen(list);
@@ -131,7 +131,7 @@ static tutti_status_t parse_collective(span_t name, tutti__collective_t *ret_col
     return unknown_collective(name);
 }
 
-/* Remove leading digits. 0: there are none, or too many. */
+/* Read and remove leading digits. Returns 0 if there are none, or too many. */
 static int parse_digits(span_t *text, size_t *ret_number)
 {
     size_t number = 0, i = 0;
@@ -149,7 +149,7 @@ static int parse_digits(span_t *text, size_t *ret_number)
     return i > 0;
 }
 
-/* Digits, and an optional k, m or g. 0: malformed, or too large. */
+/* Read digits and an optional k, m or g. Returns 0 if they are malformed or too large. */
 static int parse_bytes(span_t text, size_t *ret_bytes)
 {
     static const char units[] = "kmg";
@@ -188,7 +188,7 @@ static tutti_status_t parse_range(span_t range, tutti__override_item_t *item)
                        shown(range), range.text);
 }
 
-/* Parse the text after the opening bracket of name(radix). This text has the closing bracket. */
+/* Parse the text after the opening bracket of name(radix), including the closing bracket. */
 static tutti_status_t parse_radix(span_t text, tutti__choice_t *choice)
 {
     const tutti__algorithm_t *a = choice->algorithm;

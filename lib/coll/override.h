@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TUTTI_ALGORITHM, parsed for select.c: the algorithms that are forced, and their sizes.
+ * TUTTI_ALGORITHM, parsed for select.c: the forced algorithms, and for which sizes each is forced.
  */
 #ifndef TUTTI__COLL_OVERRIDE_H
 #define TUTTI__COLL_OVERRIDE_H
@@ -10,12 +10,12 @@
 #define TUTTI__OVERRIDE_ITEMS 64
 #define TUTTI__FILE_PATH 1024 /* with the final 0 */
 
-/* One item of the text: from <= bytes < to; `to` SIZE_MAX: no upper end. */
+/* One item of the text, for calls of from <= bytes < to. `to` SIZE_MAX: no upper end. */
 typedef struct {
     tutti__collective_t collective;
     size_t from, to;
     tutti__choice_t choice; /* sub NULL, radix 0: not given; algorithm NULL: a file */
-    const char *path;       /* of the file, within the text; without a final 0; NULL: none */
+    const char *path;       /* of the file: a part of the text, without a final 0; NULL: none */
     size_t path_bytes;
 } tutti__override_item_t;
 

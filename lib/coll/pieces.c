@@ -32,7 +32,7 @@ void tutti__coll_put_recv_reduce(tutti__build_t *b, uint32_t peer, unsigned stre
     }
 }
 
-/* Blocks of an arc before the circle's end. */
+/* The number of blocks of an arc (a run of blocks of a circle) before the circle's end. */
 static uint32_t before_end(uint32_t from, uint32_t n, uint32_t size)
 {
     return TUTTI__MIN(n, size - from);
@@ -58,8 +58,8 @@ void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf
         tutti__build_recv(b, peer, 0, tutti__at(buf, 0), n - head);
 }
 
-/* Let P be the largest power of two below n: the last step has n - P blocks, the step before it has
-   P / 2 blocks. */
+/* Let P be the largest power of two below n: a message has n - P blocks in the last step, and P / 2
+   in the step before it. */
 uint32_t tutti__coll_arc_blocks(uint32_t n)
 {
     uint32_t power = n > 1 ? tutti__power_upto(n - 1) : 1;
@@ -74,8 +74,7 @@ static void collect_copy(tutti__collect_t *c, tutti__at_t src)
     tutti__build_copy(c->b, src, c->dst, c->blocks);
 }
 
-/* Add the next member's message to src: as the left operand if `left` is 1, otherwise as the right
-   operand. */
+/* Add the next member's message to src; dst gets the sum. left: the message is the left operand. */
 static void collect_add(tutti__collect_t *c, uint32_t rank, int left, tutti__at_t src,
                         tutti__at_t dst, int is_last)
 {
@@ -100,8 +99,8 @@ static void collect_at_own(tutti__collect_t *c, uint32_t rank, uint32_t i)
 
 /*
  * For me >= 2: the operands of lower members must be combined first, in tmp. The last operation of
- * the last member is a copy from tmp to dst. If dst is the place of its own operand, this copy
- * could be avoided.
+ * the last member is a copy from tmp to dst. If dst has this member's operand, this copy is
+ * avoidable.
  */
 static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
 {
@@ -114,7 +113,7 @@ static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
     if (i != c->me)
         return;
     /* Set FINISH (the division of an average) on the last addition, as the other ranks do. If the
-       copy from tmp to dst divided instead, it would round a second time. */
+       copy from tmp to dst divided instead, it would round the sum a second time. */
     if (is_last && c->finish)
         tutti__build_finish(c->b);
     tutti__build_reduce(c->b, c->own, c->tmp, c->blocks);

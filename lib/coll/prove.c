@@ -2,9 +2,9 @@
 /*
  * Proofs of algorithms. See prove.h.
  *
- * A proof needs the schedules of all ranks. Builders are pure, so any rank can build the schedules
- * of all ranks. The checker checks the schedules that will run, but only for a few numbers of
- * trips. It assumes nothing about the sizes of blocks.
+ * A proof needs the schedules of all ranks. `build` is pure, so any rank can build the schedules of
+ * all ranks. The checker checks the schedules that will run, but only for a few numbers of trips.
+ * The checker assumes nothing about the sizes of blocks.
  */
 #include "coll/prove.h"
 
@@ -52,8 +52,8 @@ static const tutti__algorithm_t *find_inner(const tutti__algorithm_t *algorithm,
     return inner != NULL ? inner : &none;
 }
 
-/* Between hosts, frames precede all other schedules: call/ride.h. With TUTTI_COMPARE=0 there are no
-   frames, and calls that differ may change recvbuf. */
+/* How are calls compared? Between hosts, frames precede all other schedules: call/ride.h. With
+   TUTTI_COMPARE=0 there are no frames, and calls that differ may change recvbuf. */
 static tutti__compared_t compared(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape)
 {
     if (shape->nhosts == 1)

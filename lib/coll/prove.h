@@ -11,10 +11,10 @@
 #include "sched/check.h"
 
 /*
- * The check for all ranks' schedules of one call, scheds[size]; args->rank is ignored. Set credits
- * and trips (initially 1) and call tutti__sched_check. These properties are checked as well:
- * `ordered` and `fixed_association` in the algorithm's row, and that calls are compared before
- * recvbuf changes. The result points to the arguments and owns nothing.
+ * The check for all ranks' schedules of one call, scheds[size]; args->rank is ignored. The caller
+ * sets credits and trips (initially 1) and calls tutti__sched_check, which also checks these
+ * properties: `ordered` and `fixed_association` in the algorithm's row, and that calls are compared
+ * before recvbuf changes. The returned check points to the arguments and owns nothing.
  */
 tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                  const tutti__coll_args_t *args, tutti__sched_t *const *scheds);
@@ -30,13 +30,13 @@ tutti_status_t tutti__coll_prove_scheds(const tutti__algorithm_t *algorithm,
                                         tutti__sched_t *const *scheds, uint32_t credits);
 
 /*
- * Build the schedules of all ranks and prove them in this way.
+ * Build the schedules of all ranks, and prove them as above.
  *
  * args       as in algorithm->build; its rank is ignored
  * credits    slots per channel of the transport
  *
- * Pure, like the builders, so all ranks get the same result. TUTTI_ERR_INTERNAL, with the error, if
- * there is no proof; TUTTI_ERR_NO_MEMORY; or the status of a failed build.
+ * It is pure, like `build`, so all ranks get the same result. TUTTI_ERR_INTERNAL, with the error,
+ * if there is no proof; TUTTI_ERR_NO_MEMORY; or the status of a failed build.
  */
 tutti_status_t tutti__coll_prove(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                  const tutti__coll_args_t *args, uint32_t credits);

@@ -4,8 +4,7 @@
  * the received blocks in the order of ranks.
  *
  * The messages are the same as in the pairwise algorithm, but all are in flight at once. All blocks
- * have one association, in the order of ranks. The combination of the lower ranks' operands is in
- * SCRATCH.
+ * have one association, in the order of ranks. Lower ranks' operands are combined in SCRATCH.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n (beta + gamma).
  */

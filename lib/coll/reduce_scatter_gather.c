@@ -5,13 +5,13 @@
  *
  * The first half is the first half of allreduce_halving_doubling.c: at its end each rank that has
  * not stepped aside has one block of the result. The second half has the same steps in reverse, but
- * in each pair only one rank receives the other rank's blocks: the rank whose number has the same
- * bit as the root's number.
+ * in each pair only one rank receives the other rank's blocks: the rank whose number equals the
+ * root's number in the bit of this step.
  *
  *      number 2 is root:    0 -> 2    1 -> 3      the far bit first
  *                           3 -> 2                then the near bit
  *
- * If the root has stepped aside at first, it now replaces its proxy.
+ * If the root has stepped aside in the first half, it replaces its proxy in the second half.
  *
  * Partial results are in SCRATCH, because only the root has an OUT.
  *

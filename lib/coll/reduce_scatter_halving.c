@@ -4,19 +4,19 @@
  * Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH", IJHPCA
  * 19(1), 2005).
  *
- * It works like the first half of allreduce_halving_doubling.c: neighbours exchange data first,
+ * This works like the first half of allreduce_halving_doubling.c: neighbours exchange data first,
  * each step halves a rank's remaining work, and members form pairs if n is no power of two. Here
- * each rank has a block, so a number stands for the blocks of its one or two ranks.
+ * each rank has its own block, so a number (algorithms.h) has the blocks of its one or two ranks.
  *
  *      5 ranks    number     0        1        2        3
  *                 ranks      0 1      2        3        4
  *                 has all, then 0-2   3-4      0-2      3-4
  *                 then       0-1      3        2        4
  *
- * In the end each number has the blocks of the bit-reversed number, and sends them to their ranks.
- * In the drawing, numbers 1 and 2 exchange blocks. Halving with the far ranks first would save this
- * step, but would not keep operands in the order of ranks. This algorithm keeps the order, with the
- * tree of recursive doubling.
+ * In the end each number has the blocks of the bit-reversed number, and sends these blocks to their
+ * ranks. In the drawing, numbers 1 and 2 exchange blocks. Halving with the far ranks first would
+ * save this step, but would not keep operands in the order of ranks. This algorithm keeps the
+ * order, with the tree of recursive doubling.
  *
  * Partial results are in SCRATCH.
  *
@@ -71,7 +71,7 @@ static void put_halve(const halving_t *h, uint32_t number)
     }
 }
 
-/* Send the blocks of `number` to their ranks. */
+/* Send the blocks that `number` has in the end to their ranks. */
 static void put_home(const halving_t *h, uint32_t number)
 {
     uint32_t owner = tutti__coll_reversed(number, h->pairs.power);

@@ -4,12 +4,12 @@
  * operations in MPICH", IJHPCA 19(1), 2005).
  *
  * In step k each rank sends one block to the rank k places further on: the block that this peer
- * reduces. It receives its own block from the rank k places before it. No rank passes data on, and
- * no temporary memory is needed: there is one message at a time in each direction, to a new peer in
- * each step.
+ * reduces. Each rank receives its own block from the rank k places before it. No rank passes data
+ * on, and no temporary memory is needed: there is one message at a time in each direction, to a new
+ * peer in each step.
  *
- * A rank adds the messages to its own data, beginning with its neighbour's. So blocks have
- * different associations.
+ * A rank adds the messages to its own data, beginning with that of its left neighbour. So blocks
+ * have different associations.
  *
  * Cost: (p-1) alpha + (p-1)/p n (beta + gamma).
  */

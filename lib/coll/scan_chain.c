@@ -9,7 +9,7 @@
  * chunk after chunk. A rank sends the buffer once. So for large messages the algorithm is as fast
  * as a link, for any number of ranks.
  *
- * The data passed on are not finished, and they are not exscan's result. So they are in SCRATCH.
+ * The data passed on are not finished, and are not the result of exscan. So they are in SCRATCH.
  *
  * Cost, with chunks of m: (p-2 + n/m) (alpha + m beta + m gamma).
  */

@@ -22,14 +22,14 @@
  */
 #include "coll/algorithms.h"
 
-/* The scan of the ranks from `first` on; operands are in `have`. */
+/* Append the scan of the ranks from `first` on. This rank's operand is in `have`. */
 static void put_scan(tutti__build_t *b, uint32_t n, uint32_t me, uint32_t first, tutti__at_t have)
 {
     tutti__at_t out = tutti__at(TUTTI__OUT, 0), tmp = tutti__at(TUTTI__SCRATCH, 0);
     uint32_t i = me - first;
 
     for (uint64_t far = 1; far < n - first; far *= 2) {
-        int is_last = far <= i && 2 * far > i && me + far >= n; /* not sent later */
+        int is_last = far <= i && 2 * far > i && me + far >= n; /* the result is not sent later */
 
         if (me + far < n)
             tutti__build_send(b, (uint32_t)(me + far), have, 1);

@@ -4,15 +4,15 @@
  *
  * The choice depends on the call, the shape and the settings, which are the same on all ranks, so
  * all ranks choose alike without communication. A choice that the user forces is followed or
- * refused, never silently replaced. Each algorithm reports the shapes that it cannot serve, so a
+ * refused, never silently replaced. Each algorithm refuses the shapes that it cannot serve, so a
  * setting made for another job gives a clear error. Without such a check, an algorithm that does
  * not suit the shape can crash the job: MPICH issue 7456.
  *
  * The table is searched from the top for the first row that fits. A row fits if its conditions
- * apply to the call, and if its algorithm can serve the shape and, where required, keeps the order
- * of ranks and one association. If this row's reason is "by cost", the model of cost.c finds the
- * cheapest of all fitting rows with this reason. The model also chooses the allreduce between hosts
- * inside hierarchical. In words:
+ * apply to the call, and if its algorithm can serve the shape. If the call requires the order of
+ * ranks or one association, the algorithm must also keep it. If the reason of the first fitting row
+ * is "by cost", the model of cost.c finds the cheapest of all fitting rows with this reason. The
+ * model also chooses the allreduce between hosts inside hierarchical. The results:
  *
  *      one host         node operations, if there are any
  *      several hosts    the cheapest algorithm by the model; for an allreduce: hierarchical. An
@@ -21,10 +21,10 @@
  *      v forms          the lengths are unknown: an algorithm that suits all lengths
  *      an operation that does not commute: an algorithm that keeps operands in the order of ranks
  *
- * On device memory device_cost.c makes a further choice.
+ * On device memory device_cost.c then chooses between the device and host memory.
  *
- * If association is fixed, only rows with one tree of operands may be taken, so that bits do not
- * depend on sizes: recursive doubling and halving have the same tree.
+ * If the association must be fixed, only rows with one tree of operands may be taken, so that bits
+ * do not depend on sizes. Recursive doubling and halving have the same tree.
  */
 #include "base/constants.h"
 #include "base/status.h"
@@ -49,11 +49,10 @@ typedef struct {
     uint32_t ranks; /* the smallest number of ranks */
     size_t bytes;   /* the largest number of bytes, in total */
     const char *algorithm;
-    int strict;      /* may be taken if association is fixed */
+    int strict;      /* may be taken if the association must be fixed */
     const char *why; /* tutti__why_cost: take the cheapest of the rows with this reason */
 } row_t;
 
-/* Reasons. */
 #define HOST "by the table: one host"
 #define HOSTS "by the table: several hosts"
 #define SMALL "by the table: small"
@@ -127,10 +126,10 @@ static const char not_fixed[] =
     "its association depends on an element's place, against TUTTI_DETERMINISTIC=strict";
 static const char not_ordered[] = "it does not keep the order of ranks, which the operation needs";
 
-/* May the model choose this sub (allreduce between hosts)? If the number of hosts is a power of
-   two, halving_doubling sends as few bytes as direct_scatter, and no rank receives from all others
-   at once. On device memory direct_scatter needs SCRATCH in host memory, so its messages cannot be
-   GPU-direct (exec/gpu_direct.c). */
+/* May the model choose this sub (allreduce between hosts)? Two cases exclude direct_scatter. If the
+   number of hosts is a power of two, halving_doubling sends as few bytes, and with it no rank
+   receives from all others at once. On device memory direct_scatter needs SCRATCH in host memory,
+   so its messages cannot be GPU-direct (exec/gpu_direct.c). */
 static int is_candidate(const tutti__algorithm_t *algorithm, const char *sub,
                         const tutti__shape_t *shape, tutti__association_t association)
 {
@@ -174,7 +173,7 @@ static int is_fixed(const tutti__choice_t *choice)
            (choice->sub == NULL || sub_algorithm(choice)->fixed_association);
 }
 
-/* Without a reduction there are no operands whose order matters. */
+/* Does the choice keep operands in order? Without a reduction there are no operands. */
 static int is_ordered(const tutti__choice_t *choice)
 {
     switch (choice->algorithm->collective) {
@@ -220,7 +219,7 @@ static void complete(tutti__choice_t *choice, const tutti__want_t *want,
     choice->streams = tutti__coll_streams(choice, shape, want->bytes, is_fixed(choice));
 }
 
-/* 1: the row fits, and *ret_choice is its choice. */
+/* If the row fits, returns 1, and *ret_choice is the choice by this row. */
 static int fits(const row_t *row, const tutti__want_t *want, const tutti__shape_t *shape,
                 tutti__association_t association, tutti__choice_t *ret_choice)
 {
@@ -266,7 +265,7 @@ static tutti_status_t choose_row(const tutti__want_t *want, const tutti__shape_t
     return TUTTI_OK;
 }
 
-/* Is this choice meant for other shapes only? If so, the table decides. */
+/* Is this choice nccl-flat, on a shape that it does not serve? If so, the table decides. */
 static int is_elsewhere(const tutti__choice_t *choice, const tutti__shape_t *shape)
 {
     return choice->algorithm != NULL &&
@@ -274,7 +273,7 @@ static int is_elsewhere(const tutti__choice_t *choice, const tutti__shape_t *sha
            tutti__coll_nccl_flat_refuses(shape) != NULL;
 }
 
-/* A file's schedules are for one root. */
+/* Does the call have the file's root? A file's schedules are for one root only. */
 static tutti_status_t check_root(const tutti__file_t *file, const tutti__want_t *want)
 {
     if (!tutti__collective_has_root(want->collective) || want->root == TUTTI__ANY_ROOT ||
@@ -287,8 +286,7 @@ static tutti_status_t check_root(const tutti__file_t *file, const tutti__want_t 
                        want->root);
 }
 
-/* The row of the file that an item names. *ret_row is NULL if the file is for another number of
-   ranks. */
+/* Find the row of the item's file. *ret_row is NULL if the file is for another number of ranks. */
 static tutti_status_t choose_file(const tutti__override_item_t *item, const tutti__want_t *want,
                                   const tutti__shape_t *shape, const tutti__algorithm_t **ret_row)
 {
@@ -353,12 +351,12 @@ tutti_status_t tutti__algorithm_check_override(const char *override, const tutti
     return status;
 }
 
-/* The data of gather, scatter and alltoall up to `most` are always sent in the frame of the
-   comparison (call/ride.h). By the model the limit would be 8 KiB on a link of 10 Gbit/s, because
-   these calls have few steps. But messages after a frame also cost processor time, which the model
-   ignores. Measured: two hosts (network namespaces), two ranks each, alltoall of 4 KiB to each
-   rank, three runs beside other work. With the comparison it takes 84 to 121 us, after a frame 280
-   to 650 us. */
+/* For gather, scatter and alltoall the result is always `most`: their data are sent in the frame of
+   the comparison (call/ride.h). By the model the limit would be 8 KiB on a link of 10 Gbit/s,
+   because these calls have few steps. But messages after a frame also cost processor time, which
+   the model ignores. Measured: two hosts (network namespaces), two ranks each, alltoall of 4 KiB to
+   each rank, three runs beside other work. Sent with the comparison, it takes 84 to 121 us; after a
+   frame without data, 280 to 650 us. */
 size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape_t *shape,
                               tutti__association_t association, size_t most)
 {

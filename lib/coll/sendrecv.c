@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between two ranks: a rank sends IN to one rank and receives OUT from another rank, or
+ * Messages between two ranks: a rank sends IN to one rank and receives into OUT from another, or
  * only sends, or only receives. Before a message, its two ranks exchange heads (type and count),
  * one in each direction.
  *
  * Each direction has its own stream, so no direction waits for the other. In a single stream, two
  * ranks would deadlock if they send each other more data than the slots hold. A channel's name
- * contains the sender's stream. This is always 0, so the name does not depend on whether the sender
- * also receives.
+ * contains the sender's stream. For data it is always 0, so the name does not depend on whether the
+ * sender also receives.
  *
  * Cost: alpha + n beta.
  */

@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-/* Used in several rows. */
 #define ONE_HOST "one operation in the shared memory of one host"
 
 /* Columns: name, collective, purpose, fixed association, ordered, radix, subs, refuses, build. */
