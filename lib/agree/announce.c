@@ -3,10 +3,10 @@
  * Agreement: announcements, from this rank and from its subtree.
  *
  * Each inner rank keeps a table of tensors by name. When all ranks of its subtree have announced a
- * tensor, it passes on one merged announcement. When all ranks have announced a tensor, rank 0, the
- * coordinator, decides on it (decide.c), and puts agreed tensors into buckets (buckets.c). The
- * first rank that merges two different announcements finds the conflict, and passes it up as a pair
- * of ranks.
+ * tensor, the inner rank passes on one merged announcement. When all ranks have announced a tensor,
+ * rank 0, the coordinator, decides on the tensor (decide.c), and puts agreed tensors into buckets
+ * (buckets.c). The first rank that merges two different announcements finds the conflict, and
+ * passes it up as a pair of ranks.
  *
  * Announcements of messages, and of calls in submission groups, are not merged: each goes to the
  * coordinator at once. tutti__agree_settle also counts them among the announcements of their name.
@@ -63,8 +63,8 @@ static void send_up(tutti__agree_t *a, const news_t *news, int urgent)
                      bytes + news->msg.name_bytes, urgent);
 }
 
-/* All ranks of this inner rank's subtree have announced the name: pass the merged announcement on.
-   1: the table has changed. */
+/* Pass the merged announcement on, because all ranks of this inner rank's subtree have announced
+   the name. Returns 1 if this changed or freed the tensor. */
 static int pass_on(tutti__agree_t *a, tutti__tensor_t *tensor)
 {
     news_t news = { .msg = tensor->msg, .other = tensor->other, .name = tensor->name };
@@ -75,8 +75,7 @@ static int pass_on(tutti__agree_t *a, tutti__tensor_t *tensor)
     if (moved)
         send_up(a, &news, 0);
     tensor->passed = tensor->msg.nranks;
-    /* Keep the tensor: a rank that announced a message of this name may later announce a
-       collective. */
+    /* Keep the tensor: a rank that announced this message may later announce a collective. */
     if (tensor->nparticipants > 0)
         return moved;
     tutti__tensor_take_out(a, tensor);

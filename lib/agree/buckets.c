@@ -3,11 +3,11 @@
  * Buckets and rejections.
  *
  * The coordinator puts agreed tensors into buckets: tensors of a higher priority first, and tensors
- * of one priority in the order in which they became ready. It sends the buckets down the tree, so
- * all ranks run the same buckets in the same order.
+ * of one priority in the order of their agreement. It sends the buckets down the tree, so all ranks
+ * run the same buckets in the same order.
  *
- * There is no timer. The engine asks for a bucket whenever it can run one. So ready tensors collect
- * while earlier buckets are in flight. If nothing is in flight, a ready tensor is sent at once.
+ * There is no timer. The engine asks for a bucket whenever it can run one. So agreed tensors
+ * collect while earlier buckets are in flight. If nothing is in flight, a tensor is sent at once.
  */
 #include "agree/tensors.h"
 
@@ -45,8 +45,8 @@ static void take_ready(tutti__agree_t *a, tutti__tensor_t **at, tutti__tensor_t 
     tensor->next = NULL;
 }
 
-/* For a message: list the next ranks that it concerns, from *at on, at most TUTTI__MEMBERS. Returns
-   their number; 0: there are no further ranks, or the tensor concerns all ranks. */
+/* If the tensor is a message, list the next ranks that it concerns, from rank *at on. Returns their
+   number, at most TUTTI__MEMBERS; 0: no further ranks, or the tensor is a collective. */
 static uint32_t next_members(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint32_t *at,
                              uint32_t *ret_members)
 {
@@ -98,8 +98,8 @@ static uint64_t most_bytes(const tutti__agree_t *a, const tutti__metadata_t *met
     return metadata->on_device ? a->env.device_bucket_bytes : a->env.bucket_bytes;
 }
 
-/* Take from the list the tensors of one bucket: the first tensor, and later tensors that can be
-   fused with it. */
+/* Take the tensors of one bucket from the list of agreed tensors: the first tensor, and later
+   tensors that can be fused with it. */
 static tutti__tensor_t *take_bucket(tutti__agree_t *a)
 {
     tutti__tensor_t *first = a->ready_first, **end = &first->next, **at = &a->ready_first;

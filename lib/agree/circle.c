@@ -108,7 +108,7 @@ static int waits_for(const tutti__stuck_t *from, const tutti__stuck_t *to)
     return from->at >= 0 && (to->lacks >> from->at & 1);
 }
 
-/* Search from one rank, depth first. Returns the length of the circle that begins at path[0]. */
+/* Search from one rank, depth first. Returns the length of the circle from path[0] on, or 0. */
 static uint32_t search_from(tutti__circle_t *c, uint32_t rank)
 {
     uint32_t depth = 1;
@@ -149,7 +149,7 @@ static uint32_t search(tutti__circle_t *c, int proved)
 
 /* ---- asking ---- */
 
-/* Ask about the same tensors again, and keep the answers to the last question. */
+/* Prepare to ask about the same tensors again, and keep the answers to the last question. */
 static void ask_again(tutti__circle_t *c)
 {
     for (uint32_t r = 0; r < c->size; r++) {
@@ -181,8 +181,8 @@ static uint32_t add_tensors(const tutti__circle_t *c, tutti__question_t *questio
     return direct;
 }
 
-/* Ask about the tensors of all ranks that are stuck. 0: there are fewer than two different waits,
-   so there is no circle. */
+/* Make a question about the tensors of all ranks that are stuck. Returns 0 if there are fewer than
+   two different waits, which cannot form a circle. */
 static int ask_anew(tutti__circle_t *c)
 {
     tutti__question_t next = { .number = c->question.number + 1 };

@@ -3,13 +3,13 @@
  * The coordinator decides on a tensor when all ranks that the tensor concerns have announced it.
  *
  * A collective concerns all ranks. A message concerns a set of ranks that name each other. To find
- * the set, begin with the rank that announced last, and follow each rank's receiver and sender. If
- * all of these ranks have announced the name, the set is closed: no other rank can belong to it, so
- * the messages match or they conflict. Thus a pair is served without waiting for other ranks, and a
- * ring over all ranks is served as one tensor.
+ * the set, the coordinator begins with the rank that announced last, and follows each rank's
+ * receiver and sender. If all of these ranks have announced the name, the set is closed: no other
+ * rank can belong to it, so the messages match or they conflict. Thus a pair is served without
+ * waiting for other ranks, and a ring over all ranks is served as one tensor.
  *
- * When all ranks have announced a name, no later announcement can complete it. If the announcements
- * form neither a collective of all ranks nor closed sets, this is a mismatch as well.
+ * When all ranks have announced a name, no later announcement can close a set. If the announcements
+ * form neither a collective of all ranks nor closed sets, the coordinator rejects them.
  */
 #include "agree/tensors.h"
 
@@ -46,8 +46,8 @@ static void conflict_text(char *text, size_t bytes, const tutti__tensor_t *tenso
 
 /* ---- messages ---- */
 
-/* Does p's send match the receive of its destination? Does p's receive match the send of its
-   source? */
+/* Does p's send match the receive of p's destination, and p's receive the send of p's source? A
+   call that is not announced yet counts as a match. */
 static int participant_fits(const tutti__tensor_t *tensor, const tutti__participant_t *p,
                             conflict_t *ret_conflict)
 {
@@ -69,8 +69,8 @@ static int participant_fits(const tutti__tensor_t *tensor, const tutti__particip
     return 0;
 }
 
-/* Add a participant's peer to the list, if it is not there yet. 0: the peer has not announced the
-   tensor. */
+/* Add a participant's peer to the list, if it is not there yet. Returns 0 if the peer has not
+   announced the tensor, or only in a submission group. */
 static int reach(const tutti__tensor_t *tensor, uint32_t peer, uint32_t *list, uint32_t *n)
 {
     tutti__participant_t *participant;
@@ -86,8 +86,8 @@ static int reach(const tutti__tensor_t *tensor, uint32_t peer, uint32_t *list, u
     return 1;
 }
 
-/* List the ranks that the message of `rank` concerns. 0: one of these ranks has not announced the
-   name. */
+/* List the ranks that the message of `rank` concerns. Returns 0 if one of these ranks has not
+   announced the name. */
 static int closure(const tutti__tensor_t *tensor, uint32_t rank, uint32_t *list, uint32_t *ret_n)
 {
     int closed = 1;
@@ -104,7 +104,7 @@ static int closure(const tutti__tensor_t *tensor, uint32_t rank, uint32_t *list,
     return closed;
 }
 
-/* Move the ranks of a closed set into an agreed tensor; other participants stay in the table. */
+/* Move the ranks of a closed set into a new, agreed tensor. The other ranks stay in the table. */
 static void split_off(tutti__agree_t *a, tutti__tensor_t *tensor, const uint32_t *list, uint32_t n)
 {
     tutti__tensor_t *ready =
@@ -173,8 +173,8 @@ int tutti__decide_joined(tutti__agree_t *a, tutti__tensor_t *tensor)
 
 /* ---- conflicts ---- */
 
-/* Does an incomplete submission group share tensors with the chain? If so, the chain waits for this
-   group, because a group is rejected only as a whole. */
+/* Does an incomplete submission group contain a tensor of the chain (tutti__refuse_gather)? If so,
+   the chain waits for this group, because a group is rejected only as a whole. */
 static int is_coming_in(const tutti__agree_t *a, const tutti__tensor_t *first)
 {
     for (const tutti__tensor_t *t = first;; t = t->related) {
@@ -190,7 +190,9 @@ static int is_coming_in(const tutti__agree_t *a, const tutti__tensor_t *first)
     }
 }
 
-/* 1: rejected. 0: the grace period has not ended, or a submission group is incomplete. */
+/* Reject a tensor in conflict, and the tensors of its chain (tutti__refuse_gather). Returns 0 if
+   some tensor of the chain is not complete, and the chain must still wait: until its grace period
+   ends, or until a submission group is complete. */
 static int refuse(tutti__agree_t *a, tutti__tensor_t *tensor, const conflict_t *conflict)
 {
     char text[TUTTI__ERROR_BYTES];
@@ -210,7 +212,7 @@ static int refuse(tutti__agree_t *a, tutti__tensor_t *tensor, const conflict_t *
     return 1;
 }
 
-/* 1: rejected, because ranks have joined. */
+/* Reject a tensor that is not served while ranks have joined. Returns 1 if it was rejected. */
 static int refuse_joined(tutti__agree_t *a, tutti__tensor_t *tensor,
                          const tutti__metadata_t *metadata)
 {
@@ -237,8 +239,7 @@ void tutti__agree_late(tutti__agree_t *a)
         while (t != NULL) {
             int has_conflict = t->conflict_ns != 0 && tutti__refuse_is_complete(a, t);
 
-            /* A rejection may remove further tensors from the list, so search it again from its
-               beginning. */
+            /* A rejection may remove further tensors from the list, so search it again. */
             t = has_conflict && tutti__decide(a, t) ? a->tensors[i] : t->next;
         }
     }
@@ -255,8 +256,8 @@ static const tutti__participant_t *first_participant(const tutti__agree_t *a,
     return NULL;
 }
 
-/* 1: all ranks have submitted the tensor in the same group. 0: *ret_conflict has two ranks with
-   different groups, or without a group. */
+/* Returns 1 if all ranks have submitted the tensor in the same group. Otherwise *ret_conflict has
+   two ranks, which submitted the tensor in different groups or in no group. */
 static int is_one_group(const tutti__agree_t *a, const tutti__tensor_t *tensor,
                         conflict_t *ret_conflict)
 {
@@ -324,7 +325,7 @@ static int participants_fit(const tutti__agree_t *a, tutti__tensor_t *tensor,
     return 1;
 }
 
-/* Compare the participants' calls. The merged announcement is used in the comparison only. */
+/* Compare the participants' calls. Afterwards tensor->msg counts no announcements, as before. */
 static int merge_participants(const tutti__agree_t *a, tutti__tensor_t *tensor,
                               conflict_t *ret_conflict)
 {

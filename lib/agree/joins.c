@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that have joined (tutti_join): each counts as having announced every tensor, and makes zero
- * contributions. The bucket's metadata describe the calls of the other ranks.
+ * A rank that has joined (tutti_join) counts as having announced every tensor, and contributes
+ * zeros. The buckets contain the metadata of the other ranks' calls, which describe these zeros.
  */
 #include "agree/tensors.h"
 
@@ -32,8 +32,8 @@ const char *tutti__joins_refuse(const tutti__agree_t *a, const tutti__metadata_t
     }
 }
 
-/* Settle one tensor that all ranks have announced. This may remove other tensors from the table, so
-   the caller searches again. */
+/* Settle one tensor that all ranks have announced. Returns 0 if there is none. Otherwise other
+   tensors may have left the table, so the caller searches again. */
 static int settle_one(tutti__agree_t *a)
 {
     for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)

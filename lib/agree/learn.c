@@ -81,16 +81,15 @@ void tutti__learn_again(tutti__learn_t *learn, int is_deviation)
 
 /* ---- what is learned ---- */
 
-/* May the call be part of a plan? Only if it changes no buffer before the ranks have found that
-   their calls are equal, and if its counts are equal on all ranks. Buckets start in the order of
-   the plan, so a call with a priority cannot be part of it. */
+/* Can the call be part of a plan? It must change no buffer before the ranks have compared their
+   calls, and its counts must be equal on all ranks. Buckets start in the order of the plan, so a
+   call with a priority cannot be part of a plan. */
 static int can_be_planned(const tutti__metadata_t *m)
 {
     return !m->on_device && m->phase == 0 && m->priority == 0 &&
            (m->kind == TUTTI_CALL_BARRIER || (m->count > 0 && tutti__metadata_can_fuse(m)));
 }
 
-/* Forget everything. */
 static void restart(tutti__learn_t *learn)
 {
     tutti__tensor_names_clear(&learn->names);
@@ -135,7 +134,7 @@ int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *k
            (known->leader > 0 && learn->known[known->leader - 1].members == known->group.size);
 }
 
-/* May the tensor become regular soon? */
+/* Is the tensor new, so that it may become regular soon? */
 static int is_young(const tutti__learn_t *learn, const tutti__known_t *known)
 {
     return known->last_step == learn->step && known->streak < learn->need &&
@@ -186,8 +185,9 @@ static int by_bucket(const void *a, const void *b)
     return x->bucket != y->bucket ? (x->bucket < y->bucket ? -1 : 1) : by_position(a, b);
 }
 
-/* The open bucket that takes the tensor, or a free place. If the tensor's bucket is full, close it;
-   if no place is free, close the oldest bucket. Then return the place of the closed bucket. */
+/* Find the place of the open bucket that the tensor joins. In the returned place, `like` is NULL if
+   the tensor must begin a new bucket: the place was free, or its bucket was full, or its bucket was
+   the oldest and no place was free. */
 static open_t *choose(open_t *open, const tutti__known_t *known, uint64_t bytes, uint64_t most)
 {
     open_t *oldest = &open[0];
@@ -207,8 +207,8 @@ static open_t *choose(open_t *open, const tutti__known_t *known, uint64_t bytes,
     return oldest;
 }
 
-/* The largest bucket, in bytes. Even a small plan has several buckets, because a bucket starts only
-   when its last tensor is submitted. */
+/* The limit of a bucket, in bytes. The limit gives even a small plan several buckets, because a
+   bucket starts only when its last tensor is submitted. */
 static uint64_t most_bytes(const tutti__learn_t *learn, const tutti__laid_t *laid, uint32_t n,
                            const tutti__agree_env_t *env)
 {
@@ -248,7 +248,8 @@ static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32
     return nbuckets;
 }
 
-/* Buckets start in the order in which their last tensors are submitted. */
+/* Number the buckets in the order in which their last tensors are submitted: they start in this
+   order. */
 static void order_buckets(tutti__laid_t *laid, uint32_t n, uint32_t nbuckets, uint32_t *number)
 {
     uint32_t next = nbuckets;
@@ -270,8 +271,7 @@ static int by_place(const void *a, const void *b)
     return x->place != y->place ? (x->place < y->place ? -1 : 1) : by_position(a, b);
 }
 
-/* The n tensors of one bucket: if they follow each other in memory, bring them into the order of
-   memory. */
+/* If the n tensors of a bucket follow each other in memory, bring them into the order of memory. */
 static void order_by_place(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n)
 {
     int are_adjacent = n > 1;
@@ -325,7 +325,6 @@ static void order_tensors(const tutti__learn_t *learn, tutti__laid_t *laid, uint
     }
 }
 
-/* If there is no memory, no plan is made. */
 tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n,
                                     const tutti__agree_env_t *env)
 {
@@ -364,8 +363,8 @@ void tutti__learn_next_step(tutti__learn_t *learn)
     learn->position = learn->last = 0;
 }
 
-/* The calls of a submission group are noted one after the other. If the group's first call is not
-   known in this step, the group cannot be planned. */
+/* The calls of a submission group are noted one after the other. If the group's first call was not
+   noted in this step, the group cannot be planned. */
 static void note_group(tutti__learn_t *learn, tutti__known_t *known)
 {
     tutti__known_t *leader;
@@ -388,8 +387,7 @@ static void note_group(tutti__learn_t *learn, tutti__known_t *known)
 /* is_same: the call is equal to that of the previous step. */
 static void note(tutti__learn_t *learn, tutti__known_t *known, uint64_t place, int is_same)
 {
-    /* The call was already submitted in this step, in a group. This group now lacks a call, so it
-       is not planned. */
+    /* If the name was already submitted in this step, in a group, do not plan that group. */
     if (known->last_step == learn->step && known->leader > 0)
         learn->known[known->leader - 1].members = 0;
     known->is_refused = is_same && known->is_refused;

@@ -4,8 +4,7 @@
  *
  * For a child without children of its own, a rank can tell whether the child has announced a
  * tensor. For a child with children, the rank can only tell that some rank of the child's subtree
- * has not announced it. So inner ranks pass their warnings on to the coordinator; see
- * engine/stalls.c.
+ * has not announced it. So inner ranks write warnings too, and pass them on (engine/stalls.c).
  */
 #include "agree/tensors.h"
 
@@ -37,7 +36,8 @@ static int is_here(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint3
     return a->joined[rank] || (tensor->participant != NULL && tensor->participant[rank] != NULL);
 }
 
-/* Add the absent ranks. larger 0: children without own children; 1: ranks of larger subtrees. */
+/* Add the absent ranks of some children's subtrees. larger 0: of children without own children; 1:
+   of all other children. */
 static void add_children(const tutti__agree_t *a, const tutti__tensor_t *tensor, int larger,
                          absent_t *absent)
 {
@@ -160,8 +160,8 @@ static void put_other(const tutti__agree_t *a, char *text, size_t bytes, const a
              other->name, a->env.ops->rank_name(a->env.owner, absent->rank[i]), who);
 }
 
-/* Write the first announced message whose peer has not announced its part, and this peer. 0: there
-   is no such message. */
+/* Write the first announced message whose peer has not announced its part, and this peer. Returns 0
+   if there is no such message. */
 static int put_message(const tutti__agree_t *a, const tutti__tensor_t *tensor, char *text,
                        size_t bytes)
 {
@@ -250,8 +250,8 @@ int tutti__agree_awaits(const tutti__agree_t *a, const tutti__tensor_t *tensor, 
 {
     absent_t absent;
 
-    /* Only the coordinator has the state of a message. If an inner rank has passed on all merged
-       announcements, the tensor waits at its parent. */
+    /* Only the coordinator has the state of a message. If this rank has passed on all merged
+       announcements, the tensor waits at this rank's parent. */
     if (tensor->msg.nranks == tensor->passed && tensor->nparticipants > 0)
         return a->env.parent < 0 && put_message(a, tensor, text, bytes);
     absent = find_absent(a, tensor);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The slot of a name, or the empty slot where it belongs. */
+/* The slot of a name, or the empty slot into which the name must be put. */
 static uint32_t *place(const tutti__tensor_names_t *names, const char *name, size_t bytes,
                        uint64_t hash)
 {
@@ -32,7 +32,7 @@ int64_t tutti__tensor_names_find(const tutti__tensor_names_t *names, const char 
     return names->n == 0 ? -1 : (int64_t)*place(names, name, bytes, hash) - 1;
 }
 
-/* Make space for one more name. 0: no memory. */
+/* Make space for one more name. Returns 0 if there is no memory. */
 static int grow_names(tutti__tensor_names_t *names)
 {
     uint32_t capacity = names->capacity ? 2 * names->capacity : 64;
@@ -63,7 +63,7 @@ static int grow_text(tutti__tensor_names_t *names, size_t bytes)
     return 1;
 }
 
-/* At most half of the slots are in use. */
+/* Keep half of the slots empty, also with one more name. Returns 0 if there is no memory. */
 static int grow_slots(tutti__tensor_names_t *names)
 {
     uint32_t nslots = names->nslots ? 2 * names->nslots : 128, *slot;

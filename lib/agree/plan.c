@@ -8,17 +8,17 @@
  *      all      --STOPPED--> coordinator --END-->  all                   the plan is over
  *
  * A rank starts the buckets in their order, again and again. STOPPED reports how many buckets a
- * rank has started; END reports the largest of these numbers. Each rank then enters the buckets up
- * to this number. If a rank lacks tensors of a bucket, it enters with a call that matches no other
- * call. So all ranks find the mismatch before data move, and announce the tensors of this bucket
- * again: every bucket is served on all ranks or on none.
+ * rank has started; END reports the largest of these numbers. After END each rank enters the
+ * buckets up to this number. If a rank lacks tensors of a bucket, it enters the bucket with a call
+ * that matches no other call. So all ranks find the mismatch before data move, and announce the
+ * tensors of this bucket again: every bucket is served on all ranks or on none.
  *
  * Between PLAN and END no rank announces a tensor of the plan. If an announcement was sent before
  * PLAN arrived, a rank that has received PLAN drops the announcement, and the sender uses the plan
  * for this tensor. Links keep the order, so such an announcement arrives before its sender's
- * STOPPED. PLAN is a message for each tensor of the plan, and takes effect when the last of these
- * messages arrives. A plan contains no sends and receives of the program, so announcements of sends
- * and receives are not dropped.
+ * STOPPED. A plan is sent as one PLAN message for each of its tensors, and takes effect when the
+ * last of these messages arrives. A plan contains no sends and receives of the program, so
+ * announcements of sends and receives are not dropped.
  *
  * A plan contains a submission group as a whole. So a rank that has received PLAN drops all
  * announcements of the group or none. If a rank starts one bucket of the group, it starts all of
@@ -57,7 +57,6 @@ void tutti__plan_clear(tutti__plan_t *plan)
     plan->nbuckets = 0;
 }
 
-/* The index of a tensor, or -1. */
 static int64_t find(const tutti__plan_t *plan, const char *name, size_t bytes)
 {
     return tutti__tensor_names_find(&plan->names, name, bytes, tutti__hash_name(name, bytes));
@@ -78,7 +77,7 @@ int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes,
 
 /* ---- PLAN ---- */
 
-/* The plan makes announcements of tensor i void: drop these announcements. */
+/* Drop the announcements of tensor i that the plan makes void. */
 static void drop_announcements(tutti__agree_t *a, uint32_t i)
 {
     const tutti__tensor_names_t *names = &a->plan.names;
@@ -95,7 +94,7 @@ static void drop_announcements(tutti__agree_t *a, uint32_t i)
     tutti__tensor_free_if_empty(a, tensor);
 }
 
-/* Keep one tensor of the plan. 0: no memory. */
+/* Store one tensor of the plan. Returns 0 if there is no memory. */
 static int keep(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *name)
 {
     tutti__plan_t *plan = &a->plan;
@@ -168,8 +167,8 @@ static void add_planned(tutti__agree_t *a, const tutti__plan_msg_t *msg, const c
 
 /* ---- the coordinator makes a plan ---- */
 
-/* Does the tensor have an announcement of rank 0, or an announcement that the plan would not make
-   void? */
+/* Does the tensor have an announcement of rank 0, or an announcement that stays valid with the
+   plan? */
 static int is_in_use(const tutti__agree_t *a, const tutti__tensor_t *tensor,
                      const tutti__group_msg_t *group)
 {
@@ -223,8 +222,8 @@ static void send_plan(tutti__agree_t *a, const tutti__laid_t *laid, uint32_t n)
     }
 }
 
-/* A step of the program is over: begin a plan, or stop the plan if the next plan will have more
-   tensors. */
+/* At the end of a step of the program: begin a plan if possible, or stop the present plan if the
+   next plan will have more tensors. */
 static void end_step(tutti__agree_t *a, int may_begin)
 {
     tutti__laid_t *laid;
@@ -306,7 +305,7 @@ static void send_note(tutti__agree_t *a, int link, uint32_t kind, uint64_t bucke
             a->env.ops->send(a->env.owner, i, kind, &note, sizeof(note), 1);
 }
 
-/* The plan is over. buckets: the largest number of buckets that a rank has started. */
+/* End the plan. buckets: the largest number of buckets that a rank has started. */
 static void end(tutti__agree_t *a, uint64_t buckets)
 {
     send_note(a, -1, TUTTI__MSG_PLAN_END, buckets, 0);
@@ -359,7 +358,7 @@ static void take_stopped(tutti__agree_t *a, uint32_t link, uint64_t buckets)
 {
     tutti__plan_t *plan = &a->plan;
 
-    /* A rank has left in the meantime, so this rank has deleted the plan. */
+    /* If a rank has left in the meantime, this rank has deleted the plan. */
     if (plan->state == TUTTI__PLAN_NONE)
         return;
     if (plan->state != TUTTI__PLAN_STOPS || !plan->awaits[link]) {
@@ -386,7 +385,7 @@ void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const 
         return;
     }
     memcpy(&note, body, sizeof(note));
-    /* A note about a plan that is over has arrived late. */
+    /* Ignore a late note about a plan that is over. */
     if (note.number != a->plan.number)
         return;
     if (kind == TUTTI__MSG_PLAN_STOPPED)

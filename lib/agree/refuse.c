@@ -4,8 +4,8 @@
  *
  * If one call of a submission group is rejected, all its calls are rejected, on all ranks. If ranks
  * have put the same names into different groups, all of these groups are rejected. A rank receives
- * only one rejection of a submission. So if it submits the name again, no rejection of the old
- * submission can arrive later.
+ * only one rejection of a submission. So if the rank submits the name again, no rejection of the
+ * old submission can arrive later.
  */
 #include "agree/tensors.h"
 
@@ -17,7 +17,7 @@ int tutti__refuse_is_complete(const tutti__agree_t *a, const tutti__tensor_t *te
     return tensor->msg.nranks + tensor->nparticipants + a->njoined >= a->env.size;
 }
 
-/* A rank's submission group that contains the tensor, if the group is complete. */
+/* The rank's submission group that contains the tensor, if this group is complete; or NULL. */
 static tutti__submission_t *submission_of(const tutti__tensor_t *tensor, uint32_t rank)
 {
     tutti__participant_t *participant =
@@ -53,7 +53,7 @@ int tutti__refuse_gather(const tutti__agree_t *a, tutti__tensor_t *first)
     }
 }
 
-/* Return the next tensor of the chain, and take this tensor out of the chain. */
+/* Take the tensor out of the chain. Returns the next tensor of the chain, or NULL. */
 static tutti__tensor_t *next_related(tutti__tensor_t *tensor)
 {
     tutti__tensor_t *next = tensor->related == tensor ? NULL : tensor->related;
@@ -76,7 +76,8 @@ void tutti__refuse_dissolve(const tutti__agree_t *a, tutti__tensor_t *tensor)
 }
 
 /* Reject one tensor. If some rank has not announced it, reject it only on the marked ranks, whose
-   groups are rejected: the tensor may still be served on the other ranks. */
+   groups are rejected. The other ranks' announcements stay, and the tensor may still be served if
+   the marked ranks announce it again. */
 static void refuse_one(tutti__agree_t *a, tutti__tensor_t *tensor, tutti_status_t status,
                        const char *text)
 {

@@ -3,10 +3,10 @@
  * The table of tensors that ranks of this rank's subtree have announced, by name and phase.
  *
  * Most announcements of a tensor are merged into one. The announcements of messages and of
- * submission groups are kept one per rank, as participants. With them the coordinator determines
- * the ranks that a message concerns, and serves or rejects a submission group as a whole. An inner
- * rank passes each participant on at once. It also keeps the participant, to record which rank has
- * announced the name.
+ * submission groups are kept one per rank, as participants. From the participants the coordinator
+ * determines the ranks that a message concerns, and it can serve or reject a submission group as a
+ * whole. An inner rank passes each participant on at once. It also keeps the participant, to record
+ * which rank has announced the name.
  */
 #include "agree/tensors.h"
 
@@ -18,7 +18,8 @@
 
 /* ---- finding ---- */
 
-/* Each phase of a name is a tensor of its own. */
+/* The link of the table that points to the tensor, or the end of the chain where it belongs. Each
+   phase of a name is a separate tensor. */
 static tutti__tensor_t **place(tutti__agree_t *a, const char *name, size_t bytes, uint64_t hash,
                                uint8_t phase)
 {
@@ -118,8 +119,7 @@ void tutti__tensor_free_if_empty(tutti__agree_t *a, tutti__tensor_t *tensor)
     tutti__tensor_free(a, tensor);
 }
 
-/* Free one rank's submission group, and the tensors that then have no announcement, except
-   `keep`. */
+/* Free one rank's submission group, and its tensors without other announcements, except `keep`. */
 static void drop_submission(tutti__agree_t *a, tutti__submission_t *submission,
                             const tutti__tensor_t *keep)
 {
@@ -171,8 +171,8 @@ void tutti__tensor_drop_group(tutti__agree_t *a, tutti__tensor_t *tensor,
             drop_submission(a, tensor->participant[r]->submission, tensor);
 }
 
-/* May this be the next announcement of `rank`? A rank announces a tensor once, and the calls of a
-   group in their order. group: NULL for a message. */
+/* Can this be the next announcement of `rank`? If not, the announcement is damaged: a rank
+   announces a tensor once, and the calls of a group in their order. group: NULL for a message. */
 static int is_next(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint32_t rank,
                    const tutti__group_msg_t *group)
 {
@@ -187,7 +187,7 @@ static int is_next(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint3
     return submission->hash == group->hash && submission->received == group->index;
 }
 
-/* The submission group that `rank` is announcing. Its first call creates it. NULL: no memory. */
+/* The submission group that `rank` is announcing, made at its first call. NULL: no memory. */
 static tutti__submission_t *submission_of(tutti__agree_t *a, uint32_t rank,
                                           const tutti__group_msg_t *group)
 {
@@ -205,7 +205,7 @@ static tutti__submission_t *submission_of(tutti__agree_t *a, uint32_t rank,
     return submission;
 }
 
-/* The group is complete: all of its calls count from now on. */
+/* A group is complete: count all of its calls in the `nparticipants` of their tensors. */
 static void close_submission(tutti__agree_t *a, uint32_t rank, tutti__submission_t *submission)
 {
     assert(submission->received == submission->size && a->submission[rank] == submission);
