@@ -27,9 +27,9 @@ static uint64_t place_of(const tutti__request_t *request)
 
 /*
  * Mark the submission as learned. If threads have begun waits since the previous submission, tell
- * the agreement. 1: rank 0 learns from the submission. Rank 0 learns only once from a request that
- * a stopped plan gives back: otherwise the same plan would begin again at once. If a rank submitted
- * nothing, the plan would stop and begin without end.
+ * the agreement. Returns 1 if rank 0 is to learn from the submission. If a stopped plan gives a
+ * request back, rank 0 does not learn from this submission again: otherwise the same plan would
+ * begin again at once. If a rank submitted nothing, the plan would stop and begin without end.
  */
 static int begin_learning(tutti__agreement_t *a, tutti__request_t *request)
 {
@@ -51,8 +51,8 @@ static void learn(tutti__agreement_t *a, tutti__request_t *request,
                            &request->group, place_of(request), a->lanes->planned == 0);
 }
 
-/* Submit a request for which tutti__planned_knows returns 1. 0: the plan has stopped, so submit the
-   request like any other. */
+/* Submit a request for which tutti__planned_knows returns 1. Returns 0 if the plan has stopped; the
+   caller then submits the request like any other request. */
 static int submit_known(tutti__agreement_t *a, tutti__request_t *request)
 {
     if (begin_learning(a, request))
@@ -147,7 +147,7 @@ void tutti__agreed_clear(tutti__agreement_t *a)
 
     tutti__planned_clear(&a->plan);
     tutti__agree_clear(a->agree);
-    /* The rest of this bucket does not arrive any more, and the bucket is in no lane. So its
+    /* The rest of the bucket `filling` will not arrive, and this bucket is in no lane. So its
        requests count as not agreed. After a departure they end like all requests that are not
        agreed. */
     for (tutti__request_t *r = first; r != NULL; r = r->next)
@@ -167,8 +167,8 @@ static void send_message(void *owner, uint32_t link, uint32_t kind, const void *
     tutti__links_send(a->env->watch, link, kind, body, bytes, urgent);
 }
 
-/* This rank's request for a tensor of a bucket. If this rank has joined: a new zero contribution.
-   NULL: an error, and the communicator has ended. */
+/* This rank's request for a tensor of a bucket. If this rank has joined, the request is a new zero
+   contribution. NULL: there was an error, and the communicator has ended. */
 static tutti__request_t *find_request(tutti__agreement_t *a, const tutti__agreed_t *tensor)
 {
     tutti__request_t *request = tutti__pending_find(a->pending, tensor->name, tensor->name_bytes);
@@ -297,8 +297,8 @@ static uint32_t world_rank(void *owner, uint32_t rank, int *ret_is_group)
 
 /* ---- opening and closing ---- */
 
-/* Set the ranks behind each link. Behind the link to another host's leader are all ranks of that
-   host. Behind the link to the parent are no ranks. Behind any other link is only the neighbour. */
+/* Set the ranks behind each link: behind the link to another host's leader, all ranks of that host;
+   behind the link to the parent, no ranks; behind any other link, only the neighbour. */
 static void lay_links(const tutti__agreement_t *a, tutti__agree_link_t *links)
 {
     const tutti__shape_t *shape = a->env->shape;
@@ -343,7 +343,7 @@ static uint64_t plan_part_bytes(const tutti__engine_env_t *env)
                : 0;
 }
 
-/* The largest bucket in device memory. The processor's caches do not limit it. */
+/* The largest bucket in device memory. This limit does not depend on the processor's caches. */
 static uint64_t device_bucket_bytes(const tutti__engine_env_t *env)
 {
     const tutti__exec_device_t *device = env->exec->device;

@@ -23,12 +23,12 @@ void tutti__agreed_close(tutti__agreement_t *a);
 /* Announce the requests of a list. Ordered requests enter the ordered lane instead. only_ordered:
    ignore all other requests of the list. */
 void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first, int only_ordered);
-/* Stop the plan if plan.why requires it. Rank 0: send agreed tensors as buckets. 1: a bucket was
-   sent. */
+/* Stop the plan if plan.why requires this. If this rank is rank 0, send agreed tensors as buckets.
+   Returns 1 if a bucket was sent. */
 int tutti__agreed_step(tutti__agreement_t *a);
 /* Forget the plan, and all tensors that are not in a lane. */
 void tutti__agreed_clear(tutti__agreement_t *a);
-/* Write which rank or device a request waits for; 1 if that is certain. */
+/* Write which rank or device a request waits for. Returns 1 if this is certain. */
 int tutti__agreed_culprit(tutti__agreement_t *a, const tutti__request_t *request, char *text,
                           size_t bytes);
 

@@ -24,9 +24,8 @@ void tutti__bucket_free(tutti__bucket_t *bucket)
     free(bucket);
 }
 
-/* Several tensors are always packed, and fit the lane's memory. A lone tensor is packed if some
-   ranks make zero contributions, which have no other memory. It is also packed if its scaled
-   operand needs memory of its own. */
+/* Several tensors are always packed. A lone tensor is packed if some ranks make zero contributions,
+   which have no other memory, or if its scaled operand needs separate memory. */
 int tutti__bucket_is_packed(const tutti__bucket_t *bucket)
 {
     const tutti__call_t *call = &bucket->first->call;
@@ -36,7 +35,8 @@ int tutti__bucket_is_packed(const tutti__bucket_t *bucket)
             call->kind != TUTTI_CALL_ALLREDUCE);
 }
 
-/* Calls with blocks of different sizes (reduce_scatterv, allgatherv) run in host memory. */
+/* Calls with blocks of different sizes (reduce_scatterv, allgatherv) run in host memory. Several
+   tensors always fit the lane's memory. */
 int tutti__bucket_fits_device(const tutti__bucket_t *bucket, const tutti__exec_device_t *device)
 {
     const tutti__request_t *r = bucket->first;

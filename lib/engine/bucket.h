@@ -7,11 +7,12 @@
 
 #include <assert.h>
 
-/* The buckets of one planned submission group, if there are several. If some of them return to
-   agreement, their calls do so together, when the last of the buckets leaves its lane. */
+/* The buckets of one planned submission group, if there are several. If some of these buckets
+   return to agreement, their calls return together when the last bucket leaves its lane. */
 typedef struct {
     uint32_t uses; /* buckets in lanes, and the caller that adds them */
-    /* The calls that return to agreement, in the order of the group. They count as agreed. */
+    /* The calls that will return to agreement, in the order of the group. Until then they count as
+       agreed. */
     tutti__request_t *first, *last;
 } tutti__bucket_group_t;
 
@@ -19,7 +20,7 @@ typedef struct tutti__bucket tutti__bucket_t;
 struct tutti__bucket {
     uint32_t number;
     uint32_t nrequests;           /* 0: this rank has no request in the bucket */
-    uint32_t plan;                /* the plan that it belongs to; 0: none */
+    uint32_t plan;                /* number of the bucket's plan; 0: none */
     int is_tight;                 /* packed without gaps; see tutti__planned_t */
     int counts;                   /* 1: the ranks exchange the counts first */
     uint32_t on_device;           /* 1: its tensors are device memory */
@@ -49,7 +50,7 @@ static inline void tutti__bucket_append(tutti__bucket_t **first, tutti__bucket_t
     *last = bucket;
 }
 
-/* Drop one use of a group; frees it with the last use. NULL is allowed. */
+/* Drop one use of a group. The last use frees the group. NULL is allowed. */
 void tutti__bucket_group_drop(tutti__bucket_group_t *group);
 /* Free a bucket and its zero contributions, but no other requests. NULL is allowed. */
 void tutti__bucket_free(tutti__bucket_t *bucket);
@@ -58,8 +59,8 @@ int tutti__bucket_is_packed(const tutti__bucket_t *bucket);
 /* Can all ranks serve the bucket in device memory? device NULL: there is no device. */
 int tutti__bucket_fits_device(const tutti__bucket_t *bucket, const tutti__exec_device_t *device);
 
-/* Estimated cost of a step with the bucket. A bucket in device memory costs nothing here: the host
-   only starts its work. */
+/* Estimated cost of a step with the bucket, in bytes. The cost of a bucket in device memory is 0,
+   because the host only starts its work. */
 static inline size_t tutti__bucket_bytes(const tutti__bucket_t *bucket)
 {
     size_t total = 0;

@@ -5,8 +5,8 @@
  *      lane:  pack, run, unpack are queued --> pending until the event behind them is complete
  *             the next bucket begins           (polled, in the order of their arrival)
  *
- * A bucket leaves its lane as soon as the host has no more work for it. The next bucket
- * of the lane may use the same memory and events at once:
+ * A bucket leaves its lane as soon as the host has no more work for it. The next bucket of the lane
+ * may use the same memory and events at once, for these reasons:
  *
  *   - Only the CUDA stream `up` and NCCL access the lane's device memory. NCCL's work waits for
  *     earlier work in `up`, and later work in `up` waits for NCCL's work.
@@ -14,8 +14,8 @@
  *   - If an event is recorded again, CUDA streams that already wait for it are not affected.
  *
  * The requests of a pending completion are queued, but not done. If a request is handed over to a
- * CUDA stream, it is done for its waiter, and leaves the bucket. The other requests are done when
- * the bucket's event is complete.
+ * CUDA stream, the request is done for its waiter, and leaves the bucket. The other requests are
+ * done when the bucket's event is complete.
  *
  * Rejected: counting the users of an event. The token already excludes concurrent accesses.
  */
@@ -83,8 +83,8 @@ static void fail(tutti__completions_t *completions, const tutti__bucket_t *bucke
     tutti__watch_fail(completions->env->watch, status, text);
 }
 
-/* Is the event complete? After an error of NCCL the event is never complete, so ask NCCL for errors
-   as well. */
+/* Is the bucket's event complete (OK) or not (AGAIN)? After an error of NCCL the event is never
+   complete, so ask NCCL for errors as well. */
 static tutti_status_t land(const tutti__completions_t *completions, const tutti__bucket_t *bucket)
 {
     const tutti__exec_device_t *device = completions->env->exec->device;

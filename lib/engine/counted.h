@@ -10,7 +10,6 @@ void tutti__request_count(tutti__stats_t *stats, const tutti__request_t *request
                           tutti_status_t status, uint64_t ended_ns);
 /* Count the operation of a lane's first bucket, which has ended without an error. */
 void tutti__lane_count(const tutti__lanes_t *lanes, const tutti__lane_t *lane);
-/* Count a message that the agreement sends. */
 void tutti__count_message(tutti__stats_t *stats, uint32_t kind);
 
 #endif

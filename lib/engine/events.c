@@ -2,10 +2,10 @@
 /*
  * The use of the device on the program's threads, and events in the program's CUDA streams.
  *
- * If a thread passes device memory with a CUDA stream, the engine records an event in that stream.
- * Work on the memory waits for the event on the device, so the host does not wait. The event
- * belongs to the request until this work is queued. Queued buckets take their events from the same
- * pool (completion.c).
+ * If a program submits device memory with a CUDA stream, the engine records an event in that
+ * stream. The engine's work on this memory waits for the event on the device, and the host does not
+ * wait. The event belongs to the request until this work is queued. Queued buckets take their
+ * events from the same pool (completion.c).
  *
  * A thread that steps a lane with device memory switches to the engine's device, and afterwards
  * back to its own device. A thread that had no device keeps the engine's device, because choosing
@@ -60,7 +60,7 @@ tutti_status_t tutti__events_open(tutti__events_t *events, const tutti__exec_dev
     return status;
 }
 
-/* All requests are done and no completion is pending, so all events are in the pool. */
+/* The caller has ended all requests and pending completions, so all events are in the pool. */
 void tutti__events_close(tutti__events_t *events)
 {
     int before;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One call serves several tensors. They are packed into memory that the other ranks of the host
- * map, served there in place without further copies, and unpacked. Scaling is part of the copies.
- * Tensors in device memory are packed into the lane's device memory, all by one kernel launch.
+ * One call serves several tensors. The tensors are packed into memory that the other ranks of the
+ * host map. The call runs there in place, without further copies, and the results are unpacked.
+ * Scaling is part of the copies. Tensors in device memory are packed into the lane's device memory,
+ * all by one kernel launch.
  *
  *      allreduce, reduce, broadcast    |a         |b  |c     |
  *      reduce_scatter, allgather       |a0  |b0|c0|a1  |b1|c1|     block r: rank r's part
@@ -13,10 +14,10 @@
  *
  * If the tensors of a plan's bucket follow each other in rank 0's memory, the bucket has no gaps on
  * any rank. If a rank has these tensors in the same order, without gaps, in memory that the other
- * ranks of the host map (tutti_mem_alloc), it serves the bucket there without copies. The other
- * ranks pack the bucket. Tried: to serve a bucket without packing even if its tensors are in memory
- * that the other ranks do not map. Such memory is copied in chunks, and ranks wait for each chunk:
- * ResNet-50's gradients took several times as long as packed gradients.
+ * ranks of the host map (tutti_mem_alloc), this rank serves the bucket there without copies. The
+ * other ranks pack the bucket. Tried: to serve a bucket without packing even if its tensors are in
+ * memory that the other ranks do not map. Such memory is copied in chunks, and ranks wait for each
+ * chunk: ResNet-50's gradients took several times as long as packed gradients.
  *
  * A rank that has joined makes zero contributions: zeros, in the same places.
  */
@@ -33,7 +34,7 @@ static int is_parted(tutti_call_kind_t kind)
     return kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_ALLGATHER;
 }
 
-/* Provide a lane's memory of at least `bytes` bytes. */
+/* Enlarge the lane's memory, if it has less than `bytes` bytes. */
 static tutti_status_t grow(tutti__lane_t *lane, size_t bytes)
 {
     size_t capacity = TUTTI__FUSE_FIRST_BYTES;
@@ -61,8 +62,7 @@ static size_t part_bytes(const tutti__request_t *r)
     return r->call.count * tutti_dtype_bytes(r->call.dtype);
 }
 
-/* Are the tensors packed without gaps? A lone tensor has no gap, because other ranks may serve it
-   in the caller's buffers. */
+/* Are the tensors packed without gaps? A lone tensor is: other ranks may serve it in place. */
 static int is_tight(const tutti__bucket_t *bucket)
 {
     return bucket->is_tight || bucket->nrequests == 1 || bucket->first->call.op > TUTTI_MAXLOC;

@@ -34,8 +34,8 @@ static tutti__mutex_t engines_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ENGINES);
 static tutti__engine_t *engines;
 
 /* May only threads of the program drive the messages of this world and its groups? The world's
-   transport decides. It also decides for a group on one host, because a launch of the world may
-   precede the group's launches. */
+   transport decides this, even for a group on one host: a launch of the world may have to precede
+   the group's launches. */
 static int is_barred(const tutti__engine_t *world)
 {
     return world->far != NULL && !world->far->ops->may_progress(world->far, 1);

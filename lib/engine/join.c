@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that have joined (tutti_join). They have no requests, but make a zero contribution to each
- * tensor that the other ranks submit. The bucket's metadata describe the tensor. The zeros are in
- * the lane's host or device memory.
+ * A rank that has joined (tutti_join) makes a zero contribution to each tensor that the other ranks
+ * submit. The bucket has the tensor's metadata. The zeros are in the lane's host or device memory.
  */
 #include "engine/join.h"
 
@@ -11,8 +10,8 @@
 
 /*
  * A rank that has joined announces nothing, so the bucket of a second phase may arrive before this
- * rank has finished the first phase. Therefore the second phase has a zero contribution of its own.
- * When this contribution starts, it gets the counts from the contribution to the first phase.
+ * rank has finished the first phase. Therefore the second phase has a zero contribution of its own,
+ * which gets the counts from the contribution to the first phase when its bucket starts.
  */
 int tutti__join_counts(tutti__request_t **zeros, uint32_t size, tutti__request_t *zero)
 {

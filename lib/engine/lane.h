@@ -27,14 +27,14 @@ tutti_status_t tutti__lane_start(tutti__lanes_t *lanes, tutti__lane_t *lane);
 /* lane_end.c */
 /* If all work of the first bucket is queued, record an event behind its results. */
 tutti_status_t tutti__lane_record_result(tutti__lanes_t *lanes, const tutti__lane_t *lane);
-/* End the first bucket: its operation is done, or it has no tensor of this rank. */
+/* End the first bucket, when its operation is done, or if it has no tensor of this rank. */
 void tutti__lane_end(tutti__lanes_t *lanes, tutti__lane_t *lane);
 /* End a plan's bucket, because some ranks lack its tensors or have left. This rank's requests enter
    the queue again. */
 void tutti__lane_give_back(tutti__lanes_t *lanes, tutti__lane_t *lane);
 /* End a bucket with an error that all ranks find. The communicator continues. */
 void tutti__lane_refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status);
-/* The first bucket has failed: end the communicator. */
+/* End the communicator, because the first bucket has failed. */
 void tutti__lane_fail(tutti__lanes_t *lanes, const tutti__lane_t *lane, tutti_status_t status);
 
 #endif

@@ -38,9 +38,9 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
     return bucket;
 }
 
-/* Queue requests that return to agreement, in the order of their submission group. If all calls of
-   the group return, they stay a group. If some calls were served, because others failed on all
-   ranks alike, the others return as single calls. */
+/* Queue requests that return to agreement. `first` has them in the order of their submission group.
+   If all calls of the group return, they stay a group. If only some calls failed, on all ranks
+   alike, and the rest was served, the failed calls return as single calls. */
 static void queue_returned(tutti__lanes_t *lanes, tutti__request_t *first)
 {
     tutti__request_t *next;
@@ -63,7 +63,8 @@ static void queue_returned(tutti__lanes_t *lanes, tutti__request_t *first)
     tutti__mutex_unlock(&lanes->pending->lock);
 }
 
-/* A bucket has left its lane: drop its use of its group. */
+/* Drop a bucket's use of its group, after the bucket has left its lane. The last bucket also queues
+   the calls of the group that return to agreement. */
 static void leave_group(tutti__lanes_t *lanes, tutti__bucket_group_t *group)
 {
     if (TUTTI__LIKELY(group == NULL))
@@ -73,7 +74,7 @@ static void leave_group(tutti__lanes_t *lanes, tutti__bucket_group_t *group)
     tutti__bucket_group_drop(group);
 }
 
-/* Take the first bucket out of the lane, and end its requests. status AGAIN: do not end them. */
+/* Take the first bucket out of the lane. End its requests, unless status is AGAIN. */
 static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status,
                    const char *text)
 {
@@ -135,8 +136,7 @@ void tutti__lane_refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status
 
 /* ---- the exchange of counts ---- */
 
-/* Store how many elements each rank sends to this rank, in the third of the request's four
-   arrays. */
+/* Store in the third of the request's arrays how many elements each rank sends to this rank. */
 static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_t size)
 {
     size_t *counts = r->arrays + 2 * (size_t)size;
@@ -146,9 +146,9 @@ static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_
     r->call.recvcounts = counts;
 }
 
-/* Some rank made the call without the counts, so it has no buffer yet. The bucket ends here, so
-   that no lane waits for the program. Each rank announces the tensor again, as phase 1, when it has
-   a buffer. */
+/* End phase 0 of a call. Some rank made the call without the counts, so that rank has no receive
+   buffer yet. The bucket ends here, so that no lane waits for the program. Each rank announces the
+   tensor again, as phase 1, when it has a buffer. */
 static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__exchange_t *x)
 {
     assert(r->phase == 0 && r->agreed);

@@ -69,7 +69,7 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
     return status == TUTTI_OK && is_device ? on_device(lanes, lane, with) : status;
 }
 
-/* Must another thread start the lane's operation? If so, the lane needs a thread that polls it. */
+/* Must another thread start the lane's operation? If so, note that the lane must be polled. */
 static int is_barred(tutti__lane_t *lane)
 {
     if (!tutti__operation_is_barred(&lane->op))
@@ -98,7 +98,7 @@ static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *
 
 /*
  * Start a bucket of a plan. If this rank has no requests for the bucket, it starts a barrier with a
- * factor instead. No program can make this call, so the comparison fails on all ranks. The data
+ * factor instead. No program can make such a call, so the comparison fails on all ranks. The data
  * follow the comparison at once, so the bucket is packed before the comparison.
  */
 static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *lane)

@@ -12,21 +12,21 @@
  * complete (completion.c).
  *
  * The ordered lane runs calls without a name, one by one, in the order in which this rank submits
- * them. The ranks do not agree on these calls. They compare each call in the lane, like a direct
- * call. Rejected: to run these calls in lane 0, in one order with direct calls. Each direct call
- * would have to check for earlier ordered calls. Its stores would have to ring doorbells, which
- * takes a fence for each store.
+ * them. The ranks do not agree on these calls, but compare each call in the lane, as they compare
+ * direct calls. Rejected: to run these calls in lane 0, in one order with direct calls. Each direct
+ * call would have to check for earlier ordered calls. The stores of a direct call would have to
+ * ring doorbells, which takes a fence for each store.
  *
- * The plan lanes have the buckets of a learned plan (planned.c). A plan has one or two lanes
- * (count_plan_lanes). With two, bucket k is in lane 6 + k mod 2 on every rank, after its
- * predecessor in that lane. So a bucket is packed, compared and reduced within its host while the
- * data of its predecessor in the plan move. The ranks compare these buckets in the same way. If not
- * all ranks have the tensors of a bucket, the comparison fails, and the bucket's requests return to
- * agreement.
+ * The plan lanes run the buckets of a learned plan (planned.c). A plan has one or two lanes
+ * (count_plan_lanes). With two lanes, bucket k runs in lane 6 + k mod 2 on every rank, after the
+ * lane's previous bucket. So a bucket is packed, compared and reduced within its host while the
+ * data of the plan's previous bucket move. The ranks compare these buckets as they compare direct
+ * calls. If not all ranks have the tensors of a bucket, the comparison fails, and the bucket's
+ * requests return to agreement.
  *
  * While a run uses a device, every rank must keep stepping all lanes in which it has started an
  * operation (see node/nccl/nccl.h). So `polling` keeps the engine's thread awake, and this thread
- * also steps the large buckets that brief steps skip.
+ * also steps the large buckets that brief steps (TUTTI__STEP_BRIEF) skip.
  */
 #include "engine/lane.h"
 
@@ -62,8 +62,8 @@ static void open_caches(tutti__lanes_t *lanes)
         lanes->device_cache.device_scope = tutti__device_scope(device);
 }
 
-/* With one lane, a link with a long round trip would be idle for this time between two buckets. The
-   result is equal on all ranks. */
+/* The number of plan lanes, equal on all ranks. If the round trip between hosts is long, a second
+   lane keeps the link busy: with one lane, the link is idle for a round trip after each bucket. */
 static uint32_t count_plan_lanes(const tutti__shape_t *shape)
 {
     const tutti__cost_link_t *link = &shape->link;
@@ -213,8 +213,8 @@ void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
 
 /* ---- steps ---- */
 
-/* The bucket no longer needs the program's threads, so its requests may be handed over to CUDA
-   streams. */
+/* Mark the bucket's requests as begun: they no longer need the program's threads, and may be handed
+   over to CUDA streams. */
 static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
 {
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
@@ -223,12 +223,12 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
 }
 
 /*
- * After a rank has left, all ranks drop their plans. If a peer has not started this bucket by then,
- * the peer never starts it. On the same machine the peer's status page shows this. A peer on
- * another machine has no status page here, so this rank gives the bucket up if it has not moved for
- * PLAN_REST_NS. Each peer that has started the bucket does the same. A rank can complete a bucket
- * only if all ranks have started it. So if a rank that has left has completed this bucket or a
- * later bucket of the lane, no rank gives the bucket up.
+ * Must this rank give up the first bucket of a plan lane? After a rank has left, all ranks drop
+ * their plans. If a peer has not started this bucket by then, the peer never starts it. On the same
+ * machine the peer's status page shows this. A peer on another machine has no status page here, so
+ * this rank gives the bucket up if the bucket has not moved for PLAN_REST_NS. Each peer that has
+ * started the bucket does the same. A rank completes a bucket only if all ranks have started it. So
+ * if a rank had completed this or a later bucket of the lane before it left, no rank gives it up.
  */
 static int is_abandoned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
@@ -255,7 +255,8 @@ static tutti_status_t fail_abandoned(const tutti__lanes_t *lanes)
     return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
 }
 
-/* Step a lane's operation. If it waits for a rank that has left, step once more before it fails. */
+/* Step a lane's operation. If the operation waits for a rank that has left, step it once more
+   before it fails. */
 static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti_status_t status;
@@ -277,10 +278,10 @@ static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t
 }
 
 /*
- * May a lane's failed bucket return to agreement? If a rank leaves while the bucket's data move
- * between hosts, the bucket may not return: its failure ends the communicator, as with an agreed
- * bucket. To return the bucket, its messages would have to be cancelled, because they use the
- * callers' buffers. Over UCX this might close connections that other lanes use.
+ * Can a lane's failed bucket return to agreement? If a rank leaves while the bucket's data move
+ * between hosts, the bucket cannot return: its failure ends the communicator, as with an agreed
+ * bucket. The bucket's messages use the callers' buffers, so they would have to be cancelled before
+ * the bucket returns. Over UCX, cancelling messages might close connections that other lanes use.
  */
 static int may_give_back(const tutti__lanes_t *lanes, const tutti__lane_t *lane,
                          tutti_status_t status)
@@ -291,9 +292,8 @@ static int may_give_back(const tutti__lanes_t *lanes, const tutti__lane_t *lane,
                                   (lane->op.at == TUTTI__AT_COMPARE || !lane->op.may_be_far));
 }
 
-/* Has the lane's operation moved since it was at `at` and had made `moves` moves? A bucket between
-   hosts may consist of many messages. Each message is progress, so a waiter begins its backoff
-   anew. */
+/* Has the lane's operation moved since it was at `at` and had made `moves` moves? Each of the many
+   messages of a bucket between hosts is a move, after which a waiter begins its backoff anew. */
 static int has_moved(const tutti__lane_t *lane, uint32_t at, uint32_t moves)
 {
     return lane->running &&
@@ -305,7 +305,7 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
 {
     int moved = 0;
 
-    /* A departure has ended the lane, but tutti__planned_end may add buckets to it later. These
+    /* When a departure has ended the lane, tutti__planned_end may still add buckets to it. These
        buckets leave the lane without an operation. */
     while (TUTTI__UNLIKELY(lane->is_left) && lane->first != NULL) {
         tutti__lane_give_back(lanes, lane);
@@ -336,7 +336,7 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
             /* After a departure, agreement will end this rank's requests with an error. The
                communicator does not end, so that other ranks' requests continue. The lane's other
                buckets need the same ranks, and must not receive late messages of this bucket. So
-               they leave the lane as well. */
+               the other buckets leave the lane as well. */
             lane->is_left = status == TUTTI_ERR_SHUTDOWN;
             do
                 tutti__lane_give_back(lanes, lane);
@@ -367,8 +367,7 @@ static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__re
     return NULL;
 }
 
-/* Write the peer that a lane's operation waits for, and how many messages from or to this peer are
-   complete. */
+/* Write the peer that a lane waits for, and how many messages from or to this peer are complete. */
 static void put_peer(const tutti__lanes_t *lanes, const tutti__lane_t *lane, int is_ordered,
                      char *text, size_t bytes)
 {

@@ -10,7 +10,7 @@
 
 static const char call_text[] = "call ", message_text[] = "message ", end_text[] = "without a name";
 
-/* Most names differ from the text in the first bytes, so a call of strncmp would take longer. */
+/* A call of strncmp would take longer: most names differ from the text in the first bytes. */
 static int begins_with(const char *name, const char *text)
 {
     for (; *text != '\0' && *name == *text; text++)

@@ -5,8 +5,8 @@
  * have a callback instead of a waiter, so the engine's thread checks these deadlines as well.
  *
  * `due_ns` of pending.h is the earliest deadline of all pending requests. If the request with this
- * deadline is done, due_ns is too early. When due_ns has passed, a search of the pending requests
- * sets due_ns anew.
+ * deadline is done, due_ns does not change, so it is too early. When due_ns has passed, a search of
+ * the pending requests sets due_ns anew.
  */
 #include "engine/own_deadline.h"
 

@@ -5,7 +5,7 @@
 
 #include "engine/agreed.h"
 
-/* If a request has passed its own deadline, end the communicator. The token's owner calls it. */
+/* If a request has passed its own deadline, end the communicator. The token's owner calls this. */
 void tutti__overdue_check(tutti__agreement_t *agreed, tutti__pending_t *pending);
 /* How long the engine's thread may sleep until the next check; -1: no check is needed. */
 int64_t tutti__overdue_nap_us(const tutti__pending_t *pending);

@@ -2,10 +2,10 @@
 /*
  * Pending requests: the queue, the table of names, and the end of a request.
  *
- * A request with a callback ends in two steps. First its status is set, and it is added to the list
- * of due callbacks. Then a thread that has given the token back calls the callback. The waiter may
- * take the request only after the callback. So a callback runs under no lock, and its argument may
- * be freed after tutti_wait.
+ * A request with a callback ends in two steps. First the token's owner sets the request's status,
+ * and adds the request to the list of due callbacks. Then a thread that has given the token back
+ * calls the callback. The waiter may take the request only after the callback. So a callback runs
+ * under no lock, and its argument may be freed after tutti_wait.
  */
 #include "engine/pending.h"
 
@@ -58,7 +58,7 @@ static tutti__request_t **chain_of(const tutti__names_t *names, uint64_t hash)
     return &names->bucket[hash & (names->nbuckets - 1)];
 }
 
-/* Keep chains short. If there is no memory for a larger table, chains grow longer: not an error. */
+/* Keep chains short. If there is no memory for a larger table, the chains just grow longer. */
 static void grow(tutti__names_t *names)
 {
     tutti__names_t larger = { NULL, names->nbuckets ? 2 * names->nbuckets : 256, names->count };
@@ -193,8 +193,8 @@ static tutti_status_t add_names(tutti__pending_t *pending, tutti__request_t **re
     return status;
 }
 
-/* Make the requests a submission group; their names identify it. Requests without names do not form
-   a submission group: another rank may submit the same calls one by one, or in other lists. */
+/* Make the requests a submission group, which their names identify. Requests without names do not
+   form a submission group: another rank may submit the same calls one by one, or in other lists. */
 static void make_group(tutti__request_t **requests, size_t n)
 {
     uint64_t hash = TUTTI__HASH_INIT;
@@ -221,7 +221,7 @@ static void take_deadline(tutti__pending_t *pending, const tutti__request_t *req
         atomic_store(&pending->due_ns, due_ns);
 }
 
-/* Find a request's place in the plan. 0: it has no place. */
+/* Find a request's place in the plan. Returns 0 if the request has no place there. */
 static int find_place(const tutti__pending_t *pending, tutti__request_t *r)
 {
     int64_t i;
@@ -241,7 +241,7 @@ static int find_place(const tutti__pending_t *pending, tutti__request_t *r)
     return 1;
 }
 
-/* The calling thread is not the thread that submitted last. */
+/* Note the calling thread as the submitter. Another thread, or no thread, has submitted before. */
 static void note_submitter(tutti__pending_t *pending)
 {
     pending->submitter = pthread_self();
@@ -283,13 +283,15 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
         if (ret_handles != NULL)
             ret_handles[i] = requests[i]->handle;
         rests &= find_place(pending, requests[i]);
-        /* Before `queued` is set: the token's owner that finds the request also counts it. */
+        /* Increment this word before pending_queue sets `queued`: a token's owner that finds the
+           request in the queue must find it in tutti__pending_count as well. */
         add(&pending->submitted, 1);
         tutti__pending_queue(pending, requests[i]);
     }
     if (status == TUTTI_OK && !requests[0]->joins)
         tutti__stats_submit(pending->stats, n);
-    /* tutti__pending_refuse has not taken the lock yet, so the close waits for this thread. */
+    /* If the engine closes now, tutti__pending_refuse waits for the lock. So the close sees this
+       thread in `inside`, and waits for it. */
     *ret_inside = status == TUTTI_OK && needs_step(pending, rests);
     if (*ret_inside)
         atomic_fetch_add(&pending->inside, 1);
@@ -394,8 +396,8 @@ static int is_simple(const tutti__request_t *r)
     return !r->is_zero && r->semaphore == 0 && !r->joins && r->callback == NULL && r->ready == NULL;
 }
 
-/* Most requests of a list end in the same way, so take the lock once for all, and wake the waiters
-   once. */
+/* Most requests of a list need the same few operations, so this function takes the lock only once
+   for all of them, and wakes the waiters only once. */
 void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first)
 {
     uint64_t now = tutti__now_ns();
@@ -411,8 +413,8 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
     }
     tutti__mutex_unlock(&pending->lock);
     assert(tutti__pending_count(pending) >= ended);
-    /* Count before any of these requests is done: as soon as a request is done, its waiter may call
-       tutti_join, which fails if a request is not counted as ended. */
+    /* Count all of these requests as ended before the first of them is done: the waiter of a done
+       request may call tutti_join at once, and tutti_join fails while a request is pending. */
     add(&pending->ended, ended);
     for (tutti__request_t *r = first; r != NULL; r = next) {
         next = r->next;
@@ -430,7 +432,7 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
     tutti__pending_wake(pending);
 }
 
-/* Remove the requests for which `pick` returns true (NULL: all) from the queue. */
+/* Remove from the queue the requests for which `pick` returns true. pick NULL: remove all. */
 static void filter_queue(tutti__pending_t *pending, int (*pick)(const tutti__request_t *))
 {
     tutti__request_t *next, *request = pending->queue_first;
@@ -450,8 +452,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
 {
     tutti__request_t *ended = NULL, *next;
 
-    /* Change the queue and the names under one lock, so that no ended request stays in one of
-       them. */
+    /* Change queue and names under one lock, so that no ended request stays in one of them. */
     tutti__mutex_lock(&pending->lock);
     filter_queue(pending, pick);
     if (pending->join != NULL && (pick == NULL || pick(pending->join))) {
@@ -483,7 +484,7 @@ void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutt
         next = ended->chain;
         finish(pending, ended, status, text);
     }
-    /* Requests that were handed over to CUDA streams are in no lane any more, so end them here. */
+    /* No lane still has the requests that were handed over to CUDA streams, so end them here. */
     if (pick == NULL)
         tutti__semaphore_end_all(pending->semaphores, text);
 }
@@ -553,7 +554,8 @@ int tutti__pending_callbacks(tutti__pending_t *pending)
     /* If this thread is inside a callback of the same communicator, an outer call of this function
        calls the due callbacks after that callback. If this thread is inside a callback of another
        communicator, the engine's thread must call the due callbacks. If the engine has no thread,
-       they are called here, nested in the other callback. A communicator is nested at most once. */
+       this thread calls them here, nested in the other callback. Callbacks of one communicator are
+       never nested in each other. */
     if (is_calling(pending))
         return 0;
     if (calling != NULL && !pending->is_threadless)

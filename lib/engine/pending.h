@@ -36,14 +36,15 @@ struct tutti__pending {
     tutti__events_t *events;
     tutti__semaphores_t *semaphores; /* only the token's owner uses them */
 
-    /* Any thread. */
-    /* Requests that have not ended: submitted - ended. A request is done later, after its callback.
-       Each word has one writer at a time, so counting takes no locked instruction. */
+    /* Any thread may access the fields from here to `due_ns`. */
+    /* submitted - ended is the number of requests that have not ended. A request with a callback
+       first ends, and is done after the callback. Each word has one writer at a time, so counting
+       takes no locked instruction. */
     tutti__word_t submitted; /* written under the lock */
     tutti__word_t ended;     /* written by the token's owner */
     atomic_int queued;       /* the queue is not empty */
     atomic_int callbacks;    /* some callbacks are due */
-    atomic_uint waits;       /* how many waits all threads have begun */
+    atomic_uint waits;       /* number of waits that threads have begun */
     tutti__word_t epoch;     /* changes when a request is done; waiters sleep on it */
     atomic_int sleepers;     /* threads that sleep on epoch */
     atomic_int inside;       /* threads that may still use the engine's env; see engine_enter */
@@ -52,14 +53,14 @@ struct tutti__pending {
     atomic_int has_deadlines;
     _Atomic uint64_t due_ns; /* written under the lock */
 
-    /* Protects the rest. It stays valid as long as the engine's memory, because a persistent
-       request may be started after the close. */
+    /* Protects the rest. The lock stays valid as long as the engine's memory, because a program may
+       start a persistent request after the close. */
     tutti__mutex_t lock;
     int is_closed;     /* nothing can be submitted any more */
     int is_threadless; /* the engine has no thread to call callbacks; set once */
     tutti__request_t *queue_first, *queue_last;
     uint32_t nqueued;    /* requests in the queue */
-    uint32_t submitters; /* threads that have submitted; 2: two or more */
+    uint32_t submitters; /* number of threads that have submitted; 2: two or more */
     pthread_t submitter; /* the thread that has submitted last */
     /* The names of the plan that runs, see planned.c; NULL: none. While all queued requests are in
        the plan, the engine need not take the queue before the queue has `plan_wants` requests. */
@@ -83,8 +84,8 @@ void tutti__pending_close(tutti__pending_t *pending);
    request has group.size > 0, the requests become a submission group. ret_handles [n] is set before
    any callback of the requests can run; NULL: the program already has the handles. *ret_inside 1:
    the engine needs a step, and this thread is counted in `inside`. The caller takes the step, and
-   then calls tutti__engine_leave. *ret_inside 0: an error; or a plan's bucket waits for further
-   requests, and another thread may already have closed and freed the engine. */
+   then calls tutti__engine_leave. *ret_inside 0: after an error, or if the requests of a plan need
+   no step yet. In the second case another thread may already have closed and freed the engine. */
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
                                    tutti_request_t **ret_handles, int *ret_inside);
 /* Add a pending request to the queue again. The caller holds the lock. */
@@ -105,25 +106,25 @@ static inline uint32_t tutti__pending_count(const tutti__pending_t *pending)
 
 /* Wake sleeping waiters: a request may be done, or there is work. */
 void tutti__pending_wake(tutti__pending_t *pending);
-/* Call the callbacks of ended requests. The caller has neither the token nor a lock. 1: another
-   thread must call them, because this thread is inside a callback of another communicator. */
+/* Call the callbacks of ended requests. The caller has neither the token nor a lock. Returns 1 if
+   another thread must call them, because this thread is inside another communicator's callback. */
 int tutti__pending_callbacks(tutti__pending_t *pending);
 
 /* ---- the token's owner ---- */
 
-/* Empty the queue; returns its list. */
+/* Empty the queue. Returns the list of its requests. */
 tutti__request_t *tutti__pending_take(tutti__pending_t *pending);
 tutti__request_t *tutti__pending_find(tutti__pending_t *pending, const char *name,
                                       size_t name_bytes);
-/* Remove a request that has no waiter from the pending requests. Its name becomes free. */
+/* Remove a request without a waiter from the pending requests. Its name becomes free. */
 void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request);
 /* End a request. text: NULL or copied. The waiter may free the request at once. */
 void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
                            tutti_status_t status, const char *text);
 /* End a list of requests with TUTTI_OK. */
 void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first);
-/* End all pending requests for which `pick` returns true (NULL: all of them), and take them out of
-   the queue. */
+/* End all pending requests for which `pick` returns true, and take them out of the queue. pick
+   NULL: end all requests, even those that were handed over to CUDA streams. */
 void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutti__request_t *),
                                tutti_status_t status, const char *text);
 

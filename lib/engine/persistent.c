@@ -49,7 +49,7 @@ static void reset(tutti__request_t *r)
     atomic_store_explicit(&r->done, TUTTI__NOT_DONE, memory_order_relaxed);
 }
 
-/* Make an inactive request active, so that no other thread starts it. */
+/* Make an inactive request active and reset it. No other thread can then start the request. */
 static tutti_status_t activate(const tutti_request_t *handle, tutti__request_t **ret_request)
 {
     tutti__request_t *request;
@@ -122,8 +122,7 @@ tutti_status_t tutti__engine_start_all(tutti_request_t *const *handles, size_t n
     return status;
 }
 
-/* Set the buffers of a request. The caller has made the request active, so no other thread can
-   start it meanwhile. */
+/* Set the buffers of a request that the caller has made active, so no other thread starts it. */
 static tutti_status_t set_buffers(tutti__request_t *request, const void *sendbuf, void *recvbuf)
 {
     tutti__engine_t *e = request->engine;

@@ -6,8 +6,8 @@
  *
  * This rank stops the plan
  *   if a tensor has other metadata, another submission group or a priority, or is a message,
- *   if requests wait here and no further request enters the plan for PLAN_REST_NS (a shorter time
- *     if a thread waits for such a request, or tests it),
+ *   if requests wait here and no further request enters the plan for PLAN_REST_NS (the time is
+ *     shorter if a thread waits for a request here, or tests one),
  *   if not all ranks had the tensors of a bucket,
  *   if this rank joins,
  *   if a bucket makes no progress for long; agreement then names the rank that is late.
@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pass the plan's names to the submitting threads; NULL: the plan is over. Until
+/* Pass the plan's names to the submitting threads; names NULL: no plan runs. Until
    tutti__planned_taken is called, each submission makes the engine take a step. While a plan runs,
    the engine's thread wakes at intervals: if the program uses callbacks and does not wait, perhaps
    no other thread takes steps. */
@@ -63,8 +63,8 @@ static int is_complete(const tutti__plan_requests_t *p)
     return p->bucket[p->next].missing == 0;
 }
 
-/* group: NULL, or the buckets of its submission group. 0: no memory, and the communicator has
-   ended. */
+/* Start one bucket. group: the buckets of the bucket's submission group, or NULL. Returns 0 if
+   there is no memory; then the communicator has ended. */
 static int start_bucket(tutti__plan_requests_t *p, const tutti__planned_bucket_t *its,
                         tutti__bucket_group_t *group)
 {
@@ -96,7 +96,7 @@ static int is_in_unit(const tutti__plan_requests_t *p, uint32_t b, uint32_t unit
     return b < p->plan.nbuckets && p->bucket[b].unit == unit;
 }
 
-/* Start all buckets of the next unit. 0: no memory, and the communicator has ended. */
+/* Start all buckets of the next unit (planned.h). Returns 0 as start_bucket. */
 static int start_next(tutti__plan_requests_t *p)
 {
     uint32_t unit = p->next, b = unit;
@@ -130,9 +130,9 @@ static void start_complete(tutti__plan_requests_t *p)
 
 /* ---- requests ---- */
 
-/* 1: this rank must not announce the request while it has the plan, because the other ranks would
-   drop the announcement: see tutti__plan_voids. All calls of a submission group have the same
-   result. */
+/* Does the request belong to the plan? If so, this rank must not announce the request while the
+   rank has the plan, because other ranks would drop the announcement: see tutti__plan_voids. The
+   answer is the same for all calls of a submission group. */
 static int belongs(const tutti__request_t *r, const tutti__planned_t *planned)
 {
     if (r->phase > 0)
@@ -157,7 +157,7 @@ static void enter(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t
     hold(p, request, i);
     unit->missing--;
     p->arrived_ns = request->since_ns;
-    /* Later a call of a group may be submitted without its group, so compare it each time. */
+    /* A call of a group may later be submitted without the group, so it is compared each time. */
     request->entered = request->group.size == 0 ? p->plan.number : 0;
     if (p->bucket[p->next].missing == 0)
         start_complete(p);
@@ -187,7 +187,8 @@ int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
 
     if (TUTTI__LIKELY(i < 0))
         return 0;
-    /* Not all ranks had a bucket's tensors. If no rank has stopped the plan yet, stop it here. */
+    /* If a bucket of this plan has returned, not all ranks follow the plan. Stop the plan, in case
+       no other rank has done so. */
     if (TUTTI__UNLIKELY(p->lanes->returned_plan == p->plan.number))
         give_up(p, TUTTI__PLAN_DEVIATION);
     if (!belongs(request, &p->plan.tensor[i])) {
@@ -245,8 +246,7 @@ static void lay_out(tutti__plan_requests_t *p)
     }
 }
 
-/* Take over the requests that this rank announced before the plan began. The plan has made these
-   announcements invalid. */
+/* Take over the requests whose announcements by this rank the plan has made void. */
 static void take_announced(tutti__plan_requests_t *p)
 {
     for (uint32_t i = 0; i < p->plan.ntensors; i++) {
@@ -333,7 +333,7 @@ tutti__request_t *tutti__planned_end(tutti__plan_requests_t *p, uint64_t buckets
     assert(!p->runs && p->started <= buckets);
     TUTTI__LOG(TUTTI__LOG_INFO, "plan %u ends after %llu buckets", p->plan.number,
                (unsigned long long)buckets);
-    /* Other ranks have started these buckets, so this rank takes part without tensors. */
+    /* Other ranks have started these buckets. This rank takes part in them without tensors. */
     for (; p->started < buckets; p->started++) {
         tutti__bucket_t *bucket = calloc(1, sizeof(*bucket));
 
@@ -382,8 +382,8 @@ void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *requ
     }
 }
 
-/* If no bucket makes progress for this time, this rank stops the plan, and agreement finds the late
-   rank. A quarter of the stall interval or of the timeout, whichever is shorter. */
+/* A quarter of the stall interval or of the timeout, whichever is shorter. If no bucket makes
+   progress for this time, this rank stops the plan, and agreement finds the late rank. */
 static uint64_t late_after_ns(const tutti__conf_shared_t *conf)
 {
     uint64_t ms =

@@ -17,8 +17,8 @@ typedef enum {
 typedef struct {
     uint32_t first, ntensors;
     uint32_t unit;    /* the first bucket of its unit */
-    uint32_t missing; /* of a unit's first bucket: tensors of the unit that this rank has not
-                         submitted in this step */
+    uint32_t missing; /* set in a unit's first bucket: number of the unit's tensors that this rank
+                         has not submitted in this step */
     int is_tight;     /* see tutti__planned_t, is_adjacent */
 } tutti__planned_bucket_t;
 
@@ -39,25 +39,24 @@ typedef struct {
     uint64_t started;                /* buckets started since the plan began */
     uint32_t nheld;                  /* requests that wait here */
     uint64_t arrived_ns;             /* submission time of the request that entered the plan last */
-    uint64_t wanted_ns;              /* since when a thread waits for a request here; 0: no wait */
+    uint64_t wanted_ns;              /* when a thread began to wait for a request here; 0: none */
     uint64_t wanted_after_ns;        /* arrived_ns at that time */
 } tutti__plan_requests_t;
 
-/* For the callbacks of agree.h: a plan begins, stops, ends. */
+/* These functions do the work of the callbacks `plan`, `plan_stop` and `plan_end` of agree.h. */
 void tutti__planned_begin(tutti__plan_requests_t *p);
 uint64_t tutti__planned_stop(tutti__plan_requests_t *p);
-/* All ranks enter the plan's first `buckets` buckets. Returns the requests to announce. */
+/* This rank enters the rest of the plan's first `buckets` buckets, as all ranks do. Returns the
+   requests that this rank must announce. */
 tutti__request_t *tutti__planned_end(tutti__plan_requests_t *p, uint64_t buckets);
-/* Forget all requests. */
 void tutti__planned_clear(tutti__plan_requests_t *p);
 void tutti__planned_free(tutti__plan_requests_t *p);
 
-/* Pass a submitted request to the plan. 1: the request belongs to the plan, and waits here or has
-   started. */
+/* Pass a submitted request to the plan. Returns 1 if the request belongs to the plan, and waits
+   here or has started. */
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
                         const tutti__metadata_t *metadata);
-/* 1: this request has already entered this plan with the same call, so its metadata need not be
-   compared. */
+/* Has the request entered this plan before, with the same call? If so, no comparison is needed. */
 static inline int tutti__planned_knows(const tutti__plan_requests_t *p,
                                        const tutti__request_t *request)
 {
@@ -71,13 +70,13 @@ void tutti__planned_take_known(tutti__plan_requests_t *p, tutti__request_t *requ
 /* After the engine has taken the queue: set the number of requests that the queue must have before
    the engine takes it again. */
 void tutti__planned_taken(tutti__plan_requests_t *p);
-/* A thread waits for a request, or tests it. If no further request is submitted for patience_ns,
-   stop the plan. */
+/* Note that a thread waits for a request, or tests it. If no further request is submitted for
+   patience_ns, stop the plan. */
 void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request,
                          uint64_t patience_ns);
-/* Stop a plan that makes no progress. Call it at intervals. */
+/* Stop the plan if it makes no progress. Call this function at intervals. */
 void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now);
-/* Write the reason for which a request waits here; 1 if the reason is certain. */
+/* Write the reason for which a request waits here. Returns 1 if the reason is certain. */
 int tutti__planned_culprit(const tutti__plan_requests_t *p, char *text, size_t bytes);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Deadlines of queued work in CUDA streams for which no call waits: direct calls in a CUDA stream,
- * and requests that were handed over to a CUDA stream. If NCCL's work never ends because a peer is
- * stuck, the communicator ends after the deadline, plus 1.5 s, plus at most an eighth of the
- * deadline. node/nccl/overdue.c finds this work. An error that NCCL itself reports ends the
- * communicator within seconds. Only the engine's thread calls this file.
+ * Deadlines of work that is queued in CUDA streams, and for which no call waits: direct calls in a
+ * CUDA stream, and requests that were handed over to a CUDA stream. If NCCL's work never ends
+ * because a peer is stuck, the communicator ends after the deadline, plus 1.5 s, plus at most an
+ * eighth of the deadline. node/nccl/overdue.c finds this work. An error that NCCL itself reports
+ * ends the communicator within seconds. Only the engine's thread calls these functions.
  */
 #include "engine/queued.h"
 

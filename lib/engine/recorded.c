@@ -2,8 +2,8 @@
 /* An operation's present work, as texts for the flight recorder. The token's owner calls this. */
 #include "engine/recorded.h"
 
-/* The operation's present work, as a static text: "RECV", or "comparing calls". The run is at entry
-   `step` of the `of` entries of its schedule. */
+/* The operation's present work, as a static text: "RECV", or "comparing calls". step: the present
+   entry of the run's schedule. of: the number of entries. */
 static const char *doing(const tutti__operation_t *op, uint32_t step, uint32_t of)
 {
     switch (op->at) {

@@ -49,7 +49,7 @@ void tutti__recorded_slow(tutti__record_t *record, const tutti__operation_t *op)
    the whole schedule. */
 void tutti__recorded_arrived(tutti__record_t *record, const tutti__operation_t *op);
 
-/* The lane's operation cannot continue: record its wait if the wait has become long. */
+/* Record the wait of a lane's operation that cannot continue, if the wait has become long. */
 static inline void tutti__recorded_stuck(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
     tutti__record_t *record = lanes->env->watch->record;

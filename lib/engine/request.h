@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests: the submitter makes them, the token's owner ends them, the waiter frees them. */
+/* Requests. The submitter makes a request, the token's owner ends it, and the waiter frees it. */
 #ifndef TUTTI__ENGINE_REQUEST_H
 #define TUTTI__ENGINE_REQUEST_H
 
@@ -18,8 +18,8 @@ enum {
 typedef struct tutti__spares tutti__spares_t;
 
 struct tutti__request {
-    /* If the memory of a new request had a request of the same name before, the new request takes
-       over these fields. It takes over `call`, `bytes` and `entered` only if the call is the
+    /* If a request of the same name used this memory before, a new request takes over the fields
+       from here to `engine`. It takes over `call`, `bytes` and `entered` only if the call is the
        same. It takes over `name_capacity`, `handle` and `engine` from a request of any name. */
     uint64_t hash;      /* hash of the name */
     tutti__call_t call; /* its arrays are in `arrays`. The data are complete when the CUDA stream's
@@ -28,25 +28,25 @@ struct tutti__request {
                            of the call's cost */
     uint32_t planned;   /* 1 + index in the plan `plan_number`; 0: not in a plan when submitted */
     uint32_t plan_number;
-    uint32_t entered; /* the plan that it has entered with its present call; 0: none */
+    uint32_t entered; /* number of the plan that it has entered with its present call; 0: none */
     uint32_t record;  /* its number in the flight recorder. Before its submission: the number of
                            the previous request of this name. 0: none */
     uint32_t name_capacity; /* bytes of `name` */
     uint8_t name_bytes;
     uint8_t nameless;        /* see nameless.h; its name is made when it is submitted */
-    tutti_request_t *handle; /* the program's handle; it is retired in an unused request
-                                (spares.h), and if the program has no handle. NULL: the memory has
+    tutti_request_t *handle; /* the program's handle. The handle is retired in an unused request
+                                (spares.h), or if the program has no handle. NULL: the memory has
                                 no slot */
     tutti__engine_t *engine; /* a reference, which unused requests keep; NULL: this request is a
-                                zero contribution, see below */
+                                zero contribution (is_zero) */
 
     /* The fields from here to `name` are 0 in a new request. */
     size_t *arrays;
     tutti_callback_t callback;
     void *callback_arg;
     tutti__devent_t *ready; /* the event recorded behind the stream's work, see `call`; or NULL */
-    uint64_t since_ns;      /* its submission */
-    uint64_t learned_ns;    /* rank 0: since_ns of the submission that rank 0 learned from last */
+    uint64_t since_ns;      /* time of its submission */
+    uint64_t learned_ns;    /* rank 0: since_ns of its submission from which rank 0 learned last */
     uint64_t ended_ns;
     uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
     size_t offset;           /* place in each part of its bucket's memory, in bytes */
@@ -70,7 +70,7 @@ struct tutti__request {
     uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */
     atomic_int active;     /* persistent: started, and no wait has returned it */
     tutti__word_t counted; /* 1: phase 0 has set recvcounts; 2: the buffer is set. Release by the
-                              owner, or for 2 by tutti_request_receive; acquire by
+                              token's owner, or for 2 by tutti_request_receive; acquire by
                               tutti_request_recvcounts */
     tutti__word_t begun;   /* 1: may be handed over to a stream, see semaphore.c. Memory order: see
                               `queued` */
@@ -79,15 +79,16 @@ struct tutti__request {
     uint64_t given_ns;           /* time of the handover, or of the last check that found its data
                                     incomplete */
     tutti__word_t waits_in_plan; /* 1: planned.c holds the request; any thread may read this word */
-    tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
-                              owner, acquire by tutti__engine_wait_queued */
-    tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
+    tutti__word_t queued;  /* 1: its work is queued on the device; release by the token's owner,
+                              acquire by tutti__engine_wait_queued */
+    tutti__word_t done;    /* TUTTI__DONE, ...; release by the token's owner, or by the thread that
+                              has called the callback; acquire by test and wait */
     tutti_status_t status; /* valid once ended */
     char *text;            /* text of an error, or NULL */
     char name[];           /* undefined until it is set */
 };
 
-/* The least space for a name, and the space for names that the engine makes. */
+/* SHORT_NAME: the least space for a name. OWN_NAME: the space for a name that the engine makes. */
 #define TUTTI__SHORT_NAME 64
 #define TUTTI__OWN_NAME 128
 
@@ -139,7 +140,7 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
 }
 
 /* Make a request of a rank among `size` ranks, without a valid handle. spares: unused requests
-   whose memory may be reused, or NULL. New memory has no engine and no slot for a handle. */
+   whose memory may be reused, or NULL. If the memory is new, `engine` and `handle` are NULL. */
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
                                   tutti__spares_t *spares, tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests: the submitter makes them, the token's owner ends them, the waiter frees them.
-   Any thread. */
+/* Making and freeing requests. See request.h. Any thread. */
 #include "engine/state.h"
 
 #include "base/constants.h"
@@ -11,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The part of a request that is 0 at first; see request.h. */
+/* The fields from here to `name` are 0 in a new request; see request.h. */
 #define CLEARED_FROM offsetof(tutti__request_t, arrays)
 
 size_t tutti__request_sum(const size_t *counts, uint32_t n)
@@ -23,8 +22,7 @@ size_t tutti__request_sum(const size_t *counts, uint32_t n)
     return total;
 }
 
-/* Copy the arrays. Reserve space for recvcounts that are not known yet, and for their
-   displacements. */
+/* Copy the arrays. Reserve space for recvcounts and recvdispls that are not known yet. */
 static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t size)
 {
     const size_t **array[] = { &r->call.sendcounts, &r->call.senddispls, &r->call.recvcounts,
@@ -84,8 +82,8 @@ static tutti__request_t *allocate(size_t bytes, tutti__spares_t *spares, uint64_
     return r;
 }
 
-/* Set the name. 1: the request's memory had a request of this name before. name NULL: no name.
-   bytes: the length of the name. */
+/* Set the name. name NULL: the request has no name. bytes: the length of the name. Returns 1 if the
+   previous request in this memory had the same name. */
 static int set_name(tutti__request_t *r, const char *name, size_t bytes, uint64_t hash)
 {
     if (TUTTI__LIKELY(name != NULL && r->hash == hash && r->name_bytes == bytes && !r->nameless &&
@@ -113,7 +111,7 @@ static int is_repeated(const tutti__call_t *before, const tutti__call_t *call)
            before->wire == call->wire && before->on_device == call->on_device;
 }
 
-/* Set the call. was_used: r->call is the previous call of the same name. */
+/* Set the call. was_used 1: r->call is the previous call of the same name. */
 static tutti_status_t set_call(tutti__request_t *r, const tutti__call_t *call, int was_used,
                                uint32_t rank, uint32_t size)
 {
@@ -199,8 +197,8 @@ static void put(tutti__spares_t *spares, tutti__request_t *request)
     uint64_t key = key_of(&request->call, request->nameless, request->hash);
     tutti__request_t *before = tutti__spares_swap(spares, key, request);
 
-    /* The place was closed: close it again. Meanwhile another thread can remove this request only
-       by putting its own request into the place. So some request is in the place until then, and
+    /* If the place was closed, close it again. Until then, another thread can remove this request
+       only by putting its own request into the place. So some request is always in the place, and
        the reference of that request keeps `spares` valid. */
     if (TUTTI__UNLIKELY(before == TUTTI__SPARES_CLOSED))
         before = tutti__spares_swap(spares, key, TUTTI__SPARES_CLOSED);

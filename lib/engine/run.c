@@ -45,7 +45,7 @@ static inline tutti_status_t step(run_t *r)
     return status;
 }
 
-/* After the deadline: take the data that have arrived. */
+/* A step after the deadline polls several times, to take data that have already arrived. */
 static tutti_status_t step_late(run_t *r)
 {
     uint32_t moves = tutti__operation_moves(r->op);
@@ -58,7 +58,7 @@ static tutti_status_t step_late(run_t *r)
     return status;
 }
 
-/* Poll only the word of the wait hint, for about a microsecond. 1: the word has changed. */
+/* Poll only the word of the wait hint, for about a microsecond. Returns 1 if it has changed. */
 static int comes_soon(const tutti__hint_t *hint)
 {
     if (hint->word == NULL)
@@ -151,7 +151,7 @@ static void what(void *subject, char *text, size_t bytes)
              (double)r->op->env->conf->timeout_ms / 1000, tutti__tag_name(tag_of(r)), whom(r));
 }
 
-/* Is the culprit certain? In a call on a device it is not, and a peer may report it later. */
+/* Is the culprit certain? Not in a call on a device, where a peer may report the culprit later. */
 static int culprit(void *subject, char *text, size_t bytes)
 {
     (void)bytes;
@@ -198,8 +198,9 @@ static void record(const run_t *r)
     tutti__record_direct(r->env->watch->record, &direct);
 }
 
-/* Ranks may wait for each other in a circle: see stuck.c. Only a word in shared memory shows that
-   the peer has not made the call. A message from another host may still be on its way. */
+/* Note a long wait, because ranks may wait for each other in a circle (stuck.c). Only a wait for a
+   word in shared memory is noted: it shows that the peer has not made the call. A message from
+   another host may still be on its way. */
 static void note_long(run_t *r, uint64_t now)
 {
     const tutti__hint_t *hint = &r->wait.hint;
@@ -218,8 +219,7 @@ static void note_long(run_t *r, uint64_t now)
     }
 }
 
-/* Returns an error if the communicator has ended or the deadline has passed. Warns about long
-   waits. */
+/* Warns about a long wait. Returns an error if the communicator has ended, also at the deadline. */
 static tutti_status_t check(run_t *r)
 {
     const tutti__late_t late = { .what = what,
@@ -320,8 +320,8 @@ void tutti__run_await_report(tutti__engine_t *e, tutti__watch_t *watch, int step
     }
 }
 
-/* An error that not all ranks find ends the communicator. Peers receive the reason before this
-   call returns. */
+/* End the communicator after an error that not all ranks find. Peers receive the reason before this
+   function returns. */
 static tutti_status_t end_badly(tutti__engine_t *e, const tutti__run_env_t *env,
                                 tutti__operation_t *op, tutti_status_t status)
 {

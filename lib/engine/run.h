@@ -20,14 +20,14 @@ typedef struct {
     unsigned cached_tag;       /* the tag of a call that repeats the last one */
 } tutti__run_env_t;
 
-/* Continue an operation of lane 0 to its end, after a step that returned AGAIN with `hint`. node
-   not NULL: step the node operation in lane 0, and not `op`. */
+/* Continue an operation of lane 0 to its end, after a step that returned AGAIN with `hint`. If
+   `node` is not NULL, step the node operation in lane 0 instead of `op`. */
 tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t *env,
                                 tutti__operation_t *op, tutti__node_t *node,
                                 const tutti__hint_t *hint);
 
-/* The operation has failed with an error: end the communicator, unless all ranks find this error
-   (op->is_common). Returns the status for the direct call to return: `status`, or if the
+/* End the communicator after an error of the operation, unless all ranks find this error
+   (op->is_common). Returns the status that the direct call must return: `status`, or if the
    communicator has ended, the status of its end. */
 tutti_status_t tutti__run_fail(tutti__engine_t *engine, const tutti__run_env_t *env,
                                tutti__operation_t *op, tutti_status_t status);

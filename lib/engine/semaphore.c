@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests that only a CUDA stream waits for, on a semaphore: tutti_cuda_wait with
- * TUTTI_STREAM_WAIT=device. Semaphores are for work in which the host takes part, because no event
- * can be recorded behind such work (completion.c).
+ * Requests for which only a CUDA stream waits, on a semaphore: tutti_cuda_wait with
+ * TUTTI_STREAM_WAIT=device. Semaphores are for requests in which the host takes part: no event can
+ * be recorded behind the host's work. For work that the device does alone, see completion.c.
  *
  *      caller   takes a semaphore; makes the stream wait for its new value; returns
  *      engine   continues; when the request ends, with success or an error, writes the value
  *
  * A semaphore is a word of pinned memory. Values only increase, and a stream waits until the word
- * has the stream's value or a higher value. So the word may serve another request as soon as it is
- * written, even if streams reach their waits much later. The words belong to the process and are
- * never freed (mem/device.h): all communicators share them. If no semaphore is free, or the stream
- * cannot wait, the caller waits on the host.
+ * has the stream's value or a higher value. So when the stream's value has been written, the word
+ * may serve another request at once, even if the stream reaches its wait much later. The words
+ * belong to the process and are never freed (mem/device.h): all communicators share them. If no
+ * semaphore is free, or the stream cannot wait, the caller waits on the host.
  *
- * A request can be handed over when only the end of the communicator can still make it fail. At
- * that point all ranks have announced it, its schedules are known, and the engine's own thread may
- * run it. After the handover its name is free, it is not pending, and the engine owns it.
+ * A request can be handed over to a stream when only the end of the communicator can still make the
+ * request fail. At that point all ranks have announced the request, its schedules are known, and
+ * the engine's own thread may run it. After the handover the request is not pending, its name is
+ * free, and the engine owns it.
  *
  * No stream waits for ever. The thread that hands a request over has the token and finds the
  * request in a lane. From then on the request is in `given`. Only tutti__semaphore_end and
  * tutti__semaphore_end_all remove the request, and both write the word. tutti__pending_finish calls
  * semaphore_end when the bucket has ended. tutti__pending_finish_all calls semaphore_end_all when
  * the communicator is closed or has died; after a death, the next step of any thread does this.
- * Each request ends. While the request's lane is busy, `polling` (signals.h) keeps the engine's
+ * The bucket itself always ends. While its lane is busy, `polling` (signals.h) keeps the engine's
  * thread awake. Peers that die or leave are detected as usual. At the deadline the engine's thread
- * ends the communicator.
- * The deadline counts from the moment at which the request's data are complete, so the caller's own
- * earlier work in the stream may take any time.
+ * ends the communicator. The deadline counts from the moment at which the request's data are
+ * complete, so the caller's own earlier work in the stream may take any time.
  *
  * A stream must not block the work that it waits for. NCCL executes the calls of one communicator
  * in their order, in any stream. If a call of NCCL followed such a wait in a stream, it would block
@@ -34,13 +34,13 @@
  * its data are complete (TUTTI__AT_INPUT), and a direct call in a stream becomes a request
  * (api/cuda.c). Buckets cannot wait for each other in a cycle. Suppose that a stream waits on a
  * semaphore before it completes the data of a request. This request was submitted after the
- * semaphore's bucket had begun on this rank, so its own bucket has a higher number.
+ * semaphore's bucket had begun on this rank, so the request's bucket has a higher number.
  *
- * No thread may wait for the device while a stream waits on a semaphore: this could keep the engine
- * from launching the awaited work. Opening and closing a communicator allocates and frees device
- * memory, which waits for the device. So both first wait until the process uses no semaphore, and
- * no thread takes a semaphore meanwhile. The documentation has a warning about cudaMalloc and
- * cudaFree in the program.
+ * No thread may wait for the device while a stream waits on a semaphore: the engine might then be
+ * unable to launch the awaited work. Opening and closing a communicator allocates and frees device
+ * memory, which waits for the device. So the opening and closing threads first wait until the
+ * process uses no semaphore, and until they are done no thread takes a semaphore. The documentation
+ * has a warning about cudaMalloc and cudaFree in the program.
  *
  * A world of one host uses no semaphores (api/comm.c). Events order NCCL's work there. With
  * semaphores, NCCL would wait on the host for its data, and this order would be lost. In such a
@@ -77,7 +77,7 @@ static void put_word(uint32_t index)
     atomic_fetch_and(&taken, ~((uint64_t)1 << index));
 }
 
-/* Take a semaphore. 0: no semaphore is free, or semaphores are paused. */
+/* Take a semaphore. Returns 0 if no semaphore is free, or if semaphores are paused. */
 static int take_word(uint32_t *ret_index)
 {
     uint64_t before = atomic_load(&taken);
@@ -243,7 +243,7 @@ static void give_up(tutti__semaphores_t *s, const tutti__request_t *request, uin
     tutti__watch_end(s->env->watch, TUTTI_ERR_TIMEOUT, text);
 }
 
-/* Are the request's own data incomplete? If they are incomplete, no peer is late. */
+/* Are the request's own data incomplete? If they are, the request does not wait for a peer yet. */
 static int has_no_data(const tutti__semaphores_t *s, const tutti__request_t *request)
 {
     return request->ready != NULL &&

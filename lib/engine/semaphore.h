@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests that only a CUDA stream waits for, on a semaphore. See semaphore.c. Callers own the
-   token, unless noted. */
+/* Requests for which only a CUDA stream waits. See semaphore.c. Callers own the token, unless a
+   comment says "any thread". */
 #ifndef TUTTI__ENGINE_SEMAPHORE_H
 #define TUTTI__ENGINE_SEMAPHORE_H
 
@@ -23,18 +23,17 @@ typedef struct {
 
 /* Set `words` if the device has semaphores. The caller has set env. */
 tutti_status_t tutti__semaphore_open(tutti__semaphores_t *semaphores);
-/* If there are words: can the request be handed over when it has begun? Any thread. */
+/* Can the request be handed over to a stream when it has begun, if `words` is set? Any thread. */
 int tutti__semaphore_suits(const tutti__request_t *request);
-/* If a suitable request has begun, and the stream can wait, hand it over: *ret_gone is 1. */
+/* If a suitable request has begun, a semaphore is free, and the stream can wait, hand the request
+   over and set *ret_gone to 1. */
 tutti_status_t tutti__semaphore_give(tutti__semaphores_t *semaphores, tutti__request_t *request,
                                      tutti__dstream_t *stream, int *ret_gone);
-/* A request that was handed over has ended: release its semaphore, and free it. */
+/* End a request that was handed over: write and release its semaphore, and free the request. */
 void tutti__semaphore_end(tutti__semaphores_t *semaphores, tutti__request_t *request,
                           tutti_status_t status, const char *text);
-/* End all requests that were handed over. */
 void tutti__semaphore_end_all(tutti__semaphores_t *semaphores, const char *text);
-/* The engine's thread: end the communicator if a request that was handed over is past the
-   deadline. */
+/* End the communicator if a request of `given` is past the deadline. For the engine's thread. */
 void tutti__semaphore_check(tutti__semaphores_t *semaphores);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/constants.h"
 #include "engine/request.h"
 
-/* In a place: the engine is closed, so no request may stay in the place. */
+/* The content of a place when the engine is closed: no request may stay in the place. */
 #define TUTTI__SPARES_CLOSED ((tutti__request_t *)(uintptr_t)1)
 
 struct tutti__spares {
@@ -18,8 +18,8 @@ struct tutti__spares {
     _Atomic(tutti__request_t *) spare[TUTTI__SPARE_REQUESTS];
 };
 
-/* Exchange the request at the place of a key. request: the new one, or NULL to empty the place.
-   Returns the old one, or NULL. */
+/* Exchange the request at the place of a key. request: the new request, or NULL to empty the place.
+   Returns the old content of the place. */
 static inline tutti__request_t *tutti__spares_swap(tutti__spares_t *spares, uint64_t key,
                                                    tutti__request_t *request)
 {
@@ -27,8 +27,8 @@ static inline tutti__request_t *tutti__spares_swap(tutti__spares_t *spares, uint
                                     memory_order_acq_rel);
 }
 
-/* Discard all unused requests, and close all places. From now on no call may make a request of this
-   engine. Requests may still be freed; they do not stay in their places. */
+/* Discard all unused requests, and close all places. Afterwards no call may make a request of this
+   engine. Requests may still be freed, but do not stay in their places. */
 void tutti__spares_close(tutti__spares_t *spares);
 
 #endif

@@ -7,7 +7,7 @@
  * tensor or request if an interval of its wait has ended since the previous check.
  *
  *   announced here, some ranks missing   a line per tensor, by the rank whose table has the tensor:
- *                                        a leader of a host. It also sends the line to rank 0
+ *                                        a leader of a host, which also sends the line to rank 0
  *   all other pending requests           a line for the oldest request of this rank
  *
  * The wait of a request in a lane counts from the last advance of the lane. If the request's work
@@ -46,7 +46,8 @@ int64_t tutti__stalls_nap_us(const tutti__conf_shared_t *conf, const tutti__sign
 
     if (ms == 0)
         return -1;
-    /* A request that is submitted during the long sleep is not due before the sleep ends. */
+    /* While nothing waits, the sleep is long: half an interval. A request that is submitted during
+       this sleep is not due before the sleep ends. */
     return atomic_load(&signals->waits) ? TUTTI__MIN(ms * 250, TUTTI__TICK_MS * 1000) : ms * 500;
 }
 

@@ -4,12 +4,13 @@
  * warning comes soon after the waits have become long, much earlier than the stall warning.
  *
  * A thread notes its wait here when the wait has lasted TUTTI__STUCK_NS. Shorter waits cause no
- * messages. The checks for stalls send the messages, so TUTTI_STALL_WARNING=0 disables them.
+ * messages. The checks for stalls (stalls.c) send the messages, so TUTTI_STALL_WARNING=0 disables
+ * all of this.
  *
  * A rank does not count as stuck if several of its threads have submitted tensors of the
- * communicator, or if a pending request has a callback. Such a thread or callback may submit the
- * missing tensor. A thread that has not yet submitted any tensor may also do this, but cannot be
- * detected. So a circle is reported, but the communicator does not end.
+ * communicator, or if a pending request has a callback. Another thread or the callback may submit
+ * the missing tensor. A thread that has not yet submitted any tensor may submit it as well, but the
+ * engine does not know such threads. So a circle is reported, but the communicator does not end.
  */
 #include "engine/stuck.h"
 
@@ -73,8 +74,7 @@ void tutti__stuck_end(tutti__pending_t *pending)
 
 /* ---- this rank's wait ---- */
 
-/* Is it certain that no callback can run? A callback could submit a tensor. Under the lock of
-   pending.h. */
+/* Is it certain that no callback can submit a tensor? Under the lock of pending.h. */
 static int has_no_callback(const tutti__pending_t *pending)
 {
     if (atomic_load(&pending->callbacks) || pending->ncalling > 0)
@@ -145,7 +145,7 @@ static size_t describe(const tutti__agreement_t *a, const tutti__question_t *que
 
 /* ---- messages ---- */
 
-/* Take a rank's message. The coordinator calls this. If there is no memory, it does not search. */
+/* The coordinator takes a rank's message STUCK. If there is no memory, it ignores the message. */
 static void take(tutti__stuck_state_t *s, const void *body, size_t bytes)
 {
     const tutti__agreement_t *a = s->agreed;
@@ -168,7 +168,7 @@ static void pass_up(tutti__stuck_state_t *s, const void *body, size_t bytes)
         tutti__links_send(a->env->watch, (uint32_t)a->parent, TUTTI__MSG_STUCK, body, bytes, 1);
 }
 
-/* Report a new wait, or answer a question if this rank is stuck. */
+/* If this rank is stuck, answer the question, or if `question` is NULL, report a new wait. */
 static void tell(tutti__stuck_state_t *s, const tutti__question_t *question)
 {
     TUTTI__ALIGNED(8) char body[sizeof(tutti__stuck_msg_t) + TUTTI__NAME_BYTES];

@@ -18,11 +18,11 @@ typedef struct {
 
 /* ---- any thread ---- */
 
-/* The calling thread has waited for a request for TUTTI__STUCK_NS, and has no timeout. 1: when the
-   wait is over, call tutti__stuck_end. */
+/* Note that the calling thread has waited for a request for TUTTI__STUCK_NS, and has no timeout. If
+   this returns 1, the thread must call tutti__stuck_end when the wait is over. */
 int tutti__stuck_begin(tutti__pending_t *pending, const tutti__request_t *request);
-/* As tutti__stuck_begin, in a direct call that waits for a rank of this machine. Call it again if
-   the wait lasts. *ret_news 1: the owner of the token must call tutti__stuck_check. */
+/* As tutti__stuck_begin, in a direct call that waits for a rank of this machine. Call this function
+   again while the wait lasts. *ret_news 1: the token's owner must call tutti__stuck_check. */
 int tutti__stuck_begin_direct(tutti__pending_t *pending, uint32_t peer, const char *call,
                               int *ret_news);
 void tutti__stuck_end(tutti__pending_t *pending);

@@ -45,7 +45,7 @@ static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **re
     return status;
 }
 
-/* After the first request with a deadline: wake the thread, so that it sleeps less from now on. */
+/* Tell the engine's thread, after the first request with a deadline, so that it sleeps less. */
 static void tell_thread(tutti__engine_t *e)
 {
     int untold = TUTTI__DEADLINES_UNTOLD;
@@ -63,8 +63,8 @@ tutti_status_t tutti__submit_push(tutti__engine_t *e, tutti__request_t **request
             ? tutti__pending_push(&e->pending, requests, n, ret_handles, &inside)
             : push_with_events(e, requests, n, ret_handles, &inside);
 
-    /* From here on another thread may end the requests. If `inside` is 0, the program may also have
-       freed the communicator. If `inside` is 1, the close waits for tutti__engine_leave. */
+    /* From here on another thread may end the requests. If `inside` is 0, the program may even have
+       freed the communicator already. If `inside` is 1, the close waits for tutti__engine_leave. */
     if (TUTTI__LIKELY(!inside))
         return status;
     if (TUTTI__UNLIKELY(atomic_load_explicit(&e->pending.has_deadlines, memory_order_relaxed) ==
@@ -201,8 +201,7 @@ static tutti_status_t may_receive(const tutti__request_t *r)
     return TUTTI_OK;
 }
 
-/* Give the request the receive buffer of a checked call, and queue the request again. Under the
-   lock of pending.h. */
+/* Set the receive buffer of a checked call, and queue the request again. Under pending's lock. */
 static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r,
                                   const tutti__call_t *checked)
 {

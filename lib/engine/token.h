@@ -34,7 +34,7 @@ static inline int tutti__token_is_mine(const tutti__token_t *token)
 #endif
 }
 
-/* This thread has taken the token. */
+/* Store this thread, which has taken the token, as its owner. */
 static inline void tutti__token_note(tutti__token_t *token)
 {
 #ifndef NDEBUG
@@ -44,7 +44,7 @@ static inline void tutti__token_note(tutti__token_t *token)
 #endif
 }
 
-/* Take the token if it is free. 1: taken. */
+/* Take the token if it is free. Returns 1 if it was free. */
 static inline int tutti__token_take(tutti__token_t *token)
 {
     if (TUTTI__UNLIKELY(atomic_load(&token->wanted) != 0) || atomic_exchange(&token->taken, 1) != 0)
@@ -53,12 +53,12 @@ static inline int tutti__token_take(tutti__token_t *token)
     return 1;
 }
 
-/* Wait for the token and take it; no thread keeps it for long. Call this rarely: while a thread
-   waits here, token_take fails on other threads. */
+/* Wait for the token and take it; no thread keeps it for long. Call this function rarely: while a
+   thread waits here, token_take fails on other threads. */
 void tutti__token_await(tutti__token_t *token);
 
-/* Give the token back, and do no more. tutti__engine_yield also tells the peers whether to ring,
-   takes the remaining steps, and calls the callbacks that are due. */
+/* Only give the token back. tutti__engine_yield also tells the peers whether to ring, takes the
+   remaining steps, and calls the callbacks that are due. */
 static inline void tutti__token_leave(tutti__token_t *token)
 {
     assert(tutti__token_is_mine(token));

@@ -2,10 +2,10 @@
 /*
  * Testing and waiting. Any thread.
  *
- * A waiting thread does the work itself, for two reasons. mpirun may bind all threads of a rank to
- * one core. On a virtual machine, waking a thread on another core takes 38 us. The waiter spins for
- * a while if there are enough processors, and yields a hundred times. Then it leaves the work to
- * the engine's thread, and sleeps until a request is done.
+ * A waiting thread does the engine's work itself, for two reasons: mpirun may bind all threads of a
+ * rank to one core, and on a virtual machine, waking a thread on another core takes 38 us. The
+ * waiter spins for a while if there are enough processors, and yields a hundred times. Then it
+ * leaves the work to the engine's thread, and sleeps until a request is done.
  */
 #include "engine/waiter.h"
 
@@ -35,7 +35,8 @@ static const tutti__request_t *entry(const tutti__waiter_t *w, size_t i)
     return found != NULL && tutti__request_is_active(found) ? found : NULL;
 }
 
-/* `one`. If `one` is NULL: the first entry of the list that a call may wait for, or NULL. */
+/* The first awaited request: `one`, or if that is NULL, the first entry of the list that a call may
+   wait for. NULL: there is none. */
 static const tutti__request_t *first_of(const tutti__waiter_t *w)
 {
     const tutti__request_t *first = w->one;
@@ -45,8 +46,8 @@ static const tutti__request_t *first_of(const tutti__waiter_t *w)
     return first;
 }
 
-/* Set w->ready to the request of the list that ended first, so that requests are reported in the
-   order of their ends. 1: a request has ended, or no entry is left to wait for. */
+/* Set w->ready to the index of the request that ended first, so that requests are reported in the
+   order of their ends. Returns 1 if a request is done, or if the list has nothing to wait for. */
 static int search(tutti__waiter_t *w)
 {
     uint64_t ended_ns = UINT64_MAX;
@@ -115,11 +116,11 @@ static void what(void *waiter, char *text, size_t bytes)
              tutti__late_time(tutti__now_ns() - w->since_ns, since), w->name);
 }
 
-/* If the caller's timeout has passed: TIMEOUT. If the library's own timeout has passed, the request
-   is assumed never to complete, so the communicator ends. Rank 0 waits half as long as other ranks
-   for a report of the culprit, because rank 0 can name at least the culprit's host. A rank in
-   tutti_join waits for ranks that still work, so each bucket that is served extends the deadline of
-   this wait. */
+/* Check the deadline. If the caller's timeout has passed, return TIMEOUT. If the library's own
+   timeout has passed, the request is assumed never to complete, so the communicator ends. Rank 0
+   waits half as long as other ranks for a report of the culprit, because rank 0 can name at least
+   the culprit's host. A rank in tutti_join waits for ranks that still work, so each bucket that is
+   served extends the deadline of this wait. */
 static tutti_status_t check(tutti__engine_t *e, tutti__waiter_t *w)
 {
     const tutti__request_t *request;
@@ -230,15 +231,15 @@ static tutti_status_t poll(tutti__wait_t *wait)
     }
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
-    /* The deadline is checked before each sleep. If other requests always make progress, the waiter
-       never sleeps by itself, so it must rest for this check. */
+    /* The deadline is checked before each sleep. While other requests make progress, the waiter
+       does not sleep by itself. So after the deadline `rests` makes the wait loop call sleep. */
     if (wait->moved && ++w->busy % TUTTI__BUSY_CHECK == 0 && tutti__now_ns() >= w->deadline_ns)
         wait->rests = 1;
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
 }
 
-/* Before the waiter sleeps: note whether the lanes have moved. A waiter without the token cannot
-   read their counters. It assumes that they have moved, because another thread has the token. */
+/* Before a sleep, note whether the lanes have moved. A waiter without the token cannot read the
+   lanes' counters. It assumes that the lanes have moved, because another thread has the token. */
 static void note_moves(tutti__engine_t *e, tutti__waiter_t *w)
 {
     uint32_t moves = w->holds ? tutti__lanes_moves(&tutti__owned(e)->lanes) : w->moves + 1;
@@ -248,8 +249,8 @@ static void note_moves(tutti__engine_t *e, tutti__waiter_t *w)
     w->moves = moves;
 }
 
-/* Give the token back. who: the kind of the steps that engine_yield then runs. If the engine has no
-   thread, the waiter must do all the work. */
+/* Give the token back. who: the kind of the last steps, which engine_yield takes. If the engine has
+   no thread, these steps must do all the work. */
 static void let_go(tutti__engine_t *e, tutti__waiter_t *w, tutti__who_t who)
 {
     if (w->holds)
@@ -263,9 +264,9 @@ static int must_poll(const tutti__engine_t *e)
     return atomic_load(&e->signals.polling) || tutti__help_is_due(e);
 }
 
-/* Sleep until a request is done. Other threads do the work meanwhile. Do not begin a long sleep if
-   work that must be polled has begun after the call of nap_us. Work that begins later changes the
-   epoch, which ends the sleep. */
+/* Sleep until a request is done; other threads do the work meanwhile. Do not begin a long sleep if,
+   since the call of nap_us, work has begun that must be polled. If such work begins during the
+   sleep, the epoch changes and ends the sleep. */
 static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_us)
 {
     struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000 };
@@ -294,8 +295,8 @@ static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);
 }
 
-/* Ranks may wait for each other in a circle: see stuck.c. This applies to a wait for one request,
-   without a timeout. */
+/* Note a long wait, because ranks may wait for each other in a circle (stuck.c). Only a wait for
+   one request without a timeout is noted. */
 static void note_long(tutti__engine_t *e, tutti__waiter_t *w, uint64_t now)
 {
     if (!w->is_long && w->one != NULL && w->timeout_ms < 0 &&
@@ -348,9 +349,9 @@ void tutti__wait_look(tutti__engine_t *e, tutti__waiter_t *w)
     look(e, w, TUTTI__PLAN_TEST_NS);
 }
 
-/* If the program has computed since its submission, set the time to the next alarm back to
-   ALARM_US, so that the engine's thread works during the computation. waits: pending.waits before
-   this wait. */
+/* If the program has computed between its submission and this wait, set the time until an alarm
+   back to ALARM_US, so that the engine's thread works during the next computation. waits:
+   pending.waits before this wait. */
 static void note_submission(tutti__engine_t *e, unsigned waits)
 {
     const uint64_t soon_ns = TUTTI__ALARM_US * 1000ull;
@@ -388,8 +389,8 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
         tutti__wait_look(e, w);
         status = is_ready(w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
     } else {
-        /* This thread may call callbacks when it gives the token back. If they free the request
-           that was ready, wait for the next request. */
+        /* This thread may call callbacks when it gives the token back. If callbacks free the
+           request that was ready, wait for the next request. */
         do {
             status = tutti__wait_loop(&w->wait);
             let_go(e, w, TUTTI__STEP_BRIEF);
@@ -399,7 +400,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     tutti__record_waited(e->env.watch->record, w->record);
     if (w->is_long)
         tutti__stuck_end(&e->pending);
-    /* If other work in flight must be polled, leave it to the engine's thread. */
+    /* If other work in flight must be polled, the engine's thread must do this from now on. */
     if (atomic_load(&e->signals.polling))
         tutti__engine_ring_later(e);
     return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls for testing, and for waiting for one, all or any of several requests. wait.c has the
-   waits. Any thread. */
+/* The calls that test a request, or wait for one request, or for all or any of several requests.
+   wait.c has the code that waits. Any thread. */
 #include "engine/waiter.h"
 
 #include "base/forked.h"
@@ -77,8 +77,7 @@ tutti_status_t tutti__engine_test(tutti_request_t *handle, int *ret_done)
     return done ? status_of(request, -1) : TUTTI_OK;
 }
 
-/* Wait for one request. If it is done and the wait is not traced, do not fill a tutti__waiter_t,
-   which is large. */
+/* Wait for one request. A tutti__waiter_t is large, so fill it only if this is necessary. */
 static tutti_status_t await(tutti__request_t *request, int timeout_ms)
 {
     tutti__waiter_t w;
@@ -142,8 +141,9 @@ static tutti_status_t hand_over_pending(tutti__engine_t *e, tutti__request_t *re
 }
 
 /* Order later work in the stream behind the request. If the request is queued, this function ends
-   it. If it has only begun, this function gives it to the engine: *ret_gone is 1. If it has not
-   begun, or no semaphore can be used, this function does nothing. */
+   the request. If the request has begun, but is not queued, this function gives the request to the
+   engine, and *ret_gone is 1. If the request has not begun, or no semaphore can be used, this
+   function does nothing. */
 static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
                                 tutti__dstream_t *stream, int *ret_gone)
 {
@@ -162,8 +162,7 @@ static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
     return status;
 }
 
-/* Wait until the word `enough` is not 0, and hand the request over. *ret_gone 1: the engine owns
-   the request. */
+/* Wait until the word `enough` is not 0, and hand the request over. *ret_gone: see hand_over. */
 static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enough, int timeout_ms,
                            tutti__dstream_t *stream, int *ret_gone)
 {
@@ -183,8 +182,9 @@ static int left_of(int timeout_ms, uint64_t since_ns)
     return ms < (uint64_t)timeout_ms ? timeout_ms - (int)ms : 0;
 }
 
-/* Wait until the request has begun or is queued, and order the stream behind it. *ret_gone: see
-   hand_over. If the communicator has died, the request is done, or soon will be. */
+/* Wait until the request has begun or is queued, and order later work in the stream behind it.
+   *ret_gone: see hand_over. If the communicator has died, the wait ends as well, because the
+   request is done, or soon will be. */
 static tutti_status_t pass_queued(tutti__request_t *request, int timeout_ms,
                                   tutti__dstream_t *stream, int *ret_gone)
 {
@@ -246,8 +246,8 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
 
 /* ---- several requests ---- */
 
-/* Wait for one entry of a list, unless it is NULL or inactive. If its request is freed, the entry
-   becomes NULL. limit_ms: the rest of the caller's timeout_ms. */
+/* Wait for one entry of a list, unless the entry is NULL or inactive. If its request is freed, the
+   entry becomes NULL. limit_ms: the rest of the caller's timeout_ms. */
 static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int timeout_ms)
 {
     tutti__request_t *request;

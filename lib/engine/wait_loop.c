@@ -11,7 +11,7 @@
  * If the ranks of a host share processors, a waiter does not spin. It yields, and then sleeps: in
  * each yield, every other rank of the processor runs once.
  *
- * A waiter checks its deadline in `sleep`. A direct call detects deaths of peers there as well.
+ * A waiter checks its deadline in `sleep`. There a direct call also detects deaths of peers.
  */
 #include "engine/wait.h"
 
@@ -36,9 +36,9 @@ static int is_crowded(tutti__engine_t *e)
     return 0;
 }
 
-/* Should a waiter that spins yield after this poll? Only in a world of several hosts. Until
-   shared_ns: yes, after each poll. A yield has shown that other ranks, which also yield, use this
-   processor. At other times: after every SHARE_LOOKS polls. */
+/* Should a waiter that spins yield after this poll? In a world of one host, it does not yield. In a
+   world of several hosts, it yields after every SHARE_LOOKS polls. Until shared_ns, it yields after
+   each poll, because a yield has shown that other ranks, which also yield, use this processor. */
 static int shares(tutti__wait_t *w)
 {
     uint64_t until;
@@ -54,11 +54,11 @@ static int shares(tutti__wait_t *w)
     return 1;
 }
 
-/* Note what the time of a yield shows. After a long yield, another program is assumed to compute on
-   this processor until crowded_ns. The length of this period, crowded_for_ns, doubles with each
-   long yield, and shrinks by an eighth with each shorter yield. So a rank that computes once causes
-   a short period, and a program that computes all the time a long period. After a yield of medium
-   length, other ranks are assumed to use this processor. */
+/* A yield has ended at the time `now`, and took `took` ns. After a long yield, another program is
+   assumed to compute on this processor until crowded_ns. The length of this period, crowded_for_ns,
+   doubles with each long yield, and shrinks by an eighth with each shorter yield. So a rank that
+   computes once causes a short period, and a program that computes all the time causes a long
+   period. After a yield of medium length, other ranks are assumed to use this processor. */
 static void note_yield(tutti__engine_t *e, uint64_t now, uint64_t took)
 {
     uint32_t ns = atomic_load_explicit(&e->crowded_for_ns, memory_order_relaxed);

@@ -11,7 +11,7 @@ typedef struct {
     tutti__engine_t *late; /* the engine whose deadline is checked */
     int timeout_ms;
     uint64_t limit_ns;
-    uint64_t quiet_ns;            /* since when no lane has advanced; 0: a lane has just advanced */
+    uint64_t quiet_ns;            /* no lane has advanced since then; 0: a lane has just advanced */
     uint32_t moves;               /* tutti__lanes_moves before the last sleep */
     uint32_t busy;                /* polls that have moved something */
     int is_long;                  /* tutti__stuck_begin has returned 1 */
@@ -22,7 +22,7 @@ typedef struct {
     tutti__request_t *one;        /* the only request; NULL: `list` has the requests */
     tutti_request_t *const *list; /* [n]; NULL entries are ignored */
     size_t n;
-    const tutti__word_t *enough; /* word of `one` that ends the wait when not 0; or NULL */
+    const tutti__word_t *enough; /* NULL, or a word of `one`: if it is not 0, the wait ends */
     uint64_t deadline_ns;
     char name[104]; /* name of the late request, for the error's text */
     uint64_t since_ns;
@@ -36,8 +36,8 @@ tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
 /* Let the engine take a step, and do not wait. If this is called again and again for a request of a
    plan's bucket, and no further request is submitted, the plan is stopped. */
 void tutti__wait_look(tutti__engine_t *engine, tutti__waiter_t *w);
-/* Wait until a request is ready. OK: a request is ready; TIMEOUT: no request is ready yet. engine:
-   the engine of all requests; NULL: they belong to several engines. */
+/* Wait until a request is ready. Returns OK if a request is ready, and TIMEOUT if no request is
+   ready yet. engine: the engine of all requests; NULL: the requests belong to several engines. */
 tutti_status_t tutti__wait(tutti__engine_t *engine, tutti__waiter_t *w, int timeout_ms);
 /* As tutti_wait. */
 tutti_status_t tutti__wait_and_take(tutti__request_t *request, int timeout_ms);
