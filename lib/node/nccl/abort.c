@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Aborting NCCL's communicator. The abort may never return (NCCL's issues 549, 829, 992), so a
+ * Aborts NCCL's communicator. NCCL's abort may never return (NCCL's issues 549, 829, 992), so a
  * separate thread calls it. The caller waits for a limited time, and then continues in any case.
  *
  * NCCL's abort first tells its kernels to end, and then frees memory. Freeing waits for all work of
  * the device, also for the kernels of other communicators. So if several communicators are to be
  * aborted, all aborts begin before the first abort is awaited. Otherwise the first abort would wait
- * for kernels that only the second abort ends (NCCL's issue 1013). During this wait, CUDA may keep
- * all other threads from queueing work.
+ * for kernels that only the second abort ends (NCCL's issue 1013). While an abort waits, CUDA may
+ * keep all other threads from queueing work.
  *
  * While an abort has not returned, work of its communicator is still on the device. Any call that
- * waits for the device would wait for ever: freeing memory, dropping streams, allocating. So the
- * device counts as stuck, and nothing is freed or made on it, until all of its aborts have
- * returned.
+ * waits for the device would wait for ever: freeing memory, dropping streams, allocating. So until
+ * all aborts on the device have returned, the device counts as stuck, and nothing is freed or made
+ * on it.
  */
 #include "node/nccl/nccl.h"
 

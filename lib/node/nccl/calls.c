@@ -9,23 +9,23 @@
  *   allreduce, reduce, broadcast
  *      One call for each run of contiguous blocks.
  *   reduce_scatter, allgather
- *      If all parts follow each other with equal lengths, except a longer last part (count / parts
- *        has the remainder 0 or 1): NCCL's call of that name, and a reduce or broadcast for the
- *        rest of the last part. Otherwise: a reduce or broadcast for each run of each part, in one
- *        group. Such a group sends as many bytes over each link as NCCL's call of that name, and is
- *        one launch.
+ *      If all parts follow each other and have equal lengths: NCCL's call of that name. The last
+ *        part may be longer (count / parts has the remainder 1). Then a reduce or broadcast for the
+ *        rest of that part follows. In all other cases: a reduce or broadcast for each run of each
+ *        part, in one group of NCCL's calls. Such a group sends as many bytes over each link as
+ *        NCCL's call of that name, and is one launch.
  *   alltoall
  *      Sends and receives, piece by piece. A rank that works in place first copies a piece for each
- *        peer to the stage, because a receive overwrites it during the send. A rank has not been
- *        told whether others work in place, so all alltoalls are cut in the same way.
+ *        peer to the stage, because a receive overwrites the piece during the send. A rank has not
+ *        been told whether other ranks work in place, so all alltoalls are cut in the same way.
  *
- * All ranks must make the same calls of NCCL. So the blocks of a table are not joined to runs,
- * because their places may differ between ranks. Groups end after a fixed number of calls.
+ * All ranks must make the same calls of NCCL. The places of a table's blocks may differ between
+ * ranks, so these blocks are not joined to runs. Groups end after a fixed number of calls.
  *
  * Averages. If NCCL's own average divides by the same number, it is used: it takes one pass, and
  * narrow floats do not overflow. Otherwise NCCL computes a sum, and a division follows on the
- * stream. This is also done for integers, because versions of NCCL round integer averages
- * differently.
+ * stream. Averages of integers are always a sum and a division, because versions of NCCL round
+ * integer averages differently.
  */
 #include "node/nccl/nccl.h"
 
@@ -60,8 +60,8 @@ static run_t find_block(const tutti__node_call_t *call, uint32_t j)
     return run;
 }
 
-/* The run that begins at block *next, at most up to `end`. *next is set to the block after the
-   run. */
+/* The run that begins at block *next, without block `end` and later blocks. *next is set to the
+   block after the run. */
 static run_t find_run(const tutti__node_call_t *call, uint32_t *next, uint32_t end)
 {
     run_t run = find_block(call, (*next)++);
@@ -208,7 +208,7 @@ static int find_part(const tutti__node_call_t *call, uint32_t i, run_t *ret_run)
     return next == end;
 }
 
-/* Make a call for all parts, and another for the rest of the last part. 0: parts are not equal. */
+/* Make a call for all parts, and one for the rest of the last part. 0: the parts are not equal. */
 static uint32_t cut_equal(const tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut)
 {
     const tutti__node_call_t *call = cut->call;
@@ -275,7 +275,7 @@ static uint32_t cut_runs(tutti__nccl_node_t *self, tutti__nccl_cut_t *cut)
 
 /* ---- alltoall ---- */
 
-/* Queue a copy of bytes before the calls. */
+/* Add a copy of bytes, which is queued before the calls. */
 static void add_piece(tutti__nccl_node_t *self, const void *src, void *dst, size_t bytes)
 {
     self->pieces[self->npieces++] = (tutti__piece_t){ src, dst, bytes };

@@ -2,7 +2,7 @@
 /*
  * The CUDA module, tutti/cuda.so: the table that it exports, and opening it.
  *
- * The file is in this room because the room may include the core's services (boot/module.h).
+ * The file is in this room because this room may include the core's services (boot/module.h).
  * mem/cuda/cuda_parts.h lists the other parts.
  */
 #include "mem/cuda/cuda_parts.h"
@@ -84,7 +84,7 @@ static const tutti__device_ops_t ops = {
     .nccl_abort = tutti__cuda_nccl_abort,
 };
 
-/* Open all libraries of a device, or none. NCCL is optional. */
+/* Load all libraries that a device needs, or none. NCCL is optional. */
 static tutti_status_t open_libs(void)
 {
     char reason[TUTTI__CUDA_REASON_BYTES];
@@ -127,7 +127,7 @@ static tutti_status_t open_once(const void *services, const tutti__device_ops_t 
     return TUTTI_OK;
 }
 
-/* The one symbol of the module. */
+/* The only symbol that the module exports. */
 TUTTI_API extern const tutti__device_module_t tutti_module;
 
 const tutti__device_module_t tutti_module = {

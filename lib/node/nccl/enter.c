@@ -3,10 +3,10 @@
  * Lets one thread at a time call the device and NCCL; no thread ever waits for another.
  *
  * There are two words: one for the node (its gate), and one for all communicators of a device. If
- * one of these words is taken, a step returns TUTTI__AGAIN. An abort sets a bit in the gate. From
- * then on the gate admits no thread. If a thread is inside, this thread aborts NCCL when it leaves;
- * otherwise the thread that requests the abort aborts NCCL. So two threads never call NCCL at once,
- * and no thread calls NCCL after the abort.
+ * one of these words is taken, a step returns TUTTI__AGAIN. A request to abort sets a bit in the
+ * gate. From then on the gate admits no thread. If a thread is inside, this thread aborts NCCL when
+ * it leaves; otherwise the thread that requests the abort aborts NCCL. So two threads never call
+ * NCCL at once, and no thread calls NCCL after the abort.
  */
 #include "node/nccl/nccl.h"
 
@@ -53,8 +53,8 @@ static tutti__nccl_abort_t *begin_end(tutti__nccl_node_t *self, int *ret_begun)
 static void await_end(tutti__nccl_node_t *self, tutti__nccl_abort_t *job)
 {
     tutti__nccl_abort_await(job);
-    (void)self->ops->use(self->device); /* result not used: the device's errors persist */
-    /* Record `done` behind all work left in the stream. No step uses these events any more. */
+    (void)self->ops->use(self->device); /* result not used: later calls return the same error */
+    /* Record `done` behind all work in the stream. No step uses these events any more. */
     for (uint32_t i = 0; i < TUTTI__DEVICE_LANES; i++)
         (void)self->ops->record(self->lane[i].done, self->stream);
 }
@@ -117,8 +117,8 @@ int tutti__nccl_node_begin_abort(tutti__node_t *node)
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
     uint32_t before = atomic_fetch_or_explicit(&self->gate, ABORTED, memory_order_acq_rel);
 
-    /* A thread inside begins the abort when it leaves. It leaves soon: no step waits for the
-       device. */
+    /* A thread that is inside begins the abort when it leaves. It leaves soon, because no step
+       waits for the device. */
     if (before & (ABORTED | INSIDE))
         return 0;
     self->abort = begin_end(self, &self->abort_begun);

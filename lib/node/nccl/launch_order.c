@@ -10,8 +10,8 @@
 
 #include "base/lock.h"
 
-/* An entry: (ticket, number, lane). The low bits of the number suffice to distinguish the entries
-   in the ring. */
+/* An entry has three fields: ticket, number, lane. The low bits of the number suffice to
+   distinguish the entries in the ring. */
 #define TICKET_SHIFT 16
 #define NUMBER_SHIFT 8
 #define BYTE 0xffu
@@ -40,7 +40,7 @@ void tutti__nccl_order_leave(tutti__nccl_node_t *self)
     tutti__mutex_unlock(&lock);
 }
 
-/* The entry of a node's next launch; 0: its leader has not written it yet. */
+/* The entry of a node's next launch; 0: the node's leader has not written this entry yet. */
 static uint64_t next_entry(tutti__nccl_node_t *node)
 {
     uint64_t number = tutti__load64_acquire(&node->number);
@@ -58,8 +58,8 @@ static int may_number(tutti__nccl_node_t *self, uint32_t lane)
     return sequence == 0 || sequence == tutti__load64_acquire(&self->number);
 }
 
-/* On the leader: give the next number to the lane. 0: another communicator's leader holds the
-   lock. */
+/* On the leader: give the next number to the lane. Returns 0 if another communicator's leader holds
+   the lock. */
 static int give(tutti__nccl_node_t *self, uint32_t lane)
 {
     tutti__nccl_order_t *tickets = self->tickets;

@@ -128,8 +128,8 @@ static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
     return TUTTI_OK;
 }
 
-/* Is the operation complete? After an error of NCCL it never completes, and only nccl_poll reports
-   the error. */
+/* Is the operation complete? After an error of NCCL the operation never completes, and only
+   nccl_poll reports the error. */
 static tutti_status_t land(tutti__nccl_node_t *self, const tutti__nccl_lane_t *lane)
 {
     tutti_status_t status = self->ops->query(lane->done), nccl;

@@ -5,27 +5,27 @@
  * An operation of a lane passes four phases:
  *
  *   MEET    the ranks compare the call over `host`, the node of the same ranks in shared memory.
- *           NCCL must not be called before this: if the calls differ, its behaviour is undefined
+ *           NCCL must not be called earlier: its behaviour is undefined if the calls differ
  *   ORDER   the lane waits until it is next in the order below
- *   LAUNCH  the calls are queued on the node's one stream, after the caller's event. NCCL may
- *           accept them with a delay, so this may last several steps
- *   FLIGHT  the event behind the calls is not complete
+ *   LAUNCH  NCCL's calls are queued on the node's one stream, after the caller's event. NCCL may
+ *           accept the calls with a delay, so this phase may last several steps
+ *   FLIGHT  the event behind NCCL's calls is not complete
  *
  * The order. All lanes share one NCCL communicator and one stream. So all ranks must call NCCL
- * in the same order, but each rank steps its lanes in any order. The leader, local rank 0,
+ * in the same order, but each rank may step its lanes in any order. The leader, local rank 0,
  * decides: the first of its lanes that reaches ORDER gets the next number. Before the leader
  * calls NCCL, it writes (number, lane) into a ring in shared memory. The other ranks launch in
  * the order of numbers.
  *
- *   This cannot deadlock. Let rank r wait for number k, of lane L, with all numbers below k
- *   launched. The leader wrote k after its meeting in L, so all ranks had started that operation.
- *   Hence r has started it, all ranks have announced it, and stepping L on r ends its meeting. On
- *   r, as on the leader, it is the first operation in L that is not launched. So lane L is next. No
- *   other lane can be in LAUNCH, because its number would be below k. By induction over k all
- *   ranks launch each number. On each stream only smaller numbers precede k, so NCCL completes
- *   number k. The only condition is that every rank keeps stepping every lane in which it has
- *   started an operation. Callers' events do not break this: a stream can wait only for earlier
- *   launches, which have smaller numbers.
+ *   This cannot deadlock. Suppose that rank r waits for number k, of lane L, and has launched all
+ *   numbers below k. The leader wrote k after its meeting in L, so all ranks have started and
+ *   announced that operation. So stepping L on r ends the meeting on r. On r, as on the leader, the
+ *   operation is the first in L that is not launched. So lane L is next. No other lane can be in
+ *   LAUNCH, because its number would be below k. By induction over k all ranks launch each number.
+ *   On each stream only smaller numbers precede k, so NCCL completes number k. The only condition
+ *   is that every rank keeps stepping every lane in which it has started an operation. Callers'
+ *   events do not break the proof: a stream can wait only for earlier launches, which have smaller
+ *   numbers.
  *
  *   The ring never overflows. When the leader writes lane L's next entry, all ranks have started
  *   that operation, so they have launched the previous operation of L. So no rank has more than one
@@ -36,38 +36,38 @@
  *
  * Several communicators. Several threads may use a world and its groups at the same time, and NCCL
  * needs one order of launches per device. So each number has a ticket. All communicators of a host
- * take their tickets from one counter, the world's, under a lock. The entry is written under the
- * same lock, so a rank that sees a ticket sees all smaller tickets. A rank does not launch an entry
- * while another communicator's next entry has a smaller ticket. The proof is the same, by induction
- * over tickets: the smallest ticket that a rank has not launched waits for nothing. A rank does not
- * wait for a communicator that is dead on this rank. If a leader dies while it holds the lock (some
- * ten instructions), the other communicators of its host wait until their deadlines.
+ * take their tickets from one counter, the world's, under a lock. The leader writes an entry under
+ * the same lock, so a rank that sees a ticket also sees all smaller tickets. A rank does not launch
+ * an entry while another communicator's next entry has a smaller ticket. The proof is the same, by
+ * induction over tickets: the smallest ticket that a rank has not launched waits for nothing. A
+ * rank does not wait for a communicator that is dead on this rank. If a leader dies while it holds
+ * the lock (some ten instructions), the host's other communicators wait until their deadlines.
  *
- * Flat. One further node, the flat node, may join all ranks of several hosts. Its `host`, leader,
- * ring and tickets are those of each host's own ranks. Only NCCL's communicator has all ranks. So
- * flat launches wait for other hosts, which count their own tickets. Therefore each flat call has a
- * sequence number. Rank 0 counts the calls that all ranks have reached, 1, 2, and so on. All ranks
- * receive the number before they start the operation (call/sequencer.h). A leader gives number k,
- * with its ticket, only to the call with sequence number k.
+ * Flat. One further node, the flat node, may have all ranks of several hosts. On each host, the
+ * node's `host`, leader, ring and tickets are those of this host's ranks. Only NCCL's communicator
+ * has all ranks. So flat launches wait for other hosts, which count their own tickets. Therefore
+ * each flat call has a sequence number. Rank 0 counts the calls that all ranks have reached, 1, 2,
+ * and so on. All ranks receive the number before they start the operation (call/sequencer.h). A
+ * leader gives launch number k, with a ticket, only to the call with sequence number k.
  *
  *   This cannot deadlock. Launch A precedes launch B in three cases: on some host both have
  *   tickets, and A's is smaller; on some host only A has a ticket; both are flat, and A's sequence
  *   number is smaller. This order has no cycle. Inside a host, tickets increase. A cycle over
- *   several hosts would pass through flat launches. From each flat launch to the next one it would
- *   stay inside a host, where numbers follow the sequence numbers. So sequence numbers would
- *   increase all around the cycle, which is impossible. Hence among all launches that have a ticket
- *   or a sequence number and are not complete everywhere, there is a launch that no other launch
- *   precedes. If this launch is not flat, it waits for nothing, as above. If it is flat, the calls
- *   with smaller sequence numbers are complete, and all ranks have reached the call. Each rank
- *   keeps stepping its lane, receives the sequence number, starts the operation and ends the
- *   meeting of its host. Leaders that have given the call no number yet give it a number now, all
- *   ranks launch the call, and NCCL completes it.
+ *   several hosts would pass through flat launches. From one flat launch to the next, the cycle
+ *   would stay inside a host, where numbers follow the sequence numbers. So sequence numbers would
+ *   increase all around the cycle, which is impossible. Consider all launches that have a ticket or
+ *   a sequence number and are not complete on all ranks. Because there is no cycle, there is a
+ *   first launch: no other of these launches precedes it. If it is not flat, it waits for nothing,
+ *   as above. If it is flat, the calls with smaller sequence numbers are complete, and all ranks
+ *   have reached the call. Each rank keeps stepping its lane, receives the sequence number, starts
+ *   the operation and ends the meeting of its host. Leaders that have given the call no number yet
+ *   give it a number now, all ranks launch the call, and NCCL completes it.
  *
- *   Suppose that a leader took a ticket before all ranks have reached the call. Later work of its
- *   host would follow a launch that waits for some rank, and that rank might wait for this later
- *   work. If each host counted its calls on its own, NCCL would combine different calls.
+ *   If a leader took a ticket before all ranks have reached the call, later work of its host would
+ *   follow a launch that waits for some rank, and that rank might wait for this later work. If each
+ *   host counted its calls on its own, NCCL would combine different calls.
  *
- *   If a rank cannot launch a call that has a sequence number, the communicator ends. The ring
+ *   If a rank cannot launch a call that has a sequence number, the communicator ends. The flat ring
  *   needs no more space, because all of the host's ranks have started the operations in the ring.
  *
  *   Below MPI_THREAD_MULTIPLE a rank advances an asynchronous call to its launch only while it
@@ -76,16 +76,16 @@
  * Rejected: an NCCL communicator per lane. Several communicators would also need one order of
  * launches per device, and each takes some 100 MB of device memory.
  *
- * Open makes all device memory, the stream, and all events except the additional events of
- * overdue.c. NCCL itself connects ranks at the first call of a kind, and waits for the other ranks
- * meanwhile. This is harmless, because all ranks launch in one order: on this rank NCCL can wait
- * only for launches with smaller numbers.
+ * tutti__nccl_node_open makes all device memory, the stream, and all events except the additional
+ * events of overdue.c. NCCL itself connects ranks at the first call of a kind, and then waits for
+ * the other ranks. This wait is harmless, because all ranks launch in one order: on this rank NCCL
+ * can wait only for launches with smaller numbers.
  *
  * Threads: different threads may step different lanes, and a further thread may abort. enter.c
  * admits one thread at a time to the device, and makes no thread wait.
  *
- * After an error of the device or NCCL the node is dead: every lane returns that error. No error is
- * reported to the other ranks here; the caller must call tutti__nccl_node_abort on all of them.
+ * After an error of the device or NCCL the node is dead: every lane returns that error. The node
+ * does not report the error to other ranks: tutti__nccl_node_abort must be called on all ranks.
  */
 #ifndef TUTTI__NODE_NCCL_NCCL_H
 #define TUTTI__NODE_NCCL_NCCL_H
@@ -101,12 +101,12 @@
 /* A power of two, larger than the number of lanes. */
 #define TUTTI__NCCL_RING 8
 
-/* In the leader's shared memory; only leaders write to it. Zeroed before any rank opens. */
+/* In the leader's shared memory, zeroed before any rank opens. Only leaders write to it. */
 typedef struct {
     tutti__word64_t entry[TUTTI__NCCL_RING]; /* number k >= 1 is at k % RING; see launch_order.c */
     /* The next two fields are for all communicators that take their tickets here. */
     tutti__word64_t last; /* the last ticket given; under lock */
-    tutti__word_t lock;   /* 1: taken. No thread waits for it */
+    tutti__word_t lock;   /* 1: taken. Then a leader tries again in its next step */
 } tutti__nccl_order_t;
 
 /* The types that NCCL serves with each operation up to PROD. Bit t: the type with number t. */
@@ -122,41 +122,41 @@ void tutti__nccl_agree(tutti__nccl_serves_t *serves, const tutti__nccl_serves_t 
 typedef struct {
     const tutti__device_ops_t *ops;
     int device;
-    uint32_t me, nlocal;        /* local ranks; flat: of all hosts, in the order of ranks */
-    int flat;                   /* 1: only NCCL's communicator has all ranks; see above */
-    int32_t leader;             /* the global rank of local rank 0, for the wait hint */
+    uint32_t me, nlocal;        /* index and number of the node's ranks: local; flat: all ranks */
+    int flat;                   /* 1: this is a flat node; see above */
+    int32_t leader;             /* the rank in the communicator of the host's local rank 0 */
     tutti__node_t *host;        /* the host's ranks in shared memory; must outlive this node */
-    tutti__nccl_order_t *order; /* as mapped here; must outlive this node */
-    /* The tickets of the parent communicator, if this communicator is a group; NULL: `order` has
-       them. All communicators that have a rank of this host, and may be used at the same time, must
-       use the same tickets. Must outlive this node. */
+    tutti__nccl_order_t *order; /* as mapped in this process; must outlive this node */
+    /* If this communicator is a group: the structure with the tickets of its parent. NULL: `order`
+       has the tickets. All communicators that have a rank of this host, and may be used at the same
+       time, must use the same tickets. The structure must outlive this node. */
     tutti__nccl_order_t *tickets;
-    const tutti__nccl_id_t *id; /* the leader's id, on all local ranks; not kept */
-    size_t stage_bytes;         /* at least 16 * nlocal, the same on all local ranks */
-    /* The types that NCCL serves on all ranks, whose devices and libraries may differ. Not kept.
-       NULL: the types that it serves on this rank. */
+    const tutti__nccl_id_t *id; /* NCCL's id, equal on all ranks of the node; used in open only */
+    size_t stage_bytes;         /* at least 16 * nlocal; equal on all ranks of the node */
+    /* The types that NCCL serves on all ranks, whose devices and versions of NCCL may differ. Used
+       in open only. NULL: the types that NCCL serves on this rank. */
     const tutti__nccl_serves_t *serves;
 } tutti__nccl_open_t;
 
 /*
- * Collective over the local ranks, but waits for no rank: tutti__nccl_node_settle reports when
- * the ranks are connected. This call makes the device current for the calling thread. Each thread
- * that steps the node must do the same.
+ * Open a node. All ranks of the node must call this function, but it waits for no rank:
+ * tutti__nccl_node_settle reports when the ranks are connected. Open and each step that uses the
+ * device make it current for the calling thread.
  *
  * stage_bytes: device memory for alltoalls, the stage. All alltoalls are cut into pieces that fit
- * the stage, and the pieces of an alltoall in place are copied to it first.
+ * the stage. The pieces of an alltoall in place are first copied to the stage.
  */
 tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node_t **ret_node);
 
-/* TUTTI__AGAIN: the ranks are not connected yet. Call it until it returns TUTTI_OK, before the
-   first start. */
+/* TUTTI__AGAIN: the ranks are not connected yet. Before the first start, call this function until
+   it returns TUTTI_OK. */
 tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
 
 /*
  * The lane's next operation that moves data, and all later operations, begin on the device after
- * `event`'s last record. The lane's thread calls this between operations, after the record. The
- * caller may record the event again when that operation has ended, successful or not. NULL: no
- * event.
+ * `event`'s last record. The lane's thread must call this function between operations, after the
+ * record. It may record the event again when that operation has ended, successful or not. event
+ * NULL: the operation waits for no event.
  *
  * When step returns TUTTI_OK, the result is complete. But a `queued` call ends when it is launched,
  * and only later work in its stream `then` may use the result.
@@ -164,7 +164,7 @@ tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
 void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
 
 /* Have all queued operations completed? TUTTI__AGAIN: not yet, or an abort is under way. After an
-   abort: has the work left in the stream completed? */
+   abort: has all work in the stream completed? */
 tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 
 /* The functions of a flat node for the launch sequencer. */
@@ -174,11 +174,11 @@ extern const tutti__sequencer_ops_t tutti__nccl_sequencer_ops;
    executing an operation for longer than limit_ns. This time counts from the first check that finds
    the operation executing. For TIMEOUT no error text is set. Other errors are the device's or
    NCCL's, and end the node. *ret_tag: after an error, the tag of the operation's call. Call this
-   regularly, on a thread that uses the device. */
+   function regularly, on a thread whose current device is the node's device. */
 tutti_status_t tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
                                         unsigned *ret_tag);
 
-/* The order with the tickets, for groups of this node's communicator. NULL: node is NULL. */
+/* The structure with the node's tickets, for groups of its communicator. NULL if node is NULL. */
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node);
 
 /* The types on which the node's ranks agreed, for another node of the same ranks. */
@@ -191,18 +191,18 @@ int tutti__nccl_node_serves(const tutti__node_t *node, int reduces, tutti_dtype_
 
 /*
  * Register device memory of nccl_alloc with the node's communicator, after settle and before the
- * first start. The caller frees the memory after close or unregister. Call it at most
- * TUTTI__DEVICE_LANES times. After a failure, other registrations stay. If any rank of the host
- * fails, all ranks must unregister.
+ * first start. The caller frees the memory after close or unregister. Call this function at most
+ * TUTTI__DEVICE_LANES times. After a failure, earlier registrations stay. If this function fails on
+ * any rank of the host, all ranks must unregister.
  */
 tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t bytes);
 /* Undo all registrations, before the first start. Close undoes them as well. */
 void tutti__nccl_node_unregister(tutti__node_t *node);
 
-/* Abort all work of NCCL. After this the node is dead, and its lanes return an error. Any thread,
-   at any time before close; repeated calls have no effect. If another thread is in a step, that
-   thread aborts at the end of the step. The function waits only for NCCL, and for a limited time
-   (abort.c). */
+/* Abort all work of NCCL. After this the node is dead, and its lanes return an error. Any thread
+   may call this function at any time before close. Repeated calls have no effect. If another thread
+   is in a step, that thread aborts at the end of the step. The function waits only for NCCL, and
+   for a limited time (abort.c). */
 void tutti__nccl_node_abort(tutti__node_t *node);
 /* The two halves of tutti__nccl_node_abort. If several nodes of one device are to be aborted, begin
    all aborts before the first end (abort.c). If begin returns 1, the same thread must call end. */
@@ -278,7 +278,7 @@ struct tutti__nccl_node {
     int abort_begun;
     tutti__nccl_reg_t *reg[TUTTI__DEVICE_LANES];
     uint32_t nregs;
-    int launching;         /* a lane is in LAUNCH */
+    int launching;         /* 1: a lane is in LAUNCH */
     tutti__nccl_cut_t cut; /* progress in that lane's call */
     uint32_t ncalls, npieces;
     tutti__nccl_overdue_t *overdue;      /* [overdue_capacity] a ring; overdue.c */
@@ -293,14 +293,14 @@ extern const tutti__node_ops_t tutti__nccl_ops;
 extern const tutti__node_device_ops_t tutti__nccl_device_ops;
 void tutti__nccl_close(tutti__node_t *node);
 
-#define TUTTI__NCCL_INSIDE 1 /* value of gate: a thread is inside. Larger: the node is dead */
+#define TUTTI__NCCL_INSIDE 1 /* gate: a thread is inside. Larger values: the node is dead */
 
-/* launch_order.c. Add a connected node to the process's list. */
+/* launch_order.c. Add a node to the process's list. */
 void tutti__nccl_order_join(tutti__nccl_node_t *self);
 /* Remove the node from the list, if it is there. */
 void tutti__nccl_order_leave(tutti__nccl_node_t *self);
-/* May this lane launch now? Called inside the gate. On the leader this call gives the next number
-   to the lane. *hint gets the rank that this lane waits for, if known. */
+/* May this lane launch now? Call this function inside the gate. On the leader it gives the lane the
+   next number, if possible. *hint gets the rank that this lane waits for, if known. */
 int tutti__nccl_is_next(tutti__nccl_node_t *self, uint32_t lane, tutti__hint_t *hint);
 
 /* overdue.c. Call begin before the calls of an operation are queued, and end when all of them are
@@ -310,28 +310,28 @@ void tutti__nccl_overdue_close(tutti__nccl_node_t *self);
 tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call);
 tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self);
 
-/* abort.c. Begin to abort and free a communicator that no thread uses any more. NULL: the abort is
-   done. await: wait for the end of the abort, for a limited time. */
+/* abort.c. Begin to abort and free a communicator that no thread uses any more. Returns NULL if the
+   abort is done. await: wait for the end of the abort, for a limited time. */
 tutti__nccl_abort_t *tutti__nccl_abort_begin(const tutti__device_ops_t *ops, int device,
                                              tutti__nccl_t *nccl);
 void tutti__nccl_abort_await(tutti__nccl_abort_t *job);
 
-/* enter.c. 1: only the caller may call the device and NCCL, until it leaves. 0: another thread is
-   inside, or the node is dead. */
+/* enter.c. Enter the gate. Returns 1 if the caller is inside: until it leaves, no other thread may
+   call the device and NCCL. Returns 0 if another thread is inside, or the node is dead. */
 int tutti__nccl_enter(tutti__nccl_node_t *self);
-/* Leave. status: the result of the work inside; an error (not AGAIN) ends the node. Returns
-   status. */
+/* Leave the gate. status: the result of the work inside; an error (not AGAIN) ends the node.
+   Returns status. */
 tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status);
 /* TUTTI_OK, or the reason why the node is dead. */
 tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self);
 /* Close NCCL. If an operation has not ended, or closing could hang, abort NCCL instead. No thread
-   may step the node any more. */
+   may step the node during this call or after it. */
 void tutti__nccl_end(tutti__nccl_node_t *self);
 
-/* calls.c. Begin to cut a call. 0, on all ranks: NCCL or the device does not serve it. */
+/* calls.c. Begin to cut a call. 0, on all ranks: NCCL or the device does not serve the call. */
 int tutti__nccl_cut_begin(const tutti__nccl_node_t *self, const tutti__node_call_t *call,
                           tutti__nccl_cut_t *ret_cut);
-/* Make the next calls. The copies in `pieces` (bytes) must be queued first. 0: no more calls. */
+/* Make NCCL's next calls, and `pieces`: copies of bytes to queue before them. 0: no more calls. */
 int tutti__nccl_cut_next(tutti__nccl_node_t *self, tutti__nccl_cut_t *cut);
 /* Queue the division that follows the last calls, if there is one. */
 tutti_status_t tutti__nccl_divide(tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut);

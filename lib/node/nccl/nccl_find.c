@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finds NCCL when the module is opened. If its version is supported, loads its functions with
- * dlsym. The caller holds the lock of opening.
+ * Finds NCCL when the CUDA module is opened. If NCCL's version is supported, loads its functions
+ * with dlsym. The caller holds the lock of cuda_module.c.
  */
 #include "node/nccl/nccl_lib.h"
 
@@ -11,7 +11,7 @@
 
 tutti__nccl_lib_t tutti__nccl_lib;
 
-/* Is the version supported? Before 2.9 version numbers had one digit less. */
+/* Is the version supported? Before NCCL 2.9, version numbers had one digit less. */
 static int fits(const char *what, int version)
 {
     int major = version / (version < 10000 ? 1000 : 10000);

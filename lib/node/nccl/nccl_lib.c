@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The functions of mem/device.h that use NCCL. Part of the CUDA module, not of the library.
+ * The functions of mem/device.h that use NCCL. They belong to the CUDA module, not to the library.
  *
  * Communicators are non-blocking, so no function here waits for other ranks: a call returns while
  * NCCL still connects or launches in a thread of its own. When nccl_poll reports success, the
  * call's work is in the stream.
  *
- * Before 2.27 a call stores its remaining work in thread-local storage of the calling thread. Until
- * that work is done and joined, the thread must neither end nor make another call
- * (tutti__cuda_nccl_binds). Before 2.19 an abort in another thread does not join that work, so the
- * work must be done before the abort.
+ * Before NCCL 2.27, a call stores its remaining work in thread-local storage of the calling thread.
+ * Until that work is done and joined, the calling thread must neither end nor make another call
+ * (tutti__cuda_nccl_binds). Before NCCL 2.19, an abort in another thread does not join that work,
+ * so the work must be done before the abort.
  *
  * From 2.23 on, each call of a non-blocking communicator starts a thread that launches the call.
  *
  * Closing involves the other ranks: NCCL flushes, and frees a communicator when all ranks have
- * closed it. nccl_close waits for this for a short time. Communicators that are not closed by then
- * are put into a list. The list is checked when another communicator is opened or closed. The end
- * of the process frees the rest.
+ * closed it. nccl_close waits for this for a short time. A communicator that is not closed by then
+ * is put into a list. Whenever another communicator is opened or closed, the list is checked. The
+ * end of the process frees the communicators that are still in the list.
  *
- * From 2.19 on, NCCL can register buffers. If one of the functions for this is missing, none of
- * them is used. Registering is local and immediate: NCCL stores the range, and the ranks exchange
- * data about it at its first use, in the order of calls. NCCL_LOCAL_REGISTER=0 disables
- * registration. An abort ends the registrations as well.
+ * From 2.19 on, NCCL can register buffers. If one of NCCL's functions for registration is missing,
+ * none of them is used. Registering is local and immediate: NCCL stores the range of addresses. At
+ * the first use of the range the ranks exchange data about it, in the order of calls.
+ * NCCL_LOCAL_REGISTER=0 disables registration. An abort removes the registrations.
  *
  * Threads: one thread at a time uses a communicator (mem/device.h), so only the list has a lock.
  * NCCL starts threads that inherit the caller's signal mask. Calls that may start threads are made
@@ -40,8 +40,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The first versions with float8; with calls that are not bound to a thread; and with an abort that
-   waits for calls of other threads. */
+/* The first versions of NCCL with: float8; calls that are not bound to a thread; an abort that
+   waits for calls of other threads. The first compute capability of devices that reduce float8. */
 #define FLOAT8 22400
 #define UNBOUND 22700
 #define ABORTS_ANYWHERE 21900
@@ -54,7 +54,7 @@ struct tutti__nccl {
     ncclComm_t comm;
     int is_alone; /* 1: the only rank */
     int is_bound; /* 1: bound to the thread of the last open or call, see above */
-    void *handle; /* of the last registration; not on a stack, because NCCL may write it late */
+    void *handle; /* of the last registration; not on a stack: NCCL may write it after the call */
 };
 
 static tutti__nccl_t *closing; /* under lock */
@@ -62,7 +62,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- errors ---- */
 
-/* Is it an error? "In progress" is the usual result of non-blocking calls. */
+/* Is this result an error? "In progress" is the usual result of non-blocking calls. */
 static int is_bad(ncclResult_t code)
 {
     return TUTTI__UNLIKELY(code != ncclSuccess && code != ncclInProgress);
@@ -119,8 +119,8 @@ static int is_float8(int type)
     return type == 10 || type == 11;
 }
 
-/* NCCL's number of a type. Numbers never change, but older headers have no names for the last
-   three. -1: NCCL has no such type; its elements are moved as bytes. */
+/* NCCL's number of a type, or -1 if NCCL does not have the type. Elements of such a type are moved
+   as bytes. NCCL's numbers never change, but older headers have no names for the last three. */
 static int type_of(tutti_dtype_t dtype)
 {
     static const signed char types[] = {
@@ -203,7 +203,7 @@ static void keep(tutti__nccl_t *nccl)
 }
 
 /* Free communicators whose closing is over. If NCCL binds calls to threads, free no communicator.
-   The lock is not held meanwhile, because an abort may never return. */
+   The lock is not held while a communicator is freed, because an abort may never return. */
 static void sweep(void)
 {
     tutti__nccl_t *list, *next;
@@ -319,8 +319,8 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
     keep(nccl);
 }
 
-/* Wait for the end of NCCL's call. If another rank has ended and never connects, this waits for
-   ever. */
+/* Wait for the end of NCCL's call. If another rank has ended and never connects, this function
+   waits for ever. */
 static void await_end(const tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
@@ -376,7 +376,7 @@ void tutti__cuda_nccl_free(void *ptr)
         note(tutti__nccl_lib.ncclMemFree(ptr), "ncclMemFree");
 }
 
-/* NCCL returns the result at once, even for a non-blocking communicator. */
+/* NCCL returns the result of a registration at once, even for a non-blocking communicator. */
 tutti_status_t tutti__cuda_nccl_register(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                          tutti__nccl_reg_t **ret_reg)
 {
@@ -416,7 +416,7 @@ static ncclResult_t queue(const tutti__nccl_t *nccl, const tutti__nccl_call_t *c
     ncclRedOp_t op = (ncclRedOp_t)op_of(call->op);
     size_t count = call->count;
 
-    /* NCCL 2.28.9 refuses an average of float8 of one rank. */
+    /* NCCL 2.28.9 refuses an average of float8 in a communicator of one rank. */
     if (nccl->is_alone && op == ncclAvg)
         op = ncclSum;
     /* Move elements as bytes. On older devices NCCL refuses float8 even in collectives that only
@@ -490,8 +490,8 @@ tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call
         code = queue(nccl, &calls[i], (cudaStream_t)stream, &what);
         status = check(code, what, nccl->comm);
     }
-    /* End the group also after a failure, so that the thread does not stay in it. Keep the first
-       error's text. */
+    /* End the group also after a failure, so that the thread does not stay in the group. Keep the
+       first error's text. */
     if (status != TUTTI_OK) {
         note(end_group(), "ncclGroupEnd");
         return status;

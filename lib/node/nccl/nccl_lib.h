@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * NCCL's functions: nccl_find.c finds and stores them, nccl_lib.c calls them. Only these two files
- * include this.
+ * include this header.
  */
 #ifndef TUTTI__NODE_NCCL_NCCL_LIB_H
 #define TUTTI__NODE_NCCL_NCCL_LIB_H

@@ -28,7 +28,7 @@ void tutti__nccl_close(tutti__node_t *node)
     if (self == NULL)
         return;
     tutti__nccl_order_leave(self);
-    /* If the device cannot be used, free all other parts. */
+    /* Even if this fails, free the other parts. */
     (void)self->ops->use(self->device);
     tutti__nccl_end(self);
     drop_device_parts(self);
@@ -49,8 +49,8 @@ static tutti_status_t make_device_parts(tutti__nccl_node_t *self)
         status = self->ops->event_make(&self->lane[i].done);
     if (status == TUTTI_OK)
         status = tutti__nccl_overdue_open(self);
-    /* The stage is not registered with NCCL. Only ranks that work in place use it, and NCCL needs
-       the registration of all ranks or of none. */
+    /* The stage is not registered with NCCL. Only ranks that work in place use the stage, but in a
+       call either all ranks or no rank must use a registered buffer. */
     if (status == TUTTI_OK && self->nlocal > 1) {
         status = self->ops->alloc(self->stage_share * self->nlocal, &stage);
         if (status == TUTTI_OK)
@@ -135,7 +135,7 @@ tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t 
     return status;
 }
 
-/* After an abort nothing is left to undo, because NCCL has dropped the registrations. */
+/* After an abort this function does nothing, because NCCL has dropped the registrations. */
 void tutti__nccl_node_unregister(tutti__node_t *node)
 {
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;

@@ -5,20 +5,20 @@
  *
  *      stream:  ... caller's work | begun | NCCL's calls | ended | ...
  *
- * A queued operation has two events. Its time counts from the check that finds `begun` complete,
- * so the time of the caller's earlier work does not count. From then on the operation waits for
- * other ranks, which may be busy with long work of their own. As in any call, the deadline limits
- * this wait.
+ * A queued operation has two events, `begun` and `ended`. The operation's time counts from the
+ * check that finds `begun` complete, so the time of the caller's earlier work does not count. From
+ * then on the operation waits for other ranks, which may be busy with long work of their own. As in
+ * any call, the deadline limits this wait.
  *
- * Set-up makes space for TUTTI__NCCL_OVERDUE operations. If more are in flight, the call that
- * queues the next operation makes more space. No operation is dropped, because any of them may
- * never end. Making events does not wait for the device.
+ * Set-up makes space for TUTTI__NCCL_OVERDUE operations. If more operations are in flight, the call
+ * that queues the next operation makes more space. No operation is left without events, because any
+ * operation may never end. Making events does not wait for the device.
  *
  * While operations are queued, each check also asks NCCL for errors. After an error NCCL's work
  * never ends, and only NCCL's own query reports the error.
  *
  * Rejected: one pair of events for the last queued operation. A further operation, queued behind
- * one that never ends, would overwrite them.
+ * an operation that never ends, would record the same events again.
  */
 #include "node/nccl/nccl.h"
 

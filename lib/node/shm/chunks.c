@@ -7,7 +7,7 @@
  * on all ranks, and cutting the data into chunks does not change them.
  *
  * A chunk covers the same elements of every block in src and in dst, and OUT writes a chunk only
- * after IN has copied it. So an operation may be in place.
+ * after IN has copied the chunk. So an operation may be in place.
  */
 #include "node/shm/shm.h"
 
@@ -17,8 +17,8 @@
 
 /* ---- slots ---- */
 
-/* Chunks use the two bulk slots in turn. The next operation begins with the slot after the last
-   operation's last slot. */
+/* Chunks use the two bulk slots in turn, across operations: the first chunk of an operation does
+   not use the slot of the previous operation's last chunk. */
 size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                               uint32_t chunk)
 {
@@ -51,7 +51,7 @@ static int puts_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint3
     }
 }
 
-/* With two levels IN waits for the slot even if it copies nothing: SUM writes to the slot. */
+/* Must IN wait for the slot? With two levels it always must, because SUM writes to the slot. */
 int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     if (lane->levels)
@@ -113,14 +113,14 @@ static int goes_back(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
            (lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE);
 }
 
-/* The rank in whose slot `owner` writes its results, to be copied OUT. */
+/* The rank in whose slot `owner` writes its results. OUT copies the results from there. */
 static uint32_t shows_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t owner)
 {
     return goes_back(shm, lane) ? !owner : owner;
 }
 
 /* Are all ranks' data of a chunk in the slots? With two levels: are the data of this rank's group
-   there? For chunk 0 a rank's announcement may have reported this already. */
+   in the slots? For chunk 0 a rank's announcement may have reported this already. */
 static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk,
                              tutti__hint_t *hint)
 {
@@ -156,8 +156,8 @@ static uint32_t find_sources(const tutti__shm_t *shm, const tutti__shm_lane_t *l
     return shm->nlocal;
 }
 
-/* Reduce to dst and to `shown`, a place in a slot. Each of the two may be one of the sources. One
-   of them may be NULL, which means unused. */
+/* Reduce to dst and to `shown`, a place in a slot. Either may also be a source. One of the two may
+   be NULL: unused. */
 static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs, uint32_t nsrcs,
                       char *dst, char *shown, size_t count)
 {
@@ -179,12 +179,12 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
 /*
  * reduce_to, block by block, for results that are written back into the peer's slot (shm.h). While
  * a block is reduced, the next block's lines in this slot are fetched for writing. The root of a
- * reduce also fetches them for writing, although it only reads them. A user's operation gets only
- * one block, because its function takes longer than the memory accesses. Data that outgrows the
- * caches also gets only one block, because memory limits its time.
+ * reduce also fetches these lines for writing, although it only reads them. With a user's operation
+ * all data are one block, because the user's function takes longer than the memory accesses. Data
+ * that outgrow the caches are one block as well, because the speed of memory limits their time.
  *
- * Times of float32 sums. For allreduce they are relative to writing results into the owner's slot,
- * for reduce they are relative to a reduction by the root alone:
+ * Times of float32 sums, allreduce relative to writing results into the owner's slot, reduce
+ * relative to a reduction by the root alone:
  *
  *                                             near        far processors
  *      allreduce of 64 KiB to 4 MiB           0.8 to 0.9  0.65 to 0.75
@@ -218,9 +218,9 @@ static void reduce_back(tutti__shm_t *shm, uint32_t lane_index, const void **src
     }
 }
 
-/* Reduce this rank's blocks of a chunk over all ranks, and write the results where other ranks copy
-   them OUT. The results overwrite blocks in this rank's slot, or their sources in the peer's slot.
-   No rank reads the overwritten data any more. */
+/* Reduce this rank's blocks of a chunk over all ranks. If other ranks copy the results OUT, also
+   write the results to a slot. They overwrite blocks in this rank's slot, or their sources in the
+   peer's slot, which no rank reads any more. */
 static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -283,7 +283,7 @@ static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uin
     }
 }
 
-/* OUT of a chunk waits for the other ranks' results. RED has already waited for their IN. */
+/* May OUT of a chunk begin? It waits for other ranks' results. RED has already waited for IN. */
 static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                    uint32_t chunk, tutti__hint_t *hint)
 {
@@ -318,7 +318,7 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__hi
     return TUTTI_OK;
 }
 
-/* The first of two levels. */
+/* SUM: the first of two levels. */
 static tutti_status_t stage_sum(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -385,8 +385,8 @@ tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__
     }
     lane->base += lane->nchunks;
     lane->sum = 0;
-    /* Operations with one level set `sum` as well, so that it stays close to base. The store may be
-       relaxed: a peer waits for `sum` only in a later operation, which this rank announces after
+    /* Operations with one level set `sum` as well, so that `sum` stays close to base. The store may
+       be relaxed: a peer waits for `sum` only in a later operation, which this rank announces after
        this store. */
     if (shm->ngroups > 1)
         tutti__store_relaxed(&lane->peer[shm->me].progress->sum, lane->base);

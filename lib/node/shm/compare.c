@@ -40,10 +40,10 @@ uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
 }
 
 /*
- * Elements in the call's whole map, not only in this operation, so that different counts of two
- * ranks are found at the first chunk. The upper bits contain the root if it is below 65536, and a
- * hash of larger roots. So if one of two different roots is at least 65536, the upper bits are
- * equal in 1 of 65536 cases. A meeting announces its root in full.
+ * Lower bits: the elements in the call's whole map, not only in this operation, so that different
+ * counts of two ranks are found at the first chunk. Upper bits: the root if it is below 65536,
+ * otherwise a hash of the root. If two roots differ, and one of them is at least 65536, their upper
+ * bits are equal in 1 of 65536 cases. NODE_MEET announces the whole root in another word.
  */
 uint64_t tutti__shm_count(const tutti__node_call_t *call)
 {
@@ -123,7 +123,7 @@ static tutti__description_t describe(const tutti__announce_t *a)
 tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     const tutti__announce_t *first = lane->peer[0].announce[lane->seq & 1], *other = first;
-    int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* of rank 0: equal on all ranks */
+    int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* the same value on all ranks */
     char text[TUTTI__ERROR_BYTES];
     tutti__description_t a, b;
     uint32_t r = 0;

@@ -2,12 +2,11 @@
 /*
  * Cuts a node operation on large data into pieces. chunks.c has the stages that process the pieces.
  *
- * Piece (j, k) is chunk k of block j. For NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST, block j is
- * rank j's share of the elements; but in a reduce of three ranks, block 0 has all elements. In
- * two cases block j is not a share, but a block of the call, and each part has nblk blocks: in all
- * other operations, and if the call's block map is a table and nblk > 1. Chunk k has the elements
- * [k * piece, (k + 1) * piece) of every block. In the slot, the elements of block j begin at
- * element j * piece.
+ * Piece (j, k) is chunk k of block j. In NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST, block j is
+ * rank j's share of the elements; but in a reduce of three ranks, block 0 has all elements. In all
+ * other operations, and if the call's block map is a table and nblk > 1, block j is a block of the
+ * call, and each part has nblk blocks. Chunk k has the elements [k * piece, (k + 1) * piece) of
+ * every block. In the slot, the elements of block j begin at element j * piece.
  */
 #include "node/shm/shm.h"
 
@@ -24,7 +23,7 @@ tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t
     if (!call->whole) {
         tutti__block_chunk(&call->map, blk, call->trip, &part.src, &part.count);
     } else if (call->map.nblocks == 1 && call->map.table == NULL) {
-        part.src = 0; /* the same as the last case, without divisions */
+        part.src = 0; /* the same result as in the last case, without divisions */
         part.count = call->map.count;
     } else {
         part.src = tutti__block_begin(&call->map, blk);
@@ -42,7 +41,7 @@ tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t
 }
 
 /* Are the elements cut into a share for each rank? A share may include parts of several blocks, so
-   the blocks must be contiguous. The blocks of a table need not be contiguous on all ranks. */
+   the blocks must be contiguous on all ranks. Several blocks of a table may have gaps. */
 static int own_shares(const tutti__shm_lane_t *lane)
 {
     const tutti__node_call_t *call = lane->call;
@@ -53,7 +52,7 @@ static int own_shares(const tutti__shm_lane_t *lane)
            call->kind == TUTTI__NODE_BCAST;
 }
 
-/* Cut the elements into `nblocks` shares of whole cache lines, except the last shares. */
+/* Cut the elements into `nblocks` shares of whole cache lines. The last shares may be shorter. */
 static void cut_shares(tutti__shm_lane_t *lane, uint32_t nblocks)
 {
     size_t line = TUTTI__LINE_BYTES / lane->esize;

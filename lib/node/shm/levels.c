@@ -2,18 +2,18 @@
 /*
  * Node operations among several groups of ranks. The ranks of a group share a cache or a NUMA node.
  *
- * Meetings. With p ranks in G groups of m ranks, each rank reads G lines instead of p, and a leader
- * reads G + m.
+ * Meetings. With p ranks in G groups of m ranks, each rank reads G cache lines instead of p, and a
+ * leader reads G + m.
  *
  *      announcement of each rank --> leader: all equal?  --> announcement of the group --> all
  *                                    one-shot: their sum
  *
  *   A group's announcement has the form of a rank's announcement. If a one-shot operation reduces,
- *   the announcement has the sum of the group's data. If the group's ranks have passed different
- *   calls, the announcement's head is MIXED. When a rank has seen number m from all groups, all
- *   ranks have announced m. So two slots are enough, as in shm.h. The rank may now also read the
- *   announcements of other ranks, for data that is moved, descriptions of large operations, and the
- *   text of a mismatch.
+ *   the announcement has the sum of the group's data. If the group's ranks have different calls,
+ *   the announcement's head is MIXED. When a rank has read all groups' announcements of operation
+ *   m, all ranks have announced m. So two slots are enough, as in shm.h. After that, the rank may
+ *   also read the announcements of other ranks, for data that is moved, for descriptions of large
+ *   operations, and for the text of a mismatch.
  *
  * Chunks: RED is preceded by a further stage, SUM. In each group, member j % m sums up block j over
  * the group. So G members, one of each group, sum up block j. If the groups are contiguous ranges
@@ -26,7 +26,7 @@
  *   With n bytes of data, a rank in RED reads (G - 1) n / p bytes of other groups, instead of
  *   (p - m) n / p.
  *
- * Zero-copy reads all data in place, but folds in the same order.
+ * Zero-copy reads all data in place, but reduces them in the same order.
  *
  * Narrow floats are reduced in one level. If the groups are not contiguous ranges of ranks,
  * operations that do not commute are also reduced in one level.
@@ -38,7 +38,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Upper half of a group's head, if its ranks have different calls. No call has this value. */
+/* Upper half of a group's head, if the group has different calls. No call has this value. */
 #define MIXED ((uint64_t)UINT32_MAX << 32)
 
 /* ---- groups ---- */
@@ -147,7 +147,7 @@ static void sum_oneshot(tutti__shm_t *shm, uint32_t lane_index, char *to)
     }
 }
 
-/* Announce the group, after all of its ranks have announced. */
+/* Write the group's announcement. All ranks of the group must have announced. */
 static void announce_group(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -183,8 +183,8 @@ static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t
     return TUTTI_OK;
 }
 
-/* Wait for a group's announcement. The wait hint names the group's leader, or a rank for which the
-   leader waits. */
+/* Fill in the wait hint for a group's announcement. It names the group's leader or, after
+   TUTTI__GROUP_LOOKS polls, a rank for which the leader waits. Returns TUTTI__AGAIN. */
 static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
                                      uint32_t group, uint32_t value, tutti__hint_t *hint)
 {
@@ -231,7 +231,7 @@ static void reduce_oneshot(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* If the groups' announcements suffice, complete the operation. If they do not, TUTTI_OK means that
+/* If the groups' announcements suffice, complete the operation. Otherwise TUTTI_OK means only that
    all ranks have announced. */
 static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
@@ -263,8 +263,8 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t
 
 /* ---- chunks ---- */
 
-/* Sum up this rank's blocks of a chunk over its group, into its slot. The slot has no data in these
-   places, because IN does not copy these blocks. */
+/* Sum up this rank's blocks of a chunk over the group, into this rank's slot. The slot has no data
+   in these places, because IN does not copy these blocks. */
 void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -317,12 +317,12 @@ void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane_index, void *dst, const vo
         uint32_t first = shm->group_first[g];
 
         tutti__reduce(call->reducer, sums, srcs + first, shm->group_first[g + 1] - first, count, 0);
-        srcs[g] = sums; /* overwrites sources of groups 0 to g, which were read */
+        srcs[g] = sums; /* overwrites a pointer that has been used */
     }
     tutti__reduce(call->reducer, dst, srcs, shm->ngroups, count, call->divisor);
 }
 
-/* ---- the table: steps that precede the one-group table's ---- */
+/* ---- the table for several groups ---- */
 
 static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
 {

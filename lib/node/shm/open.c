@@ -55,8 +55,8 @@ void tutti__shm_close(tutti__node_t *node)
 
     if (shm == NULL)
         return;
-    /* Do not free the ranges of the arena: a peer may still read its last result there, or announce
-       there. */
+    /* Do not free the ranges of the arena: a peer may still read the data of the peer's last
+       operation there, or write an announcement there. */
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
         free(shm->lane[i].peer);
     free(shm->local_to_machine);
@@ -166,8 +166,8 @@ static uint32_t find_groups(const tutti__topo_t *topo, uint64_t group_size, uint
     return ngroups;
 }
 
-/* A rank's share of the L3 cache: larger results do not stay in it. If the cache's size is unknown,
-   a common size is assumed. */
+/* A rank's share of the L3 cache. Larger results do not stay in the cache. If the cache's size is
+   unknown, a common size is assumed. */
 static uint64_t cache_share(const tutti__topo_t *topo, uint64_t bytes)
 {
     if (bytes == TUTTI__CONF_AUTO)

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Have all other ranks announced the same call as this rank? srcs[r]: the data of rank r. */
+/* Have all peers announced this rank's call? Polls up to `looks` times. srcs[r]: rank r's data. */
 static inline int all_came(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t looks,
                            const void **srcs)
 {

@@ -79,14 +79,14 @@ static uint64_t offset_or_none(const tutti__shm_t *shm, const void *ptr, size_t 
 }
 
 /*
- * Place the bulk slots. Their memory is allocated at the lane's first chunked operation. Within a
- * cache line, the slots have the same offset as this rank's result, or as its data if it gets no
- * result. So vectors in slot and buffer have the same alignment.
+ * Place the bulk slots. The lane's first operation that is not one-shot allocates their memory.
+ * Within a cache line, the slots have the same offset as this rank's result or, without a result,
+ * this rank's data. So vectors in slot and buffer have the same alignment.
  *
- * Within a page, the slots' offset differs by half a page from the buffer's. A processor compares
- * the lower 12 bits of addresses first. If an earlier store is 1 to 63 bytes beyond a load in these
- * bits, the load waits for the store, even if they are in different pages. memcpy of 128 KiB takes
- * 1.3 times as long in this case (Zen 5).
+ * Within a page, the slots' offset differs by half a page from the buffer's offset. A processor
+ * compares the lower 12 bits of addresses first. If an earlier store is 1 to 63 bytes beyond a load
+ * in these bits, the load waits for the store, even if the two are in different pages. memcpy of
+ * 128 KiB takes 1.3 times as long in this case (Zen 5).
  */
 static int place_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
@@ -126,8 +126,8 @@ static int is_in_place(const tutti__shm_lane_t *lane)
 
 /*
  * Describe an operation that is not one-shot, for the announcement. In zero-copy a rank assumes
- * that a peer's block has the same offset as its own. So zero-copy is excluded if the blocks have
- * displacements, which may differ between ranks, or are in SCRATCH.
+ * that a peer's block has the same offset as its own block. So zero-copy is excluded if the blocks
+ * have displacements, which may differ between ranks, or are in SCRATCH.
  */
 static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
@@ -287,7 +287,7 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     return TUTTI_OK;
 }
 
-/* Does this announcement have another call than this rank's? Its number is the same. */
+/* Does the announcement have another call than this rank's call? Both have the same number. */
 static inline int is_odd(const tutti__shm_lane_t *lane, const tutti__announce_t *a, uint64_t head)
 {
     return head != (lane->head | lane->seq) || a->count != lane->count_word ||
@@ -325,7 +325,7 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t
     return status;
 }
 
-/* Copy chunk 0 IN before announcing. The announcement reports this, which saves a wait. */
+/* Execute IN of chunk 0, and then announce that it is done: peers need not wait for the counter. */
 tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];

@@ -61,8 +61,8 @@ static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes
             __builtin_prefetch((const char *)bufs[r] + ahead + at);
 }
 
-/* Do prefetch and non-temporal stores save time? With a user's operation they do not, because its
-   function takes longer than the memory accesses. */
+/* Do prefetch and non-temporal stores save time? With a user's operation they do not, because the
+   user's function takes longer than the memory accesses. */
 static int outgrows(const tutti__shm_lane_t *lane)
 {
     return lane->outgrows && lane->call->reducer->fold != NULL;
@@ -123,8 +123,8 @@ static void streamed(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t p
     tutti__nontemporal_end();
 }
 
-/* Reduce a block to one destination, and copy it to the other destinations while it is in the
-   first-level cache. */
+/* Reduce a block to one destination, and copy the result to the other destinations while it is in
+   the first-level cache. */
 static void folded(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t part)
 {
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -214,8 +214,8 @@ static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* All ranks cut their shares at the page borders of one rank's destination. Returns the local
-   number of this rank. The rank gets a result, and all ranks choose the same rank. */
+/* All ranks cut their shares at the page borders of one destination. Returns the local rank that
+   owns this destination, the same rank on all ranks. The owner gets a result. */
 static uint32_t whose_pages(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;
@@ -249,7 +249,7 @@ static tutti_status_t enter_buffers(const tutti__shm_t *shm, tutti__shm_lane_t *
     return TUTTI_OK;
 }
 
-/* May another rank have read an announcement that allows it to access this rank's buffers? */
+/* Is it possible that another rank accesses this rank's buffers in zero-copy? */
 static int has_lent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     if (lane->phase == SHM_ZERO)
