@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor's ends of channels. The start of a run opens them, unless the last run has opened
- * the same ends. Then the executor passes each receiving end the number of messages to expect.
+ * The executor's ends of channels. The start of a run opens the ends, unless the last run has
+ * opened the same ends. Then each receiving end gets the number of messages to expect.
  */
 #include "exec/exec_inside.h"
 

@@ -154,7 +154,7 @@ static void take_apart(const tutti__run_t *run, const tutti__stream_t *st, const
     }
 }
 
-/* After the current operation has received its message: post the channel's next receives. */
+/* Post the channel's next receives. The current operation must have received its message. */
 static tutti_status_t post_next(const tutti__run_t *run, const tutti__stream_t *st,
                                 const tutti__op_t *op)
 {
@@ -182,7 +182,7 @@ static inline tutti_status_t do_recv(tutti__run_t *run, const tutti__stream_t *s
     if (dst.bytes == 0)
         return TUTTI_OK;
     status = end->ops->view(end->chan, dst.bytes, run->signature, &data, hint);
-    if (status == TUTTI_OK && data != dst.ptr) /* otherwise place.c has checked this */
+    if (status == TUTTI_OK && data != dst.ptr) /* if equal, place.c has checked this */
         status = tutti__run_may_write(run, st, op, hint);
     if (status != TUTTI_OK)
         return status;
@@ -377,7 +377,7 @@ static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const
     }
 }
 
-/* An operation is done: add it to the trace, if it is a chunk to or from another host. */
+/* Add a complete operation to the trace, if it has moved a chunk to or from another host. */
 static void trace_op(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op)
 {
     int is_chunk = op->kind <= TUTTI__RECV_REDUCE && run->env->record != NULL;
@@ -398,7 +398,7 @@ static void trace_op(const tutti__run_t *run, tutti__stream_t *st, const tutti__
     st->traced_ns = 0;
 }
 
-/* Run one stream until it is done (OK) or blocked (AGAIN). *moved: it made progress. */
+/* Run one stream until it is done (OK) or blocked (AGAIN). *moved: set to 1 after any progress. */
 static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__hint_t *hint,
                                  int *moved)
 {
@@ -484,7 +484,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
     /* The streams wait in several places, so there is no single word to sleep on. */
     if (places > 1)
         hint->word = NULL;
-    /* The device rings no doorbell (boot/machine.h): the run is polled, and names no rank. */
+    /* The device rings no doorbell (boot/machine.h), so the caller must poll. Name no rank. */
     if (places >= DEVICE)
         hint->peer = -1;
     if (TUTTI__UNLIKELY(run->sending != TUTTI__NO_SEND || run->sched->is_read))

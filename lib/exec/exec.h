@@ -6,14 +6,14 @@
  * streams until none can continue. A lane has one run at a time. One thread at a time uses a run. A
  * stream may go on although its SEND is not complete (sends.c).
  *
- * On device memory (exec_call.on_device) the node operations are those of env->device->node, and
- * the device executes COPY from or to IN and OUT, in the lane's CUDA streams. The thread that
- * starts and steps a run must have called ops->use(env->device->device). Chunks have a size that
- * suits the device, so usually they are longer than a message. A stream with channels cuts each
- * chunk into pieces that fit a message, as if the run had more and shorter chunks. So the checker's
- * proof for one slot per channel holds for slots of any length. (Rejected: let SEND and RECV cut
- * long messages. Two ranks that both send first would need slots for all pieces, or would wait for
- * each other for ever.)
+ * If the data are in device memory (on_device below), env->device->node, or all_node for scope ALL,
+ * executes the node operations. The device executes COPY from or to IN and OUT, in the lane's CUDA
+ * streams. The thread that starts and steps a run must have called ops->use(env->device->device).
+ * Chunks have a size that suits the device, so usually they are longer than a message. A stream
+ * with channels cuts each chunk into pieces that fit a message, as if the run had more and shorter
+ * chunks. So the checker's proof for one slot per channel holds for slots of any length. (Rejected:
+ * let SEND and RECV cut long messages. Two ranks that both send first would need slots for all
+ * pieces, or would wait for each other for ever.)
  */
 #ifndef TUTTI__EXEC_EXEC_H
 #define TUTTI__EXEC_EXEC_H
@@ -28,19 +28,19 @@
 /* Shared by all runs of one communicator. */
 typedef struct {
     uint32_t rank, size;
-    tutti__xport_t **xport;             /* [size] the transport to each peer; own entry unused */
+    tutti__xport_t **xport;             /* [size] the transport to each peer */
     tutti__node_t *node;                /* NULL: no node operations, no meetings */
     size_t slot_bytes;                  /* the setting; a transport's slots may be longer */
     const tutti__exec_device_t *device; /* NULL: no device */
     tutti__record_t *record;            /* for the trace; NULL: chunks are not traced */
     const uint32_t *host_of;            /* [size] for the trace and for wire formats */
     int keeps; /* 1: a transport may still read the memory of runs, so this memory is never freed.
-                  Set before the end */
+                  Set before tutti__run_fini */
 } tutti__exec_env_t;
 
 /* The head of a framed message; its data follow. See framed.c. */
 typedef struct {
-    uint64_t identity; /* identity of the sender's call; equal for calls that belong together */
+    uint64_t identity; /* of the sender's call; calls that belong together have the same identity */
     uint32_t differs;  /* 1: some ranks have different identities */
     uint32_t bytes;    /* bytes of the data; 0: none */
 } tutti__frame_t;
@@ -58,20 +58,20 @@ typedef struct {
        detected before any data moves. For schedules without node operations. */
     int meet;
     uint32_t root; /* compared in the meeting */
-    /* Tables of blocks of different lengths (see blockmap.h); NULL: equal shares. They stay valid
-       until the run ends. in_*: the blocks of IN, if the schedule's sizes are BY_PAIR; otherwise IN
-       has the blocks of OUT. */
+    /* Tables of blocks of different lengths (see blockmap.h); NULL: equal shares. The tables must
+       stay valid until the run ends. in_*: the blocks of IN, if the schedule's sizes are BY_PAIR;
+       otherwise IN has the blocks of OUT. */
     const size_t *table, *begins;
     const size_t *in_table, *in_begins;
     size_t in_count; /* BY_PAIR: elements in IN's whole map; `count` is OUT's */
-    /* 1: `in` and `out` are device memory; the schedule is made for such memory. The input data are
-       complete when the event `ready` is complete; NULL: they are complete now. The caller must not
-       record the event again before the run has ended. */
+    /* on_device 1: `in` and `out` are device memory, and the schedule is made for such memory. The
+       input data are complete when the event `ready` is complete. ready NULL: the input data are
+       complete now. The caller must not record the event again before the run has ended. */
     int on_device;
     tutti__devent_t *ready;
-    /* 1: if a schedule has only node operations, the run ends when they are queued, and later work
-       in `then` waits for them. With other schedules `queued` has no effect: the run ends when the
-       result is complete. */
+    /* queued 1: if a schedule has only node operations, the run ends when these operations are
+       queued, and later work in `then` waits for their end. With other schedules `queued` has no
+       effect: the run ends when the result is complete. */
     int queued;
     tutti__dstream_t *then;
     /* Not NULL: each message is this frame, of at most slot_bytes. Then `count` is 1, `dtype` and
@@ -114,7 +114,7 @@ typedef struct {
     size_t least_placed; /* least bytes of a message that is received into its block; 0: none */
     int is_placing;      /* in this run place.c posts the receives */
     uint32_t ahead;      /* receives that are posted and have no message yet */
-    size_t left;         /* receives of this run that are not posted */
+    size_t left;         /* receives of this run that are not posted yet */
 } tutti__end_t;
 
 typedef struct {
@@ -137,8 +137,8 @@ typedef struct {
 } tutti__layout_t;
 
 /*
- * A run reuses the channels of an earlier call, and the layout of its blocks, if the values that
- * determine them are equal. Addresses of schedules are not compared. So a schedule may be freed
+ * A run reuses the channels and the layout of blocks of an earlier call, if the values that
+ * determine these are equal. Addresses of schedules are not compared. So a schedule may be freed
  * when its run has ended.
  */
 typedef struct {
@@ -148,7 +148,7 @@ typedef struct {
     const tutti__sched_t *sched; /* NULL: no run */
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;
-    int meeting;           /* the host's ranks meet; no operation has begun */
+    int meeting;           /* 1: in the meeting before the first operation (exec_call.meet) */
     int detours;           /* messages are GPU-direct, or framed, or in a wire format */
     tutti__frame_t *frame; /* the frame of the call; NULL: messages are not framed */
     tutti_dtype_t wire;    /* the wire format of the call; 0: none */
@@ -169,13 +169,13 @@ typedef struct {
     uint32_t slots_used;         /* slots of the lane that these ends use */
     int expects;                 /* an end needs the number of messages */
     uint32_t sending;            /* list of ends whose SEND is not complete, or NO_SEND */
-    char *sent_from, *sent_upto; /* range of addresses that contains all these SENDs' blocks */
+    char *sent_from, *sent_upto; /* range of addresses that contains the blocks of these SENDs */
 
     /* blocks */
     tutti__layout_t layout; /* of the last call; count 0: the next call must not reuse it */
     unsigned eshift;        /* log2 of an element's bytes */
     size_t chunk;           /* bytes */
-    size_t message;         /* bytes of a chunk in a message; on the host the whole chunk */
+    size_t message;         /* bytes of a chunk in a message; in host memory the whole chunk */
     size_t trips;
     tutti__place_t place[TUTTI__BUFS];
     tutti__block_t *blocks;
@@ -201,13 +201,13 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
  * Continue as far as possible. TUTTI_OK: done. TUTTI__AGAIN: *hint is the wait hint. Any other
  * status ends the run; tutti__run_cancel must follow.
  *
- * On the device, the first node operation may return TUTTI_ERR_UNSUPPORTED or _MISMATCH. It does so
- * on all ranks of the host; nothing was moved, no message is expected (tutti__run_untouched), and
- * the lane can start its next run.
+ * On the device, the first node operation may return TUTTI_ERR_UNSUPPORTED or _MISMATCH. Then all
+ * ranks of the host return this status, no data was moved, no message is expected
+ * (tutti__run_untouched), and the lane can start its next run.
  */
 tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint);
 
-/* On the device: are the host's ranks still before their meeting, so that no data has moved? */
+/* On the device: returns 1 until the first node operation is done; no message is expected yet. */
 static inline int tutti__run_untouched(const tutti__run_t *run)
 {
     return run->device != NULL && run->untouched;
@@ -217,8 +217,8 @@ static inline int tutti__run_untouched(const tutti__run_t *run)
  * Give up a failed run, so that it touches no buffer of the call any more. If the run is untouched,
  * nothing is cancelled in the transports.
  *
- * On the device: wait for queued copies, at most a second. Copies wait only for the call's `ready`.
- * NCCL's work continues until env->device->node is aborted.
+ * On the device: wait for queued copies, at most a second. These copies wait only for the call's
+ * event `ready`. NCCL's work continues until env->device->node is aborted.
  */
 void tutti__run_cancel(tutti__run_t *run);
 
@@ -235,20 +235,20 @@ typedef struct {
 /* For a run that has returned AGAIN: find the message from or to `peer` that the run waits for.
    Returns 0 if there is no such message. */
 int tutti__run_awaits(const tutti__run_t *run, int32_t peer, tutti__run_wait_t *ret_wait);
-/* Describe this message in a text that follows a text about `peer`. If there is no message, the
-   text is empty. */
+/* Describe the message of tutti__run_awaits in a text, which the caller appends to a text about
+   `peer`. If there is no message, the text is empty. */
 void tutti__run_awaits_text(const tutti__run_t *run, int32_t peer, char *text, size_t bytes);
 /* The index of an operation at which the run is blocked, preferably an operation that waits for
    `peer`. If all operations are complete: the number of operations. */
 uint32_t tutti__run_blocked_at(const tutti__run_t *run, int32_t peer);
 
-/* sched: the schedule of the last run. If that run was in host memory and was one node operation on
-   whole buffers, return 1 and copy this operation, with its reducer. Otherwise return 0. */
+/* sched: the schedule of the last run. If this run was in host memory and was one node operation on
+   whole buffers, return 1, and copy the operation and its reducer. Otherwise return 0. */
 int tutti__run_as_one(const tutti__run_t *run, const tutti__sched_t *sched,
                       tutti__node_call_t *ret_call, tutti__reducer_t *ret_reducer);
 
-/* Does a schedule use a transport that this thread may not drive? is_engine: the library's
-   own thread. */
+/* Does a schedule use a transport that this thread must not drive? is_engine: 1 if this thread is
+   the library's own. */
 int tutti__run_forbidden(const tutti__exec_env_t *env, const tutti__sched_t *sched, int is_engine);
 
 #endif

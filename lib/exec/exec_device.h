@@ -22,9 +22,9 @@
 typedef struct {
     tutti__dstream_t *down;                        /* copies to the host */
     tutti__dstream_t *up;                          /* copies to the device, and kernels */
-    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* after queued work: an event for each stream of
+    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* recorded after queued work, for each stream of
                                                       a schedule, or for each half of STAGE */
-    tutti__devent_t *ready;                        /* after earlier work in the caller's stream */
+    tutti__devent_t *ready;                        /* recorded in the caller's CUDA stream */
     tutti__devent_t *done;                         /* for the lane's user, outside of a run */
     char *stage;                                   /* [stage_bytes] pinned host memory */
     char *fuse;                                    /* [fuse_bytes] device memory; lane 0: NULL */
@@ -54,7 +54,7 @@ typedef struct {
     tutti__sched_t *sequencer[TUTTI__SEQUENCER_STEPS];
     size_t chunk_bytes; /* limit of a block's chunk in loops, at least 64. The length of a chunk is
                            a power of two within this limit */
-    size_t stage_bytes, fuse_bytes; /* equal on all ranks; chunk_bytes also */
+    size_t stage_bytes, fuse_bytes; /* equal on all ranks, as chunk_bytes is */
     /* Longest message from and to device memory, a power of two; 0: no such messages.
        gpu_direct_slots: a lane's slots for such messages. Both are equal on all ranks. */
     size_t gpu_direct_bytes;
@@ -62,7 +62,7 @@ typedef struct {
     tutti__device_lane_t lane[TUTTI__DEVICE_LANES];
 } tutti__exec_device_t;
 
-/* Make the device the calling thread's current device. Returns the argument for leave. */
+/* Make the device the calling thread's current device. Returns `before`, for leave. */
 int tutti__device_enter(const tutti__exec_device_t *device);
 void tutti__device_leave(const tutti__exec_device_t *device, int before);
 
@@ -75,14 +75,14 @@ static inline tutti__scope_t tutti__device_scope(const tutti__exec_device_t *dev
 /* Does NCCL have queued work that is not complete? */
 int tutti__device_is_queued(const tutti__exec_device_t *device);
 
-/* Abort all of NCCL's work. From now on the lanes of its nodes return errors. The calling thread's
-   current device does not change. Any thread. */
+/* Abort all work of the device's NCCL nodes. After this the nodes' lanes return errors. The calling
+   thread's current device does not change. Any thread may call this function. */
 void tutti__device_abort(const tutti__exec_device_t *device);
 
-/* Quiesce the device. The communicator has ended, NCCL was aborted, and no thread queues work in
-   lanes `first` to `end` - 1 any more. Waits at most TUTTI__QUIESCE_NS for the end of NCCL's work
-   and of the work in the CUDA streams of these lanes. Work that has ended touches no caller's
-   buffer any more. The calling thread uses the device and owns the lanes. */
+/* Quiesce the device: wait, at most TUTTI__QUIESCE_NS, for the end of NCCL's work and of the work
+   in the CUDA streams of lanes `first` to `end` - 1. Completed work touches no caller's buffer.
+   The communicator must have ended, NCCL must have been aborted, and no thread may queue further
+   work in these lanes. The calling thread must own the lanes, and have selected the device. */
 void tutti__device_quiesce(const tutti__exec_device_t *device, uint32_t first, uint32_t end);
 
 #endif

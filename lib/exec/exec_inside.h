@@ -43,7 +43,7 @@ static inline size_t tutti__divide_up(size_t n, size_t by)
 /* Open this schedule's ends, unless the last run has opened the same ends. The ends of GPU-direct
    messages are opened in every run, because each run assigns their slots anew. */
 tutti_status_t tutti__run_open_ends(tutti__run_t *run, const tutti__sched_t *sched);
-/* Give each receiving end the number of this run's messages. Call it after the ranks have met. */
+/* After the ranks have met: pass each receiving end the number of this run's messages. */
 tutti_status_t tutti__run_expect(tutti__run_t *run);
 
 /* The number of messages of one operation in the whole run: one per trip with data. */
@@ -54,14 +54,14 @@ void tutti__run_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__
 
 /* ---- place.c: receives into their place: into the block itself, without a slot ---- */
 
-/* Post the next receives of a channel whose messages go into their place. `st`: the stream that
-   receives from the channel. Its position is that of its next operation. */
+/* Post the next receives of a channel whose messages go into their place. st: the stream that
+   receives from the channel, at the position of its next operation. */
 tutti_status_t tutti__run_post(const tutti__run_t *run, const tutti__stream_t *st, uint16_t chan);
 
 /* ---- sends.c: SENDs that are started and not complete ---- */
 
-/* A SEND of the stream has started in this end. pending 1: the SEND still reads `from`. An end has
-   at most one such SEND. OK: the stream goes on. AGAIN: the caller polls end_sends_of. */
+/* After a SEND of the stream has started at end `chan`. pending: 1 if the SEND still reads `from`;
+   an end has at most one such SEND. OK: the stream goes on. AGAIN: poll end_sends_of. */
 tutti_status_t tutti__run_sent(tutti__run_t *run, tutti__stream_t *st, uint32_t chan,
                                tutti__span_t from, int pending, tutti__hint_t *hint);
 int tutti__run_is_sent(const tutti__run_t *run, tutti__span_t place);
@@ -78,12 +78,12 @@ tutti_status_t tutti__run_end_send_of(tutti__run_t *run, uint32_t chan, tutti__h
 tutti_status_t tutti__run_end_all_sends(tutti__run_t *run, tutti__hint_t *hint);
 tutti_status_t tutti__run_end_sends_to(tutti__run_t *run, const tutti__stream_t *st,
                                        const tutti__op_t *op, tutti__hint_t *hint);
-/* `st` is blocked and waits for `peer`. Does its polling also poll the transport of the SENDs? */
+/* st: a stream that waits for `peer`. Does this wait also poll the transport of pending SENDs? */
 int tutti__run_polls_sends(const tutti__run_t *run, const tutti__stream_t *st, int32_t peer);
-/* All streams are blocked: poll the messages that no stream has polled. polled: a stream has polled
-   the SENDs' transport. Returns AGAIN, or an error. */
+/* If all streams are blocked: poll the messages that no stream has polled. polled: 1 if a stream
+   has polled the transport of the pending SENDs. Returns AGAIN, or an error. */
 tutti_status_t tutti__run_poll_blocked(tutti__run_t *run, int polled, tutti__hint_t *hint);
-/* The run has failed: forget its SENDs. */
+/* Forget the SENDs of a run that has failed. */
 void tutti__run_forget_sends(tutti__run_t *run);
 
 /* May the operation write its blocks now? */
@@ -127,7 +127,7 @@ tutti_status_t tutti__run_lay_out_device(tutti__run_t *run, const tutti__sched_t
                                          size_t largest, size_t message, tutti__block_t *stage);
 /* Set each stream's number of pieces per chunk. Stop streams that must wait for the meeting. */
 void tutti__run_start_device(tutti__run_t *run, const tutti__exec_call_t *call);
-/* The ranks have met: start the other streams, and expect messages. */
+/* After the ranks have met: start the other streams, and expect messages. */
 tutti_status_t tutti__run_live(tutti__run_t *run);
 /* Execute a WAIT between streams that may cut chunks differently. */
 tutti_status_t tutti__run_wait(const tutti__run_t *run, const tutti__stream_t *st,
@@ -140,7 +140,7 @@ void tutti__run_end_copies(const tutti__run_t *run);
 /* ---- gpu_direct.c: messages from and to device memory ---- */
 
 /* The value of run->gpu_direct for a call on device memory. Either all ranks get 0, or all ranks
-   get numbers above 0. These numbers may differ. */
+   get numbers above 0, which may differ between ranks. */
 tutti_status_t tutti__run_choose_gpu_direct(const tutti__run_t *run, const tutti__sched_t *sched,
                                             const tutti__exec_call_t *call, uint32_t *ret_credits);
 /* Fill in the key of a channel's end; a receiving end gets slots. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor with framed messages: each message carries the identity of the sender's call, and
- * the call's data if it has any. All ranks run the same schedule, in place, on one frame. Their
- * calls may differ, because the frame contains its own length.
+ * the call's data if it has any. All ranks run the same schedule, in place, on one frame. The ranks
+ * may have different calls, because the frame contains its own length.
  *
  *      SEND         the frame
  *      RECV_REDUCE  if both frames have the same identity, reduce the data; otherwise mark this

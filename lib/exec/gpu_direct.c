@@ -17,8 +17,8 @@
  * has SCRATCH. The choice depends only on values that are equal on all ranks: the call, the
  * schedule and settings.
  *
- * Channels take the lane's slots from the first slot on; streams that pack messages take them from
- * the last slot downwards.
+ * Receiving channels use the lane's slots from the first slot on. Streams that pack messages use
+ * the lane's slots from the last slot downwards.
  */
 #include "exec/exec_inside.h"
 
@@ -113,7 +113,7 @@ static size_t sum_bytes(const tutti__run_t *run, const tutti__stream_t *st, cons
     return bytes;
 }
 
-/* Pack an operation's blocks into `packed`; takes 1: unpack them from there. */
+/* Pack an operation's blocks into `packed`. If takes is 1: unpack the blocks from `packed`. */
 static tutti_status_t pack(const tutti__run_t *run, const tutti__stream_t *st,
                            const tutti__op_t *op, unsigned buf, uint32_t blk, char *packed,
                            int takes)

@@ -4,8 +4,8 @@
  * it up. See exec.h. exec.c has the parts that are the same for host memory.
  *
  * Until the first node operation is done, no other operation of the run executes, and no message is
- * expected. So the lane is still in its state before the run if NCCL does not serve the call, or if
- * the host's ranks have different calls.
+ * expected. So if NCCL does not serve the call, or if the host's ranks have different calls, the
+ * lane is in the same state as before the run.
  */
 #include "exec/exec_inside.h"
 

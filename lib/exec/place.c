@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor's receives into their place: a long message of a RECV goes straight into its block,
- * without a slot and a copy. The transport must have expect_at (xport.h).
+ * The executor's receives into their place: a long message of a RECV goes straight into the RECV's
+ * block, without a slot and a copy. The transport must have expect_at (xport.h).
  *
  * The receive is posted before the stream reaches the RECV, so that the message finds a posted
  * receive when it arrives. Once the receive is posted, the block may change at any time. So the
@@ -12,8 +12,8 @@
  *      is a node operation, in which other ranks may read this rank's buffers.
  * Memory is compared by address, so it does not matter how blocks and buffers overlap.
  *
- * Receives of a channel are posted in order: at the beginning, and after each receive that has
- * completed, up to the first receive whose place is not free. If the channel would then have no
+ * Receives of a channel are posted in order, up to the first receive whose place is not free. This
+ * happens at the beginning, and after each completed receive. If the channel would then have no
  * posted receive, its next receive gets a slot instead of its place. So a channel always has a
  * posted receive for its next message. The channel accepts at least as many messages as with one
  * slot, so the proofs with one credit hold.
@@ -22,7 +22,7 @@
 
 enum {
     MOST_POSTED = 4, /* posted receives of a channel */
-    LOOK_AHEAD = 64  /* operations; a RECV behind them gets a slot */
+    LOOK_AHEAD = 64  /* operations; a RECV behind these operations gets a slot */
 };
 
 static int is_loop(const tutti__op_t *op)
@@ -83,7 +83,7 @@ static size_t bytes_of(const tutti__run_t *run, const tutti__stream_t *at, const
     return bytes;
 }
 
-/* Post the receive of the operation at `at`. AGAIN: its place is not free yet. */
+/* Post the receive of the operation at `at`. AGAIN: the receive's place is not free yet. */
 static tutti_status_t post(const tutti__run_t *run, const tutti__stream_t *from,
                            const tutti__stream_t *at, const tutti__op_t *op, tutti__end_t *end)
 {

@@ -3,8 +3,8 @@
  * For reports: the message that a blocked run waits for, and how many messages of its channel are
  * complete.
  *
- * A run does not count messages. A report computes their number from the operations of the stream,
- * its position, and the sizes of the blocks.
+ * A run does not count messages. A report computes the number of messages from the operations of
+ * the stream, the stream's position, and the sizes of the blocks.
  */
 #include "exec/exec_inside.h"
 
@@ -49,7 +49,7 @@ static int is_in_loop(const tutti__run_t *run, const tutti__stream_t *st, uint32
     return 1;
 }
 
-/* The messages of operation i that are complete. all: the number of its messages in the run. */
+/* The number of complete messages of operation i. all: the number of its messages in the run. */
 static size_t complete(const tutti__run_t *run, const tutti__stream_t *st, uint32_t i, size_t all)
 {
     size_t trips = st->trip + (i < st->pc), shift = run->sched->ops[i].shift;

@@ -3,24 +3,24 @@
  * The executor's SENDs that are started and not complete: the transport still reads the block, as
  * in a rendezvous, or while a socket is full.
  *
- * The stream goes on if its next operation is a SEND; otherwise it waits. If the transport needs no
- * polls of the sender (sends_alone), the stream always goes on. When the stream has gone on, only
- * the following steps wait for the SEND:
+ * The stream of such a SEND goes on if its next operation is a SEND, or if the transport needs no
+ * polls of the sender (sends_alone). Otherwise the stream waits for the SEND. If the stream has
+ * gone on, only the following steps wait for the SEND:
  *      an operation of any stream that writes the block
  *      the next SEND of the channel: a channel has one message in flight
  *      a SEND of several blocks, if the memory into which it packs is still being sent
  *      the end of the run
- * A receive waits only after its message has arrived, so ranks that exchange blocks do not wait for
- * each other. The checker proves all schedules with these waits and without slots (check_sends.c).
+ * A receive waits for SENDs only after its message has arrived, so ranks that exchange blocks do
+ * not wait for each other. check_sends.c proves all schedules with these waits and without slots.
  *
  * Tried: always go on. Over TCP a rendezvous, or a full socket, needs polls of the sender, and a
  * stream does not poll during a reduction: docs/decisions.md has the figures.
  *
- * Memory is compared by address, so it does not matter how blocks and buffers overlap. Rejected:
+ * A run compares memory by address, so it does not matter how blocks and buffers overlap. Rejected:
  * compare when a schedule is built. In a loop, addresses depend on the trip, on shifts and on the
- * call (in place or not). Most SENDs are complete at once, and need no comparison. If another
- * stream writes the block, a WAIT orders that operation after the start of the SEND. So the SEND is
- * already in the list run->sending, with which the block is compared.
+ * call (in place or not). Most SENDs are complete at once, and need no comparison. If an operation
+ * of another stream writes the block, a WAIT orders this operation after the start of the SEND. So
+ * the SEND is already in the list run->sending, with which the operation's block is compared.
  *
  * On device memory each stream waits for its SEND, because the device writes STAGE asynchronously.
  */

@@ -109,8 +109,8 @@ static tutti_status_t get_blocks(tutti__run_t *run, const tutti__sched_t *sched)
     return TUTTI_OK;
 }
 
-/* The longest message that every channel can carry: see xport.h. It is read at the first call, when
-   the transports are open. */
+/* The longest message that every channel can carry: see xport.h. Computed at the first call of a
+   lane, because the transports are open then. */
 static size_t find_slot_bytes(const tutti__exec_env_t *env)
 {
     size_t bytes = SIZE_MAX;
@@ -157,7 +157,7 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
            `largest` does not limit the chunk. */
         largest = TUTTI__MAX(largest, longest);
     } else {
-        /* A scratch block takes a chunk of memory, so no chunk is longer than the largest block. */
+        /* Chunks of at most the largest block save memory: each scratch block takes a chunk. */
         chunk = TUTTI__MIN(chunk, TUTTI__MAX(largest, esize));
     }
     assert(sched->sizes != TUTTI__ALL_EQUAL || is_chunks_only(out, sched->nblocks, largest));
@@ -211,7 +211,7 @@ static tutti_status_t find_layout(tutti__run_t *run, const tutti__sched_t *sched
 
 /* ---- memory ---- */
 
-/* Memory for each end's message. */
+/* Allocate memory for one packed message of each end. */
 static tutti_status_t get_packed(tutti__run_t *run, size_t bytes)
 {
     if (run->packed_bytes >= bytes)

@@ -6,11 +6,11 @@
  * Queued work continues after an error. It may read or write buffers that the caller frees, or uses
  * again, as soon as the call has returned the error. So NCCL is aborted first, which ends all work
  * that waits for other ranks. Then tutti__device_quiesce waits for the rest: copies and kernels.
- * This takes little time, unless the work is queued behind long work in the caller's own CUDA
- * stream. Because the engine waits meanwhile, tutti__device_quiesce gives up after a second.
+ * This wait is short, unless the work is queued behind long work in the caller's own CUDA stream.
+ * The engine is blocked during the wait, so tutti__device_quiesce gives up after a second.
  *
- * Rejected: find out which events of each call are recorded. No call uses the events of a lane any
- * more, so quiesce records them again, behind all work in the lane's CUDA streams.
+ * tutti__device_quiesce records a lane's events again, behind all work in the lane's CUDA streams.
+ * No call uses these events any more. Rejected: find out which events each call has recorded.
  */
 #include "exec/exec_device.h"
 
@@ -65,7 +65,7 @@ void tutti__device_abort(const tutti__exec_device_t *device)
     tutti__device_leave(device, before);
 }
 
-/* Is work left on the device? If a query fails, the device is broken, and does no more work. */
+/* Is there unfinished work? If a query fails, the device is broken, and does no more work. */
 static int is_busy(const tutti__exec_device_t *device, uint32_t first, uint32_t end)
 {
     for (uint32_t i = first; i < end; i++) {
