@@ -77,7 +77,7 @@ void tutti__cached_keep(tutti__cached_t *cached, const tutti__operation_t *op,
         call->sendbuf == call->recvbuf && cached->send_bytes > 0 && cached->recv_bytes > 0;
     cached->src_shift = (uintptr_t)cached->node.src - source(cached, call);
     cached->dst_shift = (uintptr_t)cached->node.dst - (uintptr_t)call->recvbuf;
-    if (call->kind == TUTTI_CALL_BARRIER) { /* its block is in SCRATCH, which may move */
+    if (call->kind == TUTTI_CALL_BARRIER) { /* a barrier's block is in SCRATCH, which may move */
         cached->src_shift = cached->dst_shift = (uintptr_t)cached->nothing;
         cached->is_kept = cached->node.nblk * cached->node.nparts == 1;
     }

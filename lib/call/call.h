@@ -24,22 +24,22 @@ typedef struct {
     size_t recvcount;
     const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
     double prescale, postscale; /* 1: no scaling. Reductions only */
-    tutti_dtype_t wire; /* as exec->wire; 0: none. Before the checks: as the caller's option */
-    int on_device;      /* all of its buffers are device memory */
-    /* Direct calls on device memory: the stream of the call. Asynchronous calls: see
+    tutti_dtype_t wire; /* see exec/wire.c; 0: none. Before the checks: the caller's option */
+    int on_device;      /* all buffers of the call are device memory */
+    /* Direct calls on device memory: the CUDA stream of the call. Asynchronous calls: see
        tutti__entry_t. */
     int has_stream;
     tutti__dstream_t *stream;
 } tutti__call_t;
 
-/* Block maps of a call, and memory for them. Zero it first. It is reused from call to call, so it
-   describes the call that was prepared last. */
+/* Block maps of a call, and memory for them. Zero this structure before its first use. It is reused
+   from call to call, so it describes the call that was prepared last. */
 typedef struct {
     size_t *table, *in_table; /* [capacity + 1] */
     size_t capacity;
-    void *temp; /* memory for scaled operands or a result that recvbuf cannot hold */
+    void *temp; /* memory for scaled operands, or for a result, that cannot be in recvbuf */
     size_t temp_bytes;
-    size_t result; /* elements of a reduction that this rank receives */
+    size_t result; /* reductions: elements of this rank's result */
     int copies;    /* the result is made in temp */
 } tutti__call_memory_t;
 
@@ -47,11 +47,11 @@ void tutti__call_memory_free(tutti__call_memory_t *memory);
 
 /*
  * Turn a call into a schedule request and executor arguments. For calls that match each other, all
- * ranks get equal `want`s. Not set: exec->meet and exec->signature.
+ * ranks get equal `want`s. The caller must set exec->meet and exec->signature, which are 0 here.
  *
  * ret_in_place  the schedule's in_place
- * ret_empty     no data are to be moved: no rank has an element; or, if each rank has only its own
- *               counts (gatherv, scatterv, alltoallv, messages), this rank has no element
+ * ret_empty     1: no data are to be moved, because no rank has an element. If each rank has only
+ *               its own counts (gatherv, scatterv, alltoallv, messages): this rank has no element
  *
  * The only error is NO_MEMORY.
  */
@@ -62,7 +62,7 @@ tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uin
 /* Must the call's operands be reduced in the order of ranks? */
 int tutti__call_keeps_order(const tutti__call_t *call);
 
-/* For exec->signature, if channels are used: equal on all ranks for calls that match each other. */
+/* The value of exec->signature for schedules with channels: equal for calls that match. */
 uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call_t *exec,
                                uint32_t size);
 
@@ -84,8 +84,8 @@ extern const tutti__call_kind_t tutti__call_kinds[TUTTI_CALL_SENDRECV + 1];
 
 /* Does this rank use the arrays of counts? */
 int tutti__call_has_arrays(const tutti__call_t *call, uint32_t rank);
-/* The size of the larger buffer that this rank may pass: see tutti_stats_t. Also an estimate of the
-   call's cost. */
+/* The bytes of the call, as tutti_stats_t counts them: the size of the larger buffer. Also an
+   estimate of the call's cost. */
 size_t tutti__call_bytes(const tutti__call_t *call, uint32_t rank, uint32_t size);
 
 /* The bit added to the tag of a call on device memory, so that ranks with different kinds of memory

@@ -30,8 +30,8 @@ tutti_status_t tutti__own_words(uint64_t **words, size_t *capacity, size_t nword
 tutti_status_t tutti__own_find(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
                                const tutti__sched_t **ret_sched, int *ret_common);
 
-/* own.c: may this thread use the transports of a schedule? If not: AGAIN for agreed calls, which
-   another thread continues; UNSUPPORTED, a common error, for other calls. */
+/* own.c: OK if this thread is allowed to use the transports of a schedule. Otherwise AGAIN for
+   agreed calls, which another thread continues; UNSUPPORTED, a common error, for other calls. */
 tutti_status_t tutti__own_allows(const tutti__call_env_t *env, const tutti__sched_t *sched);
 
 /* own.c: is an error of a run in host memory common? */

@@ -96,7 +96,7 @@ uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call
     uint64_t hash = mix(exec->tag, (uint64_t)exec->root << 32 | (uint64_t)exec->wire << 16 |
                                        (uint64_t)exec->op << 8 | (uint64_t)exec->dtype);
 
-    /* If each rank has only its own counts, they are not part of the signature. */
+    /* If each rank has only its own counts, the counts are not part of the signature. */
     if (exec->in_table == NULL)
         hash = mix(hash, exec->count);
     if (exec->in_table == NULL && exec->table != NULL)

@@ -14,8 +14,8 @@ typedef struct {
     size_t end; /* elements from the buffer's beginning to the last part's end */
 } tutti__side_t;
 
-/* This rank's side, before tutti__side_measure; zeroed if the rank has no such side. Counts may be
-   wrong or missing, but a reduce_scatterv's receiving side needs recvcounts. */
+/* Fill in this rank's side, before tutti__side_measure; zeroed if the rank has no such side. Counts
+   may be wrong or missing, but tutti__call_receives reads a reduce_scatterv's recvcounts. */
 void tutti__call_sends(const tutti__call_t *call, uint32_t rank, uint32_t size,
                        tutti__side_t *ret_side);
 void tutti__call_receives(const tutti__call_t *call, uint32_t rank, uint32_t size,

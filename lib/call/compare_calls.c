@@ -60,7 +60,7 @@ int tutti__compare_needed(const tutti__call_env_t *env, const tutti__call_t *cal
         return 0;
     if (env->shape->nhosts > 1)
         return env->conf->compare && call->kind < TUTTI_CALL_SEND;
-    /* A meeting does not compare factors, and prescale changes recvbuf before the meeting. */
+    /* A meeting does not compare factors, and the prescaling changes recvbuf before the meeting. */
     return is_by_pair(call) || has_common_counts(call) ||
            ((call->prescale != 1 || call->postscale != 1) && tutti__call_reduces(call->kind));
 }
@@ -97,7 +97,7 @@ static void make_head(const tutti__call_t *call, uint32_t size, uint64_t *head)
                      : 0;
 }
 
-/* The same on all ranks with equal heads. Faster than FNV-1a, which would take 240 instructions. */
+/* The hash of a head. It is faster than FNV-1a, which would take 240 instructions. */
 static uint64_t hash_of(const uint64_t *head)
 {
     uint64_t hash = TUTTI__HASH_INIT;
@@ -277,8 +277,8 @@ tutti_status_t tutti__compare_next(tutti__compare_t *cmp, const tutti__call_env_
                                      : TUTTI_OK;
     case TUTTI__COMPARE_HEADS:
         status = compare_gathered(cmp, env);
-        /* The heads are equal, so the hashes differ: the next allgather finds two ranks whose
-           recvcounts differ. */
+        /* The heads are equal, so the hashes of recvcounts differ. The next allgather finds two
+           ranks whose recvcounts differ. */
         return status == TUTTI_OK
                    ? again(start_gather(cmp, env, run, TUTTI__COMPARE_COUNTS, ret_common))
                    : status;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The comparison of a direct call's arguments between all ranks, before data moves. All ranks find
- * the same two ranks whose arguments differ. Calls of the engine have been compared by agreement. A
- * head is a call's arguments without arrays, in a few words.
+ * The comparison of a direct call's arguments between all ranks, before data moves. If arguments
+ * differ, all ranks report the same two ranks. Agreement has already compared the calls of the
+ * engine. A head is a call's arguments without arrays, in a few words.
  *
  * On one host, the meeting of a node operation compares all arguments except counts of parts and
- * factors. So only calls with such arguments are compared here.
+ * factors (prescale, postscale). So only calls with such counts or factors are compared here.
  *
  * Between hosts there is no such meeting. So every collective call is compared, also the library's
- * own calls. With TUTTI_COMPARE=0 no call is compared.
+ * own calls, unless TUTTI_COMPARE is 0.
  *
  *                             one host              several hosts
  *      heads                  an allgather          their hash, sent with the data of small calls,
@@ -38,7 +38,7 @@ typedef enum {
     TUTTI__COMPARE_PAIRS   /* exchange.h */
 } tutti__compare_stage_t;
 
-/* Zero it first. It is reused from call to call. */
+/* Zero this structure before its first use. It is reused from call to call. */
 typedef struct {
     tutti__compare_stage_t stage;
     const tutti__call_t *call; /* NULL: a call of the library's own */
@@ -52,14 +52,14 @@ typedef struct {
 
 void tutti__compare_free(tutti__compare_t *cmp);
 
-/* Must the ranks compare this collective call? Equal on all ranks whose calls have the same kind
-   and the same factors. */
+/* Must the ranks compare this collective call? All ranks whose calls have the same kind and the
+   same factors get the same answer. */
 int tutti__compare_needed(const tutti__call_env_t *env, const tutti__call_t *call);
 /* The same for calls of the library's own. */
 int tutti__compare_needed_own(const tutti__call_env_t *env);
 
-/* Begin, in `run`. call: valid until the end. may_ride: the call uses the caller's buffers, in host
-   memory; equal on all ranks. *ret_common: see call_inside.h. */
+/* Begin the comparison, in `run`. *call must stay valid until its end. may_ride: the call uses the
+   caller's buffers, in host memory; equal on all ranks. *ret_common: see call_inside.h. */
 tutti_status_t tutti__compare_start(tutti__compare_t *cmp, const tutti__call_env_t *env,
                                     tutti__run_t *run, const tutti__call_t *call, int may_ride,
                                     int *ret_common);
@@ -67,8 +67,8 @@ tutti_status_t tutti__compare_start_own(tutti__compare_t *cmp, const tutti__call
                                         tutti__run_t *run, uint32_t tag, size_t count,
                                         int *ret_common);
 
-/* The run has ended. AGAIN: the next run has begun. OK: the calls are equal. MISMATCH: a common
-   error. */
+/* Call this function when the run has ended. AGAIN: the next run has begun. OK: the calls are
+   equal. MISMATCH: a common error. */
 tutti_status_t tutti__compare_next(tutti__compare_t *cmp, const tutti__call_env_t *env,
                                    tutti__run_t *run, int *ret_common);
 

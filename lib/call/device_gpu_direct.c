@@ -96,7 +96,7 @@ static void close_lanes(tutti__exec_device_t *device, int keeps)
     }
 }
 
-/* Log the decision. why: the reason against device memory; NULL: it is used. */
+/* Log the decision. why: the reason against device memory; NULL: device memory is used. */
 static void tell(const tutti__device_setup_t *setup, const char *why)
 {
     TUTTI__LOG(setup->world == NULL && setup->topo->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
@@ -104,7 +104,7 @@ static void tell(const tutti__device_setup_t *setup, const char *why)
                why != NULL ? "through host memory: " : "direct", why != NULL ? why : "");
 }
 
-/* Can this rank use device memory? If not, `why` gets the reason. */
+/* Prepare this rank for messages in device memory. After an error, `why` gets the reason. */
 static tutti_status_t make_ready(const tutti__device_setup_t *setup, size_t slots_bytes, char *why,
                                  size_t capacity)
 {

@@ -8,7 +8,7 @@
 
 #define TUTTI__MEET_WORDS 80
 
-/* A rank's data before NCCL is opened. */
+/* The data that a rank passes to the other ranks before NCCL is opened. */
 typedef struct {
     int32_t status; /* result of making the id; on an error, the ranks open no NCCL */
     uint64_t order; /* leaders: the launch order's offset in the arena */
@@ -32,7 +32,7 @@ tutti__nccl_open_t tutti__meet_with(const tutti__device_setup_t *setup,
                                     const tutti__meet_facts_t *facts);
 
 /* Wait until NCCL is connected on all ranks, a rank reports an error, or TUTTI_TIMEOUT has passed.
-   whom: the connected ranks, for messages. */
+   whom: a name of the ranks to connect, for error texts. */
 tutti_status_t tutti__meet_settle(const tutti__device_setup_t *setup, tutti__node_t *node,
                                   const char *whom);
 

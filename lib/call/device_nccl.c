@@ -5,8 +5,8 @@
  *   1. each host's leader makes NCCL's id, and the page of the launch order in its arena. Each rank
  *      reports the types that its NCCL serves: only types that all ranks report are used. Each rank
  *      also reports its GPU, because NCCL refuses two ranks of a host on one GPU
- *   2. begin to open NCCL's communicators, and exchange whether this worked
- *   3. wait until NCCL has connected, at most until the deadline
+ *   2. all ranks begin to open NCCL's communicators, and exchange whether this worked
+ *   3. all ranks wait until NCCL has connected, at most until the deadline
  */
 #include "call/device_meet.h"
 

@@ -11,13 +11,13 @@
  * schedule, but never addresses. The copies that pack tensors also scale them. A tensor that is not
  * packed is scaled by a copy into recvbuf, if the result is as large as the operand.
  *
- * INPUT: wait until the data are complete. This step is used only if CUDA streams may wait on
- * semaphores; see engine/semaphore.c.
+ * In phase INPUT the operation waits until the data are complete. This phase is used only if CUDA
+ * streams may wait on semaphores; see engine/semaphore.c.
  *
  * A call in a CUDA stream (tutti/cuda.h) begins after the earlier work of this stream. If the work
  * of NCCL completes the call, the operation ends when this work is queued, and the CUDA stream
- * waits for it. Operations of the engine end in the same way, with their work in the lane's stream
- * `up`. All other operations end when their result is complete.
+ * waits for the work. Operations of the engine end in the same way, with their work in the lane's
+ * CUDA stream `up`. All other operations end when their result is complete.
  *
  * A schedule of scope ALL passes the launch sequencer before its run.
  */
@@ -51,8 +51,8 @@ static int is_scaled(const tutti__call_t *call)
 
 /*
  * The result belongs at the beginning of the buffer, but operands for other ranks are there, and no
- * other device memory is available. So reduce in place as in NCCL, into this rank's own part, move
- * the result to the beginning, and restore the own part:
+ * other device memory is available. So reduce in place as in NCCL, into this rank's own part. Then
+ * move the result to the beginning, and restore this rank's own part:
  *
  *      sendbuf == recvbuf  | 0 ....... | own part |     own part to host memory; reduce_scatter;
  *                            ^--- result ---'           result to the begin; own part back
@@ -101,7 +101,7 @@ static tutti_status_t move_result(tutti__operation_t *op)
     return status == TUTTI_OK ? ops->record(lane->done, lane->up) : status;
 }
 
-/* The result is in recvbuf, and STAGE is free. Restore the part of `own` that is not in recvbuf. */
+/* After the result has been moved: restore the bytes of `own` that the result does not cover. */
 static tutti_status_t restore_own(tutti__operation_t *op)
 {
     const tutti__moved_t *moved = &op->moved;
@@ -190,8 +190,8 @@ static tutti_status_t pack(tutti__operation_t *op, tutti__devent_t **ret_ready)
     return status == TUTTI_OK ? ops->record(lane->done, lane->up) : status;
 }
 
-/* The run, or the copy back, has ended. is_queued: the device work is queued, but perhaps not yet
-   complete. */
+/* After the run or the copy back: queue the unpacking. is_queued: 1 if the device work is queued,
+   but perhaps not yet complete. */
 static tutti_status_t unpack(tutti__operation_t *op, int is_queued)
 {
     tutti_status_t status;
@@ -282,8 +282,8 @@ static tutti_status_t find_on_device(tutti__operation_t *op, int *ret_empty)
     if (status != TUTTI_OK || *ret_empty)
         return status;
     status = tutti__own_find(op->env->device_cache, &op->want, op->in_place, &sched, &common);
-    /* After a common error the call is staged. If there is no schedule in host memory, the search
-       for this schedule reports the error. */
+    /* After a common error the call is staged. If there is no schedule in host memory either, the
+       later search for a schedule in host memory reports the error. */
     if (status != TUTTI_OK)
         return common ? TUTTI_OK : status;
     if (sched->on_device && (sched->scope == TUTTI__SCOPE_HOST || suits(op, device->all_node)))
@@ -363,8 +363,8 @@ static tutti_status_t begin_staged(tutti__operation_t *op, tutti__devent_t *read
 {
     const tutti__call_t *call = op->asked;
 
-    /* If the run on the device could not start, recvbuf already has the data times the prescale. So
-       the staged call uses op->own, which does not prescale again. */
+    /* If the run on the device could not start, recvbuf already has the prescaled data. So the
+       staged call uses op->own, which does not prescale again. */
     if (op->sched != NULL && op->with->packing == NULL && scale_of(op, 0) != 1) {
         op->own.postscale = call->postscale;
         call = &op->own;

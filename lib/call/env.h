@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The environment that several operations share. A communicator has one for its direct calls, and
-   one for each kind of its engine's lanes (agreed, ordered, planned). */
+/* The environment that several operations share. A communicator has one environment for its direct
+   calls, and one for each kind of its engine's lanes (agreed, ordered, planned). */
 #ifndef TUTTI__CALL_ENV_H
 #define TUTTI__CALL_ENV_H
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The words of a rank's verdict. */
+/* The words of a rank's verdict: of its report in the allgather. */
 enum {
     KNOWS,
     DIFFERS,

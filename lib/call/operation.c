@@ -37,7 +37,7 @@ void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env,
     tutti__run_init(&op->run, env->exec, lane);
 }
 
-/* Put a copy of the operation into a list, for leak checkers: its memory is never freed. */
+/* Put a copy of the operation, whose memory is never freed, into a list for leak checkers. */
 static void keep(const tutti__operation_t *op)
 {
     static _Atomic(kept_t *) first;
@@ -189,7 +189,7 @@ static int polls(const tutti__operation_t *op, const tutti__sched_t *sched)
     return 0;
 }
 
-/* The call is done, in host memory. */
+/* End a call in host memory. If the call is staged, begin to copy its results to the device. */
 static inline tutti_status_t end_call(tutti__operation_t *op)
 {
     if (TUTTI__UNLIKELY(op->is_staged))
@@ -198,8 +198,8 @@ static inline tutti_status_t end_call(tutti__operation_t *op)
     return TUTTI_OK;
 }
 
-/* A call without elements. On one host the ranks still meet, so that a rank with elements finds the
-   mismatch. Between hosts they have compared the call, unless TUTTI_COMPARE=0. */
+/* End a call without elements. On one host the ranks still meet, so that a rank with elements finds
+   the mismatch. Between hosts the ranks have compared the call, unless TUTTI_COMPARE is 0. */
 static tutti_status_t meet(tutti__operation_t *op)
 {
     const tutti__exec_env_t *env = op->env->exec;
@@ -219,9 +219,9 @@ static tutti_status_t meet(tutti__operation_t *op)
     return TUTTI_OK;
 }
 
-/* No algorithm serves the call. All ranks with this call find the same. In a plan, another rank may
-   lack the bucket, and enter it with another call. So on one host the ranks meet first; between
-   hosts they have compared their calls. */
+/* Report that no algorithm serves the call. All ranks with this call find the same error. In a
+   plan, another rank may lack tensors of the bucket, and start a barrier instead. So on one host
+   the ranks meet first. Between hosts the ranks have already compared their calls. */
 static tutti_status_t refuse(tutti__operation_t *op, tutti_status_t status)
 {
     int is_planned = op->env->is_bucket && !op->env->is_agreed;
@@ -311,7 +311,7 @@ static inline tutti_status_t choose(tutti__operation_t *op)
     return tutti__operation_run(op, sched);
 }
 
-/* The run in host memory is done. */
+/* After the run in host memory: unpack the result, and end the call. */
 static inline tutti_status_t end_run(tutti__operation_t *op)
 {
     if (TUTTI__UNLIKELY(op->with->packing != NULL && !op->is_staged))
@@ -355,8 +355,8 @@ static tutti_status_t step_compare(tutti__operation_t *op)
     return status == TUTTI__AGAIN ? TUTTI_OK : status;
 }
 
-/* Is there a transport that this thread may not use? Check all transports, because the schedules of
-   an exchange are not known yet. */
+/* Is there a transport that this thread must not use? Check all transports, because the schedules
+   of an exchange are not known yet. */
 static int is_barred(const tutti__operation_t *op)
 {
     const tutti__exec_env_t *exec = op->env->exec;
@@ -408,7 +408,7 @@ static tutti_status_t step_pairs(tutti__operation_t *op)
 
     if (status != TUTTI_OK)
         return status;
-    /* Staged: even if this rank's other direction does not match, its received data must reach the
+    /* Staged: even if the sending direction does not match, the received data must reach the
        device. So report the mismatch only after these data are copied. */
     if (!op->is_staged || !tutti__pairs_has_received(op->pairs))
         status = tutti__operation_end_pairs(op);
@@ -428,7 +428,7 @@ static tutti_status_t step_meet(tutti__operation_t *op)
     return status == TUTTI_OK ? end_call(op) : status;
 }
 
-/* OK: the operation has advanced. */
+/* Returns OK if the operation has advanced. */
 static inline tutti_status_t step_once(tutti__operation_t *op)
 {
     tutti_status_t status;
@@ -523,7 +523,7 @@ void tutti__operation_cancel(tutti__operation_t *op)
         tutti__pairs_cancel(op->pairs);
     if (!op->is_common)
         tutti__operation_cancel_node(op);
-    /* If this thread may not call MPI, no thread cancels the messages. */
+    /* If this thread must not call MPI, no thread cancels the messages. */
     if (!op->is_common && op->run.sched != NULL &&
         tutti__own_allows(op->env, op->run.sched) == TUTTI_OK)
         tutti__run_cancel(&op->run);

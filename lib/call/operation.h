@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An operation: one collective call or message as a resumable object. A direct call is an operation
- * on lane 0, stepped by its caller. A lane of the engine steps one operation for each bucket.
+ * in lane 0, which its caller steps. A lane of the engine steps one operation for each bucket (one
+ * tensor, or several tensors in one call).
  *
  *      host     COMPARE -> CHOOSE -> RUN                            (MEET: a call without elements)
  *      message  PAIRS
@@ -11,7 +12,7 @@
  *                        STAGED_IN -> CHOOSE -> RUN -> STAGED_OUT      MOVE -> RESTORE -> RESULT
  *
  * No function here waits. One thread at a time uses an operation. A thread that steps a call on
- * device memory has made the device its current device.
+ * device memory must have made the device its current device.
  */
 #ifndef TUTTI__CALL_OPERATION_H
 #define TUTTI__CALL_OPERATION_H
@@ -22,7 +23,7 @@
 #include "call/staged.h"
 
 typedef enum {
-    TUTTI__AT_END, /* no call, or it is done */
+    TUTTI__AT_END, /* there is no call, or the call is done */
     TUTTI__AT_COMPARE,
     TUTTI__AT_COUNTS, /* only the exchange of counts */
     TUTTI__AT_PAIRS,
@@ -45,15 +46,15 @@ typedef enum {
 
 typedef struct tutti__operation tutti__operation_t;
 
-/* Several tensors as one call: `pack` copies them into the call's buffers before the run, and
-   `unpack` copies the results out of these buffers after it. For device memory, the two functions
-   only add the copies, by tutti__operation_copy. */
+/* Several tensors as one call: `pack` copies the tensors into the call's buffers before the run,
+   and `unpack` copies the results out of these buffers after the run. For device memory, the two
+   functions only list the copies, by tutti__operation_copy. */
 typedef struct {
     tutti_status_t (*pack)(void *owner, tutti__operation_t *op);
     void (*unpack)(void *owner, tutti__operation_t *op);
 } tutti__packing_t;
 
-/* Properties of a call of the engine, set by its lane; all zero for direct calls. */
+/* Properties of a call of the engine, set by the engine's lane; all zero for direct calls. */
 typedef struct {
     uint8_t tag; /* 0: the tag of the call's kind */
     uint32_t signature;
@@ -64,7 +65,7 @@ typedef struct {
     uint32_t nready;
     int stays_in_host;           /* the call runs in host memory in any case; equal on all ranks */
     int awaits_input;            /* launch only when the data are complete */
-    int detaches;                /* the operation ends when its work is queued; see is_queued */
+    int detaches;                /* the operation ends when its device work is queued */
     int uses_stage;              /* the packing copies from the lane's STAGE */
     size_t npieces;              /* the largest number of copies of the packing */
     const tutti__call_t *scaled; /* with a packing: the call with its scales */
@@ -83,7 +84,7 @@ struct tutti__operation {
     const tutti__call_t *asked; /* valid until the end; NULL: a collective of the library's own */
     const tutti__call_t *call;  /* the call that runs: asked, or its form in other buffers */
     const tutti__call_with_t *with;
-    tutti__hint_t hint;  /* while AGAIN: the wait hint */
+    tutti__hint_t hint;  /* after AGAIN: the wait hint */
     int is_common;       /* after an error: see call_inside.h */
     int is_zero;         /* COUNTS: this rank makes a zero contribution */
     int polls;           /* the operation advances only when polled: MPI, or a device */
@@ -91,10 +92,10 @@ struct tutti__operation {
     tutti__xport_t *far; /* set once: a transport that advances only when polled, or NULL */
     int has_far;         /* the run uses a transport that advances only when polled */
     int has_compared;    /* the ranks compare the call, or have compared it */
-    uint64_t left_ns;    /* a wait for a rank that has left, on a polled transport: time of its
-                            beginning, or of the last progress; 0: no such wait */
+    uint64_t left_ns;    /* if the operation waits for a rank that has left, on a polled transport:
+                            when the wait began or last made progress; 0: no such wait */
     uint32_t left_moves; /* tutti__operation_moves at the time left_ns */
-    size_t bytes;        /* cost of the run for the stepping thread */
+    size_t bytes;        /* bytes of the run's data: an estimate of the run's cost */
 
     tutti__run_t run;
     tutti__exec_call_t exec;
@@ -111,7 +112,7 @@ struct tutti__operation {
 
     /* Calls on device memory. */
     tutti__call_t own;             /* the call with other buffers */
-    tutti__devent_t *stream_ready; /* for a direct call in a CUDA stream; or NULL */
+    tutti__devent_t *stream_ready; /* a direct call in a CUDA stream: its event; or NULL */
     const tutti__sched_t *sched;   /* the schedule on the device; NULL: staged */
     int is_staged;
     int is_queued;  /* at the end: results are complete after the work in the lane's stream `up` */
@@ -130,7 +131,7 @@ void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env,
                            tutti__pairs_t *pairs);
 void tutti__operation_fini(tutti__operation_t *op);
 
-/* Begin a checked call; tutti__operation_step follows. call, with: valid until the end. */
+/* Begin a checked call; then step it. *call and *with must stay valid until the operation ends. */
 void tutti__operation_start(tutti__operation_t *op, const tutti__call_t *call,
                             const tutti__call_with_t *with);
 /* Begin only the exchange of a call's counts; the results are in op->exchange. */
@@ -140,29 +141,29 @@ tutti_status_t tutti__operation_start_own(tutti__operation_t *op, tutti__collect
                                           const tutti__exec_call_t *exec, uint32_t root);
 
 /* Continue as far as possible. TUTTI_OK: done. TUTTI__AGAIN: op->hint is the wait hint, or this
-   thread may not continue. Any other status: see op->is_common; the caller must then call
-   tutti__operation_cancel. */
+   thread must not continue the operation. Any other status: see op->is_common; the caller must then
+   call tutti__operation_cancel. */
 tutti_status_t tutti__operation_step(tutti__operation_t *op);
 
-/* The operation waits for a rank that has left: take the data that have arrived. SHUTDOWN: the
+/* If the operation waits for a rank that has left: take the data that have arrived. SHUTDOWN: the
    operation will never be done. */
 tutti_status_t tutti__operation_step_left(tutti__operation_t *op);
 /* Does the operation wait for a rank that has left? */
 int tutti__operation_awaits_left(tutti__operation_t *op);
 
-/* Give up an operation that has not ended. After a common error this only cleans up. Otherwise the
-   communicator has ended, and the library does not touch the call's buffers any more. */
+/* Give up an operation that has not ended. After a common error this function only cleans up. After
+   other errors the communicator must have ended; the call's buffers are not touched any more. */
 void tutti__operation_cancel(tutti__operation_t *op);
 /* Cancel only the node operation. Afterwards this host's ranks do not access the call's buffers. */
 void tutti__operation_cancel_node(const tutti__operation_t *op);
 
-/* Does the communicator have a polled transport that the calling thread may not use? */
+/* Does the communicator have a polled transport that the calling thread must not use? */
 int tutti__operation_is_barred(const tutti__operation_t *op);
 
 /* A number that changes when the operation advances. Exception: if an advance only changes a word
    of shared memory, the number may stay the same. */
 uint32_t tutti__operation_moves(const tutti__operation_t *op);
-/* For warnings and error texts: a tag of sched/step.h. */
+/* The operation's tag (sched/step.h), for warnings and error texts. */
 unsigned tutti__operation_tag(const tutti__operation_t *op);
 /* Does the operation wait for its data, which this rank's device still computes? */
 int tutti__operation_awaits_data(const tutti__operation_t *op);
@@ -172,7 +173,7 @@ void tutti__operation_copy(tutti__operation_t *op, void *to, const void *from, s
 
 /* ---- inside ---- */
 
-/* operation.c: prepare a call; *ret_empty: no data are to be moved. */
+/* operation.c: prepare a call. *ret_empty: 1 if no data are to be moved. */
 tutti_status_t tutti__operation_prepare(tutti__operation_t *op, const tutti__call_t *call,
                                         int *ret_empty);
 /* operation.c: the schedule in host memory for a prepared call; call NULL: for op->want. */
@@ -180,12 +181,12 @@ tutti_status_t tutti__operation_find(tutti__operation_t *op, const tutti__call_t
                                      const tutti__sched_t **ret_sched);
 /* operation.c: begin the run of op->exec. */
 tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t *sched);
-/* operation.c: after a direct message: MISMATCH, a common error, if a direction does not match. OK
-   for other calls. */
+/* operation.c: at the end of a direct message, returns MISMATCH, a common error, if sender and
+   receiver passed different arguments. Returns OK for other calls. */
 tutti_status_t tutti__operation_end_pairs(tutti__operation_t *op);
 /* device_route.c: one step of a call on device memory. */
 tutti_status_t tutti__device_route_step(tutti__operation_t *op);
-/* device_route.c: the run in host memory has ended. */
+/* device_route.c: after the run in host memory, begin to copy the result to the device. */
 tutti_status_t tutti__device_route_put_back(tutti__operation_t *op);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collectives that the library makes for itself before a call, and functions that they share with
-   calls. */
+/* Collectives that the library makes for itself before a call, and functions that these collectives
+   share with calls. */
 #include "call/call_inside.h"
 
 #include "base/own_thread.h"

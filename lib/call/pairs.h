@@ -36,8 +36,8 @@ void tutti__pairs_init(tutti__pairs_t *pairs, const tutti__call_env_t *env);
 void tutti__pairs_fini(tutti__pairs_t *pairs);
 
 /* Start, step and end a message. UNSUPPORTED: nothing has started. Other errors of start and step
-   end the communicator. _end: MISMATCH if a peer passed other arguments. If the other direction of
-   a sendrecv matches, its data have been moved. */
+   end the communicator. tutti__pairs_end returns MISMATCH if a peer passed other arguments. A
+   direction of a sendrecv whose arguments match has nevertheless moved its data. */
 tutti_status_t tutti__pairs_start(tutti__pairs_t *pairs, const tutti__call_t *call,
                                   const tutti__exec_call_t *exec);
 tutti_status_t tutti__pairs_step(tutti__pairs_t *pairs, tutti__hint_t *hint);

@@ -33,8 +33,8 @@ static size_t most_bytes(size_t slot_bytes)
     return TUTTI__MIN((size_t)TUTTI__RIDE_BYTES, slot_bytes) - sizeof(tutti__frame_t);
 }
 
-/* The bytes that a call of this kind needs in a frame. The product does not overflow: `one` is at
-   most TUTTI__RIDE_BYTES. */
+/* The bytes that a call of this kind needs in a frame. one: the bytes of call->count elements, at
+   most TUTTI__RIDE_BYTES, so the product does not overflow. */
 static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
 {
     switch (kind) {
@@ -75,8 +75,8 @@ static int may_round(const tutti__call_t *call)
 }
 
 /*
- * Does the result have the same bits as without riding, that is after an empty frame? If the
- * association is not fixed, different bits are allowed, and the answer is 1.
+ * Does the result have the same bits as a call that runs after an empty frame? If the association
+ * is not fixed, different bits are allowed, and the answer is 1.
  *
  * An allreduce has the same tree as the frame; the other reductions have other trees. But inside a
  * host, the frame adds the operands one after the other, and rounds each time. A node operation
@@ -93,10 +93,10 @@ static int keeps_bits(const tutti__ride_t *ride, const tutti__call_env_t *env,
 }
 
 /*
- * The bytes of the call's data in a frame; NOT_AT_ALL: the call does not ride. Equal on all ranks
- * with equal calls. These calls do not ride: calls with factors, or with a wire format; operations
- * that do not commute, because the ranks of a host need not be consecutive; collectives that
- * TUTTI_ALGORITHM names; calls for which keeps_bits returns 0.
+ * The bytes of the call's data in a frame; NOT_AT_ALL: the call does not ride. Ranks with equal
+ * calls get the same number. These calls do not ride: calls on device memory, with factors, or with
+ * a wire format; operations that do not commute, because the ranks of a host need not be
+ * consecutive; collectives that TUTTI_ALGORITHM names; calls for which keeps_bits returns 0.
  */
 static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env,
                          const tutti__call_t *call)
@@ -118,7 +118,7 @@ static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env
 
 /* ---- packing ---- */
 
-/* Put this rank's part at its place; the rest is zero. */
+/* Put this rank's part at its place, and zeros at all other places. */
 static void put_part(char *data, size_t bytes, const void *part, size_t begin, size_t length)
 {
     memset(data, 0, bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Small calls between hosts ride in the comparison of calls: the messages that compare the calls
- * also carry their data, so no comparison precedes the call.
+ * also carry the calls' data, so a small call needs no other messages.
  *
  * The comparison is an allreduce of a frame by coll/allreduce_leaders.c, for calls of all kinds. So
  * ranks with different calls exchange the same messages, and all ranks find the difference. The
@@ -17,9 +17,9 @@
  *      alltoall                      p p n
  *
  * The result is written to recvbuf after the allreduce, and only if all calls are equal. A call
- * that does not ride follows an empty frame: larger calls; calls of other kinds; calls whose result
- * would have other bits if they rode; and calls for which the cost model expects an empty frame to
- * be faster.
+ * that does not ride runs after the allreduce of an empty frame. These calls do not ride: larger
+ * calls; calls of other kinds; calls whose result would have other bits if they rode; calls for
+ * which the cost model expects an empty frame to be faster.
  */
 #ifndef TUTTI__CALL_RIDE_H
 #define TUTTI__CALL_RIDE_H
@@ -27,7 +27,7 @@
 #include "call/call.h"
 #include "call/env.h"
 
-/* Zero it first. It is reused from call to call. */
+/* Zero this structure before its first use. It is reused from call to call. */
 typedef struct {
     const tutti__call_t *call;       /* NULL: the frame carries no data */
     size_t most[TUTTI__COLLECTIVES]; /* largest data for which riding is cheaper than a call after
@@ -42,20 +42,20 @@ typedef struct {
 
 void tutti__ride_free(tutti__ride_t *ride);
 
-/* Begin, in `run`. call: valid until the end; its data ride if possible; NULL: an empty frame.
-   *ret_common: see call_inside.h. */
+/* Begin the allreduce of the frame, in `run`. The data of *call ride if possible; *call must stay
+   valid until tutti__ride_end. call NULL: an empty frame. *ret_common: see call_inside.h. */
 tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *env,
                                  tutti__run_t *run, uint64_t identity, const tutti__call_t *call,
                                  int *ret_common);
 
-/* The run has ended. Do all ranks have the same identity? */
+/* After the run: do all ranks have the same identity? */
 static inline int tutti__ride_is_equal(const tutti__ride_t *ride)
 {
     return !ride->frame->differs;
 }
 
-/* After a run with equal identities: write the result. Returns 1 if the call is done, 0 if the
-   frame carried no data. */
+/* After a run with equal identities: write the result. Returns 1 if the call is done, 0 if the call
+   did not ride. */
 int tutti__ride_end(const tutti__ride_t *ride, uint32_t rank, uint32_t size);
 
 #endif

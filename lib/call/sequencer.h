@@ -8,8 +8,8 @@
  *      NUMBER   rank 0 gives the call its sequence number, and sends it to all ranks: a broadcast
  *               of 8 bytes
  *
- * Both are ordinary schedules in host memory, device->sequencer, in the lane of the call. They are
- * trees, whatever TUTTI_ALGORITHM selects for other calls. After both, the run may start.
+ * Both steps run a schedule in host memory (device->sequencer), in the lane of the call. These
+ * schedules are trees, whatever TUTTI_ALGORITHM selects for other calls. Then the run may start.
  */
 #ifndef TUTTI__CALL_SEQUENCER_H
 #define TUTTI__CALL_SEQUENCER_H
@@ -26,7 +26,7 @@ typedef struct {
 tutti_status_t tutti__sequencer_start(tutti__sequencer_t *sequencer, unsigned step,
                                       const tutti__exec_env_t *env, tutti__run_t *run, uint8_t tag,
                                       uint32_t signature);
-/* Both steps are done: the lane's next launch has this sequence number. */
+/* After both steps: set the sequence number of the lane's next launch. */
 void tutti__sequencer_pass(const tutti__sequencer_t *sequencer, const tutti__exec_env_t *env,
                            uint32_t lane);
 

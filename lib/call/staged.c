@@ -6,8 +6,8 @@
  *                    | down         ^ up
  *      host     | send  | recv      |                | the same |
  *
- * Host memory has two adjacent ranges, or one range if the caller's buffers overlap, for example in
- * place. So the call in host memory is in place in the same way.
+ * The copies are two adjacent ranges in host memory, or one range if the caller's buffers overlap,
+ * for example in place. So the call in host memory is in place in the same way.
  */
 #include "call/staged.h"
 
@@ -27,7 +27,7 @@ void tutti__staged_free(tutti__staged_t *staged)
     staged->host_bytes = 0;
 }
 
-/* Make staged->host this large, or return NO_MEMORY. */
+/* Enlarge staged->host to at least `bytes` bytes, or return NO_MEMORY. */
 static tutti_status_t need(tutti__staged_t *staged, size_t bytes)
 {
     if (bytes <= staged->host_bytes)
@@ -109,8 +109,8 @@ static void make_call(const tutti__call_t *call, tutti__staged_t *staged)
 
 /* ---- copies ---- */
 
-/* Begin the copies of one direction. Down: wait for `ready` even without copies, because results
-   may be written only after it. */
+/* Begin the copies of one direction. The CUDA stream waits for `ready` even if there is nothing to
+   copy down, because results may be written only after `ready`. */
 static tutti_status_t turn_to(const tutti__exec_device_t *device, uint32_t lane_index, int is_up,
                               tutti__devent_t *ready, tutti__staged_t *staged)
 {
@@ -194,7 +194,7 @@ static tutti__staged_part_t take(tutti__staged_t *staged, size_t most)
     return piece;
 }
 
-/* For the next half: end its piece, and begin a new piece. */
+/* For the next half of STAGE: end the half's piece, and begin a new piece. */
 static tutti_status_t move(const tutti__exec_device_t *device, uint32_t lane_index,
                            tutti__staged_t *staged)
 {

@@ -2,16 +2,16 @@
 /*
  * Calls on device memory that run in host memory, because no schedule serves them on the device.
  *
- *      begin   starts to copy the buffers into host memory; `call` is the same call there
- *      step    TUTTI__AGAIN until they are copied. Then `call` runs like any call on host memory
+ *      begin   starts to copy the buffers into host memory; staged->call is the call there
+ *      step    TUTTI__AGAIN until the buffers are copied. Then the caller runs staged->call
  *      finish  starts to copy the results back
- *      step    TUTTI__AGAIN until they are copied
+ *      step    TUTTI__AGAIN until the results are copied
  *
- * Host memory is the lane's STAGE, which is pinned. Larger data are in memory of malloc, and pass
- * through STAGE piece by piece, alternately through its two halves. A copy from or to unpinned
- * memory would block the thread until all earlier work in the CUDA stream is complete, even the
- * caller's work. Pinning more memory may wait for the whole device, and so for other ranks. A step
- * moves one piece, so the thread can also step its other lanes.
+ * The copies are in the lane's STAGE, which is pinned. If they do not fit, they are in memory of
+ * malloc, and pass through STAGE piece by piece, alternately through its two halves. A copy from or
+ * to unpinned memory would block the thread until all earlier work in the CUDA stream is complete,
+ * even the caller's work. Pinning more memory may wait for the whole device, and so for other
+ * ranks. A step moves one piece, so the thread can also step its other lanes.
  *
  * STAGE, `copied` and `done` belong to the lane, and have no other user during a call. A run in
  * host memory does not use them. If the packing copies zero contributions out of STAGE, the event
@@ -31,7 +31,7 @@ typedef struct {
     size_t bytes;
 } tutti__staged_part_t;
 
-/* The state of one lane; zero it first. */
+/* The state of one lane. Zero this structure before its first use. */
 typedef struct {
     tutti__call_t call; /* the same call in host memory */
     char *host;         /* from malloc, or NULL */
@@ -51,9 +51,9 @@ typedef struct {
 void tutti__staged_free(tutti__staged_t *staged);
 
 /*
- * device  the lanes' resources; the calling thread uses this device
+ * device  the lanes' resources; the calling thread's current device
  * ready   a recorded event, after which the data are complete; or NULL
- * staged  staged->call is valid until the next begin, and has the arrays of `call`
+ * staged  staged->call is valid until the next begin, and points to the arrays of *call
  *
  * rank, size: this rank, and the communicator's size. NO_MEMORY, SYSTEM.
  */
@@ -62,7 +62,7 @@ tutti_status_t tutti__staged_begin(const tutti__exec_device_t *device, uint32_t 
                                    tutti__devent_t *ready, tutti__staged_t *staged);
 tutti_status_t tutti__staged_finish(const tutti__exec_device_t *device, uint32_t lane,
                                     tutti__staged_t *staged);
-/* Call it again while it returns AGAIN. */
+/* Call this function again while it returns AGAIN. */
 tutti_status_t tutti__staged_step(const tutti__exec_device_t *device, uint32_t lane,
                                   tutti__staged_t *staged);
 
