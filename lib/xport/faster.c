@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses between UCX and MPI for messages between hosts, when the world is made. The leader of
- * each host takes part; the other ranks wait for the result.
+ * Chooses between UCX and MPI for messages between hosts, when the world is made. The leader
+ * (lowest rank) of each host takes part; the other ranks wait for the choice.
  *
  *      1. reach     leader 0 --> leader 1 --> leader 2 --> leader 0        over UCX
  *      2. measure   leader 0 <-> leader 1     eight round trips over each, alternating
  *      3. exchange  all ranks receive leader 0's figures, and decide alike
  *
- * 1. If a host cannot send or receive its message in TUTTI__FASTER_REACH_NS, MPI is taken: UCX may
- *    not support the network between these hosts, or a firewall may block it. The first message
- *    makes a connection, which later calls use.
+ * 1. If a leader cannot send or receive its message within TUTTI__FASTER_REACH_NS, MPI is taken.
+ *    Perhaps UCX does not support this network, or a firewall blocks UCX. The first message makes
+ *    the connection for later calls.
  * 2. If MPI's shortest round trip is clearly shorter, MPI is taken, otherwise UCX. If only MPI
  *    supports the fast network (Omni-Path, EFA, Slingshot), UCX's round trip takes several times as
  *    long as MPI's. If both use the same network, UCX's round trip took 0.55 to 0.99 of MPI's
@@ -17,8 +17,8 @@
  *    their processors with other work, so UCX is taken without figures. Leader 0 ends the
  *    measurement.
  *
- * The choice changes no bits of results: schedules are chosen without it, and a schedule adds in an
- * order that does not depend on the length of messages.
+ * The choice changes no bits of results: schedules do not depend on the transport, and a schedule
+ * adds in an order that does not depend on the length of messages.
  *
  * Runs on the thread that makes the communicator, over lane 0.
  */
@@ -36,10 +36,10 @@ enum {
     SIGNATURE = 0x70726f62
 };
 
-/* Static: if a message never leaves, the transport may read these words until it is closed. */
+/* Static, because until close the transport may read the word of a message that was not sent. */
 static const uint64_t go_on = 1, stop = 2;
 
-/* A sending end and a receiving end. */
+/* A sending end and a receiving end of one transport. */
 typedef struct {
     tutti__xport_t *xport;
     tutti__chan_t *to, *from;
@@ -48,7 +48,7 @@ typedef struct {
 /* The lines between leaders 0 and 1. */
 typedef struct {
     line_t ucx, mpi;
-    uint64_t ucx_until, mpi_until; /* UCX's deadline is later, because UCX carries `stop` */
+    uint64_t ucx_until, mpi_until; /* UCX's deadline is later, because `stop` is sent over UCX */
 } pair_t;
 
 typedef struct {
@@ -171,8 +171,8 @@ static tutti_status_t trip(const line_t *line, uint64_t deadline_ns, uint64_t *s
     return status;
 }
 
-/* Leader 0's part. The first round makes the connections, and is not counted. If a round trip over
-   MPI fails or is late, the measurement ends. Returns the status of UCX. */
+/* Leader 0's part. The first round trips make the connections, and are not counted. If a round trip
+   over MPI fails or is late, the measurement ends. Returns the status of the messages over UCX. */
 static tutti_status_t measure(const pair_t *pair, result_t *result)
 {
     uint64_t unused = 0, begin;
@@ -210,7 +210,7 @@ static tutti_status_t answer(const pair_t *pair)
     }
 }
 
-/* A leader's part. Returns the status of UCX. */
+/* A leader's part. Returns the status of the messages over UCX. */
 static tutti_status_t take_part(const probe_t *p, result_t *result)
 {
     uint64_t begin = tutti__now_ns(), until = begin + TUTTI__FASTER_REACH_NS;

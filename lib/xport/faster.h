@@ -8,15 +8,15 @@
 
 /*
  * Decide which of two transports between all ranks of boot carries the messages between hosts. All
- * ranks get the same answer. Collective. The caller closes one transport or both. It must not use
- * `mpi` after this, because a message may still be in flight.
+ * ranks get the same answer. Collective. After this call, the caller must only close `mpi`, because
+ * a message of the measurement may still be in flight: to use MPI, open a new transport.
  *
- * An error: the meeting has failed. A transport that does not work is no error.
+ * Returns an error only if the ranks cannot exchange data over `boot`, not if a transport fails.
  */
 tutti_status_t tutti__xport_faster(tutti__boot_t *boot, tutti__xport_t *ucx, tutti__xport_t *mpi,
                                    int *ret_takes_ucx);
 
-/* The decision by figures. trips: round trips measured over each transport; *_ns: the shortest. */
+/* Decide by figures. trips: round trips over each transport; *_ns: the shortest round trip. */
 int tutti__faster_takes_ucx(uint32_t trips, uint64_t ucx_ns, uint64_t mpi_ns);
 
 #endif

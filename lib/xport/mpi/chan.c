@@ -2,27 +2,25 @@
 /*
  * One end of a channel over MPI.
  *
- * A sender passes the user's block to MPI_Isend. At most one message of an end is in flight,
+ * A sender passes the block of the caller's buffer to MPI_Isend. At most one message is in flight,
  * because the executor completes a SEND before it starts the channel's next SEND (exec/sends.c).
  *
- * A receiver owns `credits` staging slots. It posts receives into them in order, but only for
- * messages that the call still expects. An extra receive would take the first message of the next
- * call on this lane.
+ * A receiver owns `credits` staging slots. The receiver posts receives into these slots in order,
+ * but only for messages that the current call still expects. An extra receive would take the first
+ * message of the next call on this lane.
  *
  *      slots   | 0 | 1 | 2 | 3 |       expected: messages not posted yet
  *                    ^head              posted = 2: slots 1 and 2; view() returns slot 1
  *
- * A message never exceeds a slot: all ranks have slots of the same size (rank 0's setting), and
- * the sender refuses longer messages. A truncation would be detected too late. Open MPI 4.1.4
- * writes a message of 4 KiB or more past the end of a shorter receive (seen over shared memory
- * and over TCP).
+ * A message never exceeds a slot: all ranks have slots of one size (rank 0's setting), and the
+ * sender refuses longer messages. A truncation would be detected too late: Open MPI 4.1.4 writes a
+ * message of 4 KiB or more past the end of a shorter receive (seen over shared memory and TCP).
  *
- * A GPU-direct end (xport.h) works in the same way on device memory, which MPI accepts and no code
- * here reads. Such an MPI may use the device at the same time as NCCL: see the hazard in
- * call/device_gpu_direct.c.
+ * A GPU-direct end (xport.h) works in the same way on device memory. Only MPI accesses this memory.
+ * MPI may then use the device at the same time as NCCL: see the hazard in call/device_gpu_direct.c.
  *
- * One thread at a time uses an end. The lock is needed for MPI's calls, and because the application
- * may finalize MPI at any time.
+ * One thread at a time uses an end. The lock is still needed, because MPI is called under it, and
+ * because the application may finalize MPI at any time.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -71,8 +69,7 @@ tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t
 {
     MPI_Request *requests;
 
-    /* If the end has posted receives or an error, do not change its slots. The end's next use
-       returns the error. */
+    /* If the end has posted receives, or an error for its next use, do not change its slots. */
     if (chan->posted > 0 || chan->status != TUTTI_OK)
         return TUTTI_OK;
     if (key->slot_bytes != chan->slot_bytes || key->credits == 0)
@@ -124,7 +121,7 @@ static tutti_status_t again(const tutti__chan_t *chan, tutti__hint_t *hint)
     return TUTTI__AGAIN;
 }
 
-/* Test the message that is being sent, if there is one. */
+/* Test whether the message in flight is sent. *ret_done 1: no message is in flight any more. */
 static int test_send(tutti__chan_t *chan, int *ret_done)
 {
     *ret_done = 1;
@@ -282,7 +279,7 @@ size_t tutti__mpi_chan_length(const tutti__chan_t *chan)
     return chan->arrived_bytes;
 }
 
-/* An error of posting ends the channel, so the channel's next call returns an error. */
+/* If posting a receive fails, the channel ends, and the next function on it returns the error. */
 void tutti__mpi_chan_release(tutti__chan_t *chan)
 {
     if (enter(chan) != TUTTI_OK)
@@ -306,9 +303,9 @@ void tutti__mpi_chan_cancel(tutti__chan_t *chan)
     }
 }
 
-/* Requests in flight. MPI sets a request that fails to MPI_REQUEST_NULL, so it is not counted. A
-   communicator may be closed by a thread that may not call MPI. Such a thread does not test, and
-   counts all requests. */
+/* Returns the number of requests in flight. MPI sets a failed request to MPI_REQUEST_NULL, so it is
+   not counted. The thread that closes a communicator may be one that must not call MPI. Such a
+   thread cannot test requests, so it counts all of them. */
 uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan)
 {
     int done, may_call = tutti__mpi_may_call(0);
@@ -331,7 +328,7 @@ uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan)
     return pending;
 }
 
-/* Forget a request. A thread that may not call MPI leaves MPI's memory of the request allocated. */
+/* Drop a request. If this thread must not call MPI, MPI's memory of the request stays allocated. */
 static void forget(MPI_Request *request)
 {
     if (tutti__mpi_may_call(0))

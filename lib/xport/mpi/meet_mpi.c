@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meeting over MPI: a duplicate of the application's communicator, and allgathers of small
- * blocks on it.
+ * Meeting over MPI: allgathers of small blocks on a duplicate of the application's communicator.
  *
- * Called while a communicator is made, on the thread that makes it. Set-up uses non-blocking calls,
- * because a blocking call waits for ever if a rank is dead. These calls are tested until the
- * deadline, or until the core reports that a rank has ended. tutti__mpi_meet takes no timeout, so
- * the first allgather makes the duplicate. MPI cannot cancel a collective. If a collective is not
- * complete when its wait ends, its memory is kept for ever, and MPI is not finalized at exit.
+ * Called while a communicator is made, on the thread that makes it. A meeting uses non-blocking
+ * collectives, because a blocking collective waits for ever if a rank is dead. The thread tests the
+ * collective until the deadline, or until the library reports that a rank has ended.
+ * tutti__mpi_meet has no timeout, so the first allgather makes the duplicate. MPI cannot cancel a
+ * collective. If a collective is not complete when the wait ends, the collective's memory is kept
+ * for ever, and MPI is not finalized at exit.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -20,8 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* MPI has no event on which a thread could sleep. React fast at first; later leave the processor
-   to late ranks. */
+/* MPI has no event on which a thread could sleep. At first, yield only, to react fast. Later,
+   sleep, so that late ranks get the processor. */
 static void wait_a_little(uint64_t waited_ns)
 {
     if (waited_ns < TUTTI__MPI_MEET_BUSY_NS)
@@ -30,13 +30,13 @@ static void wait_a_little(uint64_t waited_ns)
         usleep(TUTTI__MPI_MEET_NAP_US);
 }
 
-/* Test until the request is complete, time is up, or another rank has ended. An error leaves
-   *request in flight. */
+/* Test until the request is complete, the time has passed, or another rank has ended. After an
+   error *request is still in flight. */
 static tutti_status_t wait_for(const tutti__mpi_meet_t *meet, MPI_Request *request,
                                uint64_t timeout_ms, const char *what)
 {
     uint64_t start = tutti__now_ns();
-    uint64_t check = TUTTI__MPI_MEET_BUSY_NS; /* when the other ranks are checked next */
+    uint64_t check = TUTTI__MPI_MEET_BUSY_NS; /* next check of the other ranks, as `waited` */
     uint64_t waited;
     tutti_status_t status;
     int done = 0;
@@ -68,7 +68,7 @@ static tutti_status_t wait_for(const tutti__mpi_meet_t *meet, MPI_Request *reque
                            (unsigned long long)timeout_ms);
 }
 
-/* Give up a collective, which stays in flight for ever. MPI still uses `memory`, its buffer. */
+/* Give up a collective, which stays in flight for ever. MPI still uses the buffer `memory`. */
 static void give_up(tutti__mpi_meet_t *meet, void *memory)
 {
     tutti__mpi_lock();
@@ -79,8 +79,9 @@ static void give_up(tutti__mpi_meet_t *meet, void *memory)
     tutti__mpi_give_up();
 }
 
-/* Duplicate the communicator. Calls on the duplicate return errors. An error of the duplication
-   itself goes to the error handler of the application's communicator, which aborts by default. */
+/* Duplicate the application's communicator. MPI's calls on the duplicate return their errors. For
+   an error of the duplication itself, MPI calls the error handler of the application's
+   communicator; by default this handler aborts. */
 static tutti_status_t duplicate(tutti__mpi_meet_t *meet, uint64_t timeout_ms)
 {
     struct {
@@ -118,7 +119,7 @@ free_making:
     return status;
 }
 
-/* MPI gets copies, so an abandoned gather does not write into the caller's memory later. */
+/* MPI works on copies, so an abandoned gather never writes into the caller's memory. */
 static tutti_status_t gather(tutti__mpi_meet_t *meet, const void *mine, size_t bytes, void *ret_all,
                              uint64_t timeout_ms)
 {
@@ -178,8 +179,8 @@ static tutti_status_t meet_allgather(void *ctx, const void *mine, size_t bytes, 
 }
 
 /*
- * A duplicate that may have messages in flight is not freed: a later communicator could get its
- * number, and Open MPI would deliver the messages there. MPI_Finalize frees it.
+ * If the duplicate may have messages in flight, do not free it: Open MPI could give the duplicate's
+ * number to a later communicator, and deliver the messages there. MPI_Finalize frees the duplicate.
  */
 static void meet_close(void *ctx)
 {

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI of this process: starting or finding it, the threads that may call it, and its end.
+ * The MPI of this process: its start, the threads that may call MPI, and the end of MPI.
  *
- * MPI belongs to the process, so this file has the module's only globals. MPI can end in
- * three ways:
+ * MPI belongs to the process, so this file has the module's only globals. MPI ends in three ways:
  *
- *   the application finalizes it   MPI_Finalize first calls a delete callback on MPI_COMM_SELF;
+ *   the application finalizes MPI  MPI_Finalize first calls a delete callback on MPI_COMM_SELF;
  *                                  after that every call here returns SHUTDOWN
- *   the module started it          the module finalizes it only at exit, so tutti_init may be
+ *   the module started MPI         the module finalizes MPI only at exit, so tutti_init may be
  *                                  called again
  *   ... and the job has failed     MPI is not finalized: MPI_Finalize would wait for ranks that
  *                                  have ended; the launcher ends a job with an unfinalized rank
  *
  * An exit without tutti_finalize counts as a failure: peers may be waiting for this rank, and they
- * receive an error soon only if the launcher detects the exit. Until the process ends, calls of its
- * other threads return PEER_LOST with this rank. These threads may report the status to peers
- * before the peers detect the end of the process.
+ * receive an error soon only if the launcher detects the exit. Until the process ends, MPI calls of
+ * other threads return PEER_LOST, and the text names this rank. These threads may report this
+ * status to peers before the peers detect the end of the process.
  *
- * The module requests MPI_THREAD_MULTIPLE. SERIALIZED would suffice for its own calls, which are
- * under its lock. But an application that finds MPI running (MPI_Initialized) may call it as well,
- * without that lock. Tried: SERIALIZED; it saved nothing (0.17 us one way for 8 bytes, 16.5 us for
- * 256 KiB, with either).
+ * The module requests MPI_THREAD_MULTIPLE. SERIALIZED would suffice for the module's own calls,
+ * because they are made under the lock. But an application that finds MPI running (MPI_Initialized)
+ * may call MPI as well, without this lock. Tried: SERIALIZED; it saved nothing (0.17 us one way for
+ * 8 bytes, 16.5 us for 256 KiB, with either).
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -37,7 +36,7 @@ typedef struct kept {
 typedef enum {
     RUNS,
     FINALIZED, /* or MPI_Finalize is running */
-    EXITS      /* the process is exiting without tutti_finalize */
+    EXITS      /* the process is exiting, and tutti_finalize was not called */
 } state_t;
 
 static struct {
@@ -47,8 +46,8 @@ static struct {
     state_t state;
     kept_t *kept;
 
-    /* Set by the first start, then constant, except main_thread and has_main: a later start on the
-       main thread sets them. */
+    /* Set by the first tutti__mpi_start, then constant. Exception: a later tutti__mpi_start on
+       MPI's main thread sets main_thread and has_main. */
     const tutti__core_t *core;
     int started;
     int ours;  /* the module started MPI */
@@ -56,9 +55,9 @@ static struct {
     int most_tag;
     int has_main;
     pthread_t main_thread;
-    pid_t pid; /* the process that uses MPI: a forked child has the state, but cannot use MPI */
+    pid_t pid; /* the process that uses MPI; a forked child cannot use MPI */
 
-    tutti__word_t failed; /* not under the lock */
+    tutti__word_t failed; /* set by tutti__mpi_give_up; not under the lock */
 } mpi = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static const char *level_name(int level)
@@ -180,9 +179,9 @@ int tutti__mpi_most_tag(void)
 }
 
 /*
- * With MULTIPLE any thread may call MPI. With SERIALIZED: if the module started MPI, its lock
- * serialises all threads. If the application started MPI, it serialises only its own threads, so
- * the library's thread may not call MPI. Below SERIALIZED only one thread may call MPI.
+ * With MULTIPLE any thread may call MPI. With SERIALIZED, if the module started MPI, the module's
+ * lock serialises all threads. If the application started MPI, the application serialises only its
+ * own threads, so the engine's thread must not. Below SERIALIZED only the main thread may call MPI.
  */
 int tutti__mpi_may_call(int is_engine)
 {
@@ -219,14 +218,13 @@ void tutti__mpi_keep(void *memory)
     kept_t *kept = malloc(sizeof(*kept));
 
     if (kept == NULL)
-        return; /* the memory stays, but the list does not have it */
+        return; /* the memory stays allocated, but is not in the list */
     kept->memory = memory;
     kept->next = mpi.kept;
     mpi.kept = kept;
 }
 
-/* MPI_Finalize calls this function. The function waits until no other thread calls MPI through this
-   module. */
+/* MPI_Finalize calls this function, which waits until no thread of this module is inside MPI. */
 static int self_deleted(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     (void)comm;
@@ -252,7 +250,7 @@ static tutti_status_t watch_finalize(void)
     if (code != MPI_SUCCESS)
         return tutti__mpi_fail_code(code, "MPI_Comm_create_keyval");
     code = PMPI_Comm_set_attr(MPI_COMM_SELF, keyval, &mpi);
-    PMPI_Comm_free_keyval(&keyval); /* MPI keeps it until the attribute is deleted */
+    PMPI_Comm_free_keyval(&keyval); /* MPI keeps the keyval until the attribute is deleted */
     if (code != MPI_SUCCESS)
         return tutti__mpi_fail_code(code, "MPI_Comm_set_attr");
     return TUTTI_OK;
@@ -275,7 +273,7 @@ static void finalize_at_exit(void)
         PMPI_Finalize();
 }
 
-/* The largest tag. MPI guarantees 32767; Open MPI has 2^31 - 1, MPICH 2^28 - 1 or less. */
+/* Get the largest tag. MPI guarantees 32767; Open MPI has 2^31 - 1, MPICH at most 2^28 - 1. */
 static void ask_most_tag(void)
 {
     void *value = NULL;
@@ -286,7 +284,7 @@ static void ask_most_tag(void)
         mpi.most_tag = *(int *)value;
 }
 
-/* Start MPI. This waits, without a deadline, until all ranks of the launcher do the same. */
+/* Start MPI. MPI waits, without a deadline, until all ranks of the launcher have started it. */
 static tutti_status_t start_ours(void)
 {
     int code = PMPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpi.level);
@@ -345,7 +343,7 @@ tutti_status_t tutti__mpi_start(const tutti__core_t *core)
         status = start_first();
     if (status != TUTTI_OK)
         return status;
-    /* Ask in each call, because the first caller may not have been the main thread. */
+    /* Ask in each call, because the first call may have been made on another thread. */
     PMPI_Is_thread_main(&is_main);
     if (is_main) {
         mpi.main_thread = pthread_self();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Declarations for the files of the MPI module: the process's MPI, meetings, transports.
+ * Declarations for the files of the MPI module: the process's MPI, meetings (boot.h), transports.
  *
  * All calls to MPI for messages and gathers are made under one lock (tutti__mpi_enter()). The lock
- * also protects the fields of channels. Only calls that return at once are made under the lock.
+ * also protects the fields of channels. All calls of MPI under the lock return at once.
  */
 #ifndef TUTTI__XPORT_MPI_MODULE_H
 #define TUTTI__XPORT_MPI_MODULE_H
@@ -43,13 +43,13 @@ struct tutti__chan {
 
     size_t slot_bytes; /* longest message */
 
-    /* Receiver: `posted` slots from `head` on have a posted receive, or a message that was not
-       released yet, in order. */
-    unsigned char *slots;        /* [credits x slot_bytes]; of GPU-direct ends: the caller's */
+    /* Receiver: `posted` slots from `head` on are in use, in the order of messages. Each has a
+       posted receive, or a message that is not released yet. */
+    unsigned char *slots;        /* [credits x slot_bytes]; for a GPU-direct end: the caller's */
     MPI_Request *posted_request; /* [capacity] */
     uint32_t credits, capacity;
     uint32_t head, posted;
-    size_t expected; /* messages of this call that are not posted yet */
+    size_t expected; /* receives of the current call that are not posted yet */
     int arrived;     /* the head slot's message has arrived */
     size_t arrived_bytes;
 };
@@ -61,22 +61,21 @@ struct tutti__mpi_xport {
     size_t slot_bytes;
     uint32_t credits;
     uint32_t rank, size;
-    uint32_t *world;  /* [size] ranks in the meeting */
+    uint32_t *world;  /* [size] the ranks' numbers in the meeting */
     uint32_t *number; /* [size] each rank's number for this transport, in tags of messages to it */
     tutti__chan_t *chans[TUTTI__LANES];
-    int keeps; /* sends, or receives of GPU-direct ends, were abandoned */
+    int keeps; /* 1: sends, or receives of GPU-direct ends, were abandoned */
 };
 
 /* mpi_module.c: the process's MPI */
 
-/* Start MPI, and determine the threads that may call it. Call this before all other functions
-   here. */
+/* Start MPI, and determine which threads may call MPI. Call it before all other functions here. */
 tutti_status_t tutti__mpi_start(const tutti__core_t *core);
-/* Take the lock for MPI calls. An error leaves it free: TUTTI_ERR_SHUTDOWN after MPI was finalized,
-   TUTTI_ERR_PEER_LOST while the process exits. rank: the rank of this process in the world. */
+/* Take the lock for MPI calls. After an error the lock is not taken. SHUTDOWN: MPI was finalized;
+   PEER_LOST: the process is exiting. rank: the rank of this process in the world. */
 tutti_status_t tutti__mpi_enter(uint32_t rank);
 void tutti__mpi_leave(void);
-/* Take the same lock, even if MPI does not run any more: for lists and memory. */
+/* Take the same lock, even if MPI does not run any more: to access lists and memory. */
 void tutti__mpi_lock(void);
 int tutti__mpi_is_gone(void); /* under the lock */
 int tutti__mpi_most_tag(void);
@@ -84,10 +83,10 @@ int tutti__mpi_may_call(int is_engine);
 void tutti__mpi_add_xport(tutti__mpi_xport_t *xport);
 void tutti__mpi_remove_xport(tutti__mpi_xport_t *xport);
 void tutti__mpi_count_meets(int change);
-/* Put memory that MPI may still use into a list, for leak checkers. It is never freed. */
+/* Put memory that MPI may still use into a list, for leak checkers. The memory is never freed. */
 void tutti__mpi_keep(void *memory);
 void tutti__mpi_give_up(void);
-tutti_status_t tutti__mpi_still(void); /* the core's check for ranks that have ended */
+tutti_status_t tutti__mpi_still(void); /* the library's check for ranks that have ended */
 
 tutti_status_t tutti__mpi_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 /* Set the error of an MPI call that has returned `code`: "mpi: <what>: <MPI's own text>". */
@@ -105,14 +104,14 @@ tutti_status_t tutti__mpi_xport_open_part(const tutti__meet_t *meet, const tutti
                                           size_t slot_bytes, uint32_t credits,
                                           tutti__xport_t **ret_xport);
 tutti_status_t tutti__mpi_take_number(const tutti__meet_t *meet, uint32_t *ret_number);
-/* MPI is about to end: abandon all messages in flight at once. Under the lock. */
+/* Abandon all messages in flight at once, because MPI is about to end. Under the lock. */
 void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport);
 
-/* chan.c: the functions of the table for one channel */
+/* chan.c: the functions of tutti__xport_ops_t for one channel */
 tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan_key_t *key,
                                     int receives, tutti__chan_t **ret_chan);
 void tutti__mpi_chan_free(tutti__chan_t *chan);
-/* Open a receiver's GPU-direct end again, with the slots in `key`. */
+/* Open a receiver's GPU-direct end again, with the slots of `key`. */
 tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key);
 tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
                                     uint32_t signature, int *ret_pending, tutti__hint_t *hint);
@@ -122,8 +121,8 @@ tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t 
                                     const void **ret_data, tutti__hint_t *hint);
 size_t tutti__mpi_chan_length(const tutti__chan_t *chan);
 void tutti__mpi_chan_release(tutti__chan_t *chan);
-/* The steps of giving up, all under the lock. cancel: ask MPI to cancel receives. pending: count
-   the messages still in flight. abandon: give these up, and keep the memory that MPI may touch. */
+/* The steps of giving up messages, under the lock. cancel: ask MPI to cancel receives. pending:
+   count the messages in flight. abandon: give these up, and keep the memory that MPI may access. */
 void tutti__mpi_chan_cancel(tutti__chan_t *chan);
 uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan);
 void tutti__mpi_chan_abandon(tutti__chan_t *chan);

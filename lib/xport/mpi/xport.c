@@ -2,25 +2,25 @@
 /*
  * The transport over MPI: channels are tags on the meeting's communicator.
  *
- * All messages are MPI_BYTE. A channel is a (source, tag) pair; MPI keeps the messages of a
- * pair in order:
+ * All messages are MPI_BYTE. A channel is a source and a tag; MPI keeps such messages in order:
  *
  *      tag = 64 * (number of the transport at the receiver) + 8 * lane + stream
  *
- * The world and its groups each have a transport, and all transports use the communicator of one
- * meeting. Only a receiver must distinguish transports. So each rank numbers its own transports,
- * and senders use the receiver's number. Ranks of different groups need not agree on numbers, even
- * if several groups are made at the same time.
+ * The world and each group have a transport. All transports use the same MPI communicator, that of
+ * the meeting. Only a receiver must distinguish transports. So each rank numbers its own
+ * transports, and senders use the receiver's number. Ranks of different groups need not agree on
+ * numbers, even if several groups are made at the same time.
  *
  * Numbers are not reused. A peer that has not been told of the end of a transport may still send to
  * it. The next transport with the same number would receive this message. MPI guarantees tags for
  * 512 transports; real MPIs have enough for at least 2^17.
  *
- * Only lengths distinguish calls. A signature would need a header in each message (a copy), or bits
- * of the tag. With such bits, a message of another call would wait for ever instead of failing.
+ * Messages have no signature (xport.h), so only a wrong length shows that the ranks' calls differ.
+ * A signature would need a header in each message (a copy), or bits of the tag. With a signature in
+ * the tag, no receive would match another call's message: the call would wait for ever.
  *
- * The thread that drives a schedule calls these functions, if may_progress() allows it. They never
- * wait, except cancel(), keeps() and close(), which give messages in flight a tenth of a second.
+ * The thread that steps a call's schedule calls these functions, if may_progress() allows it. Only
+ * cancel(), keeps() and close() wait: for messages in flight, a tenth of a second for each lane.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -101,8 +101,8 @@ static tutti_status_t open_recv(tutti__xport_t *base, const tutti__chan_key_t *k
     return open_end(mine(base), key, 1, ret_chan);
 }
 
-/* A probe for a message that cannot exist makes MPI progress. Its source is this rank, so MPI
-   checks one queue; with MPI_ANY_SOURCE it checks a queue for each peer. */
+/* Probe for a message that cannot exist: MPI makes progress in each probe. The probe's source is
+   this rank, so MPI checks one queue; with MPI_ANY_SOURCE it would check a queue for each peer. */
 static tutti_status_t xport_progress(tutti__xport_t *base)
 {
     tutti__mpi_meet_t *meet = mine(base)->meet;
@@ -124,7 +124,7 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
 }
 
 /* Open MPI and MPICH have MPIX_Query_cuda_support, and similar functions for other devices. dlsym
-   finds them, because older versions lack them, and not all headers declare them. */
+   is used, because older versions lack the functions, and not all headers declare them. */
 static tutti_status_t xport_take_device(tutti__xport_t *base, const char *device)
 {
     tutti_status_t status;
@@ -200,10 +200,10 @@ static uint32_t look(tutti__mpi_xport_t *xport, uint32_t lane)
  * Abandon the messages in flight of a lane.
  *
  * A receive can be cancelled unless its message is arriving. A send cannot be cancelled: Open MPI
- * ignores the attempt, and MPI 4 deprecates it. So the function waits for sends, but not for long,
- * because a peer may be dead. The remaining messages are abandoned: their requests are freed, and
- * MPI may complete them later. Until then MPI may still read a sender's block, and no call prevents
- * this. So the communicator does not free its own blocks (`keeps`).
+ * ignores the attempt, and MPI 4 deprecates it. So this function waits for sends, but only for
+ * TUTTI__MPI_GIVE_UP_NS, because a peer may be dead. The other messages are abandoned: their
+ * requests are freed, and MPI may complete the messages later. Until then MPI may still read the
+ * sent block, and no call prevents this. So the communicator never frees its own blocks (`keeps`).
  */
 static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
 {
@@ -214,7 +214,7 @@ static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
     if (!tutti__mpi_is_gone())
         for_lane(xport, lane, tutti__mpi_chan_cancel);
     tutti__mpi_leave();
-    /* A thread that may not call MPI would wait in vain. */
+    /* Do not wait if this thread is not allowed to call MPI: it could not test the messages. */
     while ((pending = look(xport, lane)) > 0 && tutti__mpi_may_call(0) &&
            tutti__now_ns() - start < TUTTI__MPI_GIVE_UP_NS)
         sched_yield();
@@ -234,7 +234,7 @@ static void mark_cancelled(tutti__chan_t *chan)
         chan->status = TUTTI_ERR_TRANSPORT;
 }
 
-/* End the lane: peers' messages of the failed call cannot be distinguished from later messages. */
+/* End the lane, because late messages of the failed call look like messages of later calls. */
 static void xport_cancel(tutti__xport_t *base, uint32_t lane)
 {
     tutti__mpi_xport_t *xport = mine(base);
@@ -257,8 +257,8 @@ void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport)
     }
 }
 
-/* End all lanes. If a lane's thread could not call MPI when the communicator died, the lane still
-   has posted receives, and these could write into memory that is freed next. */
+/* End all lanes. If a lane's thread was not allowed to call MPI when the communicator ended, the
+   lane still has posted receives. MPI could write a message into memory that is freed next. */
 static int xport_keeps(tutti__xport_t *base)
 {
     tutti__mpi_xport_t *xport = mine(base);
@@ -362,8 +362,8 @@ tutti_status_t tutti__mpi_xport_open_part(const tutti__meet_t *meet, const tutti
     return TUTTI_OK;
 }
 
-/* All ranks open the transports between all ranks in the same order, so numbers are not
-   exchanged. */
+/* For transports between all ranks, numbers are not exchanged: all ranks open these transports in
+   the same order, so their numbers are equal. */
 tutti_status_t tutti__mpi_xport_open(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                      tutti__xport_t **ret_xport)
 {

@@ -2,15 +2,16 @@
 /*
  * Channels over shared memory between ranks of one machine.
  *
- * A channel is a ring of slots in the receiver's arena. The sender copies a message into a free
- * slot, and may then overwrite its buffer. The receiver reduces or copies directly from the slot.
- * There are two counters, each written by one side, on separate cache lines:
+ * A channel is a ring of slots in the receiver's arena, the memory that the rank shares with its
+ * machine. The sender copies a message into a free slot. After that the caller may overwrite the
+ * sent buffer. The receiver reduces or copies directly from the slot. There are two counters on
+ * separate cache lines. Each counter is written by one side:
  *
  *      head (sender)    messages written       full:  head - tail == credits
  *      tail (receiver)  messages released      empty: head == tail
  *
- * The receiver makes the ring when it first opens its end, and writes the ring's page number into
- * its table, at (lane, stream, sender). Before that a sender reads 0 and tries again.
+ * When the receiver first opens its end, it makes the ring. It writes the ring's page number into
+ * its channel table, at (lane, stream, sender). Before that a sender reads 0 and tries again.
  *
  * A message carries its length and its call's signature, so ranks with different calls detect the
  * mismatch at the first message.
@@ -40,9 +41,9 @@ typedef struct {
 typedef struct shm_xport shm_xport_t;
 
 /*
- * One end. The peer's counter is in a cache line that the peer writes. So this rank reads the
- * counter again only if the value in `seen` does not allow this rank to continue. The structure
- * also has copies of the transport's fields that each message needs.
+ * One end. The peer writes the cache line of its counter. So this rank reads the peer's counter
+ * again only if the last value, `seen`, does not allow this rank to continue. The structure also
+ * has copies of the transport's fields that are needed for each message.
  */
 struct tutti__chan {
     ring_t *ring;   /* NULL: the receiver has not made it yet */
@@ -50,7 +51,7 @@ struct tutti__chan {
     uint32_t seen;  /* the peer's counter, as last read */
     uint32_t credits;
     size_t stride;                /* distance of slots */
-    const tutti__word_t *waiters; /* lane 0: number of peers that sleep on words which this rank
+    const tutti__word_t *waiters; /* lane 0: number of threads that sleep on words which this rank
                                      writes; other lanes: NULL */
     shm_xport_t *xport;
     tutti__chan_key_t key;
@@ -118,7 +119,8 @@ static void publish(const tutti__chan_t *chan, tutti__word_t *word, uint32_t val
             tutti__machine_wake(chan->xport->machine, word);
         return;
     }
-    /* Pairs with the fence between the engine's store of `sleeping` and its last poll. */
+    /* This fence pairs with the peer's fence between the store of `sleeping` and the last poll
+       before the peer's engine sleeps. */
     tutti__fence();
     tutti__machine_ring(chan->xport->machine, chan->peer);
 }
@@ -272,7 +274,7 @@ static void chan_release(tutti__chan_t *chan)
     publish(chan, &chan->ring->tail, ++chan->count);
 }
 
-/* Nothing to cancel: no message is in flight outside the slots. */
+/* There is nothing to cancel, because all messages are in slots. */
 static void cancel(tutti__xport_t *xport, uint32_t lane)
 {
     (void)xport;
@@ -296,7 +298,7 @@ static void shm_close(tutti__xport_t *xport)
         return;
     for (size_t i = 0; x->ends != NULL && i < ends_count(x); i++)
         free(x->ends[i]);
-    /* Rings and table stay in the arena: a slower peer may still read them. */
+    /* Do not free the rings and the table in the arena: a slower peer may still read them. */
     free(x->ends);
     free(x->table);
     free(x);

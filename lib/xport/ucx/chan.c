@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One end of a channel over UCX: tagged messages of one worker to another.
+ * One end of a channel over UCX: tagged messages from one worker to another worker.
  *
  *      tag   | source, 24 bits | lane, 4 | stream, 4 | signature of the call, 32 |
  *
- * A receive matches all fields but the signature, which is compared afterwards. So a message of
- * another call is a mismatch, and not a message that is never received.
+ * UCX matches a receive to a message by all fields except the signature. The signatures are
+ * compared after the arrival. So the message of another call causes an error.
  *
- * A sender passes the user's block to UCX. UCX copies short messages, and sends long messages from
- * the block, over RDMA by its rendezvous. At most one message of an end is in flight, because the
- * executor completes a SEND before it starts the channel's next SEND (exec/sends.c). A receiver
- * posts receives in order, into its staging slots, or into places that expect_at has given. It
- * posts receives only for messages that the call still expects: an extra receive would take the
- * first message of the next call.
+ * A sender passes the block of the caller's buffer to UCX. UCX copies short messages, and sends
+ * long messages from the block; over RDMA UCX uses its rendezvous. At most one message is in
+ * flight, because the executor completes a SEND before it starts the channel's next SEND
+ * (exec/sends.c). A receiver posts receives in order, into its staging slots or into the places
+ * that expect_at has passed. The receiver posts receives only for messages that the current call
+ * still expects: an extra receive would take the first message of the next call.
  *
  * After its last message a rank may stop polling for a long time. So a message that UCX reports as
  * complete must need no further poll of this rank. Over TCP, UCX by default copies short messages,
  * and reports them as complete even if the socket's buffer is full. So no message over TCP is
- * copied (ucx_module.c): UCX reports it as complete when the socket has it. Tried: flush the
+ * copied (ucx_module.c): UCX reports a message as complete when the socket has it. Tried: flush the
  * endpoint. Over TCP a flush waits for a poll of the peer: it never ended in 5 of 5 runs.
  *
- * A GPU-direct end (xport.h) works in the same way on device memory, and no code here reads this
- * memory. But UCX may copy any message from a device, even a long message. So these messages are
- * sent synchronously: UCX reports them as complete when the peer has them. Such a UCX may use the
- * device at the same time as NCCL: see the hazard in call/device_gpu_direct.c.
+ * A GPU-direct end (xport.h) works in the same way on device memory. Only UCX accesses this memory.
+ * UCX may copy any message that is in device memory, even a long message. So these messages are
+ * sent synchronously: UCX reports a message as complete when the peer has received it. UCX may use
+ * the device at the same time as NCCL: see the hazard in call/device_gpu_direct.c.
  *
- * One thread at a time uses an end. A completion may run on any thread that polls the worker. The
- * end's thread reads `done`, without the lock.
+ * One thread at a time uses an end. UCX calls the completion function (on_sent, on_arrival) on any
+ * thread that polls the worker. The end's thread reads `done` without the lock.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -60,8 +60,8 @@ static void *place_of(const tutti__chan_t *chan, uint32_t index)
 }
 
 /* Allocate and register the slots, so that UCX need not register memory for each receive. A
-   GPU-direct end has the caller's memory. The caller may free this memory before it closes the end,
-   so the end does not register it, and UCX's cache of registrations serves its receives. */
+   GPU-direct end uses the caller's memory. The caller may free this memory before the end is
+   closed, so the end does not register it. UCX's cache of registrations serves these receives. */
 static ucs_status_t make_slots(tutti__chan_t *chan)
 {
     tutti__ucx_xport_t *xport = chan->xport;
@@ -139,8 +139,7 @@ void tutti__ucx_chan_free(tutti__chan_t *chan)
 
 tutti_status_t tutti__ucx_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key)
 {
-    /* If the end has posted receives or an error, do not change its slots. The end's next use
-       returns the error. */
+    /* If the end has posted receives, or an error for its next use, do not change its slots. */
     if (chan->posted > 0 || chan->status != TUTTI_OK)
         return TUTTI_OK;
     if (key->slot_bytes != chan->slot_bytes || key->credits == 0 || key->credits > chan->capacity)
@@ -170,11 +169,11 @@ static tutti_status_t broken(tutti__chan_t *chan, ucs_status_t code, const char 
 }
 
 /*
- * Return TUTTI__AGAIN: the message is not complete. If the endpoint has failed, the call still
- * waits for a short time. In this time the side channel may report whether the peer has left or was
- * lost, and the reason. The endpoint may have failed long before this call. So the time counts from
- * this channel's first poll that finds the failure. If the channel was not polled for UCX_NEWS_NS,
- * because no call used it or this process was stopped, the time starts again.
+ * Return TUTTI__AGAIN, because a message is not complete. If the endpoint has failed, return the
+ * error only after UCX_NEWS_NS. In this time the side channel may report whether the peer has left
+ * or was lost, and the reason. The endpoint may have failed long before this call. So the time
+ * counts from this channel's first poll that finds the failure. If the channel was not polled for
+ * UCX_NEWS_NS, because no call used it or this process was stopped, the time starts again.
  */
 static tutti_status_t again(tutti__chan_t *chan, const char *what, tutti__hint_t *hint)
 {
@@ -219,8 +218,8 @@ static void begun(tutti__chan_t *chan, ucs_status_ptr_t request)
     tutti__store_release(&chan->done, 1);
 }
 
-/* Is the send in flight complete? If the send has failed, mark the endpoint as lost, and return the
-   error after a short time: see again(). */
+/* Returns TUTTI_OK if no send is in flight any more. If the send has failed, mark the endpoint as
+   lost, and return the error after a short time: see again(). */
 static tutti_status_t drain(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     if (chan->is_sending) {
@@ -238,7 +237,7 @@ static tutti_status_t drain(tutti__chan_t *chan, tutti__hint_t *hint)
     return TUTTI_OK;
 }
 
-/* Pass a message to UCX. Under the lock. */
+/* Pass a message to UCX. Call it under the lock. */
 static ucs_status_t post_send(tutti__chan_t *chan, const void *data, size_t bytes,
                               uint32_t signature)
 {
@@ -312,8 +311,8 @@ static void on_arrival(void *request, ucs_status_t status, const ucp_tag_recv_in
     tutti__store_release(&slot->done, 1);
 }
 
-/* Post the next receive, into `place`; NULL: into its slot. If the message has already arrived, the
-   completion runs before UCX's function returns. Under the lock. */
+/* Post the next receive, into `place`; NULL: into the next slot. If the message has already
+   arrived, UCX calls on_arrival before ucp_tag_recv_nbx returns. Under the lock. */
 static ucs_status_t post_one(tutti__chan_t *chan, void *place, size_t bytes)
 {
     tutti__ucx_xport_t *xport = chan->xport;
@@ -372,8 +371,8 @@ tutti_status_t tutti__ucx_chan_expect(tutti__chan_t *chan, size_t messages)
     return post(chan);
 }
 
-/* AGAIN: all slots are in use, or earlier receives, into slots, are not posted yet. UCX matches
-   receives in the order of posting. */
+/* TUTTI__AGAIN: all slots are in use, or earlier receives, which go into slots, are not posted yet.
+   UCX matches receives in the order of posting. */
 tutti_status_t tutti__ucx_chan_expect_at(tutti__chan_t *chan, void *place, size_t bytes)
 {
     tutti_status_t status = check(chan);
@@ -444,7 +443,7 @@ size_t tutti__ucx_chan_length(const tutti__chan_t *chan)
     return chan->slot[chan->head].bytes;
 }
 
-/* An error of posting ends the channel, so the channel's next call returns an error. */
+/* If posting a receive fails, the channel ends, and the next function on it returns the error. */
 void tutti__ucx_chan_release(tutti__chan_t *chan)
 {
     if (chan->status != TUTTI_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The networks that UCX has chosen for an endpoint, for the log. UCX 1.13 has no function that
- * returns them, so they are read from the text of ucp_ep_print_info. The text has lines such as
+ * Logs the networks that UCX has chosen for an endpoint. UCX 1.13 has no function that returns the
+ * networks, so they are read from the text of ucp_ep_print_info. The text has lines such as
  *
  *      #                 lane[0]:  1:tcp/eth0.0 md[1]    -> md[1]/tcp/sysdev[255] am am_bw#0 wireup
  */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is the name in this list, which has ", " between names? */
+/* Returns 1 if the name is in the list, which has ", " between names. */
 static int has_name(const char *list, const char *name)
 {
     size_t bytes = strlen(name);
@@ -22,7 +22,7 @@ static int has_name(const char *list, const char *name)
     return 0;
 }
 
-/* Take "tcp/eth0" from a line; 0: the line has no lane. */
+/* Take "tcp/eth0" from a line such as the line above. Returns 0 if the line has no lane. */
 static int read_lane(char *line, const char **ret_name)
 {
     char *at = strstr(line, "lane["), *end;
@@ -34,7 +34,7 @@ static int read_lane(char *line, const char **ret_name)
     at++;
     end = at + strcspn(at, " \n");
     *end = '\0';
-    /* Remove the number of the path, which UCX appends, as in ".0". */
+    /* UCX appends the number of the path, as in ".0": remove it. */
     while (end > at && end[-1] >= '0' && end[-1] <= '9')
         end--;
     if (end > at && end[-1] == '.')
@@ -43,8 +43,8 @@ static int read_lane(char *line, const char **ret_name)
     return *at != '\0';
 }
 
-/* Write the names of the networks into `list`. text: the output of ucp_ep_print_info, which is
-   changed. Names that do not fit are left out. */
+/* Write the names of the networks into `list`, without names that do not fit. text: the output of
+   ucp_ep_print_info; this function changes it. */
 static void list_networks(char *text, char *list, size_t bytes)
 {
     const char *name;

@@ -2,8 +2,9 @@
 /*
  * Opens the transport over UCX: loads the module, and exchanges the addresses of the workers.
  *
- * An address lists the rank's networks, so its length differs between ranks, and lengths are
- * exchanged first. Each step ends with an agreement, so no rank waits for a rank that has failed.
+ * A worker's address lists the networks of its rank. So the lengths of addresses differ between
+ * ranks, and the ranks exchange the lengths first. Each step ends with an agreement
+ * (tutti__boot_agree), so no rank waits for a rank that has failed.
  */
 #include "xport/ucx/open_ucx.h"
 
@@ -25,8 +26,8 @@ typedef struct {
     const void *address;
     size_t bytes;  /* length of this rank's address */
     size_t stride; /* length of the longest address */
-    int optional;  /* 1: the set-up continues if UCX fails */
-    int is_broken; /* the meeting has failed */
+    int optional;  /* 1: the set-up of the world continues if UCX fails */
+    int is_broken; /* the exchange between the ranks has failed */
 } opening_t;
 
 typedef struct {
@@ -34,7 +35,7 @@ typedef struct {
     char text[252];
 } report_t;
 
-/* As tutti__boot_agree, but the set-up continues after a failure of UCX. */
+/* As tutti__boot_agree, but if a rank has failed, the set-up can still continue. */
 static tutti_status_t agree_apart(opening_t *o, tutti_status_t mine)
 {
     uint32_t size = tutti__boot_topo(o->boot)->size;
@@ -61,7 +62,7 @@ static tutti_status_t agree(opening_t *o, tutti_status_t mine)
     return o->optional ? agree_apart(o, mine) : tutti__boot_agree(o->boot, mine);
 }
 
-/* If the allgather fails, set is_broken, because the ranks cannot agree any more. */
+/* An allgather. If it fails, set is_broken, because the ranks cannot agree any more. */
 static tutti_status_t gather(opening_t *o, const void *mine, size_t bytes, void *ret_all)
 {
     tutti_status_t status = tutti__boot_allgather(o->boot, mine, bytes, ret_all);
@@ -83,12 +84,13 @@ static tutti_status_t open_local(opening_t *o, const tutti__conf_t *conf)
         (uint32_t)conf->shared.credits, &o->xport, &o->address, &o->bytes);
 }
 
-/* A rank's length of address, and a hash of its UCX_TCP_RX_SEG_SIZE; 0: not set. */
+/* The length of a rank's address, and a hash of its UCX_TCP_RX_SEG_SIZE; 0: not set. */
 typedef struct {
     uint64_t bytes, segment;
 } lengths_t;
 
-/* UCX does not check that a segment fits the receiver's memory, so the ranks compare its length. */
+/* UCX does not check that a segment (ucx_module.c) fits into the receiver's buffer. So the ranks
+   compare their lengths of a segment. */
 static tutti_status_t check_segments(const lengths_t *all, uint32_t size)
 {
     for (uint32_t r = 1; r < size; r++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transport over UCX, which a module provides. */
+/* Opening the transport over UCX, which a module provides. */
 #ifndef TUTTI__XPORT_OPEN_UCX_H
 #define TUTTI__XPORT_OPEN_UCX_H
 
@@ -7,15 +7,15 @@
 #include "xport/xport.h"
 
 /*
- * Open the module, and a transport between all ranks of boot. Collective; fails on all ranks or on
- * none. TUTTI_ERR_UNSUPPORTED, with the reason, if the module or UCX cannot be loaded on a rank.
+ * Open the UCX module, and a transport between all ranks of boot. Collective; fails on all ranks or
+ * on none. TUTTI_ERR_UNSUPPORTED, with the reason: a rank cannot load the module or UCX.
  */
 tutti_status_t tutti__xport_ucx_open(tutti__boot_t *boot, const tutti__conf_t *conf,
                                      tutti__xport_t **ret_xport);
 
-/* The same, for a world in which MPI can replace UCX. If a rank cannot use UCX, this returns
-   TUTTI_OK, *ret_xport is NULL on all ranks, and the last error has the reason. It returns an error
-   only if the ranks could not exchange data. */
+/* The same, for a world in which MPI can replace UCX. If a rank cannot use UCX, the function
+   returns TUTTI_OK, *ret_xport is NULL on all ranks, and the thread's last error has the reason.
+   The function returns an error only if the ranks could not exchange data. */
 tutti_status_t tutti__xport_ucx_try(tutti__boot_t *boot, const tutti__conf_t *conf,
                                     tutti__xport_t **ret_xport);
 

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The UCX of this process: its context, which the transports of all communicators share, and its
- * settings.
+ * UCX's context, which the transports of all communicators share, and UCX's settings.
  *
  * The module changes some defaults of UCX, for its own context only and never in the environment:
- * see choose(). The module does not change a setting that has another value than UCX's default. It
- * does not change UCX_TCP_RX_SEG_SIZE if this variable is set. It always changes TCP_PUT_ENABLE,
- * and ZCOPY_THRESH where only TCP carries the messages. UCX detects the memory type of each buffer,
- * unless the call passes it. All calls here pass it, so UCX installs no memory hooks on a host
- * without InfiniBand.
+ * see choose(). If a setting has another value than UCX's default, the module does not change it.
+ * If UCX_TCP_RX_SEG_SIZE is set, the module does not change it. Exceptions: the module always
+ * changes TCP_PUT_ENABLE, and where only TCP carries the messages, ZCOPY_THRESH. UCX detects the
+ * memory type of a buffer, unless the caller passes the type. All calls of the module pass the
+ * type, so UCX installs no memory hooks on a host without InfiniBand.
  *
- * UCX installs signal handlers when it is loaded, with any settings. The core restores the
- * program's handlers after it has loaded this module (boot/module_ucx.c).
+ * UCX installs signal handlers when it is loaded, whatever its settings are. The library restores
+ * the program's handlers after it has loaded this module (boot/module_ucx.c).
  *
- * UCX has a thread of its own for connections. A forked child does not have it, so a child of a
- * process with an open context cannot use UCX.
+ * UCX has a thread of its own for connections. A forked child does not have this thread. So a child
+ * of a process with an open context cannot use UCX.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -25,15 +24,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The longest segment that UCX reads from a TCP connection: a message of 256 KiB and UCX's headers.
-   UCX's default is 64 KiB. Measured: docs/decisions.md, "With up to 64 ranks". */
+/* The longest piece that UCX reads from a TCP connection ("segment"): a message of 256 KiB and
+   UCX's headers. UCX's default is 64 KiB. Measured: docs/decisions.md, "With up to 64 ranks". */
 #define TCP_SEGMENT "257k"
 
 static struct {
     pthread_mutex_t lock; /* protects the fields below */
     const tutti__core_t *core;
     ucp_context_h context;
-    int wakes; /* the context's workers have descriptors */
+    int wakes; /* 1: the context's workers have descriptors, which report messages */
     uint32_t users;
     pid_t pid; /* the process that opened the context */
 } ucx = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -92,7 +91,7 @@ void tutti__ucx_restore_signals(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* Does this value of UCX_TLS allow TCP? "^..." lists the excluded transports. */
+/* Returns 1 if this value of UCX_TLS allows TCP. A value "^..." lists the excluded transports. */
 static int has_tcp(const char *transports)
 {
     size_t length = strcspn(transports, "\n");
@@ -126,17 +125,17 @@ int tutti__ucx_has_rdma(void)
 }
 
 /*
- * Settings of TCP. A write to remote memory ("put") needs a poll of the peer, so puts are disabled.
- * A message of 256 KiB is one segment, so UCX reads it in one piece. The length of a segment must
- * be equal on all ranks, so it does not depend on a communicator.
+ * Change UCX's settings of TCP. A write to remote memory ("put") needs a poll of the peer, so puts
+ * are disabled. A message of 256 KiB is one segment, so UCX reads it in one piece. The length of a
+ * segment must be equal on all ranks, so it does not depend on the communicator.
  *
- * is_alone: no RDMA carries the messages. Then long messages use no rendezvous, which needs several
- * polls of both ranks: docs/decisions.md. And no message is copied, whatever the user has set. UCX
- * reports a copied message as complete even if the socket has no room for it, and this rank may not
- * poll again: see chan.c. Tried: copy messages of at most 1 KiB. An allreduce of 8 bytes took 7.8
- * us instead of 8.6 (medians of 60 runs; 2 hosts, namespaces of one machine, Xeon 2.5 GHz). But of
- * 2900 short trainings of 3 ranks, 7 waited for ever: in a step with several buckets the socket was
- * full.
+ * is_alone 1: only TCP carries the messages. In this case long messages use no rendezvous, because
+ * a rendezvous needs several polls of both ranks: docs/decisions.md. Also no message is copied,
+ * whatever the user has set: UCX reports a copied message as complete even if the socket has no
+ * room for it, and perhaps this rank does not poll again: see chan.c. Tried: copy messages of at
+ * most 1 KiB. An allreduce of 8 bytes took 7.8 us instead of 8.6 (medians of 60 runs; 2 hosts,
+ * namespaces of one machine, Xeon 2.5 GHz). But of 2900 short trainings of 3 ranks, 7 waited for
+ * ever: in a step with several buckets the socket was full.
  */
 static void choose_tcp(ucp_config_t *config, const char *text, int is_alone)
 {
@@ -153,11 +152,12 @@ static void choose_tcp(ucp_config_t *config, const char *text, int is_alone)
 }
 
 /*
- * The ranks of a host do not use UCX between them, so UCX's shared memory is disabled. It would
- * take space in /dev/shm, which is small in containers. If no space is left, UCX ends the process.
+ * Change UCX's settings. The ranks of one host do not use UCX for messages to each other, so UCX's
+ * shared memory is disabled. It would take space in /dev/shm, which is small in containers. If no
+ * space is left there, UCX ends the process.
  *
- * rdma 1: RDMA carries the messages. Then only messages of more than 1 KiB and a frame's head are
- * sent without a copy.
+ * rdma 1: RDMA carries the messages. Then messages longer than a frame (exec/exec.h) with 1 KiB of
+ * data are not copied.
  */
 static void choose(ucp_config_t *config, int rdma)
 {
@@ -230,9 +230,9 @@ static ucs_status_t open_context(const ucp_params_t *params, int rdma)
  * Make the context. shares 1: the ranks of the first communicator share processors; later
  * communicators use the same context. If a worker has a descriptor, a message wakes a rank that
  * sleeps. Over TCP the descriptor makes each message 0.3 us slower, even if no rank sleeps, because
- * the kernel reports each arrival to the descriptor as well. Ranks with a processor of their own
- * spin for about a millisecond before they sleep. So over TCP, only workers of ranks that share
- * processors have a descriptor. Under the lock.
+ * the kernel reports each arrival also to the descriptor. Ranks with a processor of their own spin
+ * for about a millisecond before they sleep. So over TCP, workers have a descriptor only if ranks
+ * share processors. Under the lock.
  */
 static ucs_status_t make_context(uint32_t size, int shares)
 {
@@ -287,9 +287,9 @@ tutti_status_t tutti__ucx_take_context(const tutti__core_t *core, uint32_t size,
 
 /*
  * UCX has a named type for each kind of device memory, such as "cuda". The context lists the types
- * for which UCX has a module. UCX's TCP cannot read this memory: UCX would copy it to the host, in
- * pieces of 8 KiB (UCX_TCP_TX_SEG_SIZE), and wait for each copy. The library copies long pieces,
- * and does not wait for them. So a machine without RDMA does not send device memory.
+ * for which UCX has a module. Over TCP, UCX cannot send from device memory: UCX would copy the data
+ * to the host in pieces of 8 KiB (UCX_TCP_TX_SEG_SIZE), and wait for each copy. Tutti copies long
+ * pieces, and does not wait for each copy. So without RDMA, UCX gets no device memory.
  */
 tutti_status_t tutti__ucx_find_device(ucp_context_h context, const char *device,
                                       ucs_memory_type_t *ret_type)

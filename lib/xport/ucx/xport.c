@@ -2,33 +2,33 @@
 /*
  * The transport over UCX: one worker per communicator, under one lock.
  *
- * Different threads use different lanes at the same time. A worker for each lane would need no
- * lock. But each lane of each group would need its own sockets, listeners, addresses and memory,
- * and a lane's messages would advance only while the lane is stepped. With one worker, a thread
- * that finds the lock taken does not wait: the holder polls the worker for all lanes. A message's
- * completion is a word that the lane's thread reads without the lock.
+ * Different threads use different lanes at the same time. Rejected: a worker for each lane, without
+ * a lock. Each lane of each group would need its own sockets, listeners, addresses and memory, and
+ * a lane's messages would advance only while the lane is stepped. With one worker, a thread that
+ * finds the lock taken does not wait: the lock's holder polls for all lanes. When a message is
+ * complete, a word (`done`) is set, which the lane's thread reads without the lock.
  *
  * An endpoint is made at the first message to a peer, with error mode PEER. If the peer dies, its
  * endpoint ends, and the messages in flight end with it. In this mode UCX does not use its shared
- * memory, which cannot detect deaths; the ranks of a host have another transport.
+ * memory, because shared memory cannot detect deaths. The ranks of one host have another transport
+ * for messages to each other.
  *
- * Only sleep(), cancel(), keeps() and close() wait. cancel(), keeps() and close() give messages in
- * flight a tenth of a second, and then force their endpoints to close. After that UCX touches no
- * buffer of a caller.
+ * Only sleep(), cancel(), keeps() and close() wait. cancel(), keeps() and close() wait a tenth of a
+ * second for the messages in flight of a lane, and then force their endpoints to close. After that
+ * UCX accesses no buffer of a caller.
  *
  * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP this ends the processes
- * at both ends, by assertions in ucp_worker_progress and ucp_worker_destroy. So a transport that
- * ends with such an endpoint is abandoned. No thread polls its worker any more, so UCX touches no
- * buffer. The worker is not destroyed; its connections end with the process. If a message into a
- * caller's buffer has arrived in part, the transport is abandoned as well. UCX can no longer cancel
- * such a receive, and would write the rest into memory that the caller may have freed. An RDMA
- * device may still complete messages of an abandoned transport, without a poll. So memory of the
- * communicator is not freed (`keeps`).
+ * at both ends, by assertions in ucp_worker_progress and ucp_worker_destroy. So if a transport ends
+ * while an endpoint connects, the transport is abandoned: no thread polls its worker any more, so
+ * UCX accesses no buffer. The worker is not destroyed; its connections end with the process. A
+ * transport is also abandoned if a message into a caller's buffer has arrived in part. UCX cannot
+ * cancel such a receive, and in a later poll UCX would write the rest into memory that the caller
+ * may have freed. An RDMA device may still complete messages of an abandoned transport, without a
+ * poll. So the memory of the communicator is not freed (`keeps`).
  *
- * A UCX that is built with assertions, as Debian's, may end the process of a survivor over TCP:
- * "Assertion `comp->count > 0' failed". UCX (1.13 to 1.19) completes a message twice if its peer
- * dies while part of the message is in the socket (uct_tcp_ep_sendv). The transport cannot prevent
- * this.
+ * If a peer dies while part of a message is in the TCP socket, UCX 1.13 to 1.19 completes the
+ * message twice (uct_tcp_ep_sendv). A UCX with assertions, such as Debian's, then ends the
+ * survivor's process: "Assertion `comp->count > 0' failed". The transport cannot prevent this.
  */
 #include "xport/ucx/ucx_module.h"
 
@@ -41,7 +41,7 @@
 #include <string.h>
 
 enum {
-    LEAST_PLACED = 16384, /* bytes; to copy a shorter message costs less than to place it */
+    LEAST_PLACED = 16384, /* bytes; a shorter message is copied from its slot, which costs less */
     MAX_STREAMS = 16,
     MAX_RANKS = 1 << 24
 };
@@ -83,7 +83,7 @@ void tutti__ucx_lost(tutti__ucx_peer_t *peer, ucs_status_t why)
 /* UCX calls this inside a poll of the worker. */
 static void on_failure(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
-    (void)ep; /* close() closes the endpoint */
+    (void)ep; /* force() or close_eps() closes the endpoint */
     mark_lost(arg, status);
 }
 
@@ -130,7 +130,8 @@ static void *begin_close(tutti__ucx_peer_t *peer, int forced)
     return UCS_PTR_IS_PTR(request) ? request : NULL;
 }
 
-/* Poll until the close is done, at most until the deadline, and free its request. 0: not done. */
+/* Poll until the endpoint is closed, at most until the deadline, and free the request. Returns 0 if
+   the endpoint is not closed. */
 static int end_close(tutti__ucx_xport_t *xport, void *request, uint64_t deadline_ns)
 {
     ucs_status_t code = UCS_INPROGRESS;
@@ -160,7 +161,7 @@ static void force(tutti__ucx_peer_t *peer)
     void *request;
 
     pthread_mutex_lock(&xport->lock);
-    /* Another lane may have begun to connect in the meantime: see the comment at the top. */
+    /* After the check in end_lane another lane may have begun to connect: see the top comment. */
     if (peer->ep != NULL && !peer->is_connected)
         tutti__store_release(&xport->abandoned, 1);
     if (tutti__load_relaxed(&xport->abandoned)) {
@@ -185,8 +186,8 @@ static uint32_t pending_in(tutti__ucx_xport_t *xport, uint32_t lane)
     return pending;
 }
 
-/* Poll until no message of the lane is in flight, at most 0.1 s. Returns the number of messages in
-   flight; 0 if the transport is abandoned. */
+/* Poll until no message of the lane is in flight, but at most for 0.1 s. Returns the number of
+   messages in flight; 0 if the transport is abandoned. */
 static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
 {
     uint64_t start = tutti__now_ns();
@@ -206,8 +207,8 @@ static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
     }
 }
 
-/* If an endpoint is not connected, abandon the transport, and return 1: see the comment at the top.
-   Under the lock. */
+/* If an endpoint is not connected yet, abandon the transport: see the top comment. Returns 1 if the
+   transport is abandoned. Under the lock. */
 static int abandon_if_connecting(tutti__ucx_xport_t *xport)
 {
     for (uint32_t r = 0; xport->peer != NULL && r < xport->size; r++) {
@@ -221,9 +222,9 @@ static int abandon_if_connecting(tutti__ucx_xport_t *xport)
 
 /*
  * Abandon the messages in flight of a lane. A receive is cancelled, unless its message is arriving.
- * A send cannot be cancelled: if the peer does not take the message soon, the endpoint is forced to
- * close. This ends all messages in flight with this peer, also in other lanes. This is no loss,
- * because the communicator is ending.
+ * A send cannot be cancelled: if the message is not sent soon, the endpoint is forced to close.
+ * This ends all messages in flight from and to this peer, also in other lanes. These messages are
+ * not needed, because the communicator is ending.
  */
 static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
 {
@@ -249,7 +250,7 @@ static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
         return;
     tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: lane %u: %u messages end with the worker", lane,
                    pending);
-    /* If a message into a caller's buffer has arrived in part, the next poll would write the rest
+    /* If a message into a caller's buffer has arrived in part, a later poll would write the rest
        into this buffer: see the comment at the top. */
     pthread_mutex_lock(&xport->lock);
     for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
@@ -258,7 +259,7 @@ static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
     pthread_mutex_unlock(&xport->lock);
 }
 
-/* End the lane, because the peers' messages of the failed call may still arrive. */
+/* End the lane for ever, because messages of the failed call may still arrive from the peers. */
 static void xport_cancel(tutti__xport_t *base, uint32_t lane)
 {
     tutti__ucx_xport_t *xport = mine(base);
@@ -274,7 +275,8 @@ static void xport_cancel(tutti__xport_t *base, uint32_t lane)
 
 /* ---- closing ---- */
 
-/* Close all endpoints after their messages have left. If a rank has failed, close them by force. */
+/* Close all endpoints. An endpoint closes when its messages are sent; after a cancel or a failure
+   of the peer, it closes by force. */
 static void close_eps(tutti__ucx_xport_t *xport)
 {
     int forced = (int)tutti__load_acquire(&xport->cancelled);
@@ -298,8 +300,8 @@ static void close_eps(tutti__ucx_xport_t *xport)
     free(request);
 }
 
-/* Memory for the request of a message that is discarded. Part of the message may be missing for
-   ever, so UCX may use the request until the worker is destroyed. */
+/* Allocate memory for the request of a message that is discarded. Part of the message may never
+   arrive, so UCX may use the request until the worker is destroyed. */
 static void *keep_request(tutti__ucx_xport_t *xport)
 {
     size_t capacity = TUTTI__LINE_BYTES + tutti__ucx_request_bytes(xport);
@@ -313,7 +315,8 @@ static void *keep_request(tutti__ucx_xport_t *xport)
     return tutti__ucx_request(xport, (char *)memory + TUTTI__LINE_BYTES);
 }
 
-/* Discard the messages that failed calls have not received, so that UCX does not warn of them. */
+/* Discard the messages that no call has received, so that UCX does not warn of them. There are such
+   messages after failed calls. */
 static void discard_unexpected(tutti__ucx_xport_t *xport)
 {
     ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST };
@@ -333,8 +336,8 @@ static void discard_unexpected(tutti__ucx_xport_t *xport)
     }
 }
 
-/* Put an abandoned transport into a list, for leak checkers. It is never freed: messages may be in
-   flight, and UCX's own thread may still accept connections. */
+/* Put an abandoned transport into a list, for leak checkers. The transport is never freed: messages
+   may be in flight, and UCX's own thread may still accept connections. */
 static void keep_abandoned(tutti__ucx_xport_t *xport)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -443,7 +446,7 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
     return 1;
 }
 
-/* `sleep` of xport.h. If the worker cannot be armed, an event has arrived already. */
+/* `sleep` of xport.h. If ucp_worker_arm fails, an event has already arrived: do not sleep. */
 static int xport_sleep(tutti__xport_t *base, int fd, int64_t timeout_us)
 {
     static const struct timespec now;
