@@ -55,8 +55,7 @@ int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank)
 {
     const tutti__watcher_t *w = tutti__watcher_read(watch);
 
-    /* The status page shows a departure even if the ranks that should forward the goodbye have
-       already left. */
+    /* The status page shows a departure even if the ranks that forward goodbyes have left. */
     return atomic_load(&w->left[rank]) || page_of(w, rank) >= TUTTI__PAGE_ENDED;
 }
 
@@ -77,7 +76,7 @@ int tutti__watch_left_text(const tutti__watch_t *watch, uint32_t rank, char *tex
     const tutti__watcher_t *w = tutti__watcher_read(watch);
     int first = atomic_load(&w->first_left);
 
-    /* The first rank is the cause: other ranks may have left because their calls had failed. */
+    /* The first rank is the cause: later ranks may have left because their calls had failed. */
     if (rank >= w->size || !is_gone(w, rank))
         rank = first > 0 ? (uint32_t)first - 1 : 0;
     if (!is_gone(w, rank))
@@ -121,9 +120,9 @@ static tutti__bye_msg_t make_bye(const tutti__watcher_t *w, uint32_t awaits,
     return msg;
 }
 
-/* A goodbye has arrived over `link`, and takes effect here. Is it forwarded over link i? It is
-   forwarded over all other links, and back to a child from which it has come up. Exception: a
-   child's own goodbye returns to the child only if the child waits for it. */
+/* A goodbye has arrived over `link`, and takes effect on this rank. Returns 1 if this rank forwards
+   the goodbye over link i: over all links except `link`, and also over `link` if this link leads to
+   a child. Exception: a child's own goodbye returns to the child only if the child waits for it. */
 static int goes_down(const tutti__watcher_t *w, int i, int link, const tutti__bye_msg_t *msg)
 {
     return i != link || (link != w->parent && (w->link[i].rank != msg->rank || msg->awaits));
@@ -131,8 +130,7 @@ static int goes_down(const tutti__watcher_t *w, int i, int link, const tutti__by
 
 /*
  * A goodbye is forwarded up the tree to rank 0, and then down; a rank applies it on the way down.
- * This rank's own goodbye (link -1) is sent both ways at once, because this rank will forward no
- * further message.
+ * This rank's own goodbye (link -1) is sent both ways at once, because this rank leaves.
  */
 void tutti__watch_bye(tutti__watcher_t *w, int link, const tutti__bye_msg_t *msg)
 {
@@ -188,8 +186,8 @@ void tutti__watch_leave(tutti__watch_t *watch, const uint64_t *progress)
     const tutti__bye_msg_t msg = make_bye(w, 0, progress);
 
     tutti__watch_set_page(w, TUTTI__PAGE_LEFT);
-    /* Drop the backlog: it would not be sent after this call, and a goodbye behind it would be
-       lost. */
+    /* Drop the backlogs: after this call a backlog would never be sent, and a goodbye behind a
+       backlog would be lost with it. */
     for (uint32_t i = 0; i < w->nlinks; i++)
         w->link[i].backlog_bytes = w->link[i].backlog_sent = 0;
     if (!atomic_load(&w->left[w->rank])) {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is a rank of this machine stopped, by a signal or a debugger?
+ * Finds a rank of this machine that is stopped, by a signal or a debugger.
  *
  * Called when a deadline has passed. All ranks of the machine are checked: a device does not report
- * the rank that it waits for, and a peer without progress may itself wait for the stopped rank. Any
- * thread.
+ * which rank it waits for, and a late peer may itself wait for the stopped rank. Any thread.
  */
 #include "watch/watch_inside.h"
 

@@ -161,10 +161,10 @@ static void send_backlog(tutti__link_t *link)
 }
 
 /* Do messages of this kind use the side channel? If there is a backlog, a goodbye follows the
-   backlog through the ring, so that the order is kept. Even an idle peer reads the ring, because
-   frames from a backlog ring the peer's doorbell. This concerns only goodbyes that this rank
-   forwards. This rank's own goodbye uses the side channel, because tutti__watch_leave drops the
-   backlog. */
+   backlog through the ring, so that the order is kept. Even an idle peer then reads the ring,
+   because this rank rings the peer's doorbell for frames of a backlog. This concerns only goodbyes
+   that this rank forwards. This rank's own goodbye uses the side channel, because
+   tutti__watch_leave drops the backlog. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
     return !link->local ||
@@ -204,7 +204,7 @@ void tutti__links_send(tutti__watch_t *watch, uint32_t index, uint32_t kind, con
         link->head += (uint32_t)bytes;
         return;
     }
-    /* Without a doorbell, a peer without pending requests would never read the message. */
+    /* Ring the doorbell later, because a peer without pending requests does not read the ring. */
     link->urgent = 1;
     if (!add_backlog(link, message, bytes))
         fail(w, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
@@ -230,8 +230,7 @@ void tutti__links_flush(tutti__watch_t *watch)
 
         if (!link->local)
             continue;
-        /* As in tutti__links_send: even a peer without pending requests must read the frames that
-           are sent now. */
+        /* As in tutti__links_send: a peer without pending requests must also read these frames. */
         if (link->backlog_bytes > 0) {
             uint32_t before = link->head;
 
@@ -244,7 +243,8 @@ void tutti__links_flush(tutti__watch_t *watch)
             continue;
         }
         tutti__store_release(&link->out->head, link->head);
-        /* This fence pairs with the fence between `sleeping = 1` and the engine's last poll. */
+        /* This fence pairs with the peer's fence between the store of `sleeping` and the last poll
+           before the peer's engine sleeps. */
         tutti__fence();
         ring(w, link);
     }
@@ -319,7 +319,7 @@ int tutti__links_read(tutti__watcher_t *w, uint32_t index)
         tutti__store_release(&link->in->tail, tail);
         deliver(w, index, frame.kind, body, frame.bytes);
     }
-    /* The writer may have a backlog, but without pending requests it does not poll: wake it. */
+    /* The writer may have a backlog. Wake the writer: without pending requests it does not poll. */
     if (was_full) {
         link->urgent = 1;
         ring(w, link);
@@ -331,13 +331,13 @@ static void side_message(void *arg, uint32_t link, uint32_t kind, const void *bo
 {
     tutti__watcher_t *w = arg;
 
-    /* A goodbye is the rank's last message. First read the rank's earlier messages in the ring. */
+    /* The neighbour has written its earlier messages to the ring: read them before the goodbye. */
     if (kind == TUTTI__WATCH_BYE && w->link[link].local)
         tutti__links_read(w, link);
     deliver(w, link, kind, body, bytes);
 }
 
-/* A link is lost. First read the messages that the rank has written to the ring. */
+/* A link is lost. First read the messages that the neighbour has written to the ring. */
 static void side_lost(void *arg, uint32_t link)
 {
     tutti__watcher_t *w = arg;

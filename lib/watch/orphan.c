@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Orphans: ranks whose parent in the tree has left. An orphan no longer receives messages from
- * above. So an orphan watches the processes of all ranks of its machine. If the communicator has
+ * Orphans: ranks whose parent in the tree has left. An orphan receives no more messages from its
+ * parent. So an orphan watches the processes of all ranks of its machine. If the communicator has
  * ended for one of these ranks, the orphan reads the reason in that rank's status page. Callers own
  * the links, unless a comment says otherwise.
  */
@@ -47,8 +47,7 @@ void tutti__orphan_lost(tutti__watcher_t *w, uint32_t rank)
     const tutti__status_page_t *page = w->machine->page[w->machine->index_of[rank]];
 
     /* The rank may have published a reason before its process ended. If a departure has ended the
-       communicator for the rank, the rank sends no goodbye, and the end of its process is no
-       death. */
+       communicator for the rank, the rank sends no goodbye, and its end is no death. */
     tutti__orphan_poll(w);
     if (!tutti__watch_has_ended(&w->base) && tutti__load_acquire(&page->end) < TUTTI__PAGE_ENDED)
         tutti__watch_lost_rank(w, -1, rank);

@@ -101,7 +101,7 @@ tutti_status_t tutti__watch_alive(const tutti__watch_t *watch)
     return TUTTI__LIKELY(status == TUTTI_OK) ? TUTTI_OK : tutti__fail(status, "%s", text);
 }
 
-/* Set the reason of the end, if no reason is set. 1: this call has set it. */
+/* Set the reason of the end, if no reason is set. Returns 1 if this call has set the reason. */
 static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const char *text)
 {
     int first;
@@ -112,8 +112,8 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
     if (first) {
         snprintf(w->text, sizeof(w->text), "%s", text);
         w->from = from;
-        /* Record the end before `ended` is set: a thread that reads `ended` ends the pending
-           requests, and the dump must still have them. */
+        /* Write the dump before `ended` is set: a thread that reads `ended` ends the pending
+           requests, and the dump must still contain these requests. */
         tutti__record_end(w->base.record, status, text);
         /* A thread that reads `ended` may end the process, so first publish the reason. */
         if (status != TUTTI_ERR_SHUTDOWN)
@@ -128,12 +128,12 @@ void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status,
 {
     if (!set_end(w, from, status, text))
         return;
-    /* Messages in the tree report every reason. In the status page all ranks read departures, but
-       only ranks whose parent has left read the other reasons. */
+    /* Messages in the tree report every reason. All ranks of the machine also read departures in
+       the status page; only ranks whose parent has left read the other reasons there. */
     if (status == TUTTI_ERR_SHUTDOWN)
         tutti__watch_set_page(w, TUTTI__PAGE_ENDED);
-    /* SHUTDOWN: a rank has left early, as its program asked. This is logged at debug only, because
-       the calls that fail report it. */
+    /* SHUTDOWN: a rank has left early, as its program asked. This is logged only at debug, because
+       the failing calls return this reason. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
     tutti__record_advise(w->base.record, status);
     tutti__machine_ring_always(w->machine, w->machine->me);

@@ -6,24 +6,24 @@
  * process ends. The neighbour reports the death up and down the tree, so each rank receives the
  * report even if its own data path is blocked.
  *
- * The end. tutti__watch_end sets the end state and rings this rank's doorbell; the first reason is
- * kept. Then the owner of the links reports the end to the neighbours (tutti__watch_tell).
- * Operations and the engine read the end state and cancel their own work: this room does not call
- * them.
+ * The end. tutti__watch_end sets the end state and rings this rank's doorbell (boot/machine.h); the
+ * first reason is kept. Then the owner of the links (see below) reports the end to the neighbours
+ * (tutti__watch_tell). Operations (call/) and the engine read the end state and cancel their own
+ * work: this room does not call them.
  *
  * Goodbyes. A rank that calls finalize sends a goodbye first. The goodbye is forwarded up the tree
- * to rank 0, and then down. A rank applies a goodbye only when it comes down. At that time the rank
- * has received all messages that rank 0 sent before the goodbye. So no rank rejects a tensor that
- * another rank reduces. Before a rank with a parent and children leaves, it waits until a goodbye
- * has come down, usually its own (tutti__watch_drain).
+ * to rank 0, and then down. A rank applies a goodbye only when the goodbye comes down. At that time
+ * the rank has received all messages that rank 0 sent before the goodbye. So no rank rejects a
+ * tensor that another rank reduces. Before a rank with a parent and children leaves, it waits until
+ * a goodbye has come down, usually its own (tutti__watch_drain).
  *
  * A rank that has left forwards nothing. If rank 0 has left, the hosts receive nothing from each
  * other; if a host's leader has left, this host receives nothing. Therefore each rank also writes
- * its state into its status page, where the waiting ranks of its machine read it. A rank whose
+ * its state into its status page, and the waiting ranks of its machine read this page. A rank whose
  * parent has left also watches the processes and the status pages of its machine (orphan.c).
- * Between machines only the first goodbye is certain to arrive. If a rank that has left would have
- * to forward a later goodbye or the report of a death, other machines do not receive it. A wait
- * there ends at the deadline.
+ * Between machines only the first goodbye is certain to arrive. A later goodbye, or the report of a
+ * death, is lost if a rank that has left would have to forward it. Waits on other machines then end
+ * at the deadline.
  *
  * Threads: "owner" marks functions for the owner of the links, which is the owner of the engine's
  * token. Any thread may call the other functions.
@@ -43,12 +43,11 @@ typedef struct {
     tutti__record_t *record; /* the communicator's flight recorder */
 } tutti__watch_t;
 
-/* In place of a rank's number: no rank. */
+/* A value for "no rank", in place of a rank's number. */
 #define TUTTI__NO_RANK UINT32_MAX
 
-/* Collective over all ranks of boot. The arguments must outlive the object. is_part 0:
-   the world, which tutti_finalize closes. 1: another communicator, which tutti_comm_free or
-   tutti_finalize closes. */
+/* Collective over all ranks of boot. The arguments must outlive the object. is_part 0: the world,
+   which tutti_finalize closes; 1: another communicator. */
 tutti_status_t tutti__watch_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                  const tutti__conf_shared_t *conf, int is_part,
                                  tutti__watch_t **ret_watch);
@@ -62,7 +61,8 @@ static inline int tutti__watch_has_ended(const tutti__watch_t *watch)
     return atomic_load(&watch->ended) != TUTTI_OK;
 }
 
-/* TUTTI_OK, or the reason of the end. In the second case the thread's last error is set. */
+/* Returns TUTTI_OK, or the status with which the communicator has ended. In the second case the
+   function sets the thread's last error. */
 tutti_status_t tutti__watch_alive(const tutti__watch_t *watch);
 
 /* As tutti__watch_alive, but does not set the thread's last error. *ret_text: the reason, or "";
@@ -74,29 +74,29 @@ tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_
    and a rank has left, a text that names this rank replaces `text`. Returns the reason that is
    kept, and sets the thread's last error. */
 tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, const char *text);
-/* This rank closes the communicator, and has sent its goodbye: end the calls that other threads of
-   this process still execute. Other ranks receive no report. */
+/* End the calls that other threads of this process still execute on the communicator. Other ranks
+   receive no report. Call this function after this rank has sent its goodbye. */
 void tutti__watch_close_calls(tutti__watch_t *watch);
 
-/* A call has failed. End the communicator, except for TRANSPORT: such an error mostly means that a
-   rank has died, or that another rank has aborted NCCL because a rank has died. A report of this
-   death is the better reason. So this function only notes the failure, and
-   tutti__watch_end_unexplained ends the communicator if no report arrives. */
+/* Report that a call has failed. If `status` is not TUTTI_ERR_TRANSPORT, end the communicator.
+   TRANSPORT mostly means that a rank has died, or that another rank has aborted NCCL because a rank
+   has died. A report of this death is the better reason. So after TRANSPORT the failure is only
+   noted, and if no report arrives, tutti__watch_end_unexplained ends the communicator. */
 void tutti__watch_fail(tutti__watch_t *watch, tutti_status_t status, const char *text);
 
-/* Is a failure of a transport without a reported cause pending? */
+/* Has tutti__watch_fail noted a failure of a transport? */
 int tutti__watch_has_failed(const tutti__watch_t *watch);
 
-/* Call this often while tutti__watch_has_failed returns 1. If no report of the cause has arrived in
-   time, end the communicator. */
+/* Call this often while tutti__watch_has_failed returns 1. If no report of the cause has arrived
+   within TUTTI__NEWS_MS, end the communicator. */
 void tutti__watch_end_unexplained(tutti__watch_t *watch);
 
-/* Owner: if the communicator has ended, report this to the neighbours, once. 1: this call has sent
-   the report. */
+/* Owner: if the communicator has ended, report this to the neighbours, once. Returns 1 if this call
+   has sent the report. */
 int tutti__watch_tell(tutti__watch_t *watch);
 
-/* Owner: if this rank has reported a stall since the last call, ask all other ranks for dumps: the
-   rank that causes the stall does not report it. */
+/* Owner: if this rank has reported a stall since the last call, ask all other ranks to write dumps
+   (record/record.h), because the rank that causes the stall reports no stall itself. */
 void tutti__watch_ask(tutti__watch_t *watch);
 
 /* ---- departures ---- */
@@ -104,17 +104,17 @@ void tutti__watch_ask(tutti__watch_t *watch);
 /*
  * Owner: before this rank leaves, forward all messages that rank 0 has sent through this rank.
  * tutti__watch_leave sends the goodbye directly to this rank's children. On the links to the
- * children, the goodbye must not overtake a bucket that rank 0 has sent, because other ranks may
- * reduce this bucket. So this function sends the goodbye only up, and polls the links until the
- * goodbye has come down again, or until limit_ns, a time of tutti__now_ns(). If any rank has left,
- * rank 0 agrees on nothing more, so the function does not wait. On rank 0, and on ranks without
- * children, the function does nothing. progress: as in tutti__watch_leave.
+ * children, the goodbye must not overtake a bucket (agreed tensors) that rank 0 has sent, because
+ * other ranks may reduce this bucket. So this function sends the goodbye only up, and polls the
+ * links until a goodbye has come down, or until limit_ns, a time of tutti__now_ns(). If a goodbye
+ * has come down before, rank 0 sends no more buckets, and the function does not wait. On rank 0,
+ * and on ranks without children, it does nothing. progress: as in tutti__watch_leave.
  */
 void tutti__watch_drain(tutti__watch_t *watch, const uint64_t *progress, uint64_t limit_ns);
 
-/* Owner: this rank leaves, and sends its goodbye. progress: [TUTTI__PLAN_LANES] how much of its
-   work this rank has completed in each lane of a plan. All ranks count in the same way; the caller
-   defines the numbers. */
+/* Owner: send this rank's goodbye. After that this rank forwards nothing. progress:
+   [TUTTI__PLAN_LANES] how much work this rank has completed in each lane of a learned plan. The
+   caller defines the unit, which is the same on all ranks. */
 void tutti__watch_leave(tutti__watch_t *watch, const uint64_t *progress);
 
 /* The greatest progress[i] of the ranks that have left; 0: no rank has left. */
@@ -126,37 +126,36 @@ int tutti__watch_any_left(const tutti__watch_t *watch);
 /* Owner: has a rank left since the last call? */
 int tutti__watch_departed(tutti__watch_t *watch);
 
-/* Has this peer left, or ended the communicator because another rank has left? If so, the peer
-   sends nothing more. */
+/* Has this peer left, or has the communicator ended for this peer because another rank has left? In
+   both cases the peer sends nothing more. */
 int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank);
 
-/* Has this peer stopped running buckets, but not left? Known only for ranks of this machine. */
+/* Has this peer stopped running buckets, but not left? 0 for all ranks of other machines. */
 int tutti__watch_is_idle(const tutti__watch_t *watch, uint32_t rank);
 
-/* Owner: a rank has left, so this rank runs no more buckets. */
+/* Owner: after a rank has left, write into the status page that this rank runs no more buckets. */
 void tutti__watch_set_idle(tutti__watch_t *watch);
 
-/* Describe a rank that has left. If `rank` has not left, describe the first rank that left. 0: no
-   rank has left. */
+/* Describe `rank` if it has left, otherwise the first rank that left. Returns 0 if no rank has
+   left. */
 int tutti__watch_left_text(const tutti__watch_t *watch, uint32_t rank, char *text, size_t bytes);
 
 /* The error text of calls on this communicator after this rank itself has left. */
 const char *tutti__watch_closed_text(const tutti__watch_t *watch);
 
 /*
- * This rank cannot take part in a group that ranks of this communicator are making: report this to
- * the ranks that wait for this rank. first: the group's first rank. number: the number of the call
- * that makes the group, among all such calls on this communicator, counted from 1; equal on all
- * ranks. Owner.
+ * Owner: report that this rank cannot take part in a group that ranks of this communicator are
+ * making, so that the other ranks do not wait for this rank. first: the group's first rank. number:
+ * the number of the call that makes the group, among all such calls on this communicator, counted
+ * from 1; equal on all ranks.
  */
 void tutti__watch_cancel(tutti__watch_t *watch, uint32_t first, uint32_t number);
-/* Has any rank cancelled this call? */
+/* Has a rank cancelled the group with this first rank and number? */
 int tutti__watch_cancelled(const tutti__watch_t *watch, uint32_t first, uint32_t number);
 
 /* ---- halted.c ---- */
 
-/* Is a rank of this machine stopped, by a signal or a debugger? 1: the text names the stopped
-   rank. */
+/* Is a rank of this machine stopped, by a signal or a debugger? If so, the text names this rank. */
 int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes);
 
 /* ---- late.c: one wait ---- */
@@ -171,8 +170,7 @@ typedef struct {
        TUTTI__LATE_NOT if the wait is over. */
     int (*culprit)(void *subject, char *text, size_t bytes);
     void *subject;
-    /* If this rank is not certain of the culprit: the time after the deadline for which it waits
-       for another rank's report. */
+    /* If the culprit is not certain: how long to wait after the deadline for a peer's report. */
     uint64_t unsure_ns;
 } tutti__late_t;
 
@@ -184,8 +182,8 @@ typedef struct {
 int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t since_ns,
                       uint64_t now_ns, uint64_t limit_ns);
 
-/* Intervals of TUTTI_STALL_WARNING follow each other from `since_ns` on. A warning is due if an
-   interval has ended between `before_ns` and `now_ns`. */
+/* Is a stall warning due? Intervals of TUTTI_STALL_WARNING follow each other from `since_ns` on. A
+   warning is due if an interval has ended between `before_ns` and `now_ns`. */
 int tutti__late_is_due(const tutti__watch_t *watch, uint64_t since_ns, uint64_t before_ns,
                        uint64_t now_ns);
 

@@ -7,12 +7,12 @@
 #include "base/lock.h"
 #include "watch/links.h"
 
-/* Kinds of messages. */
+/* Kinds of messages, and their bodies. All messages are sent up and down the tree. */
 enum {
-    TUTTI__WATCH_BYE = TUTTI__LINK_KINDS, /* up and down: tutti__bye_msg_t */
-    TUTTI__WATCH_DEAD,                    /* up and down: tutti__dead_msg_t */
-    TUTTI__WATCH_CANCEL,                  /* up and down: tutti__cancel_msg_t */
-    TUTTI__WATCH_DUMP                     /* up and down, empty: write a dump */
+    TUTTI__WATCH_BYE = TUTTI__LINK_KINDS, /* tutti__bye_msg_t */
+    TUTTI__WATCH_DEAD,                    /* tutti__dead_msg_t */
+    TUTTI__WATCH_CANCEL,                  /* tutti__cancel_msg_t */
+    TUTTI__WATCH_DUMP                     /* no body: the receiver writes a dump */
 };
 
 typedef struct {
@@ -43,10 +43,10 @@ typedef struct {
 typedef struct {
     uint32_t rank;  /* the rank at the other end */
     int local;      /* 1: byte rings; 0: side channel */
-    uint32_t index; /* local: index among the machine's ranks */
+    uint32_t index; /* if local: index of `rank` among the machine's ranks */
     tutti__pipe_t *in, *out;
     uint32_t head; /* bytes written to `out`; some of them may not be published yet */
-    int urgent;    /* wake the peer even if it has no pending request */
+    int urgent;    /* 1: wake the peer even if it has no pending request */
     int lost;
     int bye;       /* the peer has sent a goodbye */
     char *backlog; /* whole frames for which the ring has no space */
@@ -70,9 +70,8 @@ typedef struct {
     /* Any thread. */
     atomic_int *left;      /* [size] ranks that have sent a goodbye */
     atomic_int first_left; /* 1 + the rank whose goodbye took effect first; 0: none yet */
-    _Atomic uint64_t progress[TUTTI__PLAN_LANES]; /* the greatest of the ranks that have left */
-    atomic_uint *cancelled;     /* [first rank] number of the last call that failed to make a
-                                   group with this first rank */
+    _Atomic uint64_t progress[TUTTI__PLAN_LANES]; /* the greatest values of ranks that have left */
+    atomic_uint *cancelled;     /* [first rank] number of the last failed call that makes groups */
     _Atomic uint64_t failed_ns; /* when a transport, or NCCL, failed; 0: none has failed */
     tutti__mutex_t lock;        /* protects writing the next two texts. Each is set once: `text`
                                    before `ended`, failed_text before failed_ns */
@@ -100,16 +99,17 @@ static inline const tutti__watcher_t *tutti__watcher_read(const tutti__watch_t *
 /* links.c */
 tutti_status_t tutti__links_open(tutti__watcher_t *w);
 void tutti__links_close(tutti__watcher_t *w);
-/* Receive all messages that a local neighbour has sent so far. 1 if a message has arrived. */
+/* Receive all messages that a local neighbour has written to the ring. Returns 1 if there was a
+   message. */
 int tutti__links_read(tutti__watcher_t *w, uint32_t link);
 
-/* watch.c: end the communicator for a reason that arrived over link `from`; -1: a reason of this
-   rank. */
+/* watch.c: end the communicator for a reason that has arrived over link `from`; -1: a reason of
+   this rank. */
 void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status, const char *text);
-/* watch.c: a neighbour's connection has closed, or its process has ended; see boot.h. */
+/* watch.c: handle the loss of a link: the neighbour's connection has closed, or the neighbour's
+   process has ended; see boot.h. */
 void tutti__watch_lost(tutti__watcher_t *w, uint32_t link);
-/* watch.c: end the communicator because a rank has died. link: as `from` of
-   tutti__watch_end_from. */
+/* watch.c: end the communicator because a rank has died. link: as `from` above. */
 void tutti__watch_lost_rank(tutti__watcher_t *w, int link, uint32_t rank);
 /* watch.c: handle a message of the watch. */
 void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
@@ -122,13 +122,13 @@ void tutti__watch_receive_cancel(tutti__watcher_t *w, int link, const tutti__can
    wake the peers. Any thread. */
 void tutti__watch_set_page(tutti__watcher_t *w, uint32_t end);
 
-/* orphan.c: this rank's parent in the tree has left. */
+/* orphan.c: this rank's parent in the tree has left: begin to watch the ranks of this machine. */
 void tutti__orphan_begin(tutti__watcher_t *w);
-/* orphan.c: if the communicator has ended for another rank of this machine, read the reason. */
+/* orphan.c: if the communicator has ended for a rank of this machine, end it here as well. */
 void tutti__orphan_poll(tutti__watcher_t *w);
-/* orphan.c: the process of a rank that is no neighbour has ended. */
+/* orphan.c: handle the end of the process of a rank that is no neighbour. */
 void tutti__orphan_lost(tutti__watcher_t *w, uint32_t rank);
-/* orphan.c: this communicator ends; publish the reason. Under `lock`. */
+/* orphan.c: write the reason of the end into this rank's status page. Call it under `lock`. */
 void tutti__orphan_publish(tutti__watcher_t *w, tutti_status_t status, const char *text);
 
 #endif
