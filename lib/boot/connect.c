@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connecting the side channel's tree.
+ * Connects the tree of the side channel (boot.h).
  *
  * Inside a host each rank connects over a Unix socket to the leader, the host's lowest rank;
  * between hosts the leaders connect over TCP to rank 0. Only rank 0 listens on TCP, and only if
- * there are several hosts. Each rank connects to its parent before it admits its children. Rank 0
- * has no parent, so there is no deadlock.
+ * there are several hosts. Each rank connects to its parent before it admits its children. There is
+ * no deadlock, because rank 0 has no parent.
  */
 #include "base/log.h"
 #include "boot/boot_inside.h"
@@ -55,13 +55,13 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
                            "or the two ranks are in containers with separate networks and the "
                            "same hostname; such containers need different hostnames",
                            boot->topo->rank, leader, tutti_last_error(), leader);
-    add_link(boot, leader, fd); /* a later failure closes fd with the other links */
+    add_link(boot, leader, fd); /* if a later step fails, fd is closed with the other links */
     boot->side.parent = 0;
     return tutti__gate_knock(&gate, fd, leader, deadline);
 }
 
-/* Connect to rank 0, the parent, on another host. A failure is also logged as a warning, because
-   all ranks return the error text of the lowest failed rank, which may be another rank. */
+/* Connect to rank 0, the parent, on another host. If this fails, also log a warning: all ranks
+   return only the error text of the lowest failed rank, which may be another rank. */
 static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *addrs,
                                 uint64_t deadline)
 {
@@ -79,7 +79,7 @@ static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *a
     return TUTTI_OK;
 }
 
-/* Is `rank` a child of this rank, over TCP (over_tcp 1) or over the Unix socket (0)? */
+/* Is `rank` a child of this rank that connects over TCP (over_tcp 1) or a Unix socket (0)? */
 static int is_child(const tutti__boot_t *boot, uint32_t rank, int over_tcp)
 {
     const tutti__topo_t *topo = boot->topo;
@@ -91,8 +91,8 @@ static int is_child(const tutti__boot_t *boot, uint32_t rank, int over_tcp)
     return tutti__boot_leader(boot, rank) == topo->rank;
 }
 
-/* Admit the children that connect to one listening socket. Links are in
-   ascending order of ranks. */
+/* Admit the children that connect to one listening socket. Their links are added in the order of
+   ranks. */
 static tutti_status_t admit(tutti__boot_t *boot, int door, int over_tcp, uint64_t deadline)
 {
     tutti__gate_t gate = make_gate(boot);

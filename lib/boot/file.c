@@ -2,9 +2,9 @@
 /*
  * Sends a file or a text of rank 0 to all ranks during the set-up of a communicator. See boot.h.
  *
- * A way to meet has an allgather, but no broadcast. So every rank contributes pieces of the same
- * length, and only rank 0's pieces are used. The texts are small and few, so the code of a
- * broadcast is not worthwhile.
+ * A way to meet (tutti__meet_t) has an allgather, but no broadcast. So every rank passes pieces of
+ * the same length to the allgather, and only rank 0's pieces are used. The texts are small and few,
+ * so a broadcast would not be worth its code.
  */
 #include "boot/boot_inside.h"
 

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host's side of the gate: the loop of an open gate. See gate.h; gate_guests.c has the
- * connections and their messages, gate_judge.c the decisions, gate_reach.c the guests' side.
+ * The host's side of the gate: the loop of an open gate. See gate.h. gate_guests.c has the
+ * connections and their messages, gate_judge.c the decisions, and gate_reach.c the guests' side.
  *
  * The host serves all connections at once from one poll(), because a guest that sends nothing must
  * not delay other guests. There are three kinds of connections:
  *
- *   stranger  has not sent a whole knock with the job's token. Strangers use a fixed number
- *             of places in turn, and a later stranger may replace an earlier stranger. So a
- *             flood of connections costs a bounded number of descriptors. A rank that has lost
- *             its place tries again.
+ *   stranger  has not sent a whole knock with the job's token. Strangers use a fixed number of
+ *             places in turn, and a later stranger may replace an earlier stranger. So a flood of
+ *             connections costs a bounded number of descriptors. A rank that has lost its place
+ *             connects again.
  *   guest     has shown the job's token. A guest keeps its place until it confirms.
  *   rank      has been admitted. The host watches the rank's connection: if the rank ends while
  *             the host still waits for other ranks, the gate fails.
  *
- * Usually the knock has already arrived when the host accepts the connection. In this case the rank
+ * Usually the knock has already arrived when the host accepts the connection. Such a connection
  * does not occupy a stranger's place.
  *
- * After a failure a strict gate stays open for a second and sends the reason to late ranks.
- * Without this message, a late rank would find no gate and wait until its own deadline.
+ * After a failure a strict gate stays open for a second, and sends the reason to late ranks.
+ * Otherwise a late rank would find no gate, and wait until its own deadline.
  */
 #include "boot/gate.h"
 
@@ -63,7 +63,7 @@ static tutti_status_t reserve(tutti__gate_host_t *host, uint32_t capacity)
     return TUTTI_OK;
 }
 
-/* List all descriptors to wait for. */
+/* Make the list of the descriptors for poll(). */
 static tutti_status_t list_polls(tutti__gate_host_t *host)
 {
     tutti_status_t status =
@@ -73,14 +73,14 @@ static tutti_status_t list_polls(tutti__gate_host_t *host)
         return status;
     host->npolls = 0;
     add_poll(host, host->door, POLLIN, 0);
-    /* After a failure, ignore `stop`: first the gate must report the error to the other ranks. */
+    /* After a failure, ignore `stop`: the gate must first report the error to the other ranks. */
     add_poll(host, host->failed == TUTTI_OK || host->refuses ? host->stop : -1, POLLIN, 0);
     for (uint32_t i = 0; i < TUTTI__GATE_STRANGERS; i++)
         add_poll(host, host->stranger[i].fd, POLLIN, i);
     host->listed_strangers = host->npolls - FIRST;
     for (uint32_t i = 0; i < host->nguests; i++)
         add_poll(host, host->guest[i].fd, POLLIN, i);
-    /* A rank may have sent data already; only the end of its connection matters here. */
+    /* Wait only for the end of a rank's connection, because the rank's data are for the caller. */
     for (uint32_t r = 0; r < host->size; r++)
         add_poll(host, host->fds[r], POLLRDHUP, r);
     return TUTTI_OK;
@@ -100,8 +100,7 @@ static void hear_known(tutti__gate_host_t *host)
         host->fds[r] = TUTTI__GATE_NOBODY;
         tutti__gate_lose(host, r);
     }
-    /* The loop begins with the last guest, because the last guest moves to the place of a removed
-       guest. */
+    /* Begin with the last guest, because the last guest moves to the place of a removed guest. */
     for (uint32_t i = ranks; i-- > guests;)
         if (host->polls[i].revents != 0)
             tutti__gate_hear_guest(host, host->about[i]);
@@ -128,9 +127,9 @@ static tutti_status_t hear_all(tutti__gate_host_t *host)
     return status;
 }
 
-/* If a warning is due, log the ranks that have not come. Returns the time of the next call of this
-   function. A gate without a size does not warn before the first knock, because the number of ranks
-   is unknown. After a failure no warning is needed. */
+/* If a warning is due, log the ranks that have not connected. Returns the time when this function
+   must be called again. A gate without a size does not warn before the first knock, because the
+   number of ranks is unknown. After a failure the gate does not warn. */
 static uint64_t warn_of_missing(tutti__gate_host_t *host)
 {
     double waited_s;
@@ -155,15 +154,16 @@ static tutti_status_t serve(tutti__gate_host_t *host)
         status = list_polls(host);
         if (status != TUTTI_OK)
             return status;
-        /* If a check of net.h ends this wait, the other ranks already have the check's error. */
+        /* If a check of net.h ends this wait, the gate does not report the check's error: the other
+           ranks already have this error. */
         status = tutti__net_poll(host->polls, host->npolls, until, &ready);
-        /* tutti__net_poll calls the checks only if nothing arrives for a while. */
+        /* If events arrive all the time, tutti__net_poll does not call the checks. */
         if (status == TUTTI_OK && ready > 0 && tutti__net_left_ms(host->ask_due) == 0) {
             host->ask_due = tutti__net_deadline(TUTTI__GATE_CHECK_MS);
             status = tutti__net_still();
         }
-        /* Prefer the check's error to the gate's PEER_LOST: the check may name the rank that has
-           failed first, and the lost rank may have given up because of it. */
+        /* Prefer the check's error to the gate's PEER_LOST. The check may name the rank that has
+           failed first; perhaps the lost rank has only given up because of this failure. */
         if (status != TUTTI_OK)
             return host->failed == TUTTI_OK || host->failed == TUTTI_ERR_PEER_LOST
                        ? status
@@ -276,7 +276,8 @@ void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const cha
     host.awaited = 1; /* so that serve() does not end by itself */
     while (status != TUTTI_ERR_SHUTDOWN) {
         status = serve(&host);
-        /* If no descriptor is free for a guest, the guest waits in the kernel's queue. */
+        /* If no descriptor is free for a guest, the guest stays in the kernel's queue during this
+           sleep. */
         if (status != TUTTI_ERR_SHUTDOWN)
             tutti__net_sleep_ms(TUTTI__GATE_NO_FILE_MS);
     }

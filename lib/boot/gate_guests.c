@@ -25,7 +25,7 @@ void tutti__gate_close(tutti__gate_guest_t *guest)
     guest->fd = -1;
 }
 
-/* The last guest moves to the place of guest i. */
+/* Remove guest i from the list. The last guest gets index i. */
 static void remove_guest(tutti__gate_host_t *host, uint32_t i)
 {
     host->guest[i] = host->guest[--host->nguests];
@@ -58,7 +58,7 @@ static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_gue
     return TUTTI_OK;
 }
 
-/* The buffer for the guest's next message. */
+/* Returns the buffer for the guest's next message. */
 static char *find_free(tutti__gate_guest_t *guest, size_t *ret_bytes)
 {
     switch (guest->stage) {
@@ -74,7 +74,7 @@ static char *find_free(tutti__gate_guest_t *guest, size_t *ret_bytes)
     }
 }
 
-/* Continue to read a message. 1: complete, 0: incomplete, -1: the connection has ended. */
+/* Continue to read a message. Returns 1: complete, 0: incomplete, -1: the connection has ended. */
 static int read_guest(tutti__gate_guest_t *guest)
 {
     size_t bytes;
@@ -88,7 +88,7 @@ static int read_guest(tutti__gate_guest_t *guest)
     return guest->have == bytes;
 }
 
-/* Send a guest the reason why it is not admitted, and close its connection. */
+/* Send a guest the reason why the gate does not admit it, and close its connection. */
 static void refuse(tutti__gate_host_t *host, tutti__gate_guest_t *guest, tutti_status_t status)
 {
     (void)tutti__gate_answer(guest, status);
@@ -99,8 +99,8 @@ static void refuse(tutti__gate_host_t *host, tutti__gate_guest_t *guest, tutti_s
         tutti__gate_stop_awaiting(host, guest->knock.rank);
 }
 
-/* A guest has ended before its last message. If its rank does not knock again in time, the rank
-   counts as dead. */
+/* Note that a guest has ended before its last message. If the guest's rank does not knock again in
+   time, the rank counts as dead. */
 static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
     if (host->suspect_due != 0 || guest->knock.rank >= host->size ||
@@ -112,8 +112,7 @@ static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 
 /* ---- admitting ---- */
 
-/* Set the socket options by which the kernel detects that the guest's host is lost, while the gate
-   waits for other ranks. */
+/* Let the kernel detect that the guest's host is lost, while the gate waits for other ranks. */
 static tutti_status_t notice_lost_host(int fd)
 {
     int family;
@@ -124,8 +123,7 @@ static tutti_status_t notice_lost_host(int fd)
     return family == AF_UNIX ? TUTTI_OK : tutti__net_tcp_options(fd);
 }
 
-/* Judge a complete knock that has the token. On return the gate has sent the answer, or closed the
-   connection. */
+/* Judge a complete knock that has the token. Then send the answer, or close the connection. */
 static tutti_status_t take_guest(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     tutti_status_t status = tutti__gate_judge(host, &guest->knock);
@@ -159,8 +157,8 @@ static void log_refusal(tutti__gate_host_t *host, const char *why)
     TUTTI__LOG(level, "refused a connection: %s", why);
 }
 
-/* If the gate has a pass, send its greeting first: the guest sends nothing before it. 0: the
-   greeting could not be sent. */
+/* If the gate has a pass, send the greeting, because the guest sends nothing before it has received
+   a greeting. Returns 0 if the greeting could not be sent. */
 static int greet(const tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     guest->stage = TUTTI__GATE_SENDS_KNOCK;
@@ -173,8 +171,8 @@ static int greet(const tutti__gate_host_t *host, tutti__gate_guest_t *guest)
                 MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(guest->greeting);
 }
 
-/* Is the complete message from this library and this job? If the guest's pass is wrong, send the
-   guest the reason. */
+/* The guest's message is complete. Is it a message of Tutti, and from this job? If the guest's pass
+   is wrong, send the guest the reason. */
 static int is_known(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     if (guest->stage == TUTTI__GATE_SENDS_HELLO && guest->hello.magic == TUTTI__GATE_HELLO &&
@@ -220,8 +218,8 @@ static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 
     if (host->suspect == rank)
         host->suspect_due = 0;
-    /* The gate must give up before this rank: otherwise the gate would report this rank as lost,
-       and not the missing ranks. */
+    /* The gate must give up before this rank gives up. Otherwise the gate would report this rank as
+       lost, and not the missing ranks. */
     if (host->gate->strict && host->failed == TUTTI_OK && left_ms > 0)
         host->deadline = TUTTI__MIN(host->deadline, tutti__gate_decide_by(left_ms));
     host->fds[rank] = guest->fd;
@@ -230,9 +228,9 @@ static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
         host->gate->came(host->gate->came_arg, rank, host->fds, host->size);
 }
 
-/* A guest has confirmed. After this guest's knock, another guest may have been admitted as the same
-   rank. If the gate has failed after the knock, this guest is still admitted: the caller reports
-   the reason to all admitted ranks. */
+/* Admit a guest that has confirmed, unless another guest was admitted as the same rank after this
+   guest's knock. If the gate has failed after the knock, this guest is still admitted, because the
+   gate's caller reports the reason to all admitted ranks. */
 static void take_confirmation(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     int awaited =
@@ -281,8 +279,8 @@ tutti_status_t tutti__gate_welcome(tutti__gate_host_t *host, uint32_t *ret_accep
         if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
-            /* The error concerns this connection only, or comes from a firewall. The listening
-               socket may stay readable, so sleep before the next attempt. */
+            /* The error concerns only this connection, or comes from a firewall. Sleep before the
+               next attempt, because the listening socket may stay readable. */
             tutti__net_sleep_ms(TUTTI__RESOURCE_NAP_MS);
             break;
         }

@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A knock with more ranks is rejected. */
+/* The gate rejects a knock with a larger number of ranks. */
 #define MOST_RANKS (1u << 24)
-/* Descriptors besides the ranks' connections. */
+/* The number of descriptors that the gate needs besides the ranks' connections. */
 #define SPARE_FILES 4u
 
 void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status)
@@ -24,7 +24,7 @@ void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status)
         return;
     host->failed = status;
     snprintf(host->text, sizeof(host->text), "%s", tutti_last_error());
-    /* If the failure callback has sent the error to the other ranks, no rank will connect. */
+    /* If tutti__net_failed has sent the error to the other ranks, no more ranks will connect. */
     host->deadline = TUTTI__MIN(
         host->deadline, tutti__net_deadline(tutti__net_failed(status) ? 0 : TUTTI__GATE_GRACE_MS));
 }
@@ -51,8 +51,7 @@ int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_guest_t
            !(gate->pass != NULL || tutti__gate_same_token(knock->token, gate->token.knock));
 }
 
-/* The answer to a refused guest has no token, because the guest has not proved that it belongs to
-   this job. */
+/* A refused guest has not proved that it belongs to this job, so the answer has no token. */
 tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_guest_t *guest)
 {
     const tutti__gate_knock_t *knock = &guest->knock;
@@ -73,7 +72,7 @@ tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_gue
     return status;
 }
 
-/* The first guest's knock has the number of ranks. */
+/* Take the number of ranks from the first guest's knock. */
 static tutti_status_t take_size(tutti__gate_host_t *host, const tutti__gate_knock_t *knock)
 {
     tutti_status_t status;
@@ -81,7 +80,7 @@ static tutti_status_t take_size(tutti__gate_host_t *host, const tutti__gate_knoc
     if (knock->size == 0 || knock->size > MOST_RANKS || knock->rank >= knock->size)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
                            knock->size);
-    /* Check the limit before any rank is admitted. */
+    /* Check the limit of descriptors before any rank is admitted. */
     status = tutti__net_files_left(knock->size + SPARE_FILES);
     if (status != TUTTI_OK)
         return tutti__fail(status, "the process that made the unique id cannot admit %u ranks: %s",
@@ -125,7 +124,7 @@ tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_kno
     return TUTTI_OK;
 }
 
-/* An answer always fits into an empty socket. */
+/* An answer always fits into the socket, whose send buffer is empty. */
 int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status)
 {
     tutti__gate_answer_t answer = { .magic = TUTTI__GATE_MAGIC,
@@ -168,13 +167,13 @@ void tutti__gate_warn(const tutti__gate_host_t *host, double waited_s)
 
 uint64_t tutti__gate_decide_by(uint32_t left_ms)
 {
-    /* With T the time until the rank's deadline, left_ms is T + min(T / 4, 2 s), see
-       tutti__star_patience. Less is subtracted here than was added there, so the result is later
-       than the rank's deadline. */
+    /* If T is the time until the rank's own deadline, left_ms is T + min(T / 4, 2 s): see
+       tutti__star_patience. This function subtracts less than tutti__star_patience has added, so
+       the result is later than the rank's own deadline. */
     return tutti__net_deadline(left_ms - TUTTI__MIN(left_ms / 6, TUTTI__STAR_MESSAGE_MS));
 }
 
-/* A text for messages: the port at which a gate over TCP listens. For other gates it is empty. */
+/* Returns a text for messages: the port at which a gate over TCP listens; "" for other gates. */
 static const char *port_text(int door, char *text, size_t text_bytes)
 {
     struct sockaddr_storage addr;

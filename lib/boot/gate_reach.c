@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The guest's side of the gate: knocking, and finding a gate on another host. See gate.h.
+ * The guest's side of the gate: knocks at a gate, and finds a gate on another host. See gate.h.
  *
- * An error at one address proves little, because the address may belong to another process. So an
- * attempt continues until its deadline. The attempt ends earlier if a gate with the job's token has
- * refused, if this process has no memory or no free descriptor, or if no process listens at any
- * address.
+ * An error at one address is not final, because another process may listen there. So a guest tries
+ * the addresses until the deadline. The guest stops earlier if a gate with the job's token has
+ * refused, if memory or descriptors are exhausted, or if no process listens at any address.
  */
 #include "boot/gate.h"
 
@@ -20,15 +19,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The results of an attempt to knock, besides its status. */
+/* What an attempt to knock has found, besides its status. */
 typedef struct {
-    int is_refused; /* a gate with the token has refused: final */
+    int is_refused; /* a gate with the token has refused; this is final */
     int is_other;   /* a gate of another job has refused; the last error has its text */
     int is_greeted; /* a gate with a pass has sent a greeting that names this job */
 } verdict_t;
 
-/* Replace unprintable characters: the sender of the text has not proved that it belongs to this
-   job. */
+/* Replace unprintable characters: perhaps the sender of the text does not belong to this job. */
 static void clean(char *text)
 {
     for (; *text != '\0'; text++)
@@ -66,7 +64,7 @@ static tutti_status_t hear_answer(const tutti__gate_t *gate, const unsigned char
 
     status = tutti__net_recv(fd, host, &answer, sizeof(answer), deadline);
     if (status != TUTTI_OK) {
-        /* Without this message the gate would consider this rank dead. */
+        /* Without this message, the gate would count this rank as dead. */
         (void)send(fd, &later, sizeof(later), MSG_NOSIGNAL | MSG_DONTWAIT);
         return status;
     }
@@ -158,14 +156,14 @@ static tutti_status_t try_address(const tutti__gate_t *gate, const tutti__net_ad
         status = knock_at(gate, fd, host, try_deadline, verdict);
     if (status != TUTTI_OK) {
         close(fd);
-        /* A process was listening at the address, so TRANSPORT would be wrong. */
+        /* Do not return TRANSPORT (no process listens): a process has accepted the connection. */
         return status == TUTTI_ERR_TRANSPORT && !verdict->is_refused ? TUTTI_ERR_PEER_LOST : status;
     }
     *ret_fd = fd;
     return TUTTI_OK;
 }
 
-/* Is this status final, so that no other address is tried? */
+/* Is this status final? After a final status no other address is tried. */
 static int is_final(tutti_status_t status)
 {
     return status == TUTTI_OK || status == TUTTI_ERR_INVALID_ARGUMENT || status == TUTTI_ERR_ABI ||
@@ -197,7 +195,7 @@ tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *r
     return status;
 }
 
-/* Write a text with the gate that cannot be reached, and the thread's last error. */
+/* Write a text that names the gate that cannot be reached, and has the thread's last error. */
 static void describe(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs, uint32_t host,
                      char *ret_text, size_t text_bytes)
 {
@@ -223,7 +221,7 @@ static tutti_status_t unreachable(tutti_status_t status, const tutti__gate_t *ga
     return tutti__fail(status, "%s; TUTTI_INTERFACE names the network interface to use", text);
 }
 
-/* Between two rounds of attempts: warn if the attempts have lasted for a long time. */
+/* Called between two rounds of attempts: warn if the attempts have lasted for a long time. */
 static void warn_of_wait(tutti__waiting_t *waiting, const tutti__gate_t *gate,
                          const tutti__net_addrs_t *addrs, uint32_t host)
 {

@@ -36,7 +36,7 @@ typedef struct {
 typedef struct {
     uint64_t magic;
     uint32_t layout, purpose, number, rank, size;
-    uint32_t left_ms; /* time until the guest's tutti__gate_t.until, at least 1; 0: not set */
+    uint32_t left_ms; /* time until the guest's `until` (tutti__gate_t), at least 1; 0: not set */
     unsigned char token[16];
 } tutti__gate_knock_t;
 
@@ -48,7 +48,7 @@ typedef struct {
     char text[224];
 } tutti__gate_answer_t;
 
-/* Compare in constant time: the duration does not depend on the position of a difference. */
+/* Compare two tokens. The duration does not depend on the position of a difference. */
 static inline int tutti__gate_same_token(const unsigned char *a, const unsigned char *b)
 {
     unsigned differ = 0;

@@ -2,9 +2,9 @@
 /*
  * Unique ids as bytes. See meet.h for the layout.
  *
- * These functions use no sockets, so they can be fuzzed. An id comes from files, mails and
- * environment variables, so its content is not trusted. The checksum detects damage, not forgery:
- * an id must be kept secret like a password.
+ * These functions use no sockets, so they can be fuzzed. Programs get ids from files, mails and
+ * environment variables, so an id's content is not trusted. The checksum detects damage, not
+ * forgery: an id must be kept secret like a password.
  */
 #include "boot/meet.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Unique ids: makes an id, and serves its meeting. See meet.h; meet_id.c is the ranks' side.
+ * Makes unique ids, and serves the meeting of each id. See meet.h; meet_id.c is the ranks' side.
  *
  * Any rank, or the parent of the ranks, may have made the id, but rank 0 hosts the meeting. So the
  * maker only introduces the ranks: it waits until all ranks have connected, receives rank 0's
@@ -12,17 +12,16 @@
  *     rank r -- {status, text} ----------> maker        rank r has joined, or has failed
  *
  * Until all ranks have joined, the maker watches the connections. The ranks that have joined wait
- * in rank 0's meeting for the missing ranks. So if a rank ends without its last message, or cannot
- * join, the maker reports this to the other ranks. If the maker is itself a rank, it also sends its
- * rank number. So if the maker ends, the other ranks can name the maker.
+ * in rank 0's meeting for the missing ranks. So if a rank ends before its last message, or cannot
+ * join, the maker reports this to the other ranks. If the maker is itself a rank, the maker also
+ * sends its own rank number. So if the maker ends, the other ranks can name it.
  *
  * Each id has a thread, because ranks may connect at any time. After the meeting the thread still
- * answers: a rank that uses the id again receives an error, and does not wait until its deadline.
- * The thread ends with tutti_finalize or with the process. A forked child closes the sockets,
- * because they belong to its parent.
+ * answers: a rank that uses the id again receives an error at once. The thread ends with
+ * tutti_finalize or with the process. A forked child closes its copies of the sockets.
  *
- * Tried: no thread; the maker serves the id during tutti_init. For this the maker must be a rank,
- * but a launcher that makes the id and forks the ranks is not a rank.
+ * Tried: no thread; the maker serves the id during tutti_init. This works only if the maker is a
+ * rank. But a launcher that makes the id and forks the ranks is not a rank.
  */
 #include "boot/id_wire.h"
 
@@ -49,15 +48,15 @@ typedef struct server {
     int door, stop;
     uint64_t timeout_ms, stall_ms;
     _Atomic uint32_t rank; /* this process's rank in the meeting; set by tutti__meet_id */
-    /* The ranks' connections, used by the thread while ranks meet. Stored here, so that a leak
-       checker in a forked child finds the memory. */
+    /* The ranks' connections, which the thread uses while ranks meet. The pointer is here, so that
+       a leak checker in a forked child finds the memory. */
     int *fds;
     pthread_t thread;
 } server_t;
 
-/* Protects the list. fork() holds this lock while it copies the process. tutti__id_create holds it
-   while it opens the sockets and starts the thread; other code holds it for a few instructions.
-   The holder takes no other lock than the log's. */
+/* Protects the list `servers`. fork() holds this lock while it copies the process. tutti__id_create
+   holds the lock while it opens the sockets and starts the thread; other code holds the lock only
+   for short times. The holder takes no other lock than the log's. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static server_t *servers;
 static server_t *inherited; /* in a forked child: the parent's servers, for leak checkers */
@@ -93,9 +92,9 @@ static int local_port(int fd)
     return addr.ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)&addr)->sin6_port) : -1;
 }
 
-/* Close the accepted sockets: they have the port of the listening socket. The child compares the
-   ports of all its stream sockets, and does not read the thread's list of sockets: the thread may
-   have been writing this list when the process forked. */
+/* In a forked child: close the accepted sockets, which have the port of the listening socket. The
+   child compares the ports of all its stream sockets. It does not read the thread's list of
+   sockets, because the thread may have been writing this list when the process forked. */
 static void close_accepted(int door)
 {
     int port = local_port(door);
@@ -112,8 +111,8 @@ static void close_accepted(int door)
         closedir(dir);
 }
 
-/* Close the sockets of the servers. If a child of the maker held a rank's connection, this rank
-   would not detect the maker's end. */
+/* In a forked child: close the sockets of the servers. If the child kept a rank's connection open,
+   this rank would not detect the maker's end. */
 static void in_child(void)
 {
     for (server_t *server = servers; server != NULL; server = server->next) {
@@ -132,7 +131,7 @@ static void register_handlers(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* Send the word to all ranks that have connected. Ignore errors of sending, because the meeting
+/* Send a message to all ranks that have connected. Ignore errors of sending, because the meeting
    detects the end of a rank. */
 static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word)
 {
@@ -142,8 +141,8 @@ static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word
                                   tutti__net_deadline(TUTTI__ID_MESSAGE_MS));
 }
 
-/* The gate has admitted `rank`. If the maker is a rank, send its rank number: to all ranks if
-   `rank` is the maker, otherwise to `rank`. */
+/* The gate has admitted `rank`. If the maker is a rank, send the maker's rank number: to all ranks
+   if `rank` is the maker, otherwise to `rank`. */
 static void introduce_maker(void *arg, uint32_t rank, const int *fds, uint32_t size)
 {
     server_t *server = arg;
@@ -213,14 +212,15 @@ static tutti_status_t await_reports(server_t *server, uint32_t size, struct poll
                 return status;
             left--;
         }
-        /* After the deadline each rank reports the missing ranks itself. */
+        /* After the deadline the maker does not report: each rank itself detects the missing
+           ranks. */
         if (left > 0 && (ready == 0 || polls[size].revents != 0))
             return TUTTI_OK;
     }
     return TUTTI_OK;
 }
 
-/* All ranks have received the place: watch them join. */
+/* After all ranks have received the place: watch the ranks join. */
 static void follow(server_t *server, uint32_t size, tutti__id_word_t *word)
 {
     struct pollfd *polls = calloc((size_t)size + 1, sizeof(*polls));
@@ -300,13 +300,13 @@ static tutti_status_t start_thread(server_t *server)
     return TUTTI_OK;
 }
 
-/* Listen, and start the thread. The caller holds the lock until the server is in the list, so a
-   forked child finds the sockets in the list. */
+/* Listen, and start the thread. The caller holds the lock until the server is in the list. So a
+   forked child finds all open sockets through the list. */
 static tutti_status_t open_server(server_t *server, const tutti__conf_t *conf, tutti__id_t *id)
 {
     tutti_status_t status = tutti__net_addrs(conf->interface, 0, &id->addrs);
 
-    /* If this machine has no network, all ranks are on this machine. */
+    /* Without a network, all ranks must be on this machine: use the loopback interface. */
     if (status == TUTTI_ERR_UNSUPPORTED && conf->interface[0] == '\0')
         status = tutti__net_addrs("", 1, &id->addrs);
     if (status == TUTTI_OK)
@@ -364,7 +364,7 @@ static server_t *first_server(void)
     return server;
 }
 
-/* A server stays in the list until its sockets are closed, because a forked child must find it. */
+/* A server stays in the list until its sockets are closed, because a forked child closes them. */
 void tutti__id_end_all(void)
 {
     uint64_t one = 1;

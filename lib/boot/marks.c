@@ -4,11 +4,11 @@
  *
  * Each rank first listens at its socket, then tries to connect to the sockets of all other ranks.
  * In each pair of ranks, the rank that listens later finds the socket of the other rank. So each
- * pair has a connection, in any order in which the ranks start.
+ * pair has a connection, in whatever order the ranks start.
  *
  * Both ends read the peer's process id from the connection (SO_PEERCRED). The listener reads the
- * caller's rank from the name to which the caller has bound its end. A connection stays in the
- * listener's queue, even if the caller closes its end or dies. No data are sent.
+ * connecting rank's number from the name to which that rank has bound its end. A connection stays
+ * in the listener's queue even if the connecting rank closes its end or dies. No data are sent.
  */
 #include "boot/marks.h"
 
@@ -25,12 +25,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* pid[r] of this rank, and of a detected rank whose process is hidden by a pid namespace. */
+/* The value of pid[r] if r is this rank, or a detected rank in another pid namespace. */
 #define HIDDEN (-1)
 
 struct tutti__marks {
     uint64_t job;
-    uint32_t rank, size; /* the launcher's */
+    uint32_t rank, size; /* as the launcher numbers the ranks */
     uint32_t local_size; /* the launcher's number of ranks on this host; 0: not known */
     const char *launcher;
     tutti__waiting_t waiting; /* for tutti__marks_still */
@@ -38,7 +38,7 @@ struct tutti__marks {
     int pid[];                /* [size]; 0: the rank is not detected */
 };
 
-/* 0: the job has no name, and its ranks have no common parent process that identifies the job. */
+/* Compute the job's hash. Returns 0 if the job has no name, and its ranks no common parent. */
 static int hash_job(int size, uint64_t *ret_hash)
 {
     char job[512];
@@ -46,15 +46,15 @@ static int hash_job(int size, uint64_t *ret_hash)
     tutti__conf_launcher_job(job, sizeof(job));
     if (job[0] == '\0' && getppid() <= 1)
         return 0;
-    /* Without a name, the job's ranks are the processes with the same parent process. */
+    /* If the job has no name, its ranks are the processes with the same parent process. */
     if (job[0] == '\0')
         snprintf(job, sizeof(job), "%d of %d", (int)getppid(), size);
     *ret_hash = tutti__hash(job, strlen(job));
     return 1;
 }
 
-/* If `caller` is "": the name of the socket at which `rank` listens. If `caller` is "-R": the name
-   of rank R's end of a connection to this socket. */
+/* Write an address of a socket. If `caller` is "", the socket is the one at which `rank` listens.
+   If `caller` is "-R", the socket is rank R's end of a connection to `rank`. */
 static socklen_t address_of(const tutti__marks_t *marks, uint32_t rank, const char *caller,
                             struct sockaddr_un *ret_addr)
 {
@@ -74,7 +74,7 @@ static void note(tutti__marks_t *marks, uint32_t rank, int fd)
     struct ucred cred = { 0 };
     socklen_t bytes = sizeof(cred);
 
-    /* Any user can make a socket of this name. */
+    /* Check the user, because any user can make a socket of this name. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 && cred.uid == geteuid())
         marks->pid[rank] = cred.pid > 0 ? cred.pid : HIDDEN;
 }
@@ -189,7 +189,7 @@ int tutti__marks_describe(tutti__marks_t *marks, char *ret_text, size_t text_byt
     if (listed == NULL)
         return 0;
     count = tutti__marks_find(marks, listed);
-    while (!listed[lowest]) /* ends at this rank */
+    while (!listed[lowest]) /* ends at this rank at the latest */
         lowest++;
     if (marks->local_size == marks->size && count < marks->size) {
         missing = 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses how this process meets the others: the first way of this list that applies.
+ * Chooses how this process meets the other processes: the first way in this list that applies.
  *
  *   1. the caller's unique_id or store (api/world.c), or TUTTI_BOOT
  *   2. the caller's mpi_comm, or an MPI that the process itself initialised, with several ranks
- *   3. env://, unless a launcher has the same rank and size. If rank or size differ, torchrun was
- *      started inside the launcher's job, so torchrun's variables describe this process
+ *   3. env://, unless a launcher's variables have the same rank and size. If these differ, torchrun
+ *      was started inside the launcher's job, so torchrun's variables describe this process
  *   4. the launcher's MPI, if the launcher provides the PMI that MPI needs, and an MPI module opens
  *   5. env://
  *   6. the launcher's variables, if they name a place or show that all ranks are on this host
@@ -44,8 +44,8 @@ static tutti_status_t meet_mpi(const tutti__conf_t *conf, const void *mpi_comm,
     tutti__starting_end(starting);
     if (status == TUTTI_OK)
         *ret_module = module;
-    /* The marks use the launcher's rank numbers, but the caller's communicator may number its ranks
-       differently. */
+    /* The marks have the launcher's rank numbers; the caller's communicator may have other
+       numbers. */
     if (status == TUTTI_OK && mpi_comm == NULL && ret_meet->size > 1 &&
         tutti__marks_fit(marks, ret_meet->rank, ret_meet->size))
         ret_meet->marks = marks;
@@ -93,8 +93,8 @@ static tutti_status_t meet_by_env(const tutti__conf_t *conf, tutti__meet_t *ret_
                        conf->boot, unset);
 }
 
-/* TUTTI_BOOT=pmix or pmi2. Without the launcher's variables these libraries may make a world of one
-   in each process. */
+/* TUTTI_BOOT=pmix or pmi2: meet by this process manager. If the launcher's variables are not set,
+   refuse, because these libraries may make a world of one in each process. */
 static tutti_status_t meet_by_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
                                  tutti__meet_t *ret_meet)
 {
@@ -135,7 +135,7 @@ static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_co
     return TUTTI_OK;
 }
 
-/* Return an error if the launchers' variables show that other ranks exist. */
+/* Check that no variables of launchers show that other ranks exist. */
 static tutti_status_t check_alone(void)
 {
     char vars[96], unset[64];
@@ -176,8 +176,8 @@ static int is_complete(const tutti__conf_job_t *job)
     return job->size > 0 && job->missing[0] == '\0';
 }
 
-/* Is the launcher's process manager better than its variables? The variables suffice if all ranks
-   are on one host, or if the user has set rank 0's address or port. */
+/* Is the launcher's process manager better than the launcher's variables? The variables suffice if
+   all ranks are on one host, or if the user has set rank 0's address or port. */
 static int wants_pm(const tutti__conf_job_t *job)
 {
     return job->size > 0 && !job->is_env && !job->is_addressed &&
@@ -185,7 +185,7 @@ static int wants_pm(const tutti__conf_job_t *job)
            tutti__conf_pm() != TUTTI__CONF_NO_PM;
 }
 
-/* Meet without MPI. Call this if the variables of env:// or of a launcher are set. */
+/* Meet without MPI: by the process manager, or by the variables of env:// or of a launcher. */
 static tutti_status_t meet_without_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                        tutti__meet_t *ret_meet)
 {
@@ -200,7 +200,7 @@ static tutti_status_t meet_without_mpi(const tutti__conf_t *conf, const tutti__c
     return is_complete(job) ? tutti__meet_job(conf, job, ret_meet) : incomplete(job);
 }
 
-/* Check a meeting over MPI. MPI may have only this rank. */
+/* Check a meeting over MPI: MPI may consist of this rank only. */
 static tutti_status_t judge_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                 const char *launcher, int size, tutti__meet_t *meet,
                                 const tutti__mpi_module_t **module)
@@ -212,7 +212,7 @@ static tutti_status_t judge_mpi(const tutti__conf_t *conf, const tutti__conf_job
                    meet->size);
         return TUTTI_OK;
     }
-    /* MPI has one rank, but torchrun has started several processes, each with an MPI of its own. */
+    /* torchrun has started several processes, each with an MPI of its own that has one rank. */
     if (size <= 1 && is_complete(job)) {
         meet->close(meet->ctx);
         *module = NULL;

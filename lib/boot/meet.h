@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meetings at a place: the address where rank 0 listens, and the token that admits a rank.
+ * Meetings at a place: the address at which rank 0 listens, and the token that admits a rank.
  *
  * Rank 0 opens a place. The other ranks receive the place over an existing communicator (groups),
  * through the caller's store, or from the process that made a unique id. All these meetings are
  * stars (star.h), over TCP, or over a Unix socket if all ranks are on one machine.
  *
- * Ranks of env:// or of a launcher take the address from their variables, and prove that they
- * belong to the same job: meet_job.c. If the launcher has PMIx or PMI-2, rank 0 sends the place
- * through this process manager: meet_pm.c.
+ * If ranks meet by the variables of env:// or of a launcher, they take the address from these
+ * variables, and prove that they belong to the same job: meet_job.c. If the launcher has a process
+ * manager (PMIx or PMI-2), rank 0 sends the place through it: meet_pm.c.
  *
  *      groups ---------------+
  *      store: set, get ------+
@@ -32,12 +32,12 @@ typedef struct {
     tutti__gate_token_t token;
 } tutti__venue_t;
 
-/* Begin to listen. on_machine: all ranks are on this machine. ret_door: for tutti__venue_host. */
+/* Begin to listen. on_machine 1: all ranks are on this machine. ret_door: the listening socket. */
 tutti_status_t tutti__venue_open(const char *interface, int on_machine, tutti__venue_t *ret_place,
                                  int *ret_door);
 
-/* Rank 0: wait until all ranks have connected. Takes over the listening socket, even on an error.
-   deadline: the deadline of the whole set-up. */
+/* Rank 0: wait until all ranks have connected. Closes `door`, even on an error. deadline: the
+   deadline of the whole set-up. */
 tutti_status_t tutti__venue_host(const tutti__venue_t *place, int door, uint32_t size,
                                  uint64_t deadline, tutti__meet_t *ret_meet);
 /* Other ranks: connect to rank 0 and wait until all ranks have connected. */
@@ -58,29 +58,29 @@ typedef struct {
 } tutti__id_t;
 
 void tutti__id_encode(const tutti__id_t *id, tutti_unique_id_t *ret_id);
-/* TUTTI_ERR_INVALID_ARGUMENT: the bytes are damaged, or are not an id; TUTTI_ERR_ABI: another
-   version made the id. */
+/* TUTTI_ERR_INVALID_ARGUMENT: the bytes are damaged, or are no id. TUTTI_ERR_ABI: another version
+   has made the id. */
 tutti_status_t tutti__id_decode(const tutti_unique_id_t *bytes, tutti__id_t *ret_id);
 
 /* Make an id, and serve its meeting from a thread of this process until tutti__id_end_all. */
 tutti_status_t tutti__id_create(const tutti__conf_t *conf, tutti_unique_id_t *ret_id);
-/* End the servers. After this call no rank can meet by an id of this process. Only one thread at a
-   time may call it. */
+/* End the threads that serve ids. After this call no rank can meet by an id of this process. Only
+   one thread at a time may call this function. */
 void tutti__id_end_all(void);
 
-/* Meet by an id, or by a store. The content of id and store is checked. */
+/* Meet by an id, or by a store. The functions check the content of the id and of the store. */
 tutti_status_t tutti__meet_id(const tutti_unique_id_t *bytes, const tutti__conf_t *conf,
                               uint32_t rank, uint32_t size, tutti__meet_t *ret_meet);
 tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t *conf,
                                  uint32_t rank, uint32_t size, tutti__meet_t *ret_meet);
-/* Is the caller's structure complete? */
+/* Check that the caller's structure is complete. */
 tutti_status_t tutti__store_check(const tutti_store_t *store);
 /* Meet by the variables of env:// or of a launcher. job->missing must be "". */
 tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                tutti__meet_t *ret_meet);
 /* Meet through the launcher's process manager. kind: not TUTTI__CONF_NO_PM. job: NULL, or a job
-   whose size must equal the process manager's. TUTTI_ERR_UNSUPPORTED: the process manager cannot be
-   used, and no other rank waits for this rank. */
+   whose size must equal the process manager's size. TUTTI_ERR_UNSUPPORTED: the process manager
+   cannot be used, and no other rank waits for this rank. */
 tutti_status_t tutti__meet_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
                               const tutti__conf_job_t *job, tutti__meet_t *ret_meet);
 

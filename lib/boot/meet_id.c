@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Descriptors that a rank needs to meet; rank 0 needs one more descriptor for each rank. */
+/* The number of descriptors that a rank needs to meet. Rank 0 needs one more for each rank. */
 #define SPARE_FILES 4u
 
 /* A rank on its way from the maker to rank 0. */
@@ -19,8 +19,8 @@ typedef struct {
     uint64_t deadline;
     int fd;         /* to the maker; -1: no connection to the maker */
     uint32_t maker; /* a rank, or TUTTI__NO_RANK */
-    /* For maker_still. asking: prevents recursion, because each wait calls maker_still again.
-       told, text: the maker's reason, returned by each later call. */
+    /* For maker_still. asking: prevents recursion, because a wait in maker_still calls maker_still.
+       told, text: the reason that the maker has reported; later calls return it. */
     int asking;
     tutti_status_t told;
     char text[TUTTI__ERROR_BYTES];
@@ -42,8 +42,7 @@ static tutti_status_t reach_maker(way_t *way)
     return status;
 }
 
-/* The maker has closed the connection after this rank's knock. Knock again, to receive the
-   reason. */
+/* Called after the maker has closed this rank's connection: knock again, to receive the reason. */
 static tutti_status_t ask_why(way_t *way)
 {
     tutti_status_t status;
@@ -74,7 +73,7 @@ static tutti_status_t hear_maker(way_t *way, tutti__id_word_t *ret_word, uint64_
     return status;
 }
 
-/* Exchange messages with the maker. Rank 0 sends its place, or the reason why it has no place. */
+/* Exchange messages with the maker. Rank 0 sends its place, or the reason why it has none. */
 static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
                                 tutti__id_word_t *ret_word)
 {
@@ -84,7 +83,7 @@ static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
         return status;
     if (way->gate.rank == 0)
         status = tutti__net_send(way->fd, TUTTI__NET_MAKER, mine, sizeof(*mine), way->deadline);
-    /* If the maker has closed the connection, it may have sent the reason before. */
+    /* Even if the maker has closed the connection, it may have sent the reason before: read it. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = hear_maker(way, ret_word, way->deadline);
     if (status == TUTTI_ERR_PEER_LOST && ret_word->status == TUTTI_OK)
@@ -92,8 +91,8 @@ static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
     return status;
 }
 
-/* A check of net.h while this rank joins rank 0. During this time, the maker sends a message only
-   if the meeting has failed; the message has the reason. */
+/* A check of net.h, for the time in which this rank joins rank 0. In this time the maker sends a
+   message only if the meeting has failed; the message has the reason. */
 static tutti_status_t maker_still(void *arg)
 {
     way_t *way = arg;
@@ -123,8 +122,8 @@ static tutti_status_t maker_still(void *arg)
     return status;
 }
 
-/* Report the outcome of joining to the maker, which reports a failure to the other ranks. If the
-   maker reports another rank's failure first, return that failure. */
+/* Report to the maker whether this rank has joined; the maker reports a failure to the other ranks.
+   If the maker has already reported another rank's failure, return that failure. */
 static tutti_status_t report(way_t *way, tutti_status_t status)
 {
     tutti__id_report_t mine = { .status = (int32_t)status };

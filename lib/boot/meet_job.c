@@ -2,17 +2,17 @@
 /*
  * Meeting by the variables of env:// or of a launcher, without MPI. See meet.h.
  *
- * All ranks take a TCP port from their variables, and rank 0 listens at it. A gate (gate.h) with a
- * pass (pass.h) admits the connections. The other ranks try to connect until rank 0 listens. The
- * meeting is a star (star.h).
+ * All ranks take a TCP port from their variables, and rank 0 listens at this port. A gate (gate.h)
+ * with a pass (pass.h) admits the connections. The other ranks try to connect until rank 0 listens.
+ * The meeting is a star (star.h).
  *
  *     usually                          rank 0 listens at MASTER_ADDR:MASTER_PORT, or at TUTTI_PORT
  *     torchrun's agent uses this port  rank 0 listens at the first free port of the next 16 ports;
  *                                      the other ranks try these ports in turn
  *
  * Rank 0's port may be in use: by an earlier rank 0 that is about to end, by another job, or by a
- * second process with rank 0. So rank 0 retries for a while, and also knocks at the port: if a rank
- * 0 of the same job answers, both processes receive the error.
+ * second process with rank 0. So rank 0 tries again for a while, and also knocks at the port. If a
+ * rank 0 of the same job answers, both processes receive an error.
  *
  * If a gate of another job refuses a rank, the rank tries again for a while, because the gate may
  * belong to an earlier rank 0 that is about to end.
@@ -49,10 +49,10 @@ static double waited_s(const way_t *way)
 /* ---- rank 0 ---- */
 
 /*
- * The address at which rank 0 listens. If the name is "localhost" or an address in digits, this is
- * the address; if it is a loopback address, other hosts cannot connect. For any other name rank 0
- * listens at all addresses of its host: on this host the name may lead to a loopback address
- * (Debian's 127.0.1.1), to a router or to a service.
+ * Choose the address at which rank 0 listens. If the name is "localhost" or an address in digits,
+ * rank 0 listens only at this address; if it is a loopback address, other hosts cannot connect. For
+ * any other name, rank 0 listens at all addresses of its host: on rank 0's own host, the name may
+ * lead to a loopback address (Debian's 127.0.1.1), to a router or to a service.
  */
 static void choose_address(const char *name, tutti__net_addr_t *ret_addr)
 {
@@ -80,7 +80,8 @@ static tutti_status_t listen_there(tutti__net_addr_t *addr, int *ret_fd)
     return tutti__net_tcp_listen_at(addr, ret_fd);
 }
 
-/* The port is in use: knock at it. INVALID_ARGUMENT: another rank 0 of this job has answered. */
+/* Knock at the port, because another process uses it. INVALID_ARGUMENT: another rank 0 of this job
+   has answered. AGAIN: no gate of this job has answered. */
 static tutti_status_t ask_other(const way_t *way, const tutti__net_addr_t *addr)
 {
     tutti__net_addr_t there = *addr;
@@ -125,8 +126,8 @@ static tutti_status_t open_door(const way_t *way, tutti__net_addr_t *addr, int *
     }
 }
 
-/* The other ranks look up rank 0's name. A rank on another host may get another answer, so this
-   function only warns of a failure. */
+/* Look up rank 0's name, as the other ranks do. On another host the lookup may have another
+   outcome, so a failure causes only a warning. */
 static void check_name(const way_t *way)
 {
     tutti__net_addrs_t addrs;
@@ -163,7 +164,7 @@ static tutti_status_t host(const way_t *way, tutti__meet_t *ret_meet)
 
 /* ---- other ranks ---- */
 
-/* All addresses of rank 0's host, each with all ports. */
+/* List all addresses of rank 0's host, each with all ports. */
 static tutti_status_t list_addresses(const way_t *way, tutti__net_addr_t *ret_list,
                                      uint32_t *ret_count)
 {
@@ -188,22 +189,22 @@ typedef struct {
     tutti__gate_round_t round;
     tutti__waiting_t waiting;
     uint64_t lookup_due;            /* when the name is looked up again */
-    uint64_t other_due;             /* when another job's refusal becomes final; 0: none */
+    uint64_t other_due;             /* when another job's refusal becomes final; 0: no refusal */
     uint64_t gone_due;              /* when rank 0 counts as ended; 0: not set */
-    int is_greeted;                 /* a gate of this job has greeted */
+    int is_greeted;                 /* a gate of this job has sent its greeting */
     int has_warned;                 /* this rank has warned of a failed lookup */
     char other[TUTTI__ERROR_BYTES]; /* text of another job's refusal */
     char last[TUTTI__ERROR_BYTES];  /* the last error */
 } search_t;
 
-/* The end of the search. If rank 0 has greeted, the search ends at `until`, because rank 0's answer
-   may arrive after the deadline. Otherwise the search ends at the deadline. */
+/* Returns the time when the search ends. If rank 0 has sent its greeting, this is `until`, because
+   rank 0's answer may arrive after the deadline. Otherwise it is the deadline. */
 static uint64_t end_of(const way_t *way, const search_t *search, uint64_t until)
 {
     return search->is_greeted ? until : TUTTI__MIN(until, way->deadline);
 }
 
-/* After a round: TUTTI_OK if the search continues. */
+/* Judge a round of attempts. Returns TUTTI_OK if the search continues. */
 static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t until)
 {
     const tutti__gate_round_t *round = &search->round;
@@ -224,7 +225,7 @@ static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t u
         search->gone_due = tutti__net_deadline(TUTTI__JOB_GONE_MS);
     if (search->gone_due != 0 && tutti__net_left_ms(search->gone_due) == 0)
         return tutti__fail(TUTTI_ERR_PEER_LOST, "rank 0 ended while ranks met (%s)", search->last);
-    /* With several ports, the refusal may come from a job at a neighbouring port: continue. */
+    /* With several ports, a job at a neighbouring port may have refused: continue. */
     if (search->other[0] != '\0' &&
         (tutti__net_left_ms(until) == 0 ||
          (way->nports == 1 && tutti__net_left_ms(search->other_due) == 0)))
@@ -238,7 +239,7 @@ static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t u
     return tutti__net_still();
 }
 
-/* Between two rounds: warn if the search has lasted for a long time. */
+/* Called between two rounds: warn if the search has lasted for a long time. */
 static void warn_of_wait(const way_t *way, search_t *search)
 {
     double waited_s;
@@ -251,8 +252,8 @@ static void warn_of_wait(const way_t *way, search_t *search)
                    search->last);
 }
 
-/* After a lookup of rank 0's name: warn once if it has failed. A later lookup may succeed: often a
-   cluster's name server has a host's name only after the host has started. */
+/* Called after a lookup of rank 0's name: warn once if it has failed. A later lookup may succeed,
+   because often a cluster's name server has a host's name only after the host's start. */
 static void warn_of_name(const way_t *way, search_t *search, tutti_status_t status)
 {
     if (status != TUTTI_ERR_TRANSPORT || search->has_warned)
@@ -312,7 +313,7 @@ static tutti_status_t join(const way_t *way, tutti__meet_t *ret_meet)
 
 /* ---- both ---- */
 
-/* All ranks are on this host: meet at a Unix socket whose name only this job uses. */
+/* Meet at a Unix socket whose name only this job uses. All ranks must be on this host. */
 static tutti_status_t meet_here(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                 tutti__meet_t *ret_meet)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks of one machine meet at an abstract Unix socket; all ranks pass the socket's name.
+ * Ranks of one machine meet at an abstract Unix socket. All ranks pass the same name of a socket.
  *
  * For tests, and for programs whose ranks are forked processes or threads. See star.h.
  */

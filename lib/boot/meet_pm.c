@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Meeting through the launcher's process manager (pm.h), without MPI. Rank 0 stores its addresses
- * and a random token in the process manager; the other ranks read them and connect. See meet.h.
+ * and a random token in the process manager; the other ranks read both and connect. See meet.h.
  *
- * Advantages over the launcher's variables: rank 0 may be on any host, it listens at a free port,
- * and no other job has the token.
+ * Advantages over the launcher's variables: rank 0 may be on any host, rank 0 listens at a free
+ * port, and no other job has the token.
  *
  * The exchange through the process manager has no deadline and cannot be ended from outside. So a
- * separate thread performs the exchange. After the timeout the caller returns, and the thread
- * continues to wait.
+ * separate thread performs the exchange. After the timeout the calling thread returns, and the
+ * separate thread continues to wait.
  */
 #include "base/atomic.h"
 #include "base/constants.h"
@@ -38,7 +38,7 @@ _Static_assert(2 * sizeof(entry_t) < TUTTI__PM_TEXT_BYTES, "a place has outgrown
 enum {
     AT_WORK,
     DONE,
-    ALONE /* the caller has given up; the thread frees the exchange */
+    ALONE /* the caller has given up, so the thread frees the exchange */
 };
 
 typedef struct {
@@ -54,8 +54,8 @@ typedef struct {
 static struct {
     const tutti__pm_t *pm; /* the connected process manager */
     pid_t pid;             /* the process that connected; a forked child is not connected */
-    unsigned meetings;     /* number of meetings so far; each has its own key */
-    int is_stuck;          /* a thread may wait for ever in share(); close() would also wait */
+    unsigned meetings;     /* number of meetings so far; each meeting has its own key */
+    int is_stuck;          /* a thread may wait for ever in share(), so close() would also wait */
 } used;
 
 static void close_at_exit(void)
@@ -192,7 +192,7 @@ static tutti_status_t join(const tutti__pm_t *pm, uint32_t rank, uint32_t size, 
     return tutti__venue_join(&place, rank, size, deadline, ret_meet);
 }
 
-/* Block all signals while connecting: if PMIx or PMI-2 starts threads, they inherit this mask. */
+/* Block all signals while connecting: threads that PMIx or PMI-2 starts inherit this mask. */
 static tutti_status_t connect(const tutti__pm_t *pm, uint32_t *ret_rank, uint32_t *ret_size)
 {
     tutti_status_t status;
@@ -227,8 +227,8 @@ tutti_status_t tutti__meet_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
 
     if (status != TUTTI_OK)
         return status;
-    /* For example, mpirun has started an srun, which has started this process: the variables are
-       mpirun's, but the process manager is srun's. */
+    /* The sizes can differ if mpirun has started srun, which has started this process: then the
+       variables are mpirun's, but the process manager is srun's. */
     if (job != NULL && job->size != size)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "%s tells of %u ranks, %s of %u; TUTTI_BOOT=env uses the variables",

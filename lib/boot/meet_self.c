@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A world of one: the result of an allgather is this rank's own bytes. */
+/* A world of one rank: an allgather copies this rank's own bytes. */
 #include "boot/boot.h"
 
 #include <string.h>

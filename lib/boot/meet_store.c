@@ -3,10 +3,10 @@
  * Meeting through the caller's key-value store: rank 0 writes its place under one key; the other
  * ranks read the place and join. See meet.h.
  *
- * If rank 0 cannot listen, it writes the reason instead of its place, so no rank waits for it. If
- * the meeting fails before all ranks have connected, rank 0 writes the reason over its place. A
- * late rank that cannot connect reads the key again. If the store keeps the first value of a key,
- * the only effect is that a late rank does not find the reason.
+ * If rank 0 cannot listen, it writes the reason instead of its place, so no rank waits for rank 0.
+ * If the meeting fails before all ranks have connected, rank 0 replaces its place by the reason. A
+ * late rank that cannot connect reads the key again. In a store that keeps the first value of a
+ * key, a late rank does not find the reason; this is the only effect.
  */
 #include "boot/meet.h"
 
@@ -30,8 +30,7 @@ typedef struct {
     tutti__venue_t place;
 } entry_t;
 
-/* The structure's size in each version. The size of a released version never changes. See
-   base/grown.h. */
+/* The structure's size in each version. A released size never changes. See base/grown.h. */
 enum {
     STORE_V0 = 40
 };
@@ -95,7 +94,7 @@ static tutti_status_t host(const tutti_store_t *store, const char *key, const tu
     return TUTTI_OK;
 }
 
-/* No process listens at rank 0's place: read the reason, if rank 0 has written it. */
+/* Called when no process listens at rank 0's place: read the reason, if rank 0 has written it. */
 static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
 {
     size_t bytes = 0;
@@ -114,14 +113,15 @@ static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
 }
 
 /*
- * Wait for rank 0's entry; returns the result of the store's last get. The wait consists of several
- * gets, so that this function can warn between them.
+ * Wait for rank 0's entry. Returns the return value of the store's last get. The wait consists of
+ * several gets, so that this function can warn between them.
  *
- * If a get fails in the second half of its time, this counts as a timeout: a store may measure time
- * less precisely, or round it to seconds. If the store does not work, the next get fails early.
+ * If a get fails in the second half of its time, this counts as a timeout, because a store may
+ * measure time less precisely, or round times to seconds. If the store does not work, the next get
+ * fails in the first half of its time.
  *
  * If a get has timed out before its warning interval has passed, the next interval begins at once.
- * A get for the rest of the interval might be too short for the store, and would seem to fail
+ * The rest of the interval might be too short for the store, so that a get for this time would fail
  * early.
  */
 static int await_entry(const tutti_store_t *store, const char *key, uint32_t rank,

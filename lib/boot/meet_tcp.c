@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Places: rank 0 listens, the other ranks connect and show the place's token. See meet.h.
+ * Places: rank 0 listens, and the other ranks connect and show the place's token. See meet.h.
  *
- * On TCP any process can connect, so only the token admits a rank. The token is sent unencrypted,
- * like all messages between ranks. So a process that can read the job's network traffic, or the
- * store, can join the job.
+ * Over TCP any process can connect, so a process is admitted only if it shows the token. The token
+ * is sent unencrypted, like all messages between ranks. So a process that can read the job's
+ * network traffic, or the store, can join the job.
  */
 #include "boot/meet.h"
 
@@ -17,7 +17,7 @@ static tutti_status_t listen_tcp(const char *interface, tutti__venue_t *place, i
 {
     tutti_status_t status = tutti__net_addrs(interface, 0, &place->addrs);
 
-    /* If this machine has no network, all ranks are on this machine. */
+    /* Without a network, all ranks must be on this machine: use the loopback interface. */
     if (status == TUTTI_ERR_UNSUPPORTED && interface[0] == '\0')
         status = tutti__net_addrs("", 1, &place->addrs);
     return status == TUTTI_OK ? tutti__net_tcp_listen(&place->addrs, ret_door) : status;
@@ -81,7 +81,7 @@ static tutti_status_t reach_unix(const tutti__gate_t *gate, const tutti__venue_t
     return TUTTI_OK;
 }
 
-/* A place may come from a store, which any process may have written. */
+/* Check a place, which may come from a store into which any process can write. */
 static tutti_status_t check_place(const tutti__venue_t *place)
 {
     if (place->layout != TUTTI__BOOT_LAYOUT)

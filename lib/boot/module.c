@@ -3,10 +3,10 @@
  * Finds and opens the modules for MPI and for devices.
  *
  * There is one module for each MPI implementation, because the ABIs of the implementations differ.
- * Two MPIs in one process corrupt each other. So if the process has an MPI already, the module for
+ * Two MPIs in one process corrupt each other. So if the process already has an MPI, the module for
  * this MPI is used, and a module that would load another MPI is refused. A module is opened with
- * RTLD_LOCAL, so its names cannot collide with the application's. Open MPI's plugins expect
- * libmpi's names in the global scope, because not all plugins link libmpi. So libmpi becomes global
+ * RTLD_LOCAL, so its names cannot conflict with those of the application. Some plugins of Open MPI
+ * do not link libmpi, and need libmpi's names in the global scope. So libmpi's names become global
  * before MPI is initialised.
  *
  * tutti_init calls these functions; `lock` serialises concurrent calls.
@@ -41,7 +41,7 @@ typedef struct {
 } search_t;
 
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
-/* Protected by `lock`. Modules that were opened; never closed. */
+/* Protected by `lock`. The modules that were opened; they are never closed. */
 static const tutti__mpi_module_t *opened;
 static const tutti__device_ops_t *device, *lent;
 static const char *device_versions;
@@ -65,7 +65,7 @@ const tutti__core_t *tutti__module_core(void)
     return &core;
 }
 
-/* Does this file have the name of an MPI library? libmpi.so.40, libmpi.so.12, libmpich.so.12. */
+/* Does this file have the name of an MPI library, such as libmpi.so.40 or libmpich.so.12? */
 static int find_libmpi(struct dl_phdr_info *info, size_t bytes, void *ret_path)
 {
     const char *base = strrchr(info->dlpi_name, '/');
@@ -78,8 +78,8 @@ static int find_libmpi(struct dl_phdr_info *info, size_t bytes, void *ret_path)
     return 1;
 }
 
-/* Find a function of the MPI in this process; NULL: there is no MPI. MPI's names are in the global
-   scope, or in the scope of the library or plugin that loaded MPI. */
+/* Find a function of the MPI in this process. Returns NULL if there is no MPI. MPI's names are in
+   the global scope, or in the scope of the library or plugin that loaded MPI. */
 static void *find_in_process(const char *name)
 {
     void *found = dlsym(RTLD_DEFAULT, name), *handle;
@@ -95,7 +95,7 @@ static void *find_in_process(const char *name)
     return found;
 }
 
-/* The MPI in this process: NULL if there is no MPI, "another MPI" if no module fits it. */
+/* Returns the MPI in this process. NULL: there is no MPI. "another MPI": no module is for it. */
 static const char *running_mpi(void)
 {
     static const char *const marks[][2] = {
@@ -172,8 +172,8 @@ static void raise_libmpi(void *function)
         TUTTI__LOG(TUTTI__LOG_WARN, "cannot make %s global: %s", info.dli_fname, dlerror());
 }
 
-/* Load a module and return its table; NULL: `search` has the reason. Each table begins with its
-   ABI version. */
+/* Load a module and return its table. Returns NULL after an error; `search` has the reason. Each
+   table begins with its ABI version. */
 static const void *load(search_t *search, const char *file, void **ret_handle)
 {
     char path[sizeof(search->dir) + NAME_MAX + 2], reason[128];
@@ -230,7 +230,7 @@ const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, voi
     return module;
 }
 
-/* The MPI module in a file; NULL: `search` has the reason. */
+/* Open the MPI module in a file. Returns NULL after an error; `search` has the reason. */
 static const tutti__mpi_module_t *try_file(search_t *search, const char *file)
 {
     void *in_process = search->running == NULL ? NULL : find_in_process("PMPI_Init");
@@ -318,8 +318,7 @@ tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_mod
 
 /* ---- devices ---- */
 
-/* Is it a CUDA library: libcuda.so.1, libcudart.so.12, or (in Python's packages)
-   libcudart-<hash>.so.12? */
+/* Is this libcuda.so.1, libcudart.so.12, or (in Python's packages) libcudart-<hash>.so.12? */
 static int find_libcuda(struct dl_phdr_info *info, size_t bytes, void *unused)
 {
     const char *base = strrchr(info->dlpi_name, '/');
@@ -354,8 +353,7 @@ static tutti_status_t open_device(search_t *search, const char *name)
     if (module == NULL)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "there is no device %s, in %s: %s", name,
                            search->dir, search->reasons);
-    /* A module stays loaded even if its open fails: it has loaded libraries and may have
-       started threads. */
+    /* A module stays loaded even if its `open` fails, because it may have started threads. */
     status = module->open(tutti__module_core(), &ops, &device_versions);
     if (status != TUTTI_OK)
         return status;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Modules: parts that need a large external package, opened at run time from tutti/
- * beside the library.
+ * Modules are the parts of Tutti that need a large external package. Modules are opened at run
+ * time, from the folder tutti/ beside the library.
  *
- * A module is a shared object (mpi_openmpi.so, say) that exports one symbol, tutti_module, a table.
- * A module does not link the library; it calls the core through a table of services. So one build
- * serves a laptop and a cluster, and a missing package causes a message, not a link error.
+ * A module is a shared object, such as mpi_openmpi.so. A module exports one symbol, tutti_module,
+ * which is a table. A module does not link the library; it calls the core (the library without
+ * modules) through a table of services. So one build serves a laptop and a cluster, and a missing
+ * package causes a message, not a link error.
  */
 #ifndef TUTTI__BOOT_MODULE_H
 #define TUTTI__BOOT_MODULE_H
@@ -26,14 +27,13 @@ typedef struct {
     tutti_status_t (*fail)(tutti_status_t status, const char *text);
     int (*log_on)(tutti__log_level_t level);
     void (*log)(tutti__log_level_t level, const char *text);
-    /* For the set-up of a communicator. Returns an error if this rank detects another rank's
-       end. */
+    /* Called while a communicator is made. Returns an error if another rank has ended. */
     tutti_status_t (*still)(void);
     /* The value of an environment variable; NULL: it is not set, or empty. */
     const char *(*env)(const char *name);
 } tutti__core_t;
 
-/* A part of a meeting's ranks, for a transport between these ranks. */
+/* A part of the ranks of a meeting (tutti__meet_t), for a transport between these ranks. */
 typedef struct {
     uint32_t rank, size;
     const uint32_t *world;  /* [size] the ranks' numbers in the meeting */
@@ -45,23 +45,22 @@ typedef struct {
     uint32_t abi;
     uint32_t unused;
     const char *name; /* "openmpi" */
-    /* Meet over MPI: initialises MPI if it is not initialised; duplicates *mpi_comm (NULL:
-       MPI_COMM_WORLD). */
+    /* Meet over MPI: initialise MPI if necessary; duplicate *mpi_comm (NULL: MPI_COMM_WORLD). */
     tutti_status_t (*meet)(const tutti__core_t *core, const void *mpi_comm,
                            tutti__meet_t *ret_meet);
-    /* Open the transport over the communicator of that meeting. Local. slot_bytes, credits: for the
-       transport's channels. Close the transport before the meeting. */
+    /* Open a transport over the MPI communicator of a meeting. Local. slot_bytes, credits: for the
+       transport's channels (xport/xport.h). Close the transport before the meeting. */
     tutti_status_t (*xport_open)(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                  tutti__xport_t **ret_xport);
-    /* xport_open for a part of the meeting's ranks. Before this call, these ranks have exchanged
-       their results of take_number (part->number). Any thread. Local. */
+    /* As xport_open, but for a part of the meeting's ranks. Before this call, these ranks must
+       exchange their results of take_number (part->number). Any thread. Local. */
     tutti_status_t (*xport_open_part)(const tutti__meet_t *meet, const tutti__part_t *part,
                                       size_t slot_bytes, uint32_t credits,
                                       tutti__xport_t **ret_xport);
-    /* A new number for messages to this rank over one transport. This rank never gets the number
-       again in this meeting; other ranks may get the same number. Any thread. Local. */
+    /* Returns a new number, for messages to this rank over one transport. This rank never gets the
+       number again in this meeting; other ranks may get the same number. Any thread. Local. */
     tutti_status_t (*take_number)(const tutti__meet_t *meet, uint32_t *ret_number);
-    /* The job has failed: if the module has initialised MPI, do not finalize it at exit, because
+    /* Call this when the job has failed. The module then does not finalize MPI at exit, because
        MPI_Finalize would wait for ranks that no longer answer. Any thread, also before meet. */
     void (*give_up)(void);
 } tutti__mpi_module_t;
@@ -71,28 +70,27 @@ typedef struct {
     uint32_t abi, unused;
     const char *name;             /* "ucx" */
     const char *(*version)(void); /* of UCX: "1.13.1" */
-    /* Open one end of a transport between `size` ranks. Local. slot_bytes, credits: for the
-       transport's channels. shares: ranks share processors, so a message should wake a rank that
-       sleeps. ret_address: the other ranks need it to connect; valid until the transport is
-       closed. */
+    /* Open this rank's end of a transport between `size` ranks. Local. slot_bytes, credits: for the
+       transport's channels. shares 1: ranks share processors, so a message should wake a rank that
+       sleeps. ret_address: the other ranks need this address; valid until close. */
     tutti_status_t (*open)(const tutti__core_t *core, uint32_t rank, uint32_t size, int shares,
                            size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
                            const void **ret_address, size_t *ret_bytes);
-    /* Pass the addresses of all ranks, one every `stride` bytes; the module copies them. Call this
-       before the first channel is opened. */
+    /* Pass the addresses of all ranks, one every `stride` bytes; the module copies the addresses.
+       Call this before the first channel is opened. */
     tutti_status_t (*connect)(tutti__xport_t *xport, const void *addresses, size_t stride);
 } tutti__ucx_module_t;
 
 /*
  * Find and open the MPI module for the libmpi in this process. If the process has no libmpi, the
- * launcher's variables select the module; without such variables, use the first module that opens.
- * The module stays loaded, because MPI cannot be unloaded. TUTTI_ERR_UNSUPPORTED: no module fits;
- * the text has the directory and the reasons.
+ * launcher's variables select the module. Without such variables, the first module that opens is
+ * used. The module stays loaded, because MPI cannot be unloaded. TUTTI_ERR_UNSUPPORTED: no module
+ * fits; the text has the directory and the reasons.
  */
 tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_module_t **ret_module);
 
-/* module_ucx.c: open ucx.so, which stays loaded. TUTTI_ERR_UNSUPPORTED: it cannot be loaded; the
-   text has the reason. Any thread. */
+/* module_ucx.c: open the UCX module, ucx.so. The module stays loaded. TUTTI_ERR_UNSUPPORTED: the
+   module cannot be loaded; the text has the reason. Any thread. */
 tutti_status_t tutti__module_ucx(const tutti__conf_t *conf, const tutti__ucx_module_t **ret_module);
 
 /*
@@ -111,32 +109,32 @@ tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__devi
 /* The folder that contains the modules. */
 void tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096]);
 
-/* For tutti_info, in a process of its own: open the module in `file` of the module folder, even if
-   this process does not need it. NULL: it cannot be loaded; the last error has the reason. */
+/* For tutti_info, which calls this in a separate process: open the module in `file` of the module
+   folder, even if this process does not need the module. Returns NULL if the module cannot be
+   loaded; the thread's last error has the reason. */
 const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, void **ret_handle);
 
-/* probe.c: describe the module in texts. name: "library" (note: its path), "version", "devices" or
-   "error". note may be NULL. */
+/* probe.c: describe the module in texts, with one call of `put` for each text. name: "library"
+   (note: the library's path), "version", "devices" or "error". note may be NULL. */
 typedef void (*tutti__module_put_t)(void *arg, const char *name, const char *value,
                                     const char *note);
 void tutti__module_describe(const tutti__conf_t *conf, const char *file, tutti__module_put_t put,
                             void *arg);
 
-/* For tests: use this table instead of the file for the device `ops->name`. NULL: use files
-   again. */
+/* For tests: use this table for the device `ops->name`, not the module's file. NULL: use files. */
 void tutti__module_lend_device(const tutti__device_ops_t *ops);
 
-/* The services for modules. */
+/* Returns the services for modules. */
 const tutti__core_t *tutti__module_core(void);
 
 /* Has this process initialised an MPI, and not finalized it? */
 int tutti__module_mpi_runs(void);
 
 /*
- * Meet the other processes in the first way that applies; meet.c has the order. If a launcher has
- * started N > 1 ranks, but no way works or MPI reports size 1, the result is an error, and never a
- * world of one in each process. ret_module: the MPI module if the ranks meet over MPI, otherwise
- * NULL.
+ * Meet the other processes in the first way that applies; meet.c lists the ways. If a launcher has
+ * started N > 1 ranks, but no way works or MPI reports size 1, the function returns an error, and
+ * never a world of one in each process. ret_module: the MPI module; NULL: the ranks do not meet
+ * over MPI.
  */
 tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
                                 tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module);

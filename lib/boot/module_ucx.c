@@ -2,10 +2,10 @@
 /*
  * Opens the UCX module.
  *
- * When UCX 1.13 is loaded, it installs handlers for SIGSEGV, SIGBUS and other signals. They print a
- * backtrace and end the process. Only environment variables could prevent this, but they belong to
- * the program. So the program's handlers are restored after the load. All signals are blocked
- * during the load, and UCX's threads inherit this mask.
+ * When UCX 1.13 is loaded, it installs handlers for SIGSEGV, SIGBUS and other signals. These
+ * handlers print a backtrace and end the process. Only environment variables could prevent this,
+ * but the environment belongs to the program. So the program's handlers are restored after the
+ * load. All signals are blocked during the load, and UCX's threads inherit this mask.
  */
 #include "boot/module.h"
 
@@ -17,7 +17,7 @@
 #include <string.h>
 
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
-/* Protected by `lock`; never closed. */
+/* Protected by `lock`. The opened module; it is never closed. */
 static const tutti__ucx_module_t *opened;
 
 typedef struct {
@@ -36,8 +36,7 @@ static void save(signals_t *signals)
     pthread_sigmask(SIG_SETMASK, &all, &signals->mask);
 }
 
-/* Restore the handlers that have changed after save(). If another thread has changed a handler in
-   this time, its change is undone as well. */
+/* Restore the handlers that have changed after save(), even if another thread has changed them. */
 static void restore(const signals_t *signals)
 {
     struct sigaction now;

@@ -20,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A longer wait is shortened to this many milliseconds (three years). */
+/* The longest wait: longer waits are shortened to this time (three years). */
 #define LONGEST_MS 100000000000u
 
 #define CHECKS 2
@@ -108,15 +108,15 @@ static void unlock_trial(void)
     pthread_mutex_unlock(&trial);
 }
 
-/* A fork waits for the end of a trial. Otherwise the child would inherit the locked lock and the
-   trial's open descriptors. */
+/* Let a fork wait for the end of a trial. Otherwise the child would inherit the lock in its locked
+   state, and the open descriptors of the trial. */
 static void register_trial(void)
 {
     pthread_atfork(lock_trial, unlock_trial, unlock_trial);
 }
 
-/* Raise the soft limit only as far as needed: a program that uses select() needs low descriptor
-   numbers. Call this with `trial` held. 0: the limit cannot be raised. */
+/* Raise the soft limit of descriptors only as far as needed: a program that uses select() needs low
+   descriptor numbers. Call this with `trial` held. Returns 0 if this is not possible. */
 static int raise_limit(uint32_t by)
 {
     struct rlimit limit;
@@ -143,8 +143,8 @@ static tutti_status_t too_few(uint32_t count, uint32_t opened)
         count, opened, (unsigned long long)limit.rlim_cur);
 }
 
-/* The limit does not show how many descriptors are free. So this function opens
-   `count` descriptors, and closes them again. */
+/* The limit of descriptors does not show how many descriptors are free. So this function opens
+   `count` descriptors as a trial, and closes them again. */
 tutti_status_t tutti__net_files_left(uint32_t count)
 {
     int *fds = calloc(count, sizeof(*fds));
@@ -216,7 +216,7 @@ void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret
         snprintf(ret_text + used, text_bytes - used, " and %u more", count - done);
 }
 
-/* The name of the other end in messages: "rank 3", or the maker of the unique id. */
+/* Returns the name of the other end for messages: "rank 3", or the maker of the unique id. */
 static const char *name_peer(uint32_t rank, char *text, size_t text_bytes)
 {
     if (rank == TUTTI__NET_MAKER)

@@ -4,8 +4,8 @@
  *
  * All sockets here are close-on-exec and non-blocking. Functions that wait call poll() until their
  * deadline, which is a time of tutti__now_ns(). `rank` is the rank at the other end, for error
- * texts. Any thread may call these functions. The checks and the failure callback below are set for
- * one thread. Only tutti__net_files_left and tutti__net_files_settle take a lock.
+ * texts. Any thread may call these functions. Each thread has its own checks and its own failure
+ * callback (see below). Only tutti__net_files_left and tutti__net_files_settle take a lock.
  */
 #ifndef TUTTI__BOOT_NET_H
 #define TUTTI__BOOT_NET_H
@@ -33,11 +33,12 @@ typedef struct {
     tutti__net_addr_t addr[TUTTI__NET_ADDRS];
 } tutti__net_addrs_t;
 
-/* The end of a wait of timeout_ms that starts now. */
+/* Returns the deadline of a wait of timeout_ms that starts now. */
 uint64_t tutti__net_deadline(uint64_t timeout_ms);
-/* timeout_ms in nanoseconds, bounded so that adding it to a time does not overflow. */
+/* Returns timeout_ms in nanoseconds, limited so that adding a time does not overflow. */
 uint64_t tutti__net_span(uint64_t timeout_ms);
-/* The milliseconds until the deadline, for poll(): rounded up; 0 if the deadline has passed. */
+/* Returns the milliseconds until the deadline, for poll(): rounded up; 0 if the deadline has
+   passed. */
 int tutti__net_left_ms(uint64_t deadline);
 void tutti__net_sleep_ms(unsigned ms);
 
@@ -48,8 +49,7 @@ void tutti__net_sleep_ms(unsigned ms);
  */
 typedef tutti_status_t tutti__net_check_t(void *arg);
 void tutti__net_watch(tutti__net_check_t *check, void *arg);
-/* Set a second check, which is called after the first: `still` of the meeting, see
-   tutti__meet_t. */
+/* Set the thread's second check, called after the first: `still` of the meeting (tutti__meet_t). */
 void tutti__net_watch_meeting(tutti__net_check_t *check, void *arg);
 /* Call both checks. */
 tutti_status_t tutti__net_still(void);
@@ -61,8 +61,8 @@ tutti_status_t tutti__net_still(void);
  */
 typedef void tutti__net_failed_t(void *arg, tutti_status_t status);
 void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg);
-/* Call the function of tutti__net_watch_failures, for the thread's last error. 0: no function is
-   set. */
+/* Call the function of tutti__net_watch_failures, for the thread's last error. Returns 0 if no
+   function is set. */
 int tutti__net_failed(tutti_status_t status);
 
 /* poll() until the deadline. TUTTI_OK with *ret_ready 0: the deadline has passed. */
@@ -70,8 +70,9 @@ tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadl
                                int *ret_ready);
 
 /*
- * TUTTI_ERR_NO_MEMORY if this process cannot open `count` more files at this moment. If the soft
- * limit of descriptors is too low, raise it as far as needed, at most to the hard limit.
+ * Check that this process can open `count` more files at this moment; if not, return
+ * TUTTI_ERR_NO_MEMORY. If the soft limit of descriptors is too low, raise it as far as needed, at
+ * most to the hard limit.
  */
 tutti_status_t tutti__net_files_left(uint32_t count);
 
@@ -80,19 +81,20 @@ void tutti__net_files_settle(void);
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes);
 
-/* A text with all ranks r for which listed[r] is set: "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2,
-   ... and 17 more". */
+/* Write a text with all ranks r for which listed[r] is set: "rank 3", "ranks 1, 2 and 5", "ranks 0,
+   1, 2, ... and 17 more". */
 void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret_text,
                            size_t text_bytes);
 
 /*
- * Abstract Unix sockets. The name of a socket is in no file system, belongs to a network namespace,
- * and vanishes with the last descriptor. If `patient` is 1, _connect waits until a process listens.
+ * Abstract Unix sockets. The name of such a socket is in no file system. The name belongs to a
+ * network namespace, and vanishes with the last descriptor of the socket. If `patient` is 1,
+ * _connect waits until a process listens.
  */
 tutti_status_t tutti__net_unix_listen(const void *name, size_t name_bytes, int *ret_fd);
 tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int patient,
                                        uint64_t deadline, int *ret_fd);
-/* TUTTI_ERR_TRANSPORT: the socket is a Unix socket, and its other end belongs to another user. */
+/* Check the user at the other end of a Unix socket. TUTTI_ERR_TRANSPORT: it is another user. */
 tutti_status_t tutti__net_same_user(int fd);
 
 /* Send or receive all bytes. TUTTI_ERR_TIMEOUT: the deadline has passed. TUTTI_ERR_PEER_LOST: the
@@ -102,15 +104,15 @@ tutti_status_t tutti__net_send(int fd, uint32_t rank, const void *data, size_t b
 tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t bytes,
                                uint64_t deadline);
 /* Does this errno of a connection mean that the process or the host at the other end is gone? When
-   the kernel gives a connection up, it may report why it cannot reach the host. */
+   the kernel gives up a connection, errno may also be the reason why the host is not reachable. */
 int tutti__net_is_lost(int error);
 /* Wait until poll() reports one of `events`, an error or a hang-up. */
 tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t deadline);
 
 /*
- * Addresses of this machine's interfaces that are up, IPv4 first. If `interface` is not "", only
- * this interface counts. Otherwise, loopback 1: only the loopback interfaces; 0: only the other
- * interfaces. Ports are 0. UNSUPPORTED if there is no address.
+ * Get the addresses of this machine's network interfaces that are up, IPv4 addresses first. If
+ * `interface` is not "", only this interface counts. Otherwise, loopback 1: only the loopback
+ * interfaces; 0: only the other interfaces. Ports are 0. UNSUPPORTED if there is no address.
  */
 tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_addrs_t *ret_addrs);
 /* Listen on a free port for these addresses, and write the port into them. */
@@ -118,8 +120,8 @@ tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd);
 /* Listen at this address and port; an address of zeros: all addresses of the family. TUTTI__AGAIN:
    another process uses the port; UNSUPPORTED: this machine does not have the address. */
 tutti_status_t tutti__net_tcp_listen_at(const tutti__net_addr_t *addr, int *ret_fd);
-/* The addresses of a host's name, with port 0. TUTTI_ERR_TRANSPORT: there is no address. This call
-   may wait for a name server, even beyond a deadline. */
+/* Look up the addresses of a host's name; the ports are 0. TUTTI_ERR_TRANSPORT: there is no
+   address. The function may wait for a name server, even beyond the caller's deadline. */
 tutti_status_t tutti__net_resolve(const char *name, tutti__net_addrs_t *ret_addrs);
 int tutti__net_is_loopback(const tutti__net_addr_t *addr);
 /* Is the name an address in digits? */
@@ -131,10 +133,10 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
    host has vanished, even on an idle connection. */
 tutti_status_t tutti__net_tcp_options(int fd);
 /* Call this at intervals of a second or less, with the same *patient, 0 at first. If the peer's
-   process reads nothing, but its kernel still answers, disable the limit TCP_USER_TIMEOUT, and set
-   *patient. Enable the limit when sent bytes are in flight again, or after four probes without an
-   answer. The kernel sends probes at longer and longer intervals. So if the peer's host is lost
-   while *patient is set, this is detected late. */
+   process reads nothing, but the peer's kernel still answers, disable the limit TCP_USER_TIMEOUT,
+   and set *patient. Enable the limit when sent bytes are in flight again, or after four probes
+   without an answer. The kernel sends probes at longer and longer intervals. So if the peer's host
+   is lost while *patient is set, the loss is detected late. */
 void tutti__net_tcp_check(int fd, int *patient);
 void tutti__net_addr_text(const tutti__net_addr_t *addr, char *ret_text, size_t text_bytes);
 

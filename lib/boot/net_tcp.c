@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Convert an interface's address; 0: it cannot be used between hosts. */
+/* Convert an interface's address. Returns 0 if the address cannot be used between hosts. */
 static int take_address(const struct sockaddr *sa, tutti__net_addr_t *ret_addr)
 {
     memset(ret_addr, 0, sizeof(*ret_addr));
@@ -34,7 +34,7 @@ static int take_address(const struct sockaddr *sa, tutti__net_addr_t *ret_addr)
     if (sa->sa_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)sa;
 
-        /* A link-local address needs the number of an interface of the connecting host. */
+        /* A link-local address would need an interface number of the connecting host. */
         if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
             return 0;
         ret_addr->family = 6;
@@ -115,8 +115,8 @@ static tutti_status_t tcp_socket(int domain, int *ret_fd)
     return TUTTI_OK;
 }
 
-/* Make a listening socket at an address. fixed 1: the caller has chosen the port; connections of an
-   earlier process at this port may still be in TIME_WAIT. */
+/* Make a listening socket at an address. fixed 1: the caller has chosen the port; set SO_REUSEADDR,
+   because connections of an earlier process at this port may still be in TIME_WAIT. */
 static tutti_status_t listen_at(const tutti__net_addr_t *addr, int fixed,
                                 struct sockaddr_storage *ret_sa, int *ret_fd)
 {
@@ -163,9 +163,9 @@ tutti_status_t tutti__net_tcp_listen_at(const tutti__net_addr_t *addr, int *ret_
 }
 
 /*
- * One socket serves all addresses. If there is only one address, the socket is bound to it.
- * Otherwise the socket is bound to a wildcard address. If an address is IPv6, this is the IPv6
- * wildcard, which serves both families.
+ * One socket serves all addresses. If there is only one address, the socket is bound to this
+ * address, otherwise to a wildcard address. If one of the addresses is IPv6, the socket is bound to
+ * the IPv6 wildcard, which serves both families.
  */
 tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd)
 {
@@ -261,7 +261,7 @@ static tutti_status_t finish_connect(int fd, const char *where, uint64_t deadlin
 }
 
 /* Is the socket connected to itself? This happens if no process listens at the port, and the kernel
-   gives the connecting socket the same port. */
+   has given this port to the connecting socket. */
 static int is_own_peer(int fd)
 {
     struct sockaddr_storage here = { 0 }, there = { 0 };
@@ -302,11 +302,11 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
 }
 
 /*
- * The kernel sends keepalive probes, so the library sends nothing on an idle link. If a process is
- * stopped, its kernel still answers the probes, so a stopped process is not reported.
- * TCP_USER_TIMEOUT limits two waits: for the acknowledgement of sent bytes, and, since Linux 5.11,
- * for space in the peer's receive buffer. In the second wait perhaps only the peer's process is
- * stopped. Then tutti__net_tcp_check disables the limit.
+ * The kernel sends keepalive probes, so Tutti itself sends nothing on an idle link. If a process is
+ * stopped, the kernel of its host still answers the probes, so the process does not count as lost.
+ * TCP_USER_TIMEOUT limits two waits: for the acknowledgement of sent bytes, and, from Linux 5.11
+ * on, for space in the peer's receive buffer. The second wait may be long only because the peer's
+ * process is stopped. So during this wait tutti__net_tcp_check disables the limit.
  */
 tutti_status_t tutti__net_tcp_options(int fd)
 {
@@ -327,8 +327,8 @@ tutti_status_t tutti__net_tcp_options(int fd)
     return TUTTI_OK;
 }
 
-/* Do bytes wait here only because the peer's receive buffer is full? The peer's kernel then still
-   answers probes for space in this buffer. */
+/* Are bytes not sent yet, only because the peer's receive buffer is full? In this case the peer's
+   kernel still answers probes for space in the buffer. */
 static int is_unread(int fd)
 {
     struct tcp_info info = { 0 };

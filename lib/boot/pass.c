@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Greetings, hellos and their tokens. See pass.h. */
+/* Makes and checks greetings, hellos and tokens. See pass.h. */
 #include "boot/pass.h"
 
 #include "base/hash.h"
@@ -54,8 +54,8 @@ tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_g
                                   tutti__gate_token_t *ret_token)
 {
     struct {
-        char purpose[8]; /* makes the two tokens differ. Otherwise a false gate could answer with
-                            the token of the guest's knock */
+        char purpose[8]; /* distinguishes the tokens, so that a false gate cannot answer with the
+                            token of the guest's knock */
         uint32_t rank, size;
         tutti__gate_greeting_t greeting;
         tutti__gate_hello_t hello;
@@ -79,7 +79,7 @@ tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
     if (greeting->layout != TUTTI__BOOT_LAYOUT)
         return tutti__fail(TUTTI_ERR_ABI, "rank 0 has layout %u, this rank %u", greeting->layout,
                            TUTTI__BOOT_LAYOUT);
-    /* Without this check, a false gate could make a job continue without its secret. */
+    /* Without this check, a false gate could make a rank meet without the job's secret. */
     if (!greeting->has_secret && pass->secret.bytes > 0)
         return tutti__fail(TUTTI_ERR_PEER_LOST,
                            "the process that listens there has no job secret, but this rank has");

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pass: both ends of a connection prove that they belong to the same job. A pass is needed if
- * other jobs have the gate's address: their processes may connect to it, or may listen at it.
+ * The pass: both ends of a connection prove that they belong to the same job. A gate (gate.h) needs
+ * a pass if other jobs have the gate's address: their processes may connect to the gate, or may
+ * themselves listen at the address.
  *
  *     guest <-- greeting: the gate's job, a new number -- gate
  *     guest -- hello: its job, and a number of its own -> gate
  *     guest -- knock -----------------------------------> gate       as at every gate, see gate.h
  *
- * The tokens of knock and answer are codes (secret.h) of both numbers, the job, rank and size. So a
- * recorded connection cannot be repeated, and the answer proves that the gate belongs to the job.
+ * The tokens in knock and answer are codes (secret.h) of both numbers, the job, the rank and the
+ * size. So recorded messages cannot be used again, and the answer proves the gate's job.
  *
  * The gate sends the first message, so a guest sends nothing to a service that is not a gate, such
  * as a store at a port near torchrun's MASTER_PORT.
@@ -24,10 +25,10 @@
 
 /* This process's job. */
 typedef struct tutti__pass {
-    char run[TUTTI__GATE_RUN_BYTES]; /* the job's name, shortened; "": none */
-    uint64_t run_hash;               /* of the whole name */
+    char run[TUTTI__GATE_RUN_BYTES]; /* the job's name, shortened; "": it has no name */
+    uint64_t run_hash;               /* hash of the whole name */
     uint64_t restart;
-    uint32_t port; /* the launcher's port: distinguishes jobs without a name */
+    uint32_t port; /* the launcher's port, which distinguishes jobs without a name */
     tutti__secret_t secret;
 } tutti__pass_t;
 
@@ -44,8 +45,8 @@ tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_g
                                   const tutti__gate_hello_t *hello, uint32_t rank, uint32_t size,
                                   tutti__gate_token_t *ret_token);
 
-/* May the guest send its hello to this gate? TUTTI_OK: yes; TUTTI_ERR_ABI: the gate has another
-   version; PEER_LOST: no. */
+/* May the guest send its hello to this gate? TUTTI_OK: yes. TUTTI_ERR_ABI: the gate has another
+   version. TUTTI_ERR_PEER_LOST: no. */
 tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
                                           const tutti__gate_greeting_t *greeting);
 /* For the guest: does the greeting name this process's job? Any process can send this name. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Detection of deaths during set-up, if the way to meet does not report them. MPI's collectives
- * wait for a dead rank, and a rank that has not connected has no connection that could end.
- * Whenever a rank waits at a socket (net.h) or for MPI (meet_mpi.c), it checks whether the other
- * processes of its machine exist. The rank has their process ids from the first exchange. Before
- * this exchange the rank finds the processes by their marks (marks.h).
+ * Detects deaths of ranks during set-up, if the meeting does not report deaths. MPI's collectives
+ * wait for ever for a dead rank, and a rank that has not connected has no connection that could
+ * end. Whenever a rank waits at a socket (net.h) or for MPI (meet_mpi.c), it checks whether the
+ * processes of the machine's other ranks exist. The rank has their process ids from the first
+ * exchange. Before this exchange, the rank finds the processes by their marks (marks.h).
  *
  * If a rank's process does not exist any more, the rank has died: no living rank leaves the set-up
  * before all ranks have begun the last exchange of the set-up. kill() finds a dead process until
- * its parent has called waitpid(); launchers call it at once.
+ * its parent has called waitpid(); launchers call waitpid() at once.
  */
 #include "base/constants.h"
 #include "boot/boot_inside.h"
@@ -23,7 +23,7 @@ int tutti__boot_has_ended(int pid)
     return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Name all ended ranks: a rank may have ended because another rank has died. */
+/* Name all ended ranks, because a rank may have ended as a consequence of another rank's death. */
 tutti_status_t tutti__boot_report_dead(const unsigned char *dead, uint32_t size)
 {
     char ranks[256];
@@ -51,8 +51,8 @@ tutti_status_t tutti__boot_peers_still(void *arg)
     return status;
 }
 
-/* After a failed connection: wait for the end of a process of this machine, for a short time. If a
-   process dies, the kernel closes its sockets first, and ends the process later. */
+/* Called after a connection has failed: wait a short time for the end of a process of this machine.
+   When a process dies, the kernel first closes its sockets, and ends the process later. */
 void tutti__boot_await_death(tutti__boot_t *boot)
 {
     uint64_t until = tutti__net_deadline(TUTTI__GATE_GRACE_MS);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The part of libpmix.so.2's binary interface that pmix.c uses. PMIx's standard keeps this
- * interface stable. The only difference from the header of PMIx 4.2.2: in that header a value has
- * 32 bytes.
+ * interface stable. One difference from the header of PMIx 4.2.2: there, a value has 32 bytes.
  */
 #ifndef TUTTI__BOOT_PMIX_H
 #define TUTTI__BOOT_PMIX_H

@@ -2,8 +2,8 @@
 /*
  * Describes a module, and the libraries that the module has loaded, for tutti_info.
  *
- * The caller starts a process for each module, because two MPIs corrupt each other in one process,
- * and because a library that crashes when it is loaded must not end the report. This file closes no
+ * tutti_info starts a process for each module. The reasons: two MPIs in one process corrupt each
+ * other, and a library that crashes when it is loaded must not end the report. This file closes no
  * library, because the process ends soon.
  */
 #include "boot/module.h"
@@ -33,7 +33,7 @@ static int is_common(const char *name)
     return 0;
 }
 
-/* The file of a library that is loaded. */
+/* Returns the path of a loaded library. */
 static const char *path_of(const struct link_map *map, const char *name)
 {
     while (map->l_prev != NULL)
@@ -62,7 +62,8 @@ static void put_libraries(void *handle, tutti__module_put_t put, void *arg)
             put(arg, "library", names + entry->d_un.d_val, path_of(map, names + entry->d_un.d_val));
 }
 
-/* The short version: "Open MPI v4.1.4" from "Open MPI v4.1.4, package: ...", or the first line. */
+/* Put the short version: "Open MPI v4.1.4" from "Open MPI v4.1.4, package: ...", or the first
+   line. */
 static void put_mpi(void *handle, tutti__module_put_t put, void *arg)
 {
     mpi_version_f *get = (mpi_version_f *)dlsym(handle, "MPI_Get_library_version");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The round trip to other hosts, as TCP measures it on the side channel. This file includes
- * <linux/tcp.h> instead of <netinet/tcp.h>, because glibc's tcp_info has no tcpi_min_rtt. The two
- * headers conflict.
+ * Reads the round-trip time to other hosts, which TCP measures on the side channel. This file
+ * includes <linux/tcp.h>, because glibc's tcp_info has no tcpi_min_rtt. <linux/tcp.h> conflicts
+ * with <netinet/tcp.h>, so this code has a file of its own.
  */
 #include "boot/boot_inside.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* In microseconds; 0: unknown, or no TCP. */
+/* Returns the round trip in microseconds; 0: it is unknown, or the socket is not TCP. */
 static uint32_t rtt_us(int fd)
 {
     struct tcp_info info;

@@ -28,7 +28,7 @@ static struct {
 } crypto;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* libcrypto stays open. */
+/* Called once. libcrypto stays open. */
 static void open_crypto(void)
 {
     static const char *const names[] = { "libcrypto.so.3", "libcrypto.so.1.1" };

@@ -3,11 +3,11 @@
  * The job's secret, and the codes that prove it (HMAC-SHA-256).
  *
  * HMAC is a function of libcrypto. If a secret is set, libcrypto is opened at run time, so this
- * library does not link libcrypto. Without a secret the code is a plain hash: it separates jobs,
- * but proves nothing.
+ * library does not link libcrypto. Without a secret, a code is a plain hash: it separates jobs, but
+ * proves nothing.
  *
- * Rejected: a hash function of our own. A job with a secret relies on its hash function, and
- * distributions keep libcrypto up to date.
+ * Rejected: a hash function of our own. The security of a job with a secret depends on the hash
+ * function, and distributions keep libcrypto up to date.
  */
 #ifndef TUTTI__BOOT_SECRET_H
 #define TUTTI__BOOT_SECRET_H
@@ -26,8 +26,7 @@ typedef struct {
    libcrypto cannot be opened; the text has the package's name. */
 tutti_status_t tutti__secret_read(const tutti__conf_t *conf, tutti__secret_t *ret_secret);
 
-/* Compute the code of `data`: the first TUTTI__CODE_BYTES bytes of HMAC-SHA-256, or without a
-   secret the plain hash. */
+/* Compute the code of `data`: the first bytes of HMAC-SHA-256, or without a secret a plain hash. */
 tutti_status_t tutti__secret_code(const tutti__secret_t *secret, const void *data, size_t bytes,
                                   unsigned char ret_code[TUTTI__CODE_BYTES]);
 

@@ -9,7 +9,7 @@
  *     rank r -- ask {nfds}, its descriptors --------------> lowest rank
  *     rank r <-- answer {status, text}, all descriptors --- lowest rank
  *
- * This works between processes with any TUTTI_HOST_ID, and between threads of one process.
+ * This also works if the ranks' TUTTI_HOST_IDs differ, and between threads of one process.
  */
 #include "boot/boot_inside.h"
 
@@ -28,7 +28,7 @@
 
 typedef struct {
     int32_t status;
-    uint32_t nfds; /* descriptors of each rank */
+    uint32_t nfds; /* number of descriptors of each rank */
     char text[240];
 } answer_t;
 
@@ -76,8 +76,8 @@ static tutti_status_t send_portion(int fd, uint32_t rank, const int *fds, uint32
         if (errno == EPIPE || errno == ECONNRESET)
             return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while descriptors were passed",
                                rank);
-        /* The user's limit of descriptors in flight is reached: wait until other ranks have
-           received some descriptors. */
+        /* The kernel's limit of descriptors in flight is reached for this user: wait until other
+           ranks have received some descriptors. */
         if (errno == ETOOMANYREFS && tutti__net_left_ms(deadline) > 0) {
             tutti__net_sleep_ms(TUTTI__RESOURCE_NAP_MS);
             continue;
@@ -174,7 +174,7 @@ static tutti_status_t recv_fds(int fd, uint32_t rank, int *ret_fds, size_t n, ui
     return status;
 }
 
-/* The machine's lowest rank: receive all ranks' descriptors from the connections in links. */
+/* For the machine's lowest rank: receive all ranks' descriptors from the connections in `links`. */
 static tutti_status_t collect(tutti__boot_t *boot, const int *links, const int *fds, uint32_t nfds,
                               int *ret_fds, uint64_t deadline)
 {
@@ -206,7 +206,7 @@ static tutti_status_t collect(tutti__boot_t *boot, const int *links, const int *
     return TUTTI_OK;
 }
 
-/* Send the outcome and all descriptors to all ranks. */
+/* For the machine's lowest rank: send the outcome and all descriptors to all ranks. */
 static tutti_status_t hand_out(tutti__boot_t *boot, const int *links, tutti_status_t status,
                                const int *all, uint32_t nfds, uint64_t deadline)
 {
@@ -270,7 +270,7 @@ static tutti_status_t ask_center(tutti__boot_t *boot, uint32_t center, const tut
     status = tutti__net_send(link, center, &nfds, sizeof(nfds), deadline);
     if (status == TUTTI_OK)
         status = send_fds(link, center, fds, nfds, deadline);
-    /* If rank `center` has closed the connection, it may have sent the reason before. */
+    /* Even if rank `center` has closed the connection, it may have sent the reason before. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = tutti__net_recv(link, center, &answer, sizeof(answer), deadline);
     if (status == TUTTI_OK && answer.status != TUTTI_OK)

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The address of a body of 0 bytes. */
+/* The body of a frame with 0 bytes of body points here. */
 static _Alignas(8) char nothing[8];
 
-/* Make space for at least one more byte. The space doubles, so realloc() copies fewer bytes than
-   the link receives. */
+/* Make space for at least one more byte of the body. The space doubles, so all calls of realloc()
+   together copy fewer bytes than the link receives. */
 static tutti_status_t grow(tutti__frame_in_t *in)
 {
     size_t capacity = TUTTI__MAX(2 * in->capacity, TUTTI__SIDE_SMALL_BYTES);

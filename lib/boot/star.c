@@ -5,15 +5,15 @@
  *     rank r -- ask {number, left_ms, bytes}, its bytes ----------> rank 0
  *     rank r <-- answer {status, text, bytes}, all ranks' bytes --- rank 0
  *
- * If an answer's status is not TUTTI_OK, all ranks get the same answer, and the meeting ends. So
- * all ranks receive a text that names the missing rank. Ranks other than 0 wait a little longer
- * than their deadline. An ask contains the time for which its sender will wait (left_ms). Rank 0
- * gives up before the first sender gives up, so that all senders receive this answer.
+ * If an answer's status is not TUTTI_OK, all ranks get the same answer, and the meeting ends. So if
+ * a rank is missing, all other ranks receive a text that names this rank. Ranks other than 0 wait a
+ * little longer than their deadline. An ask contains the time for which its sender will wait
+ * (left_ms). Rank 0 gives up before the first sender, so that all senders receive the answer.
  *
- * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
- * a rank has ended, rank 0 answers all ranks in its current or next step, without waiting for the
- * asks. If rank 0 cannot send an answer to a rank, that rank is lost. The other ranks still receive
- * the answer, and the next step reports the loss to all ranks.
+ * An allgather is one step. Rank 0 watches all connections during a step, and between steps
+ * whenever star_still is called. If a rank has ended, rank 0 sends this error to all ranks in the
+ * current or next step, without waiting for the asks. If rank 0 cannot send an answer to a rank,
+ * that rank is lost. The other ranks still receive the answer, and the error in the next step.
  *
  * Runs on the calling thread. No wait lasts longer than about 2 s after the deadline.
  */
@@ -29,37 +29,37 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Descriptors that rank 0 opens while it waits for the other ranks, besides the connections. */
+/* How many descriptors rank 0 opens while it waits for ranks, besides the connections. */
 #define SPARE_FILES 4u
 
 typedef struct {
     uint32_t number;  /* number of the allgather, from 1 */
-    uint32_t left_ms; /* time for which the rank will wait for the answer; 0: unknown */
+    uint32_t left_ms; /* time for which the sender will wait for the answer; 0: unknown */
     uint64_t bytes;
 } ask_t;
 
 typedef struct {
     int32_t status;
     uint32_t unused;
-    uint64_t bytes; /* length of the data behind the answer */
+    uint64_t bytes; /* length of the data that follow the answer */
     char text[240];
 } answer_t;
 
 typedef struct {
     uint32_t rank, size;
-    uint32_t nfds;         /* length of fds, polls, asks and have. Rank 0: size; others: 1 */
-    int *fds;              /* rank 0: its own entry is NOBODY; others: the connection to rank 0 */
+    uint32_t nfds;         /* length of fds, polls, asks and have. Rank 0: size; other ranks: 1 */
+    int *fds;              /* rank 0: own entry is NOBODY; other ranks: the connection to rank 0 */
     uint32_t number;       /* number of the last allgather */
-    uint64_t patience_ms;  /* others: added to the timeout of an allgather */
+    uint64_t patience_ms;  /* other ranks: added to the timeout of an allgather */
     tutti_status_t failed; /* the status that ended the meeting, or will end it in the next step */
     char text[TUTTI__ERROR_BYTES];
-    int in_step; /* in an allgather, which watches the connections: star_still does nothing */
-    /* Rank 0, in a step: */
+    int in_step; /* 1: in a step, which watches the connections, or in star_still */
+    /* For rank 0, during a step: */
     uint64_t deadline;
     struct pollfd *polls; /* fd < 0: rank 0, a lost rank, or a rank that has the whole answer */
-    ask_t *asks;          /* the messages being received */
-    size_t *have;         /* of each rank: bytes of ask and data that have come; then sent bytes of
-                             answer and data */
+    ask_t *asks;          /* the asks that are being received */
+    size_t *have;         /* of each rank: first the received bytes of ask and data, then the sent
+                             bytes of answer and data */
 } star_t;
 
 uint64_t tutti__star_patience(uint64_t deadline)
@@ -111,7 +111,8 @@ static void star_close(void *ctx)
     free(star);
 }
 
-/* Rank 0: rank r takes no further part. The reason: the status and the thread's last error. */
+/* Rank 0: close the connection of rank r, which takes no further part. The reason is the status and
+   the thread's last error. */
 static tutti_status_t drop(star_t *star, uint32_t r, tutti_status_t status)
 {
     close(star->fds[r]);
@@ -119,14 +120,14 @@ static tutti_status_t drop(star_t *star, uint32_t r, tutti_status_t status)
     return fail_star(star, status);
 }
 
-/* Rank 0: a connection has ended. */
+/* Rank 0: drop rank r, whose connection has ended. */
 static tutti_status_t lose(star_t *star, uint32_t r)
 {
     return drop(star, r, tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", r));
 }
 
-/* Rank 0: send() to rank r has failed with this errno. If a check of net.h reports a reason, keep
-   that reason. */
+/* Rank 0: drop rank r, because send() has failed. The reason is that of a check of net.h, or else
+   the errno `error`. */
 static void drop_broken(star_t *star, uint32_t r, int error)
 {
     tutti_status_t status = tutti__net_still();
@@ -141,8 +142,8 @@ static void drop_broken(star_t *star, uint32_t r, int error)
     }
 }
 
-/* Rank 0: send as much of the answer as rank r's socket takes. 0: a part is left; 1: rank r has the
-   whole answer, or is lost. */
+/* Rank 0: send as much of the answer as rank r's socket takes. Returns 0 if a part is left, 1 if
+   all was sent, or if rank r is lost. */
 static int send_some(star_t *star, uint32_t r, const answer_t *answer, const char *data)
 {
     size_t *sent = &star->have[r], bytes = sizeof(*answer) + answer->bytes;
@@ -190,8 +191,8 @@ static void send_all(star_t *star, const answer_t *answer, const char *data, uin
         if (left > 0)
             status = tutti__net_poll(star->polls, star->size, deadline, &ready);
     }
-    /* The ranks that are left do not read, or a check of net.h has ended the wait. In the second
-       case keep the check's reason. */
+    /* Some ranks do not read, or a check of net.h has ended the wait: then use the check's
+       reason. */
     for (uint32_t r = 1; left > 0 && r < star->size; r++)
         if (star->polls[r].fd >= 0)
             drop(star, r,
@@ -200,8 +201,8 @@ static void send_all(star_t *star, const answer_t *answer, const char *data, uin
                      : tutti__fail(TUTTI_ERR_TIMEOUT, "rank %u did not read an answer in time", r));
 }
 
-/* Rank 0: send the outcome to all connected ranks. If rank 0 cannot send it to a rank, that rank is
-   lost. The outcome of this step does not change, because other ranks may have received it. */
+/* Rank 0: send the outcome of a step to all connected ranks. If a rank cannot be reached, the rank
+   is lost, but the outcome does not change, because other ranks may have received it. */
 static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void *data,
                                  size_t bytes, uint64_t deadline)
 {
@@ -212,12 +213,12 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
     else
         answer.bytes = bytes;
     send_all(star, &answer, data, deadline);
-    /* Sending may have changed the thread's last error. */
+    /* Sending may have changed the thread's last error, so set it again. */
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
 
-/* Rank 0: send the error to a process whose rank has connected already. The send buffer of its
-   connection is empty, so the answer fits. */
+/* Rank 0: send the error to a process whose rank has connected already. The connection's send
+   buffer is empty, so the answer fits. */
 static void dismiss(int fd, tutti_status_t status)
 {
     answer_t answer = { .status = (int32_t)status };
@@ -226,7 +227,7 @@ static void dismiss(int fd, tutti_status_t status)
     (void)send(fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Others: receive the outcome and all ranks' bytes. */
+/* Other ranks: receive the outcome and the bytes of all ranks. */
 static tutti_status_t hear_answer(star_t *star, void *ret_all, size_t bytes, uint64_t deadline)
 {
     answer_t answer;
@@ -306,7 +307,7 @@ static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t byte
     return TUTTI_OK;
 }
 
-/* Rank 0: receive all ranks' bytes. Ranks that have sent their bytes are watched until the end. */
+/* Rank 0: receive the bytes of all ranks. Ranks that have sent their bytes are still watched. */
 static tutti_status_t gather(star_t *star, char *all, size_t bytes)
 {
     struct pollfd *polls = star->polls;
@@ -357,9 +358,8 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
             memcpy(all, mine, bytes);
         status = gather(star, all, bytes);
     }
-    /* Sending does not show that a rank has received the answer: the answer to a stopped rank stays
-       in the socket. Even if the last ask arrived just before the deadline, sending has at least
-       STAR_MESSAGE_MS. */
+    /* A successful send does not mean that the rank has received the answer: the answer to a
+       stopped rank stays in the socket. Sending may always take STAR_MESSAGE_MS. */
     status = answer_all(star, status, all, star->size * bytes,
                         TUTTI__MAX(star->deadline, tutti__net_deadline(TUTTI__STAR_MESSAGE_MS)));
     if (status == TUTTI_OK && bytes > 0)
@@ -368,7 +368,7 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
     return status;
 }
 
-/* Others: send this rank's bytes, and receive the bytes of all ranks. */
+/* Other ranks: send this rank's bytes, and receive the bytes of all ranks. */
 static tutti_status_t ask(star_t *star, const void *mine, size_t bytes, void *ret_all,
                           uint64_t deadline)
 {
@@ -379,7 +379,7 @@ static tutti_status_t ask(star_t *star, const void *mine, size_t bytes, void *re
 
     if (status == TUTTI_OK)
         status = tutti__net_send(star->fds[0], 0, mine, bytes, deadline);
-    /* If rank 0 has closed the connection, it may have sent the reason before. */
+    /* Even if rank 0 has closed the connection, it may have sent the reason before: read it. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = hear_answer(star, ret_all, star->size * bytes, deadline);
     return status;
@@ -417,7 +417,7 @@ static tutti_status_t look_at_all(star_t *star)
     return star->failed == TUTTI_OK ? TUTTI_OK : tutti__fail(star->failed, "%s", star->text);
 }
 
-/* Others: between steps rank 0 sends only the reason of a failure. */
+/* Other ranks: has rank 0 reported a failure? Between steps rank 0 sends nothing else. */
 static tutti_status_t look_at_root(star_t *star)
 {
     struct pollfd pfd = { star->fds[0], POLLIN | POLLRDHUP, 0 };
@@ -467,7 +467,7 @@ static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, star_t **re
     return TUTTI_OK;
 }
 
-/* After hosting or joining: return the star as a meeting, or free it after an error. */
+/* After hosting or joining: return the star as a meeting. After an error, free the star. */
 static tutti_status_t begin(star_t *star, const char *name, uint64_t deadline,
                             tutti_status_t status, tutti__meet_t *ret_meet)
 {
@@ -507,7 +507,7 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
     }
     for (uint32_t r = 1; r < star->size; r++)
         star->fds[r] = TUTTI__GATE_AWAITED;
-    /* Check the limit before the other ranks wait. */
+    /* Check the limit of descriptors before the other ranks wait. */
     status = tutti__net_files_left(gate->size + SPARE_FILES);
     if (status == TUTTI_OK)
         status = tutti__gate_admit(&mine, door, star->fds, deadline);

@@ -2,14 +2,14 @@
 /*
  * Warnings while MPI_Init waits.
  *
- * MPI_Init returns when all ranks of the launcher have called it. It has no deadline and cannot be
- * ended from outside. A thread warns after an interval, and again after each further interval. The
- * interval is the shorter of TUTTI_STALL_WARNING and TUTTI_TIMEOUT.
+ * MPI_Init returns when all ranks of the launcher have called MPI_Init. It has no deadline, and
+ * cannot be ended from outside. So a separate thread warns after an interval, and again after each
+ * further interval. The interval is the shorter of TUTTI_STALL_WARNING and TUTTI_TIMEOUT.
  *
  * The ranks of a machine detect each other by their marks (marks.h), and the lowest rank warns. A
  * rank whose application calls MPI_Init itself is not detected.
  *
- * Called by tutti_init, on its thread.
+ * tutti_init calls these functions, on its thread.
  */
 #include "boot/starting.h"
 
@@ -26,7 +26,7 @@
 
 struct tutti__starting {
     pthread_t thread;
-    int end; /* an eventfd: MPI_Init has returned */
+    int end; /* an eventfd, readable when MPI_Init has returned */
     tutti__marks_t *marks;
     uint64_t interval_ms;
     const char *advice; /* the end of the warning, or "" */
@@ -66,7 +66,7 @@ static void *thread_main(void *arg)
 
 /* ---- begin and end ---- */
 
-/* A text that advises to meet without MPI; "" if the launcher's variables do not suffice. */
+/* Returns advice to meet without MPI; "" if the launcher's variables do not suffice for this. */
 static const char *advise(const tutti__conf_t *conf)
 {
     tutti__conf_job_t job;

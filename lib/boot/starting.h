@@ -8,8 +8,8 @@
 
 typedef struct tutti__starting tutti__starting_t;
 
-/* Call these before and after MPI_Init. marks: must be valid until _end; NULL: none. _begin returns
-   NULL if warnings are off, or not possible. */
+/* Call these before and after MPI_Init. marks: must be valid until _end; NULL: there are no marks.
+   _begin returns NULL if warnings are off, or not possible. */
 tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf, tutti__marks_t *marks);
 void tutti__starting_end(tutti__starting_t *starting);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See waiting.h. The only state is the thread's interval. */
+/* See waiting.h. The only state here is the interval of each thread. */
 #include "boot/waiting.h"
 
 #include "base/time.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The times of warnings while a thread waits for ranks before the meeting is complete.
+ * Determines when a thread warns while it waits for ranks, before the meeting is complete.
  *
  * Each wait has a tutti__waiting_t, and the waiting thread calls tutti__waiting_now from time to
  * time. A warning is due after the interval, TUTTI_STALL_WARNING, and again after each further
