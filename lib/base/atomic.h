@@ -3,8 +3,8 @@
  * Atomic words that several threads or processes share, in private or in shared memory.
  *
  * All protocols over shared memory (node/shm, xport/shm) use only these functions. So the
- * interleaving test can run the real code of the protocols: with TUTTI_INTERLEAVE, each access
- * first lets the test's scheduler switch to another rank.
+ * interleaving test (tests/unit/node/interleave.h) can run the real code of the protocols: with
+ * TUTTI_INTERLEAVE, each access first lets the test's scheduler switch to another rank.
  */
 #ifndef TUTTI__BASE_ATOMIC_H
 #define TUTTI__BASE_ATOMIC_H
@@ -67,15 +67,15 @@ static inline void tutti__store64_release(tutti__word64_t *word, uint64_t value)
 static inline void tutti__fence(void)
 {
 #if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
-    /* GCC's TSan does not model fences, and warns; no access that it checks relies on a fence. */
+    /* GCC's TSan does not model fences, and warns. No access that TSan checks relies on a fence. */
     __asm__ __volatile__("mfence" ::: "memory");
 #else
     atomic_thread_fence(memory_order_seq_cst);
 #endif
 }
 
-/* Has a counter that wraps around reached `target`? Valid while the two are less than 2^31
-   apart. */
+/* Returns 1 if `counter`, which may wrap around, has reached `target`. Counter and target must be
+   less than 2^31 apart. */
 static inline int tutti__reached(uint32_t counter, uint32_t target)
 {
     return (int32_t)(counter - target) >= 0;

@@ -11,20 +11,20 @@
 #define TUTTI__ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TUTTI__ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* For a typedef: elements at any address, in memory of any declared type. */
+/* For a typedef: its objects may have any address, and may lie in memory of any declared type. */
 #define TUTTI__UNALIGNED __attribute__((aligned(1), may_alias))
 
-/* Before a loop: no iteration writes data that another iteration reads. The compiler need not check
-   the pointers for overlap. */
+/* Placed before a loop. Promises the compiler that no iteration writes data that another iteration
+   reads, so the compiler need not check the pointers for overlap. */
 #if defined(__clang__)
 #define TUTTI__INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-/* Sanitizers prevent vectorisation; the warning about it is useless. */
+/* Sanitizers prevent vectorisation, and clang's warning about each such loop is useless. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #else
 #define TUTTI__INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* TUTTI__SANITIZED: built with TUTTI__ASAN or TUTTI__TSAN. */
+/* TUTTI__SANITIZED: built with AddressSanitizer (TUTTI__ASAN) or ThreadSanitizer (TUTTI__TSAN). */
 #if defined(__has_feature)
 #define TUTTI__HAS_FEATURE(x) __has_feature(x)
 #else
@@ -38,14 +38,14 @@
 #define TUTTI__SANITIZED 1
 #endif
 
-/* Against false sharing: two cache lines, because x86's adjacent-line prefetcher fetches lines in
-   pairs. */
+/* The distance that prevents false sharing is two cache lines, because x86's adjacent-line
+   prefetcher fetches lines in pairs. */
 #define TUTTI__LINE_BYTES 64
 #define TUTTI__FALSE_SHARING_BYTES 128
 
 /*
- * Prefetch the cache line of `at` for writing. In assembler, because compilers that cannot rely on
- * PREFETCHW in the target turn __builtin_prefetch(at, 1) into a prefetch for reading.
+ * Prefetch the cache line of `at` for writing. Written in assembler: if the target processor need
+ * not have PREFETCHW, compilers turn __builtin_prefetch(at, 1) into a prefetch for reading.
  */
 #if defined(__x86_64__)
 #define TUTTI__FETCH_TO_WRITE(at) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(at)))
@@ -56,7 +56,7 @@
 #define TUTTI__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TUTTI__MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* The offset of a field's end. The structure had this size in the version in which this field was
+/* The offset of a field's end. This was the structure's size in the version in which this field was
    the last one. */
 #define TUTTI__END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 

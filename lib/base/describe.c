@@ -86,7 +86,7 @@ void tutti__describe_both(char *buffer, size_t bytes, uint32_t rank,
     text_t text = { buffer, bytes };
     tutti__description_t a = *call, b = *other;
 
-    /* If two reductions have different wire formats, name both. Format 0 stands for dtype. */
+    /* If two reductions have different wire formats, name both formats. Format 0 means dtype. */
     if (a.wire != b.wire && a.has & b.has & TUTTI__HAS_OP) {
         a.wire = a.wire != 0 ? a.wire : a.dtype;
         b.wire = b.wire != 0 ? b.wire : b.dtype;

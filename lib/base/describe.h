@@ -11,13 +11,13 @@
 /* Parts of a description, in `has`. */
 enum {
     TUTTI__HAS_TYPE = 1,
-    TUTTI__HAS_COUNT = 2,  /* with TYPE */
+    TUTTI__HAS_COUNT = 2,  /* only with TYPE */
     TUTTI__HAS_IN_ALL = 4, /* the count is a total; the caller passed the count of one block */
     TUTTI__HAS_OP = 8,
     TUTTI__HAS_ROOT = 16,
-    TUTTI__HAS_HOST_ROOT = 32, /* with ROOT: the root's number among this host's ranks */
+    TUTTI__HAS_HOST_ROOT = 32, /* with ROOT: `root` is a number among this host's ranks */
     TUTTI__HAS_TO = 64,        /* to rank `root` */
-    TUTTI__HAS_FROM = 128,     /* from rank `source`; with TO: `received` elements */
+    TUTTI__HAS_FROM = 128,     /* from rank `source`; with TO: `received` elements from `source` */
     TUTTI__HAS_SCALES = 256,
     TUTTI__HAS_DEVICE = 512
 };
@@ -29,13 +29,13 @@ typedef struct {
     tutti_op_t op;
     uint32_t root, source;
     uint64_t count, received;
-    uint32_t recvcounts; /* the hash of recvcounts; 0: none */
+    uint32_t recvcounts; /* the hash of recvcounts; 0: the call has no recvcounts */
     double prescale, postscale;
-    tutti_dtype_t wire;              /* between hosts; 0: dtype */
-    uint32_t group_size, group_hash; /* of the submission group; size 0: none */
+    tutti_dtype_t wire;              /* element type between hosts; 0: the same as dtype */
+    uint32_t group_size, group_hash; /* of the submission group; size 0: no group */
 } tutti__description_t;
 
-/* Any thread. */
+/* Write a description of `call` into `text`, which has room for `bytes`. Any thread. */
 void tutti__describe(char *text, size_t bytes, const tutti__description_t *call);
 
 /* "rank 0 has a scan of 10 elements of float32, sum; rank 2 has a barrier" */

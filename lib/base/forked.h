@@ -19,7 +19,7 @@
    ancestor) and this process. */
 unsigned tutti__fork_generation(void);
 
-/* Report that the object belongs to another generation: TUTTI_ERR_SHUTDOWN. */
+/* Report that an object belongs to another generation. Returns TUTTI_ERR_SHUTDOWN. */
 tutti_status_t tutti__fork_refuse(void);
 
 /* Used by tutti__fork_check only. */

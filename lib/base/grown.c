@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A value above this is not a size, but memory that was never initialised. */
+/* A `size` field above this limit is uninitialised memory. */
 #define MOST 4096
 
 static int is_known(const tutti__grown_t *grown, size_t size)

@@ -24,18 +24,18 @@ typedef struct {
     size_t nsizes;
 } tutti__grown_t;
 
-/* sizes: an array of size_t, of constants that TUTTI__GROWN_VERSION asserts. */
+/* sizes: an array of size_t. For each element there is a TUTTI__GROWN_VERSION. */
 #define TUTTI__GROWN(what, init, sizes)                                                            \
     {                                                                                              \
         what, init, sizes, sizeof(sizes) / sizeof(sizes[0])                                        \
     }
 
-/* The structure was `bytes` long when `field` was its last one. */
+/* Assert that the structure was `bytes` long when `field` was its last field. */
 #define TUTTI__GROWN_VERSION(type, field, bytes)                                                   \
     _Static_assert(TUTTI__END_OF(type, field) == (bytes) && sizeof(type) >= (bytes),               \
                    #type " has lost a field, or " #field " has moved")
 
-/* `bytes` is the size of this version. */
+/* Assert that the structure of this version of the library is `bytes` long. */
 #define TUTTI__GROWN_TODAY(type, bytes)                                                            \
     _Static_assert(sizeof(type) == (bytes), #type " has grown: add its new size to the list")
 
@@ -43,8 +43,8 @@ typedef struct {
  * Copy a caller's structure, of any version, to `to`, which has this version's size. Fields that
  * the caller's structure does not have become 0.
  *
- * TUTTI_ERR_ABI: no version has that size; or the structure is longer than this version's, and its
- * tail is not all 0. `to` is unchanged.
+ * Returns TUTTI_ERR_ABI, and leaves `to` unchanged, if no version has the structure's size. But a
+ * structure that is longer than this version's is accepted if all additional bytes are 0.
  */
 tutti_status_t tutti__grown_read(const tutti__grown_t *grown, const void *structure, void *to);
 

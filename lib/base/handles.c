@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See handles.h. The free slots are a lock-free stack. Its head holds an index and the count of all
- * slots taken so far. While a thread reads the successor of the first slot, other threads may take
- * this slot and return it. Then the count has changed, and the thread tries again.
+ * See handles.h. The free slots are a lock-free stack. Its head holds the first slot's index, and
+ * the count of all slots taken so far. While a thread reads the successor of the first slot, others
+ * may take this slot and return it. In this case the count has changed, and the thread tries again.
  */
 #include "base/handles.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define KIND_SHIFT TUTTI__HANDLES_KIND_SHIFT
-#define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS) /* with slot 0, which is never taken */
+#define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS) /* slot 0 is never taken */
 
 _Static_assert((uint64_t)SLOTS << TUTTI__HANDLES_SHIFT <= TUTTI__HANDLES_GENERATION,
                "an index has 28 bits");
@@ -21,7 +21,7 @@ static inline uint32_t index_of(uint64_t handle)
     return (uint32_t)handle >> TUTTI__HANDLES_SHIFT;
 }
 
-/* NULL: the slot's chunk does not exist yet. */
+/* Returns NULL if the index is too large, or if the slot's chunk does not exist yet. */
 static inline const tutti__slot_t *slot_of(const tutti__handles_t *table, uint32_t index)
 {
     const tutti__slot_t *chunk = table->first;
@@ -69,7 +69,7 @@ static uint32_t take_free(tutti__handles_t *table)
     return (uint32_t)head;
 }
 
-/* Allocate a chunk if it does not exist. 0: no memory. */
+/* Allocate a chunk if it does not exist. Returns 0 if there is no memory. */
 static int have_chunk(tutti__handles_t *table, uint32_t chunk)
 {
     tutti__slot_t *slots, *none = NULL;
@@ -85,7 +85,7 @@ static int have_chunk(tutti__handles_t *table, uint32_t chunk)
     return 1;
 }
 
-/* A slot that was never taken; 0: no slot is left, or no memory. */
+/* Take a slot that was never taken before. Returns 0 if there is no such slot, or no memory. */
 static uint32_t take_new(tutti__handles_t *table)
 {
     uint32_t used = atomic_load(&table->used);
@@ -143,9 +143,9 @@ void tutti__handle_end(tutti__handles_t *table, const void *handle)
 
 /* ---- error texts ---- */
 
-/* Was this value ever a valid handle of the table? Generations of a slot ascend, so the value is
-   compared with the slot's handle, or with its next handle if the slot is free. If the generation
-   has wrapped around, the answer may be wrong. This changes only the error text. */
+/* Returns 1 if this value was ever a valid handle of the table. Generations of a slot ascend, so
+   the value is compared with the slot's handle or, if the slot is free, with its next handle. If
+   the generation has wrapped around, the answer may be wrong; only the error text depends on it. */
 static int was_given(const tutti__handles_t *table, uint64_t value)
 {
     uint32_t index = index_of(value);

@@ -2,8 +2,8 @@
 /*
  * FNV-1a with 64 bits, for signatures and for hashes of bytes that leave the process.
  *
- * Small, byte-wise and the same on every machine, so ranks may compare hashes. Not safe for input
- * of an adversary.
+ * Works byte by byte and gives the same hash on every machine, so ranks may compare hashes. It is
+ * not safe if an adversary chooses the input.
  */
 #ifndef TUTTI__BASE_HASH_H
 #define TUTTI__BASE_HASH_H
@@ -29,15 +29,15 @@ static inline uint64_t tutti__hash(const void *data, size_t bytes)
     return tutti__hash_more(TUTTI__HASH_INIT, data, bytes);
 }
 
-/* Continue `hash` with a word. For tables, and for the identity of a call between hosts. */
+/* Continue `hash` with a word. Used for tables, and to identify a call between hosts. */
 static inline uint64_t tutti__hash_mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
     return hash ^ hash >> 32;
 }
 
-/* For tables of names in one process. Takes eight bytes at a time: in FNV-1a each byte waits for
-   the multiplication of the byte before it. */
+/* Hash a name, for tables in one process. Takes eight bytes at a time, because in FNV-1a each byte
+   waits for the multiplication of the previous byte. */
 static inline uint64_t tutti__hash_name(const char *name, size_t bytes)
 {
     uint64_t hash = tutti__hash_mix(0, bytes), word = 0;
@@ -52,8 +52,8 @@ static inline uint64_t tutti__hash_name(const char *name, size_t bytes)
     for (; bytes < sizeof(word) && at < bytes; at++)
         word = word << 8 | (unsigned char)name[at];
     hash = tutti__hash_mix(hash, word);
-    /* Mix once more. Names often differ only in the last bytes of the word. One mix carries these
-       bytes only to the bits from 24 on, but tables use the lowest bits. */
+    /* Mix once more. Names often differ only in the last bytes of this word. One mix carries these
+       bytes only to bits 24 and higher, but tables use the lowest bits. */
     return tutti__hash_mix(hash, 0);
 }
 

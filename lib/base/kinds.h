@@ -18,13 +18,13 @@ static inline const char *tutti__call_name(tutti_call_kind_t kind)
     return kind > 0 && kind <= TUTTI_CALL_SENDRECV ? tutti__kinds[kind].name : "no call";
 }
 
-/* 1: the call combines elements, so it has an operation and scales. */
+/* Returns 1 if the call combines elements. Such a call has an operation and scales. */
 static inline int tutti__call_reduces(tutti_call_kind_t kind)
 {
     return tutti__kinds[kind].reduces;
 }
 
-/* 1: a rank passes only its own counts: gatherv, scatterv, alltoallv. */
+/* Returns 1 for gatherv, scatterv and alltoallv: a rank passes only counts of its own messages. */
 static inline int tutti__call_by_pair(tutti_call_kind_t kind)
 {
     return kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTERV ||
@@ -37,7 +37,7 @@ static inline int tutti__call_has_root(tutti_call_kind_t kind)
            kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTER || kind == TUTTI_CALL_SCATTERV;
 }
 
-/* 1: a send, a receive or a sendrecv. */
+/* Returns 1 for a send, a receive and a sendrecv. */
 static inline int tutti__call_is_message(tutti_call_kind_t kind)
 {
     return kind >= TUTTI_CALL_SEND && kind <= TUTTI_CALL_SENDRECV;

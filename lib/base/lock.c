@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mutexes, and the check of the lock order: each thread has a mask of the places of its mutexes.
+ * Mutexes, and the check of their order. Each thread has a mask of its mutexes' places (lock.h).
  */
 #include "base/lock.h"
 
@@ -8,13 +8,13 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* At least the number of mutexes that tutti__mutex_lock_renewed locks. */
+/* The largest number of mutexes that tutti__mutex_lock_renewed can lock. */
 #define RENEWED 16
 
 static tutti__mutex_t *_Atomic renewed[RENEWED]; /* in the order of their first use */
 
 #ifndef NDEBUG
-/* Bit p: a mutex of place p is held by this thread. */
+/* Bit p is set while this thread holds a mutex of place p. */
 static _Thread_local unsigned held;
 
 static void mark(tutti__lock_place_t place)

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Relaxed: no other data depends on them. */
+/* All accesses are relaxed, because no other data depends on these two variables. */
 static atomic_int log_level = TUTTI__LOG_WARN;
 static atomic_int log_rank = -1;
 

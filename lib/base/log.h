@@ -26,8 +26,8 @@ typedef enum {
 
 /* Set the process's level, and the rank shown in each line (-1: not known yet). Any thread. */
 void tutti__log_setup(tutti__log_level_t level, int rank);
-/* The same for a communicator that is not the world. No effect if a rank is shown already: the log
-   shows the rank in the world or, without a world, in the first communicator. */
+/* The same for a communicator that is not the world. No effect if the lines already show a rank:
+   they show the rank in the world or, without a world, the rank in the first communicator. */
 void tutti__log_offer(tutti__log_level_t level, int rank);
 int tutti__log_on(tutti__log_level_t level);
 void tutti__log_write(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
@@ -38,7 +38,7 @@ const char *tutti__log_level_name(tutti__log_level_t level);
 /* Print complete lines, without prefix and at any level: for TUTTI_HELP and TUTTI_STATS. */
 void tutti__log_text(const char *text);
 
-/* Formats its arguments only if the level is on. */
+/* Write a line. The arguments are formatted only if the level is on. */
 #define TUTTI__LOG(level, ...)                                                                     \
     do {                                                                                           \
         if (tutti__log_on(level))                                                                  \

@@ -2,17 +2,17 @@
 /*
  * The thread that calls the program's log callback.
  *
- * The library logs while it holds mutexes, or the engine's token. If the callback ran there and
- * took a lock of the program, there could be a deadlock. Another thread of the program may hold
- * that lock while it waits, inside a Tutti call, for the mutex or the token. So a message is put
- * into a list, and a thread without a mutex or the token calls the callback. The thread exists
- * while there is a callback.
+ * The library logs while it holds mutexes, or the engine's token (engine/token.h). Suppose that the
+ * logging thread called the callback, and the callback took a lock of the program. Another thread
+ * of the program may hold this lock while it waits, inside a Tutti call, for the mutex or the
+ * token: a deadlock. So a message is put into a list, and a thread that holds neither a mutex nor
+ * the token calls the callback. This thread exists while there is a callback.
  *
  *      any thread: put ---> list ---> this thread: callback(arg, level, text)
  *
  * Rejected: the logging thread calls the callback when it has released its last lock. Each lock and
- * the token would need a hook. The warning of a direct call that waits for a peer would be
- * delivered only when the call is over.
+ * the token would need a hook. If a direct call waits for a peer, the warning about this wait would
+ * be delivered only after the call.
  */
 #include "base/log_callback.h"
 
@@ -41,31 +41,31 @@ typedef struct line line_t;
 
 struct line {
     line_t *next;
-    tutti_log_callback_t callback; /* at the time of logging */
+    tutti_log_callback_t callback; /* the callback at the time of logging */
     void *arg;
     tutti_log_level_t level;
-    unsigned dropped_after; /* messages dropped after this one: the list was full */
+    unsigned dropped_after; /* messages dropped after this one because the list was full */
     char text[];
 };
 
-/* One for each process. A forked child makes its own, because threads of its parent may have held
-   the locks of the parent's queue. */
+/* Each process has one queue. A forked child makes a new queue, because threads of the parent may
+   have held the locks of the parent's queue. */
 typedef struct queue queue_t;
 
 struct queue {
-    queue_t *parents; /* never read; with this pointer, leak checkers find the memory */
+    queue_t *parents; /* the parent process's queue; never read, only for leak checkers */
     unsigned generation;
     tutti__mutex_t change_lock; /* held during each change of the callback */
     int has_thread;             /* under change_lock */
     pthread_t thread;
 
-    tutti__mutex_t lock;  /* protects the rest; no other lock is taken under it */
+    tutti__mutex_t lock;  /* protects the fields below; no other lock is taken under it */
     pthread_cond_t moved; /* a line was put or delivered, or `stop` was set */
     tutti_log_callback_t callback;
     void *arg;
     line_t *first, *last;
     unsigned waiting;
-    uint64_t put, delivered; /* numbers of lines so far */
+    uint64_t put, delivered; /* how many lines so far */
     int stop;
 };
 
@@ -75,13 +75,13 @@ static queue_t *_Atomic the_queue;
    In all other threads: 0. */
 static _Thread_local unsigned called_in;
 
-/* Is this the thread that calls the callback? 0 in a child that was forked inside the callback. */
+/* Returns 1 in the thread that calls the callback. In a child forked inside the callback: 0. */
 static int is_mine(void)
 {
     return called_in != 0 && called_in == 1 + tutti__fork_generation();
 }
 
-/* This process's queue; NULL: none yet. */
+/* Returns this process's queue, or NULL if there is none yet. */
 static queue_t *find(void)
 {
     queue_t *queue = atomic_load_explicit(&the_queue, memory_order_acquire);
@@ -115,7 +115,7 @@ static queue_t *find_or_make(void)
 
 /* ---- putting ---- */
 
-/* Under lock. */
+/* The caller holds queue->lock. */
 static void append(queue_t *queue, line_t *line)
 {
     if (queue->first == NULL)
@@ -230,8 +230,8 @@ static void stop_thread(queue_t *queue)
 
 /* ---- changing ---- */
 
-/* The new callback receives all later lines. Wait until the old callback has received all lines in
-   the list. */
+/* Set the callback for all later lines. Then wait until the old callback has received all lines
+   that are in the list. */
 static void change(queue_t *queue, tutti_log_callback_t callback, void *arg)
 {
     uint64_t put;

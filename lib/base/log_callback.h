@@ -6,8 +6,8 @@
 #include "base/constants.h"
 #include "base/log.h"
 
-/* Hand a message over. 0: there is no callback for this thread, so the line is for stderr. Any
-   thread, under any lock; does not wait for the callback. */
+/* Hand a message over to the callback's thread, without waiting for the callback. If this is not
+   possible, returns 0, and the caller writes the line to stderr. Any thread, under any lock. */
 int tutti__log_hand_over(tutti__log_level_t level, const char *text);
 
 #endif

@@ -43,7 +43,7 @@ static int is_user_op(tutti_op_t op)
     return (unsigned)op - TUTTI__USER_OP_FIRST < TUTTI__USER_OPS;
 }
 
-/* Four buffers in turn, so that one message can name several operations. */
+/* Uses four buffers in turn, so that one message can name several operations. */
 static const char *user_op_name(unsigned index)
 {
     static _Thread_local char texts[4][32];

@@ -3,7 +3,7 @@
  * Status texts and each thread's last error.
  *
  * Called from all rooms, on any thread. The text of an error is in thread-local memory. So setting
- * it cannot fail and needs no lock, and the caller does not free it.
+ * the text cannot fail and needs no lock, and the caller does not free the text.
  */
 #include "base/status.h"
 
@@ -34,7 +34,7 @@ const char *tutti_last_error(void)
     return last_error;
 }
 
-/* `text` is TUTTI__ERROR_BYTES long; `bytes` is the length of the uncut text. */
+/* `text` has TUTTI__ERROR_BYTES bytes; `bytes` is the length of the text before it was cut. */
 static tutti_status_t keep(tutti_status_t status, char *text, size_t bytes)
 {
     if (bytes >= TUTTI__ERROR_BYTES)

@@ -13,7 +13,7 @@
 
 #include <tutti/tutti.h>
 
-/* A step could make no progress; call it again later. Never returned to the program. */
+/* A step could make no progress; call the step again later. Never returned to the program. */
 #define TUTTI__AGAIN ((tutti_status_t)0x7ffffff0)
 
 /* Longest text of one error, its end included. */
