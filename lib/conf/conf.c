@@ -4,8 +4,8 @@
  *
  * Called by tutti_init, tutti_comm_connect and tutti_unique_id_create, on their thread. An invalid
  * value is an error: a job that does not start is better than a job that runs for days without the
- * setting. An unknown name is only a warning: it may belong to another version. An invalid tuned
- * file is a warning as well: the job works without the file, but is slower.
+ * setting. An unknown name is only a warning: the name may belong to another version of Tutti. An
+ * invalid tuned file is a warning as well: the job works without the file, but is slower.
  */
 #include "conf/conf.h"
 
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 typedef enum {
-    CONF_BYTES,   /* uint64_t, rounded up to a multiple of 64; AUTO for the word in `choices` */
+    CONF_BYTES,   /* uint64_t, rounded up to a multiple of 64; `choices`: the word for AUTO */
     CONF_COUNT,   /* uint64_t */
     CONF_SECONDS, /* uint64_t milliseconds */
     CONF_NUMBER,  /* int64_t; -1 if not given */
@@ -39,7 +39,7 @@ typedef struct {
     size_t offset;
     const char *value; /* the default, as in the environment */
     const char *help;
-    uint64_t least, most; /* numbers, in the stored unit; texts: `most` is the field's size */
+    uint64_t least, most; /* limits, in the stored unit; for a text, `most` is the field's size */
     const char *choices;
 } row_t;
 
@@ -51,7 +51,7 @@ typedef struct {
 #define LONGEST_MS (1000000 * (uint64_t)1000) /* 11 days; fits in an int, for poll() */
 #define MOST_RANKS ((uint64_t)1 << 24)
 
-/* A row is name, type, field, default; help; limits. */
+/* Each row has name, type, field, default; help; limits, choices. */
 /* clang-format off */
 static const row_t rows[] = {
     { "TUTTI_FUSION_BYTES", CONF_BYTES, AT(shared.fusion_bytes), "auto",
@@ -240,7 +240,7 @@ static const row_t rows[] = {
 /* Prefixes of names, and known names that are not in the table. */
 static const char prefix[] = "TUTTI_";
 static const char help_name[] = "TUTTI_HELP";
-static const char python_name[] = "TUTTI_LIBRARY"; /* the Python package reads it */
+static const char python_name[] = "TUTTI_LIBRARY"; /* read by the Python package */
 static const char old_transport[] = "TUTTI_XPORT"; /* the name of TUTTI_TRANSPORT until 0.1 */
 static const char new_transport[] = "TUTTI_TRANSPORT";
 static const char test_prefix[] = "TUTTI_TEST_"; /* for the tests' variables */
@@ -267,7 +267,7 @@ static int parse_number(const row_t *row, const char *text, uint64_t *ret_value)
     return 1;
 }
 
-/* Copy into a field, and zero its other bytes: the whole field is sent to the other ranks. */
+/* Copy the text into a field, and zero the other bytes: ranks send each other the whole field. */
 static int put_text(const row_t *row, const char *text, size_t length, void *field)
 {
     if (length >= row->most)
@@ -290,7 +290,7 @@ static int put_word(const row_t *row, const char *text, void *field)
     return put_text(row, word, strcspn(word, "|"), field);
 }
 
-/* Set one field from text; 0 if the text is invalid. */
+/* Set one field from text. Returns 0 if the text is invalid. */
 static int put(tutti__conf_t *conf, const row_t *row, const char *text)
 {
     void *field = (char *)conf + row->offset;
@@ -359,7 +359,7 @@ const char *tutti__conf_nccl_host(void)
     return secure_getenv("NCCL_HOSTID");
 }
 
-/* The allowed values: "bytes, 1K to 64M" */
+/* Write the allowed values of a setting, such as "bytes, 1K to 64M". */
 static void describe(const row_t *row, char *text, size_t capacity)
 {
     static const char units[] = { 'K', 'M', 'G' };
@@ -395,7 +395,7 @@ static void describe(const row_t *row, char *text, size_t capacity)
     }
 }
 
-/* Find a setting that a tuned file may contain: a CONF_BYTES setting, or a figure of the link.
+/* Find a setting that a tuned file may contain: a CONF_BYTES setting, or TUTTI_LINK_MBPS or _NS.
    These settings change the speed of a call, not its meaning. */
 static const row_t *find_tunable(const char *name)
 {
@@ -471,9 +471,9 @@ static int is_known(const char *name)
            strncmp(name, test_prefix, strlen(test_prefix)) == 0;
 }
 
-/* Find a setting whose name begins with the words of `name` (TUTTI_FUSION), or whose name is the
-   beginning of `name` (TUTTI_LOGLEVEL). If several settings fit, return the setting with the
-   longest common beginning. NULL: there is none. */
+/* Find a setting whose name begins with the words of `name` (for TUTTI_FUSION: TUTTI_FUSION_BYTES),
+   or whose name is the beginning of `name` (for TUTTI_LOGLEVEL: TUTTI_LOG). If several settings
+   fit, return the setting with the longest common beginning. If none fits, return NULL. */
 static const char *begins_alike(const char *name)
 {
     size_t length = strlen(name), most = 0;
@@ -491,8 +491,8 @@ static const char *begins_alike(const char *name)
     return found;
 }
 
-/* The most similar known name. A typing error changes at most two letters, and less than a third of
-   the letters after TUTTI_. NULL: no name is similar, and begins_alike finds no name. */
+/* Find the most similar known name. At most two letters may differ, and less than a third of the
+   letters after TUTTI_. If no name is so similar, return the result of begins_alike. */
 static const char *nearest(const char *name)
 {
     size_t best = tutti__parse_distance(name, help_name);
@@ -548,7 +548,7 @@ int tutti__conf_is_local(const tutti__conf_t *conf)
     return strncmp(conf->boot, local_prefix, strlen(local_prefix)) == 0;
 }
 
-/* TUTTI_RANK or TUTTI_SIZE without TUTTI_BOOT: warn that the variable has no effect. */
+/* If TUTTI_RANK or TUTTI_SIZE is set without TUTTI_BOOT, warn that the variable has no effect. */
 static void warn_lonely(const tutti__conf_t *conf)
 {
     if (conf->boot[0] == '\0' && (conf->rank >= 0 || conf->size >= 0))
@@ -570,7 +570,7 @@ static void say_once(const tutti__conf_t *conf, int help, const tutti__conf_note
         warn_unknown();
         warn_lonely(conf);
     }
-    /* Not TUTTI__LOG: its level is set later, by tutti__log_setup. */
+    /* TUTTI__LOG cannot be used yet, because tutti__log_setup sets the log's level later. */
     if (note->text[0] != '\0' && conf->log_level >= (int64_t)note->level)
         tutti__log_write(note->level, "%s", note->text);
 }
@@ -624,7 +624,7 @@ tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf)
     if (status != TUTTI_OK)
         return status;
     tutti__conf_use_tuned(&conf, &note);
-    status = read_environment(&conf); /* replaces the tuned file's values */
+    status = read_environment(&conf); /* variables replace the tuned file's values */
     if (status != TUTTI_OK)
         return status;
     say_once(&conf, help, &note);

@@ -7,7 +7,7 @@
 #include "conf/conf.h"
 #include "conf/tuned.h"
 
-/* A line for the log, which is printed when the log's level is known; text "": no line. */
+/* A line for the log, which is written later, when the log's level is known; text "": no line. */
 typedef struct {
     tutti__log_level_t level;
     char text[TUTTI__LOG_BYTES];
@@ -16,14 +16,14 @@ typedef struct {
 
 /* A row of the table, as text. */
 typedef struct {
-    const char *name, *standard; /* "": not set */
+    const char *name, *standard; /* standard: the default; "": not set */
     int is_secret;               /* the value must not be printed */
     char allowed[128];
 } tutti__conf_row_t;
 
-/* The i-th row; 0: the table has fewer rows. */
+/* Get the i-th row. Returns 0 if the table has fewer rows. */
 int tutti__conf_row(size_t i, tutti__conf_row_t *ret_row);
-/* Set row i; 0 if the text is invalid. */
+/* Set the field of row i from text. Returns 0 if the text is invalid. */
 int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text);
 
 /* Find the next variable after *at (NULL: the first variable) that begins with TUTTI_ and is not a
@@ -31,30 +31,30 @@ int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text);
    NULL. */
 int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_guess);
 
-/* The value of row i's variable; NULL if it is not set, or empty. TUTTI_TRANSPORT may also be set
-   by its old name. */
+/* The value of row i's variable; NULL if the variable is not set, or empty. TUTTI_TRANSPORT may
+   also be set by its old name. */
 const char *tutti__conf_row_text(size_t i);
 
 /* A variable's value as a whole number; -1: not set, or no number up to INT_MAX. */
 int tutti__conf_int(const char *name);
-/* RANK and WORLD_SIZE. Returns 0 if they are not valid, if there is only one rank, or if
-   MASTER_ADDR is not set. */
+/* Read RANK and WORLD_SIZE. Returns 0 if these variables are not valid, if there is only one rank,
+   or if MASTER_ADDR is not set. */
 int tutti__conf_env(uint32_t *ret_rank, uint32_t *ret_size);
-/* This process's rank in env:// or in the launcher's variables; -1: not set. MPI may use another
-   rank. */
+/* This process's rank in env:// or in the launcher's variables; -1: not set. MPI may give this
+   process another rank. */
 int tutti__conf_launcher_rank(void);
 
 /* Is `name` a setting that a tuned file may hold? */
 int tutti__conf_is_tunable(const char *name);
-/* Set a tunable setting. 0: the text is invalid, and ret_allowed describes the allowed values. */
+/* Set a tunable setting. If the text is invalid, returns 0 and the allowed values. */
 int tutti__conf_put(tutti__conf_t *conf, const char *name, const char *text, char *ret_allowed,
                     size_t capacity);
 
 /* Is TUTTI_BOOT local:NAME? If so, all ranks are on this host. */
 int tutti__conf_is_local(const tutti__conf_t *conf);
 
-/* `conf` has the settings of the environment. Replace settings by the settings of the tuned file;
-   if any of these is invalid, replace none. Afterwards the caller applies the environment again. */
+/* Replace settings of `conf`, which are from the environment, by settings of the tuned file. If one
+   of these is invalid, replace none. Afterwards the caller applies the environment again. */
 void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note);
 
 #endif

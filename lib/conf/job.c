@@ -16,8 +16,8 @@
  *   port      TUTTI_PORT; MASTER_PORT; with AZ_BATCH_MASTER_NODE: AZURE_PORT, because the port in
  *             that variable belongs to the Azure Batch service; with srun: a number made from the
  *             job's number
- *   neither   a Unix socket: if the first two addresses are not set, the launcher has started all
- *             ranks on this host, and the job has a name
+ *   neither   but a Unix socket, under three conditions: the first two addresses are not set; the
+ *             launcher has started all ranks on this host; the job has a name
  *
  * If TORCHELASTIC_USE_AGENT_STORE is True, torchrun's agent itself listens at MASTER_PORT.
  */
@@ -32,10 +32,10 @@
 
 /* The port that Azure's documentation recommends. */
 #define AZURE_PORT 6105u
-/* srun: ports from 16384 to 32767. Linux uses ports from 32768 on for outgoing connections. */
+/* For srun: ports from 16384 to 32767, because Linux uses higher ports for outgoing connections. */
 #define SLURM_PORT 16384u
 #define SLURM_PORTS 16384u
-/* Steps of a job that run at the same time get different ports. */
+/* The distance between the ports of consecutive steps of a job, which may run at the same time. */
 #define SLURM_STEP_PORTS 101u
 
 static void put(char *to, size_t capacity, const char *text)
@@ -51,8 +51,8 @@ static void miss(tutti__conf_job_t *job, const char *what)
              what);
 }
 
-/* A variable has an invalid value. With a launcher's variables this is no error, because the ranks
-   may meet by the launcher's MPI. */
+/* A variable has an invalid value. With env:// this is an error. With a launcher's variables the
+   value counts as missing, because the ranks may meet by the launcher's MPI. */
 static tutti_status_t reject(tutti__conf_job_t *job, const char *name, const char *text,
                              const char *what)
 {
@@ -75,7 +75,7 @@ static tutti_status_t contradiction(const char *rank, const char *size)
                        rank != NULL ? rank : "(not set)", size != NULL ? size : "(not set)");
 }
 
-/* RANK and WORLD_SIZE. job->size stays 0 if they are not set, or if the size is 1. */
+/* Read RANK and WORLD_SIZE. If a variable is not set, or WORLD_SIZE is 1, job->size stays 0. */
 static tutti_status_t read_env(tutti__conf_job_t *job)
 {
     const char *rank = tutti__conf_text("RANK"), *size = tutti__conf_text("WORLD_SIZE");
@@ -118,7 +118,7 @@ static void read_launcher(int told, tutti__conf_job_t *job)
 
 /* ---- the place ---- */
 
-/* Store a host's name, without the brackets of an IPv6 address. 0: it is empty or too long. */
+/* Store a host's name, or an IPv6 address without brackets. Returns 0 if empty or too long. */
 static int put_host(tutti__conf_job_t *job, const char *text, size_t length)
 {
     if (length >= 2 && text[0] == '[' && text[length - 1] == ']') {
@@ -131,7 +131,7 @@ static int put_host(tutti__conf_job_t *job, const char *text, size_t length)
     return 1;
 }
 
-/* Azure's form of address and port: "10.0.0.4:6000". */
+/* Store the host of a text in Azure's form, address and port: "10.0.0.4:6000". */
 static int put_azure(tutti__conf_job_t *job, const char *text)
 {
     const char *colon = strrchr(text, ':');
@@ -235,7 +235,7 @@ static int has_agents(const tutti__conf_job_t *job)
     return local > 0 && local < (int)job->size;
 }
 
-/* The job's name, by which its ranks identify each other. */
+/* Read the job's name, by which the job's ranks identify each other, and the number of restarts. */
 static void read_run(tutti__conf_job_t *job)
 {
     const char *elastic = tutti__conf_text("TORCHELASTIC_RUN_ID");
@@ -276,7 +276,7 @@ tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_
     return status;
 }
 
-/* TUTTI_PORT replaces MASTER_PORT. */
+/* If TUTTI_PORT is set, MASTER_PORT counts as set. */
 void tutti__conf_env_unset(char *ret_text, size_t text_bytes)
 {
     static const char *const names[] = { "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT" };

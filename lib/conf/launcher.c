@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which launcher has started this process, according to the environment.
+ * Finds the launcher that has started this process, from the environment.
  *
  * Each launcher sets the number of ranks in a variable of its own. If several launchers' variables
  * are set, the first launcher of the table is used. For example, mpirun or mpiexec inside a Slurm
@@ -9,10 +9,10 @@
  * Not in the table:
  *   SLURM_NTASKS         is also set in a batch script, which runs once. SLURM_STEP_NUM_TASKS is
  *                        set only in processes that srun has started
- *   PMIX_RANK            has no variable for the size. The launchers that set it (Open MPI, srun)
- *                        also set a variable of the table
+ *   PMIX_RANK            has no variable for the size. The launchers that set PMIX_RANK (Open MPI,
+ *                        srun) also set a variable of the table
  *   RANK and WORLD_SIZE  identify no launcher, and so no MPI; see job.c. Without MASTER_ADDR, they
- *                        only show that a world of one is wrong; see tutti__conf_company
+ *                        only show that a world of one rank is wrong; see tutti__conf_company
  */
 #include "conf/conf_inside.h"
 #include "conf/parse.h"
@@ -103,7 +103,7 @@ int tutti__conf_job_size(void)
     return tutti__conf_env(&rank, &size) ? (int)size : tutti__conf_launcher_size(&name);
 }
 
-/* With --mpi=none, srun sets none of these variables. If MPI is initialised without them, Open MPI
+/* With --mpi=none, srun sets none of these variables. Without these variables, MPI_Init of Open MPI
    ends the process, and other MPIs make a world of one rank. */
 int tutti__conf_launcher_lacks_mpi(void)
 {
@@ -142,8 +142,8 @@ int tutti__conf_launcher_rank(void)
     return tutti__conf_env(&rank, &size) ? (int)rank : tutti__conf_launcher_own_rank();
 }
 
-/* Returns the number at the beginning of the variable: srun writes "4(x2),3" for two nodes with 4
-   tasks and a third node with 3 tasks. */
+/* Returns LOCAL_WORLD_SIZE, if env:// is complete, or the number at the beginning of the launcher's
+   variable: srun writes "4(x2),3" for two nodes with 4 tasks and a third node with 3 tasks. */
 int tutti__conf_launcher_local_size(void)
 {
     int found = find_name();
@@ -181,11 +181,10 @@ void tutti__conf_launcher_job(char *ret_text, size_t text_bytes)
 
 /* ---- no launcher of the table, or a launcher with size 1 ---- */
 
-/* Variables with a rank. This file has no variable with the size for them. If the rank is above 0,
-   there are other ranks. */
+/* Variables with a rank. This file reads no variables with the sizes that belong to these ranks. If
+   the rank is above 0, there are other ranks. */
 static const char *const ranks_only[] = { "PMIX_RANK", "JSM_NAMESPACE_RANK" };
-/* Variables whose size may belong to an allocation, or to a program that has started this program.
- */
+/* Variables whose size may belong to an allocation, or to the program that started this one. */
 static const char *const sizes_only[] = { "SLURM_NTASKS", "WORLD_SIZE" };
 
 static int find_rank(char *ret_text, size_t text_bytes)

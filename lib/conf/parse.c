@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Read digits and move *text past them. 0: no digit, or overflow. */
+/* Read digits, and move *text past the digits. Returns 0 without a digit, and after an overflow. */
 static int digits(const char **text, uint64_t *ret_number)
 {
     const char *at = *text;

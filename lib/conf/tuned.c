@@ -48,13 +48,13 @@ static int is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Is the character printable ASCII, but not a space? The log quotes words of the file. */
+/* Is the character printable ASCII, but not a space? Only such words are quoted in the log. */
 static int is_plain(char c)
 {
     return c > ' ' && c < 0x7f;
 }
 
-/* Read the next word of the line; "" at the line's end. 0: the word is too long, or not text. */
+/* Read the next word of the line; "" at its end. Returns 0 if the word is too long, or not text. */
 static int take_word(reader_t *in, char ret_word[TUTTI__TUNED_WORD])
 {
     size_t n = 0;
@@ -176,7 +176,7 @@ int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_clos
 
 /* ---- this machine ---- */
 
-/* The beginning of a small file of /proc or /sys as text; "" if it cannot be read. */
+/* Read the beginning of a small file of /proc or /sys as text; "" if the file cannot be read. */
 static void read_fact(const char *root, const char *path, char *ret_text, size_t capacity)
 {
     char full[TUTTI__TUNED_PATH];
@@ -228,9 +228,9 @@ static void find_field(const char *cpuinfo, const char *field, char *ret_value, 
 
 /*
  * Append the kernel's name of the processor. A hypervisor may show the same name on all its
- * machines, so on x86 the family and the model are added. On Arm there are only numbers. Only the
- * first page of cpuinfo is read, because this page has the first processor. For each further
- * processor the kernel would take time to write the text.
+ * machines, so on x86 the family and the model are added. On Arm the kernel has only numbers. Only
+ * the first page of cpuinfo is read, because this page has the first processor, and because the
+ * kernel takes time to write the text of each further processor.
  */
 static void name_processor(const char *root, char name[TUTTI__TUNED_NAME])
 {
@@ -276,7 +276,7 @@ static void read_cache(const char *root, int index, const char *what, char *ret_
     ret_text[strcspn(ret_text, "\n")] = '\0';
 }
 
-/* "-L2_1024K-L3_32768K": the first processor's caches from the second level on. */
+/* Append the first processor's caches from the second level on: "-L2_1024K-L3_32768K". */
 static void name_caches(const char *root, char name[TUTTI__TUNED_NAME])
 {
     char level[16], size[16];

@@ -11,8 +11,8 @@
  *
  *      AMD_EPYC_9554-25.17-128cpus-L2_1024K-L3_32768K-8ranks
  *
- * tuned.c needs only the C library and parse.c, because it is also built into tutti_tune. conf.c
- * has the rules about the allowed settings, and about the priority of file and variables.
+ * tuned.c needs only the C library and parse.c, because tuned.c is also built into tutti_tune.
+ * conf.c decides which settings a file may have, and applies the variables after the file.
  */
 #ifndef TUTTI__CONF_TUNED_H
 #define TUTTI__CONF_TUNED_H
@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Version of the format and of the values' meaning. Increase it if old measurements are useless. */
+/* Version of the format and of the values' meaning. To be increased if old values are useless. */
 #define TUTTI__TUNED_VERSION 1
 
 #define TUTTI__TUNED_MOST 32
@@ -39,8 +39,8 @@ typedef struct {
     size_t count;
 } tutti__tuned_t;
 
-/* Returns 1. After an error: returns 0, and ret_why has the error: "line 3: ...". A repeated name
-   is an error. Pure. */
+/* Parse the text of a file, and return 1. After an error, return 0 and the error in ret_why, such
+   as "line 3: ...". A repeated name is an error. Pure. */
 int tutti__tuned_parse(const char *text, size_t bytes, tutti__tuned_t *ret_tuned, char *ret_why,
                        size_t capacity);
 /* Read and parse a file. *ret_closed: errno if the file cannot be opened, otherwise 0. */
@@ -58,8 +58,8 @@ int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_clos
  */
 void tutti__tuned_name(const char *root, uint64_t ranks, char ret_name[TUTTI__TUNED_NAME]);
 
-/* The file's path in $XDG_CONFIG_HOME/tutti/tuned, or in ~/.config/tutti/tuned. 0: the home
-   directory is not known. */
+/* Write the file's path in $XDG_CONFIG_HOME/tutti/tuned, or in ~/.config/tutti/tuned. Returns 0 if
+   the home directory is not known, or the path is too long. */
 int tutti__tuned_path(uint64_t ranks, char ret_path[TUTTI__TUNED_PATH]);
 
 #endif

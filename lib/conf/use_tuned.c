@@ -33,7 +33,7 @@ static int is_one_host(const tutti__conf_t *conf)
            (local_ranks(conf) > 0 && local_ranks(conf) == (uint64_t)tutti__conf_job_size());
 }
 
-/* According to the launcher's variables: will rank 0's settings replace this rank's settings? */
+/* Returns 1 if, according to the launcher's variables, this rank will use rank 0's settings. */
 static int follows(const tutti__conf_t *conf)
 {
     if (tutti__conf_is_local(conf))
@@ -41,7 +41,7 @@ static int follows(const tutti__conf_t *conf)
     return strcmp(conf->boot, "self") != 0 && tutti__conf_launcher_rank() > 0;
 }
 
-/* The path of the file; 0: there is none. */
+/* Find the path of the file. Returns 0 if no file is to be read. */
 static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__conf_note_t *note)
 {
     uint64_t ranks = local_ranks(conf);
@@ -61,7 +61,7 @@ static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__
     return ranks > 0 && tutti__tuned_path(ranks, path);
 }
 
-/* Apply all settings of the file. 0: a setting is invalid; ret_why has the reason. */
+/* Apply all settings of the file. If a setting is invalid, returns 0 and the reason in ret_why. */
 static int put_all(const tutti__tuned_t *tuned, tutti__conf_t *conf, char *ret_why, size_t capacity)
 {
     char allowed[128];
@@ -106,7 +106,7 @@ static void note_values(const char *path, const tutti__tuned_t *tuned, int one_h
     }
 }
 
-/* The file cannot be opened. This is no warning: the user may not know about tuned files. */
+/* The file cannot be opened. This is not a warning, because a user need not have a tuned file. */
 static void note_closed(const char *path, int error, const char *why, tutti__conf_note_t *note)
 {
     if (error == ENOENT || error == ENOTDIR)
