@@ -5,10 +5,10 @@
  *   Ranks are grouped by L3 cache, NUMA node or package: by the first of these kinds that has at
  *     most half as many places as ranks. Ranks whose processors are in several places of this kind
  *     form one group.
- *   If there is no such kind, all ranks are one group: the ranks may run anywhere, or too few ranks
- *     share a place.
- *   Groups that are too large are cut into equal parts: along NUMA nodes if an L3 cache has
- *     several, otherwise in the order of ranks.
+ *   If there is no such kind, all ranks are one group. This happens if the ranks may run anywhere,
+ *     or if too few ranks share a place.
+ *   A group that is too large is cut into equal parts. Its ranks are sorted by NUMA node, because
+ *     an L3 cache may have several nodes, and then by rank.
  */
 #include "topo/topo.h"
 
@@ -109,7 +109,7 @@ tutti_status_t tutti__topo_find_groups(tutti__topo_t *topo, const tutti__topo_fa
         if (kind == TUTTI__PLACES)
             sort_by_rank(seat, n);
         find_leaders(seat, n, topo->group_of);
-        /* Replace leaders by numbers. A leader comes first: it is the lowest rank of its group. */
+        /* Replace leaders by numbers. A leader is its group's lowest rank: it is numbered first. */
         for (uint32_t i = 0; i < n; i++) {
             uint32_t r = ranks[i], leader = topo->group_of[r];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This process's metadata: its machine, and the processors that it may use.
+ * This process's metadata: the machine, and the processors that this process may use.
  *
  * The thread that calls tutti_init calls tutti__topo_detect once. The mask of processors is this
  * thread's mask. The library's own threads inherit the mask. The boot id distinguishes cloned
@@ -46,7 +46,7 @@ static void name_machine(char *text, size_t capacity)
     snprintf(text, capacity, "%s/%s", hostname, boot_id);
 }
 
-/* The calling thread's mask. The kernel refuses sets that are smaller than its own. */
+/* Read the calling thread's mask. The kernel refuses a set that is smaller than the kernel's. */
 static tutti_status_t read_mask(hwloc_bitmap_t mask)
 {
     for (int cpus = CPU_SETSIZE; cpus <= MOST_CPUS; cpus *= 2) {

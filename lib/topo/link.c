@@ -28,7 +28,7 @@ static double number_in(const char *path)
 
     if (file == NULL)
         return 0;
-    /* Not %lf: it uses the decimal point of the program's locale. */
+    /* %lf would use the decimal point of the program's locale. */
     n = fscanf(file, "%10ld.%1ld", &whole, &tenths);
     fclose(file);
     return n < 1 || whole < 0 ? 0 : (double)whole + (n < 2 ? 0 : (double)tenths / 10);

@@ -3,9 +3,9 @@
  * The L3 cache, NUMA node and package of a rank, from the kernel's files below /sys.
  *
  * A rank has a place of a kind if one of the kernel's lists has all processors of the rank's mask.
- * L3 and package come from the files of one processor of the mask. A place is identified by its
- * lowest processor, so ranks that read the lists independently agree on it. A place is -1 if the
- * kernel has no data: many ARM processors have no L3 there, and a sandbox has no data at all.
+ * L3 and package come from the files of one processor of the mask. A place's number is its lowest
+ * processor, so ranks that read the lists independently use equal numbers. A place is -1 if the
+ * kernel has no data. Many ARM processors have no L3 in these files, and a sandbox has no data.
  *
  * Each tutti_init reads about ten small files once, in 0.1 ms. hwloc takes 2 to 15 ms (detect.c).
  */
@@ -82,7 +82,7 @@ static int32_t find_l3(const char *sysfs, hwloc_const_bitmap_t mask, hwloc_bitma
     return -1;
 }
 
-/* The NUMA node of the mask. Node numbers have gaps where a node does not exist. */
+/* The NUMA node that has all processors of the mask. Numbers of nodes may have gaps. */
 static int32_t find_node(const char *sysfs, hwloc_const_bitmap_t mask, hwloc_bitmap_t scratch)
 {
     hwloc_bitmap_t nodes = hwloc_bitmap_alloc();

@@ -23,9 +23,9 @@ static int compare_ids(const char *a, const char *b)
     return strncmp(a, b, TUTTI__TOPO_TEXT);
 }
 
-/* Compare by machine, host, rank. Even with TUTTI_HOST_ID, a host never spans several machines: its
-   ranks must be able to share memory. All entries are in one array, in the order of ranks, so
-   comparing their addresses compares the ranks. */
+/* Compare by machine, host, rank. Even with TUTTI_HOST_ID, a host never spans several machines: the
+   ranks of a host must be able to share memory. All entries are in one array, in the order of
+   ranks, so comparing the addresses of two entries compares their ranks. */
 static int compare(const void *a, const void *b)
 {
     const tutti__topo_facts_t *x = *(const tutti__topo_facts_t *const *)a;
@@ -86,7 +86,7 @@ static void list_hosts(tutti__topo_t *topo)
         topo->by_host[topo->host_first[topo->host_of[rank]] + topo->local_of[rank]] = rank;
 }
 
-/* Add a mask to `mask`. text: the mask as write_mask() (detect.c) writes it. */
+/* Add the mask in `text`, which write_mask() (detect.c) has written, to `mask`. */
 static void add_mask(const char *text, hwloc_bitmap_t mask, hwloc_bitmap_t scratch)
 {
     char ended[sizeof(((tutti__topo_facts_t *)0)->cpus) + 1] = "";
@@ -130,7 +130,7 @@ free_masks:
     return status;
 }
 
-/* Allocate a zeroed topo. All its arrays but host_name are in the same piece of memory. */
+/* Allocate a zeroed topo. All its arrays except host_name are in the same piece of memory. */
 static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
 {
     size_t words = 6 * (size_t)size + 1;
@@ -145,7 +145,7 @@ static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
     topo->by_host = topo->local_of + size;
     topo->machine_of = topo->by_host + size;
     topo->group_of = topo->machine_of + size;
-    topo->host_first = topo->group_of + size; /* nhosts + 1 of size + 1 are used */
+    topo->host_first = topo->group_of + size; /* size + 1 words, of which nhosts + 1 are used */
     return topo;
 }
 
