@@ -30,7 +30,7 @@ int tutti__aliases_find(const tutti__aliases_t *aliases, uintptr_t begin, size_t
         uint32_t version = tutti__load_acquire(&aliases->version);
         int found = search(aliases, begin, bytes, ret_offset);
 
-        /* The loads of `search` are acquire loads, so this load is after them. */
+        /* The loads in `search` are acquire loads, so the next load of `version` is after them. */
         if (version % 2 == 0 && tutti__load_relaxed(&aliases->version) == version)
             return found;
     }
@@ -42,7 +42,7 @@ static void set(tutti__aliases_t *aliases, uint32_t i, uintptr_t begin, size_t b
     uint32_t version = tutti__load_relaxed(&aliases->version);
 
     tutti__store_relaxed(&aliases->version, version + 1);
-    /* Release stores: a reader that sees one of them also sees the odd version. */
+    /* Release stores: a reader that sees one of these stores also sees the odd version. */
     tutti__store64_release(&aliases->at[i].begin, begin);
     tutti__store64_release(&aliases->at[i].bytes, bytes);
     tutti__store64_release(&aliases->at[i].offset, offset);

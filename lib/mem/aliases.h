@@ -22,7 +22,7 @@ typedef struct {
     tutti__word64_t offset;
 } tutti__alias_t;
 
-/* Zero it first. */
+/* A new structure must be zeroed. */
 typedef struct {
     tutti__word_t version; /* odd: an entry is being changed */
     tutti__word_t used;    /* entries from this index on are free */

@@ -48,7 +48,7 @@ static tutti_status_t judge(const void *ptr, const mapping_t *mapping)
     return TUTTI_OK;
 }
 
-/* The lines are in the order of addresses. */
+/* Check all mappings of a range. The lines of the file are in the order of addresses. */
 static tutti_status_t judge_all(FILE *file, uintptr_t begin, size_t bytes)
 {
     tutti_status_t status = TUTTI_OK;
@@ -72,7 +72,7 @@ static tutti_status_t judge_all(FILE *file, uintptr_t begin, size_t bytes)
     return status;
 }
 
-/* The stack of a thread is also anonymous memory. The kernel marks only the main stack. */
+/* The stack of a thread is also anonymous memory. In the list, only the main stack has a mark. */
 static int overlaps_stack(uintptr_t begin, size_t bytes)
 {
     pthread_attr_t attributes;

@@ -7,7 +7,7 @@
 
 /* TUTTI_OK if [ptr, ptr + bytes) consists of whole pages of private anonymous memory, with
    permission to read and write, but not to execute. The heap (brk), the main stack and this
-   thread's stack are excluded. Otherwise UNSUPPORTED, with the reason. */
+   thread's stack are excluded. Otherwise TUTTI_ERR_UNSUPPORTED, with the reason as error text. */
 tutti_status_t tutti__mem_check_anonymous(const void *ptr, size_t bytes);
 
 #endif

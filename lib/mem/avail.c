@@ -2,9 +2,9 @@
 /*
  * Available memory, from /proc/meminfo and the control groups' files.
  *
- * Every group, from this process's own up to the root, may have a limit, so all limits are read. In
- * a container the path in /proc/self/cgroup may be the host's path, and some of its groups may be
- * missing, so groups without files are skipped. Reading all files takes about 50 us.
+ * Every control group, from this process's own group up to the root, may have a limit, so all
+ * limits are read. Groups without files are skipped, because in a container the path in
+ * /proc/self/cgroup may be the host's path. Reading all files takes about 50 us.
  */
 #include "mem/avail.h"
 
@@ -18,7 +18,7 @@
 /* The files with the numbers of one version of control groups. */
 typedef struct {
     const char *mount, *limit, *usage;
-    const char *reclaimable; /* line of memory.stat: the part of usage that can be reclaimed */
+    const char *reclaimable; /* name in memory.stat: the part of `usage` that can be reclaimed */
 } cgroup_version_t;
 
 static const cgroup_version_t version_1 = { "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
@@ -26,8 +26,8 @@ static const cgroup_version_t version_1 = { "/sys/fs/cgroup/memory", "memory.lim
 static const cgroup_version_t version_2 = { "/sys/fs/cgroup", "memory.max", "memory.current",
                                             "inactive_file" };
 
-/* The number in the line "name number" or "name: number" of a file; name NULL: the whole file is
-   one number. */
+/* Read the number in the line "name number" or "name: number" of a file. If name is NULL, the whole
+   file is one number. Returns 0 if there is no number. */
 static int read_number(const char *path, const char *name, uint64_t *ret_number)
 {
     size_t length = name == NULL ? 0 : strlen(name);
@@ -65,7 +65,7 @@ static uint64_t of_machine(const char *root)
     return (available + swap) * 1024;
 }
 
-/* The memory that the group at `folder` has left. A limit "max" is no number, so it is no limit. */
+/* The memory that the group at `folder` has left. UINT64_MAX: its limit is "max", not a number. */
 static uint64_t of_group(const cgroup_version_t *version, const char *folder)
 {
     uint64_t limit, usage, reclaimable = 0;
@@ -105,7 +105,7 @@ static uint64_t of_groups(const char *root, const cgroup_version_t *version, con
     }
 }
 
-/* Is the name in a list with commas? */
+/* Is the name in a list whose entries are separated by commas? */
 static int is_listed(const char *list, const char *name)
 {
     size_t bytes = strlen(name);

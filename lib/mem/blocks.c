@@ -16,16 +16,16 @@
 
 typedef struct block {
     void *ptr;    /* the program's address */
-    void *memory; /* the block in the arena. If `ptr` differs, the program has registered `ptr` */
+    void *memory; /* the address in the arena; it differs from `ptr` for registered memory */
     size_t bytes;
     tutti__arena_t *arena;
-    unsigned generation; /* of the process that allocated it */
+    unsigned generation; /* fork generation of the process that allocated the block */
     struct block *next;
 } block_t;
 
 static block_t *blocks; /* under tutti__mapping_lock */
 
-/* Allocate a block, which is not in the list yet. */
+/* Allocate a block, but do not put it into the list. */
 static tutti_status_t create(tutti__arena_t *arena, size_t bytes, block_t **ret_block)
 {
     block_t *block = malloc(sizeof(*block));
@@ -87,8 +87,8 @@ static tutti_status_t map_private(const block_t *block, void *ptr)
     return TUTTI_OK;
 }
 
-/* Move the contents of the memory at `ptr` to the block. The caller holds the lock, so that no fork
-   occurs between the mapping and the change of the list. */
+/* Move the contents of the memory at `ptr` to the block, and map the block at `ptr`. The caller
+   holds the lock, so that no fork occurs between the mapping and the change of the list. */
 static tutti_status_t move_in(block_t *block, void *ptr)
 {
     tutti_status_t status = tutti__arena_add_alias(block->arena, ptr, block->bytes, block->memory);
@@ -135,8 +135,8 @@ static int is_registered(const block_t *block)
     return block->ptr != block->memory;
 }
 
-/* Find the list's pointer to the block at `ptr`. NULL: there is none. A child of a fork may have a
-   block at the same address as its parent. In this case the result is the child's block. */
+/* Find the list's pointer to the block at `ptr`. Returns NULL if there is no such block. If a
+   forked child and its parent have blocks at the same address, returns the child's block. */
 static block_t **find(const void *ptr, int registered)
 {
     unsigned generation = tutti__fork_generation();

@@ -8,23 +8,23 @@
 
 #include "mem/shared.h"
 
-/* As tutti__arena_alloc. tutti__block_free frees the memory. */
+/* Like tutti__arena_alloc, but tutti__block_free frees the memory. */
 tutti_status_t tutti__block_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr);
 
 /* Move the program's memory at `ptr` into a block: copy its contents, and map the block at `ptr`.
-   bytes 0: nothing is done. UNSUPPORTED: see tutti__mem_check_anonymous, tutti__arena_add_alias. */
+   bytes 0: nothing is done. Errors: see tutti__mem_check_anonymous and tutti__arena_add_alias. */
 tutti_status_t tutti__block_register(tutti__arena_t *arena, void *ptr, size_t bytes);
-/* Make registered memory private again, with its contents. ptr: as registered. In a forked child,
-   which has no memory at `ptr`, only the block's entry is removed. INVALID_ARGUMENT: it is not
-   registered. */
+/* Make registered memory private again, and keep its contents. ptr: the registered address. In a
+   child that was forked after the registration there is no memory at `ptr`, and only the block's
+   entry is removed. Returns TUTTI_ERR_INVALID_ARGUMENT if `ptr` is not registered. */
 tutti_status_t tutti__block_unregister(void *ptr);
 
-/* The name of the public function that frees the block at `ptr`. NULL: this process has allocated
+/* The name of the public function that frees the block at `ptr`; NULL if this process has allocated
    no block there. */
 const char *tutti__block_freed_by(const void *ptr);
 
-/* Free a block. NULL is allowed. In a forked child, the call does not change memory of the parent.
-   INVALID_ARGUMENT: ptr is not the beginning of a block. */
+/* Free a block. NULL is allowed. A forked child cannot change its parent's memory with this
+   function. Returns TUTTI_ERR_INVALID_ARGUMENT if ptr is not the beginning of a block. */
 tutti_status_t tutti__block_free(void *ptr);
 
 #endif

@@ -15,7 +15,7 @@ typedef struct mapping {
     char *base;
     size_t span;
     unsigned users;
-    unsigned generation; /* of the process that mapped it */
+    unsigned generation; /* fork generation of the process that has made the mapping */
     struct mapping *next;
 } mapping_t;
 

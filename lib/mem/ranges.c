@@ -65,7 +65,7 @@ static range_t *find(const tutti__ranges_t *ranges, uint64_t offset)
     return range;
 }
 
-/* Cut the range after `bytes` bytes; the rest becomes a free range. */
+/* Cut the range after `bytes` bytes; the rest becomes a free range. Returns 0 without memory. */
 static int cut(range_t *range, uint64_t bytes)
 {
     range_t *rest;

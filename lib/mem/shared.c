@@ -2,12 +2,12 @@
 /*
  * Arenas: one memfd per rank, mapped once over a large span; see shared.h.
  *
- * An allocation takes a range from the list, makes the file long enough, and reserves pages in it.
- * Freeing a range punches a hole, so the memory returns to the system and the next user finds
- * zeros. The file never shrinks: a late peer reads zeros and gets no SIGBUS.
+ * An allocation takes a range from the list, makes the file long enough, and reserves the range's
+ * pages. Freeing a range punches a hole, so the memory returns to the system and the next user
+ * finds zeros. The file never shrinks: a late peer reads zeros and gets no SIGBUS.
  *
- * Ranges of 2 MiB or more begin where huge pages are possible, and use them if the kernel allows
- * it: see make_huge. The other ranges are together at the beginning, on small pages.
+ * Ranges of 2 MiB or more begin where huge pages are possible, and use huge pages if the kernel
+ * allows this: see make_huge. All smaller ranges are at the beginning, on small pages.
  *
  * Any thread. The lock covers the list and the file's length. It is not held while pages are
  * reserved, which takes 0.25 ms per MiB, or 0.07 ms per MiB with huge pages.
@@ -38,7 +38,7 @@
 #define MIB ((uint64_t)1 << 20)
 
 /* Sizes of address space, not of memory. With a sanitizer a process has fewer addresses, and each
-   of them takes shadow memory. */
+   address takes shadow memory. */
 #ifdef TUTTI__SANITIZED
 #define SPAN_MOST (4096 * MIB)
 #define ADDRESSES (1024 * 1024 * MIB)
@@ -52,14 +52,14 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels return EINVAL, which is ignored */
 #endif
 #ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1; likewise */
+#define MADV_COLLAPSE 25 /* Linux 6.1; older kernels also return EINVAL */
 #endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u /* Linux 6.3; required on some systems */
 #endif
 
 struct tutti__arena {
-    unsigned generation; /* of the process that has made the arena */
+    unsigned generation; /* fork generation of the process that has made the arena */
     int fd;
     char *base;
     size_t span;
@@ -201,8 +201,8 @@ void tutti__arena_destroy(tutti__arena_t *arena)
     if (arena == NULL || atomic_fetch_sub(&arena->users, 1) != 1)
         return;
     tutti__ranges_destroy(arena->ranges);
-    /* A forked child has no mapping of its parent's arena. At this address it may have an arena of
-       its own. */
+    /* A forked child has no mapping of its parent's arena, and may have its own arena at this
+       address. */
     if (arena->generation == tutti__fork_generation())
         tutti__mapping_leave(arena->base);
     close(arena->fd);
@@ -227,10 +227,10 @@ size_t tutti__arena_span(const tutti__arena_t *arena)
 
 /*
  * Return the pages of [offset, offset + bytes) to the system. UCX and MPI keep memory registered
- * for the network, and a registration pins the pages. Their hooks intercept madvise, but not
- * fallocate. With fallocate alone, the network would access the old pages after the range has got
- * new pages. In locked memory (mlockall) MADV_REMOVE fails after the hooks, and fallocate returns
- * the pages.
+ * for the network, and a registration pins the pages. The hooks of UCX and MPI end a registration
+ * at madvise, but not at fallocate. With fallocate alone, the network would access the old pages
+ * after the range has got new pages. In locked memory (mlockall) MADV_REMOVE runs the hooks but
+ * fails, and fallocate returns the pages.
  */
 static int punch(const tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
@@ -278,8 +278,8 @@ static tutti_status_t lengthen(tutti__arena_t *arena, uint64_t end)
     return rc == 0 ? TUTTI_OK : tutti__fail_errno("cannot lengthen the file");
 }
 
-/* Besides these bytes, memory for one further piece must be available, because other ranks of this
-   machine reserve memory at the same time. */
+/* Check that there is memory for these bytes, and for one further piece, because other ranks of
+   this machine reserve memory at the same time. */
 static tutti_status_t check_available(uint64_t bytes)
 {
     const char *who;
@@ -293,11 +293,11 @@ static tutti_status_t check_available(uint64_t bytes)
 
 /*
  * Make a huge page for each aligned 2 MiB inside [offset, offset + bytes), which has no pages yet.
- * Where this fails, fallocate later reserves small pages, and reports errors.
+ * If this fails, fallocate later reserves small pages, and reports errors.
  *
  * The first access to each 2 MiB (MADV_POPULATE_WRITE) allocates a huge page if shmem_enabled
- * allows huge pages on request. Otherwise it allocates a small page. MADV_COLLAPSE, which needs at
- * least one page in the 2 MiB, then makes a huge page of them. Only the setting "deny" refuses
+ * allows huge pages on request. Otherwise this allocates a small page. In this case MADV_COLLAPSE,
+ * which needs at least one page, makes a huge page of the 2 MiB. Only the setting "deny" refuses
  * MADV_COLLAPSE.
  */
 static void make_huge(const tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
@@ -313,8 +313,8 @@ static void make_huge(const tutti__arena_t *arena, uint64_t offset, uint64_t byt
     (void)madvise(arena->base + begin, end - begin, MADV_COLLAPSE);
 }
 
-/* Reserve pages for [offset, offset + bytes) of the file; after a failure some of them
-   stay reserved. */
+/* Reserve pages for [offset, offset + bytes) of the file. After a failure some of these pages stay
+   reserved. */
 static tutti_status_t reserve(tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
     uint64_t piece = TUTTI__RESERVE_MOST_BYTES, done = 0;

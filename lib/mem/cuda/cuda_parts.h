@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parts of the CUDA module, tutti/cuda.so. Nothing here is in the library.
+ * The parts of the CUDA module, tutti/cuda.so. These files are not linked into the library.
  *
- *      node/nccl/cuda_module.c   the table that the module exports, and its services from the core
+ *      node/nccl/cuda_module.c   the table that the module exports; errors and logs of all parts
  *      node/nccl/nccl_lib.c      NCCL; only this file and nccl_find.c include its header
  *      node/nccl/nccl_find.c     finds NCCL when the module is opened
  *      mem/cuda/runtime.c        the runtime, libcudart; the only file that includes its header
@@ -12,12 +12,12 @@
  *
  * No part links CUDA or NCCL: headers provide types, dlsym provides functions. So the module opens
  * with the CUDA version that it was built with, 12 or 13, and with later versions. If a library is
- * missing, opening returns a message. To fit several versions, no part passes a structure that has
- * grown between versions (as cudaPointerAttributes has).
+ * missing, opening returns a message. Structures of CUDA that have grown between versions, such as
+ * cudaPointerAttributes, are not used.
  *
  * Threads: see device.h. There are four locks: cuda_module.c has one for opening, driver.c one for
  * loading kernels, nccl_lib.c one for its list of closing communicators, and runtime.c one for the
- * memory of semaphores. Nothing else here is written after opening.
+ * memory of semaphores. All other data are constant after opening.
  */
 #ifndef TUTTI__MEM_CUDA_CUDA_PARTS_H
 #define TUTTI__MEM_CUDA_CUDA_PARTS_H
@@ -42,22 +42,22 @@ typedef struct {
 } tutti__cuda_symbol_t;
 
 /* Open the first file of the list that the process has loaded. If no file is loaded, open the first
-   file that can be opened. Find all symbols in it. On failure returns NULL and a reason, which
-   begins with `what`. */
+   file that can be opened. Find all symbols in the opened file. On failure return NULL and a
+   reason, which begins with `what`. */
 void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nfiles,
                            const tutti__cuda_symbol_t *symbols, size_t nsymbols, char *ret_reason);
 void tutti__cuda_close_lib(void *lib);
 
-/* For tables of functions: LIST(X) contains X(function) for each function. */
+/* For the tables LIST(X), which contain X(function) for each function: the function's name. */
 #define TUTTI__CUDA_TEXT_(name) #name
 #define TUTTI__CUDA_TEXT(name) TUTTI__CUDA_TEXT_(name)
 
 /* ---- mem/cuda/driver.c ---- */
 
-/* If there is no driver, or it is too old, returns 0 and a reason. *ret_version: 13000 for 13.0. */
+/* Returns 0 and a reason if there is no driver, or an old one. *ret_version: 13000 for 13.0. */
 int tutti__cuda_driver_open(int *ret_version, char *ret_reason);
 void tutti__cuda_driver_close(void);
-/* Load the kernels into `device`, the calling thread's device, if they are not loaded. */
+/* Load the kernels into `device`, the calling thread's device, unless they are already loaded. */
 tutti_status_t tutti__cuda_load(int device);
 /* Launch a kernel on the calling thread's device. `args`: the kernel's only parameter. */
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
@@ -66,8 +66,8 @@ tutti__where_t tutti__cuda_where(const void *ptr);
 /* The second part of tutti__cuda_await, after the check of the stream's priority. */
 tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word, uint32_t value);
 int tutti__cuda_current_device(void);
-/* Does the calling thread use this device, with its kernels loaded? Takes no lock, and is safe
-   during captures. */
+/* Returns 1 if the calling thread uses this device, and the device's kernels are loaded. Takes no
+   lock, and is allowed while a CUDA graph is captured. */
 int tutti__cuda_is_ready(int device);
 
 /* ---- mem/cuda/runtime.c ---- */
@@ -104,7 +104,7 @@ tutti_status_t tutti__cuda_copy(void *dst, const void *src, size_t bytes, tutti_
 #define TUTTI__CUDA_KERNELS 49
 #define TUTTI__CUDA_NAME_BYTES 32
 void tutti__cuda_kernel_name(unsigned kernel, char *ret_name);
-/* A copy of tutti_dtype_bytes, which the module does not link; 0: no type. */
+/* A copy of tutti_dtype_bytes, which the module does not link; 0: not a type. */
 size_t tutti__cuda_dtype_bytes(tutti_dtype_t dtype);
 tutti_status_t tutti__cuda_pack(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
                                 tutti_dtype_t to, double scale, tutti__dstream_t *stream);
@@ -118,7 +118,7 @@ extern const unsigned char tutti__cuda_image[];
 /* Returns 0 and a reason if NCCL cannot be used. In this case the functions below fail with
    UNSUPPORTED and this reason. */
 int tutti__cuda_nccl_find(int *ret_version, char *ret_reason);
-/* 1: this NCCL has the functions that register buffers (2.19 and later). */
+/* Returns 1 if this NCCL has the functions that register buffers (2.19 and later). */
 int tutti__cuda_nccl_registers(void);
 
 /* ---- node/nccl/nccl_lib.c ---- */

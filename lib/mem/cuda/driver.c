@@ -17,8 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The later one of two versions: CUDA 12.0, and the major version of the compiler that made the
-   kernels. Older drivers refuse these kernels. */
+/* The oldest driver that is accepted: the later of CUDA 12.0 and the major version of the compiler
+   that made the kernels. Older drivers refuse these kernels. */
 #define OLDEST TUTTI__MAX(12000, CUDA_VERSION / 1000 * 1000)
 #define MOST_DEVICES 64
 
@@ -125,7 +125,7 @@ static tutti_status_t load(kernels_t *kernels)
     return status;
 }
 
-/* The kernels of a device. NULL: they are not loaded, or there is no such device. */
+/* The kernels of a device; NULL if they are not loaded, or there is no such device. */
 static kernels_t *find_loaded(int device)
 {
     return device >= 0 && device < MOST_DEVICES
@@ -203,7 +203,7 @@ tutti__where_t tutti__cuda_where(const void *ptr)
     return where;
 }
 
-/* Pinned memory has the same address on the device as on the host. */
+/* `word` is in pinned memory, which has the same address on the device as on the host. */
 tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word, uint32_t value)
 {
     CUresult code = cu.cuStreamWaitValue32((CUstream)stream, (CUdeviceptr)(uintptr_t)word, value,
@@ -213,7 +213,7 @@ tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word,
                                             : check(code, "cuStreamWaitValue32");
 }
 
-/* -1 for a thread without a context, for which the runtime would return device 0. */
+/* Returns -1 for a thread without a context. In this case the runtime would return device 0. */
 int tutti__cuda_current_device(void)
 {
     CUdevice device;

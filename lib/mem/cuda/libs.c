@@ -22,14 +22,14 @@ static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
         lib = dlopen(files[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     for (size_t i = 0; i < nfiles && lib == NULL; i++) {
         lib = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
-        if (lib == NULL && used < TUTTI__CUDA_REASON_BYTES) /* dlerror begins with the name */
+        if (lib == NULL && used < TUTTI__CUDA_REASON_BYTES) /* dlerror's text has the file's name */
             used += (size_t)snprintf(ret_why + used, TUTTI__CUDA_REASON_BYTES - used, "%s%s",
                                      used == 0 ? "" : "; ", dlerror());
     }
     return lib;
 }
 
-/* The length of "FILE: " at the beginning of dlerror's text, if `what` ends with FILE. */
+/* The length of "FILE: " at the beginning of dlerror's text, if `what` already ends with FILE. */
 static size_t named_before(const char *what, const char *file, const char *why)
 {
     size_t length = strlen(file), whole = strlen(what);

@@ -2,12 +2,12 @@
 /*
  * The CUDA runtime: devices, memory, streams, events, copies.
  *
- * CUDA streams and events have the runtime's types, so the application's objects fit as they are.
+ * CUDA streams and events have the runtime's types, so the application passes its own objects.
  *
  * Errors that are not permanent are cleared after their report (cudaGetLastError), so that the
  * application does not find them. CUDA forbids some calls while any thread captures a graph in a
- * mode that is not relaxed. Such a call here would invalidate the application's capture, so this
- * thread's capture mode is relaxed during the call.
+ * mode that is not relaxed. Such a call would invalidate the application's capture, so the calling
+ * thread's capture mode is made relaxed during the call.
  */
 #include "mem/cuda/cuda_parts.h"
 
@@ -87,7 +87,7 @@ static void note(cudaError_t code, const char *what)
         tutti__cuda_note("cuda: %s: %s", what, rt.cudaGetErrorString(code));
 }
 
-/* Exchange the thread's capture mode and *mode. Call it before and after a CUDA call. */
+/* Exchange the thread's capture mode and *mode. Used before and after a CUDA call. */
 static void swap_mode(enum cudaStreamCaptureMode *mode)
 {
     note(rt.cudaThreadExchangeStreamCaptureMode(mode), "cudaThreadExchangeStreamCaptureMode");
@@ -189,7 +189,7 @@ tutti_status_t tutti__cuda_use(int device)
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     tutti_status_t status;
 
-    /* Each poll calls this, so handle the common case first. */
+    /* Each poll calls this function, so it handles the common case first. */
     if (TUTTI__LIKELY(tutti__cuda_is_ready(device)))
         return TUTTI_OK;
     swap_mode(&mode);
@@ -414,11 +414,11 @@ tutti_status_t tutti__cuda_words(void **ret_words)
     return status;
 }
 
-/* Streams of one priority may share a hardware queue of the device. If a stream waits in
-   such a queue, kernels of this library that would end the wait could be queued behind the wait. So
-   the library's streams have the highest priority. Copies have no priority (CUDA's documentation of
-   cudaStreamCreateWithPriority), so a caller's copy behind a wait may block a copy of this
-   library. tutti/cuda.h asks callers to avoid such copies. */
+/* Streams of one priority may share a hardware queue of the device. If a stream waits in such a
+   queue, kernels of this library that would end the wait could be queued behind the wait. So the
+   library's streams have the highest priority, and other streams of this priority are refused.
+   Copies have no priority (CUDA's documentation of cudaStreamCreateWithPriority), so a caller's
+   copy behind a wait may block a copy of this library. tutti/cuda.h advises against such copies. */
 tutti_status_t tutti__cuda_await(tutti__dstream_t *stream, const void *word, uint32_t value)
 {
     int lowest = 0, highest = 0, its = 0;
