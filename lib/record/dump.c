@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dumps of all recorders of this process, one JSON object a line; bench/tutti_report reads them.
+ * Dumps of all flight recorders of this process, for bench/tutti_report. A line is a JSON object.
  *
  *      dump     the process, and why the dump was written
  *      comm     a communicator; the following lines belong to it
@@ -75,7 +75,7 @@ static void put_call(tutti__put_t *put, uint32_t kind, uint64_t count, uint32_t 
 
 /* ---- tensors ---- */
 
-/* Copy an entry's name. 0: the entry has no name, or another thread is replacing the name. */
+/* Copy an entry's name. Returns 0 if there is none, or if another thread is replacing the name. */
 static int read_name(const tutti__record_tensor_t *tensor, char name[TUTTI__RECORD_NAME],
                      uint64_t *ret_hash)
 {
@@ -91,9 +91,9 @@ static int read_name(const tutti__record_tensor_t *tensor, char name[TUTTI__RECO
     return hash != 0 && atomic_load_explicit(&tensor->hash, memory_order_relaxed) == hash;
 }
 
-/* Put the name and the hash of the tensor with this number. hash: the low 16 bits of the hash in
-   an event. If they differ from the low bits of the tensor's hash, put nothing. hash -1: do not
-   compare. */
+/* Put the name and the hash of the tensor with this number. hash: 16 bits from an event, or -1. If
+   these bits differ from the low bits of the tensor's hash, the entry belongs to another tensor by
+   now, and nothing is put. */
 static void put_tensor(tutti__put_t *put, const tutti__record_t *record, uint32_t number, int hash)
 {
     char name[TUTTI__RECORD_NAME];
@@ -250,7 +250,7 @@ static void put_event(tutti__put_t *put, const tutti__record_t *record, const co
     end(put);
 }
 
-/* The next event of a ring, from *at on. Skip an entry that another thread is replacing. */
+/* The next event of a ring, from *at on. Entries that another thread is replacing are skipped. */
 static copied_t next_event(const tutti__ring_t *ring, uint32_t *at, uint32_t last)
 {
     copied_t event = { .kind = TUTTI__EVENT_NONE };
@@ -368,7 +368,7 @@ static const tutti__record_t *find_first(void)
     return first;
 }
 
-/* Make the text PATH.RANK. 0: it is too long. */
+/* Make the text PATH.RANK. Returns 0 if the text is too long. */
 static int make_path(const char *path, uint32_t rank, char *text, size_t capacity)
 {
     size_t at = strnlen(path, TUTTI__CONF_PATH);
@@ -408,8 +408,8 @@ int tutti__record_dump_check(const char *path, uint32_t rank)
 }
 
 /* Open the folder at the beginning of *path, which is relative to *dir. Then replace *dir by this
-   folder, and *path by the rest of the path. text: a buffer of PIECE bytes. 0: failed, and errno is
-   set. */
+   folder, and *path by the rest of the path. text: a buffer of PIECE bytes. After a failure returns
+   0 and sets errno. */
 static int enter_folder(int *dir, const char **path, char *text)
 {
     size_t n = PIECE - 1;
@@ -452,8 +452,8 @@ static int open_file(const char *path, uint32_t rank, int flags)
     return fd;
 }
 
-/* Write a dump, with these flags of open(). The caller has incremented `readers`. ret_error: the
-   errno of a file that cannot be written; otherwise not changed. */
+/* Write a dump. flags: for open(). The caller has incremented `readers`. ret_error: the errno of a
+   file that cannot be written; otherwise not changed. */
 static tutti_status_t dump_to(const char *path, const char *reason, int flags, int *ret_error)
 {
     const tutti__record_t *first = find_first();
@@ -514,7 +514,7 @@ int tutti__record_dump_asked(const char *path, const char *reason, int is_failur
 
 /* ---- the trace ---- */
 
-/* Set the head of a trace. 0: there is no communicator. */
+/* Set the head of a trace. Returns 0 if there is no communicator. */
 static int read_head(tutti__trace_head_t *ret_head, int *ret_is_leader)
 {
     const tutti__record_t *first;
@@ -532,8 +532,8 @@ static int read_head(tutti__trace_head_t *ret_head, int *ret_is_leader)
     return first != NULL;
 }
 
-/* The start may wait for a thread that stops the trace. Meanwhile this thread is not a reader,
-   because tutti__record_close waits for readers. */
+/* The start may wait for a thread that stops the trace. Meanwhile this thread must not count as a
+   reader, because tutti__record_close waits for readers. */
 tutti_status_t tutti__record_trace_start(const char *path)
 {
     tutti__trace_head_t head;

@@ -61,7 +61,7 @@ void tutti__put_string(tutti__put_t *put, const char *text, size_t most)
 
         if (byte == '"' || byte == '\\')
             put_byte(put, '\\');
-        /* A name may have control characters, or may be cut inside a character. */
+        /* The text may have control characters, and its last character may be incomplete. */
         put_byte(put, byte < 0x20 || byte > 0x7e ? '?' : (char)byte);
     }
 }

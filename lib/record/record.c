@@ -20,8 +20,8 @@ static tutti__mutex_t enter_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_RECORDERS);
 
 /* ---- opening and closing ---- */
 
-/* Add the recorder to the table for dumps. If the table is full, dumps do not include the
-   recorder, but count it. */
+/* Add the recorder to the table for dumps. If the table is full, the recorder is only counted, in
+   left_out. */
 static void enter(tutti__record_t *record)
 {
     tutti__record_t *other;
@@ -31,7 +31,7 @@ static void enter(tutti__record_t *record)
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++)
         is_alone &= atomic_load(&tutti__recorders.record[i]) == NULL;
     /* The failure of a closed communicator does not affect this communicator. If the dump of that
-       failure stayed in the file, tutti_report would read it instead of a later dump. */
+       failure stayed in the file, tutti_report would read that dump instead of a later one. */
     if (is_alone)
         atomic_store(&tutti__recorders.has_failed, 0);
     for (uint32_t i = 0; i < TUTTI__RECORDERS; i++) {
@@ -111,7 +111,7 @@ void tutti__record_close(tutti__record_t *record)
     }
     if (found != record && record->pid == (int32_t)getpid())
         atomic_fetch_sub(&tutti__recorders.left_out, 1);
-    /* Wait for readers that may have found the recorder. Both sides are sequentially consistent. */
+    /* Wait for readers that may have found the recorder. All these accesses are seq_cst. */
     while (atomic_load(&tutti__recorders.readers) > 0)
         sched_yield();
     munmap(record, sizeof(*record));
@@ -133,8 +133,8 @@ static int is_idle(const tutti__record_tensor_t *tensor)
     return atomic_load_explicit(&tensor->call, memory_order_relaxed) >> 24 == TUTTI__TENSOR_IDLE;
 }
 
-/* Give the name to the entry of the set that has been unused for the longest time. NULL: all
-   entries have pending tensors. */
+/* Give the name to the entry of the set that has been unused for the longest time. Returns NULL if
+   all entries have pending tensors. */
 static tutti__record_tensor_t *take_entry(tutti__record_tensor_t *set, uint64_t hash,
                                           const char *name)
 {
@@ -159,8 +159,8 @@ static int is_free_entry_of(const tutti__record_tensor_t *tensor, uint64_t hash)
     return atomic_load_explicit(&tensor->hash, memory_order_relaxed) == hash && is_idle(tensor);
 }
 
-/* An entry for a tensor that is not pending yet. before: the number of the tensor's previous
-   entry; 0: not known. NULL: the tensor's set is full of pending tensors. */
+/* Find an entry for a tensor that is not pending yet. before: the number of the tensor's previous
+   entry; 0: not known. Returns NULL if all entries of the tensor's set have pending tensors. */
 static tutti__record_tensor_t *find_entry(tutti__record_t *record, uint64_t hash, const char *name,
                                           uint32_t before)
 {
@@ -350,13 +350,13 @@ void tutti__record_waited(tutti__record_t *record, uint32_t wait)
 
 /* ---- the end ---- */
 
-/* Is this status a failure? SHUTDOWN is no failure: it is the ordinary departure of a peer. */
+/* Is this status a failure? SHUTDOWN is not a failure: a peer has left in the ordinary way. */
 static int is_failure(tutti_status_t status)
 {
     return status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN;
 }
 
-/* error not 0: a dump could not be written. Log the first such error. */
+/* Log the first error of writing a dump. error: an errno; 0: none. */
 static void note_error(tutti__record_t *record, int error)
 {
     if (error != 0 && !atomic_exchange(&record->has_hinted, 1))
@@ -389,7 +389,7 @@ void tutti__record_advise(tutti__record_t *record, tutti_status_t status)
         hint(record);
 }
 
-/* Write the dump of a stall. 0: no dump, because the last dump was less than STALL_DUMP_NS ago. */
+/* Write the dump of a stall. Returns 0 if the last such dump was less than STALL_DUMP_NS ago. */
 static int dump_stall(tutti__record_t *record)
 {
     uint64_t now = tutti__now_ns(), last = atomic_load(&record->stalled_ns);

@@ -2,18 +2,18 @@
 /*
  * The flight recorder of a communicator: its last events, and the pending work.
  *
- *      rings    the last events, each 32 bytes: a ring for the owner of the token, and one for
- *               all other threads
- *      tensors  one entry per name: its present state. A name is pending only once, so the entry
- *               of a name is the state of its request
- *      lanes    the bucket in flight in each lane, and the rank or device that it waits for
+ *      rings    the last events, each 32 bytes: a ring for the owner of the engine's token, and a
+ *               ring for all other threads
+ *      tensors  one entry per name of a tensor. A name has at most one pending request, whose
+ *               state is in the entry
+ *      lanes    the bucket in flight in each lane, and the rank or device that the bucket waits for
  *      direct   the direct call that waits, if it has waited for longer than a spin
  *      waits    threads that sleep in tutti_wait
  *
  * The recorder is always on, so an event may cost only some nanoseconds: an event is a few stores,
  * and the caller passes a time that the caller has read anyway. All words are atomic, so the dump
- * (dump.c) reads them at any time, also in a signal handler. From an event's sequence number the
- * dump detects that the event is being written, and skips it.
+ * (dump.c) reads them at any time, also in a signal handler. If an event is being written, the dump
+ * detects this from the sequence number, and skips the event.
  *
  * Tried: one ring, with an atomic addition for each event: 17 ns more for a call. Tried: an event
  * with a clock reading when a bucket starts: 23 ns more. So a bucket gets an event only after it
@@ -32,7 +32,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Numbers of entries; powers of two. */
+/* Numbers of entries; powers of two. A tensor's hash selects a set, which has WAYS entries. */
 #define TUTTI__RECORD_EVENTS 2048u
 #define TUTTI__RECORD_SETS 1024u
 #define TUTTI__RECORD_WAYS 4u
@@ -46,19 +46,19 @@
 /* Longer names are cut. */
 #define TUTTI__RECORD_NAME_WORDS 8u
 #define TUTTI__RECORD_NAME (8 * TUTTI__RECORD_NAME_WORDS)
-/* No bucket, no rank. */
+/* In place of a bucket's number or a rank: there is none. */
 #define TUTTI__RECORD_NONE UINT32_MAX
 
 /* The kinds of events; dump.c has their names. */
 typedef enum {
     TUTTI__EVENT_NONE,
-    TUTTI__EVENT_SLOW, /* a bucket in flight has waited for some 10 us. value: the rank */
-    TUTTI__EVENT_DONE, /* of a tensor. value: nanoseconds since its submission << 8 | its status */
+    TUTTI__EVENT_SLOW, /* a bucket in flight has waited for some 10 us. value: the awaited rank */
+    TUTTI__EVENT_DONE, /* a tensor is done. value: ns since its submission << 8 | its status */
     TUTTI__EVENT_WAIT, /* a thread goes to sleep in tutti_wait */
     TUTTI__EVENT_WAITED,
-    TUTTI__EVENT_DIRECT, /* a direct call waits for longer than a spin. value: the rank */
+    TUTTI__EVENT_DIRECT, /* a direct call waits for longer than a spin. value: the awaited rank */
     TUTTI__EVENT_DIRECT_END,
-    TUTTI__EVENT_END, /* of the communicator. value: the status */
+    TUTTI__EVENT_END, /* the communicator has ended. value: the status */
     TUTTI__EVENTS
 } tutti__event_kind_t;
 
@@ -75,7 +75,7 @@ typedef struct {
     _Atomic uint64_t value;
 } tutti__event_t;
 
-/* A ring with its sequence number. */
+/* A ring of events, and the sequence number of the next event. */
 typedef struct {
     _Atomic uint32_t next;
     tutti__event_t event[TUTTI__RECORD_EVENTS];
@@ -91,24 +91,24 @@ enum {
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES)
     _Atomic uint64_t hash;     /* of the name; 0: the entry is free, or its name is being written */
-    _Atomic uint64_t since_ns; /* when it was submitted last */
+    _Atomic uint64_t since_ns; /* when the tensor was last submitted */
     _Atomic uint64_t count;
     _Atomic uint32_t call; /* state << 24 | kind << 16 | dtype << 8 | lane */
     _Atomic uint32_t op;
     _Atomic uint32_t bucket;
     _Atomic uint64_t name[TUTTI__RECORD_NAME_WORDS];
-    _Atomic uint32_t traced; /* number of the trace that has its name */
+    _Atomic uint32_t traced; /* number of the trace that has this name */
 } tutti__record_tensor_t;
 
 /* The bucket in flight in a lane. */
 typedef struct {
     _Atomic uint64_t
-        since_ns; /* when it was first found waiting; 0: it has just begun, or none runs */
-    _Atomic uint32_t ntensors; /* 0: none runs */
+        since_ns; /* when the bucket was first found waiting; 0: not yet, or no bucket runs */
+    _Atomic uint32_t ntensors; /* 0: no bucket runs */
     _Atomic uint32_t bucket, tensor;
     _Atomic uint32_t polls;      /* polls without progress; only the owner of the token writes */
-    _Atomic uint64_t began_ns;   /* while a trace is on: when it began to run */
-    _Atomic uint32_t peer;       /* the rank that it waits for, or NONE */
+    _Atomic uint64_t began_ns;   /* while a trace is on: when the bucket began to run */
+    _Atomic uint32_t peer;       /* the rank that the bucket waits for, or NONE */
     _Atomic(const char *) doing; /* present operation of the schedule, or other work; static */
     _Atomic uint32_t step, of;   /* of the schedule */
     /* The fields of tutti__record_arrived_t at the last check of a stall or a deadline. */
@@ -118,7 +118,7 @@ typedef struct {
 
 /* The messages of a bucket from or to the rank that the bucket waits for. */
 typedef struct {
-    int is_recv;                 /* 1: messages from the rank; 0: messages to it */
+    int is_recv;                 /* 1: messages from the rank; 0: messages to the rank */
     uint64_t complete, messages; /* how many are complete; how many the whole bucket has */
     uint64_t bytes;              /* size of the next message */
 } tutti__record_arrived_t;
@@ -141,21 +141,21 @@ typedef struct {
     tutti__record_lane_t lane[TUTTI__RECORD_LANES];
     tutti__record_direct_t direct;
     tutti__record_wait_t wait[TUTTI__RECORD_WAITS];
-    atomic_int has_hinted;       /* a warning of TUTTI_DUMP was logged */
-    atomic_int dump_error;       /* of the dump in tutti__record_end: an errno; 0: none */
-    atomic_int has_stalled;      /* a stall since the last tutti__record_wants_others */
-    _Atomic uint64_t stalled_ns; /* the last dump for a stall */
+    atomic_int has_hinted;       /* a warning about TUTTI_DUMP was logged */
+    atomic_int dump_error;       /* errno of the dump in tutti__record_end; 0: none */
+    atomic_int has_stalled;      /* a stall was dumped since the last tutti__record_wants_others */
+    _Atomic uint64_t stalled_ns; /* time of the last dump for a stall */
     _Atomic uint32_t lost;   /* submissions without an entry: all entries of the set were pending */
     _Atomic uint32_t status; /* why the communicator has ended; set after `text` is complete */
     char text[TUTTI__RECORD_TEXT];
 
     /* Set before the recorder can be found. */
     uint32_t rank, size, world_rank, first; /* first: the world rank of rank 0 */
-    uint32_t number;                        /* recorders that this process has opened before */
+    uint32_t number;                        /* how many recorders the process has opened before */
     uint64_t id;                            /* of the communicator; equal on all its ranks */
     int is_world, is_leader;
-    _Atomic int64_t offset_ns; /* this clock plus offset is the time at rank 0's host; set later,
-                                  when api/comm.c has compared the clocks */
+    _Atomic int64_t offset_ns; /* added to this host's time, gives the time of rank 0's host; set
+                                  later, when api/comm.c has compared the clocks */
     int32_t pid;
     char host[64];
     char dump_path[TUTTI__CONF_PATH]; /* TUTTI_DUMP, or "" */
@@ -168,13 +168,13 @@ typedef struct {
     int is_world;
     const char *host;
     const char *dump_path; /* TUTTI_DUMP */
-    int is_leader;         /* 1: the lowest rank of its host, which warns for the host, and removes
-                              an older file of a trace */
+    int is_leader;         /* 1: this is the lowest rank of its host, which warns for the host, and
+                              removes an older file of a trace */
 } tutti__record_facts_t;
 
-/* The leader's first recorder warns if the dump cannot be written. */
+/* The first recorder of a host's lowest rank warns if dumps cannot be written. */
 tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__record_t **ret_record);
-/* NULL is allowed. Waits for a dump of another thread. */
+/* NULL is allowed. Waits until no other thread writes a dump. */
 void tutti__record_close(tutti__record_t *record);
 
 /* The communicator has ended: keep the reason, and write the dump that TUTTI_DUMP asks for. Called
@@ -188,8 +188,8 @@ void tutti__record_stall(tutti__record_t *record);
 /* Has this rank dumped a stall since the last call of this function? If so, all ranks should write
    dumps. Any thread. */
 int tutti__record_wants_others(tutti__record_t *record);
-/* Another rank has had a stall: write the dump. 0: TUTTI_DUMP is not set, or this rank has written
-   a dump just now, so its neighbours have been told. Any thread. */
+/* Another rank has had a stall: write the dump, and return 1. Returns 0 if TUTTI_DUMP is not set,
+   or if this rank has just written a dump and so has told its neighbours already. Any thread. */
 int tutti__record_wish(tutti__record_t *record);
 
 /* As tutti_dump. Safe in a signal handler. path may be NULL, as in tutti_dump. */
@@ -232,7 +232,7 @@ static inline void tutti__record_event(tutti__record_t *record, unsigned which,
 /* As tutti_trace_start. */
 tutti_status_t tutti__record_trace_start(const char *path);
 
-/* Add an entry about this communicator, and the tensor's name if the trace does not have it. */
+/* Add an entry about this communicator. If the trace lacks the tensor's name, add the name also. */
 void tutti__record_trace(tutti__record_t *record, tutti__traced_t traced);
 /* Add an entry when a tensor is put into a bucket, and when it is done. Not inline, so that the
    callers stay short. */
@@ -241,7 +241,7 @@ void tutti__record_trace_agreed(tutti__record_t *record, uint32_t number, uint32
 void tutti__record_trace_done(tutti__record_t *record, uint32_t number, uint64_t now_ns,
                               tutti_status_t status);
 
-/* ---- tensors: a number from 1 to TUTTI__RECORD_TENSORS; 0: without an entry ---- */
+/* ---- tensors: their numbers are 1 to TUTTI__RECORD_TENSORS; 0: the tensor has no entry ---- */
 
 typedef struct {
     const char *name;
@@ -275,8 +275,8 @@ static inline void tutti__record_agreed(tutti__record_t *record, uint32_t number
         tutti__record_trace_agreed(record, number, bucket, lane);
 }
 
-/* The tensor's bucket was given up, or has only exchanged the tensor's counts: the tensor is agreed
-   on anew. */
+/* The tensor's bucket was given up, or has only exchanged the tensor's counts. In both cases the
+   ranks agree on the tensor again. */
 static inline void tutti__record_returned(tutti__record_t *record, uint32_t number)
 {
     if (number != 0)
@@ -318,8 +318,8 @@ static inline void tutti__record_start(tutti__record_t *record, uint32_t lane, u
     atomic_store_explicit(&at->began_ns, tutti__trace_begin(), memory_order_relaxed);
 }
 
-/* Count a poll of the lane's operation without progress. 1: there were many, so the caller should
-   record the awaited rank or device with tutti__record_stuck. */
+/* Count a poll of the lane's operation without progress. Returns 1 after many such polls: the
+   caller should then record the awaited rank or device with tutti__record_stuck. */
 static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
 {
     tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
@@ -334,12 +334,12 @@ static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
 void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
                          uint32_t step, uint32_t of);
 
-/* Record the messages from or to the rank that the lane's operation waits for. arrived NULL: they
-   are not known. */
+/* Record the messages from or to the rank that the lane's operation waits for. arrived NULL: the
+   messages are not known. */
 void tutti__record_arrived(tutti__record_t *record, uint32_t lane,
                            const tutti__record_arrived_t *arrived);
 
-/* Add an entry for the lane's bucket, which has ended. It began while a trace was on. */
+/* Add a trace entry for the lane's bucket, which began while a trace was on, and has now ended. */
 void tutti__record_trace_bucket(tutti__record_t *record, uint32_t lane);
 
 /* The bucket has left the lane. */
@@ -361,8 +361,8 @@ typedef struct {
     uint8_t kind, dtype;
 } tutti__direct_t;
 
-/* A direct call waits. A further call of this function updates the rank. One thread per
-   recorder. */
+/* Record that a direct call waits. While the call waits, this function may be called again, to
+   update the awaited rank. One thread per recorder. */
 void tutti__record_direct(tutti__record_t *record, const tutti__direct_t *direct);
 void tutti__record_direct_left(tutti__record_t *record);
 
@@ -373,8 +373,8 @@ static inline void tutti__record_direct_end(tutti__record_t *record)
         tutti__record_direct_left(record);
 }
 
-/* A thread sleeps in tutti_wait. Returns the number to pass to tutti__record_waited; 0: all entries
-   are in use. Any thread. */
+/* Record that a thread sleeps in tutti_wait. Returns the number to pass to tutti__record_waited, or
+   0 if all entries are in use. Any thread. */
 uint32_t tutti__record_wait(tutti__record_t *record, uint32_t tensor);
 void tutti__record_waited(tutti__record_t *record, uint32_t wait);
 

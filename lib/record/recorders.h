@@ -7,16 +7,16 @@
 
 #define TUTTI__RECORDERS 256u
 
-/* A reader increments `readers`, and then reads the entries. tutti__record_close clears its entry,
-   and then waits until `readers` is 0. So no lock is needed, and a signal handler may read. */
+/* A reader increments `readers`, and then reads the table. tutti__record_close clears an entry, and
+   then waits until `readers` is 0. So no lock is needed, and a signal handler may read. */
 typedef struct {
     _Atomic(tutti__record_t *) record[TUTTI__RECORDERS];
-    atomic_uint opened;   /* recorders so far */
+    atomic_uint opened;   /* how many recorders were opened so far */
     atomic_uint left_out; /* open recorders without an entry, because the table was full */
     atomic_int readers;
     atomic_int is_busy;    /* a thread writes TUTTI_DUMP's file; signal handlers ignore this */
-    atomic_int has_failed; /* TUTTI_DUMP's file has the dump of a failure; keep it. 0 again in a
-                              child, and when a recorder is opened while no other is open */
+    atomic_int has_failed; /* TUTTI_DUMP's file has the dump of a failure, which is kept. Cleared in
+                              a child, and when a recorder is opened while no other is open */
 } tutti__recorders_t;
 
 extern tutti__recorders_t tutti__recorders;

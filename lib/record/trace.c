@@ -21,7 +21,7 @@
 /* A bit of `next`: the trace is being stopped, so no further entry is written. */
 #define CLOSED ((uint64_t)1 << 63)
 #define CHUNK_BYTES (TUTTI__TRACE_CHUNK * sizeof(tutti__trace_entry_t))
-/* The smallest allocation. */
+/* The smallest piece of the file that is allocated at once. */
 #define LEAST_BYTES 65536
 /* The text behind the last line of PATH. */
 #define TAIL "\n]}\n"
@@ -37,7 +37,7 @@ static struct {
     tutti__mutex_t grow_lock; /* protects the growing of the file */
 
     tutti__mutex_t lock; /* protects start and stop, and the following fields */
-    uint32_t number;     /* number of traces so far */
+    uint32_t number;     /* how many traces so far */
     int fd;
     tutti__trace_head_t head;
     char path[TUTTI__CONF_PATH], part[TUTTI__CONF_PATH + 32];
@@ -48,7 +48,7 @@ static struct {
 /* ---- entries ---- */
 
 /* Allocate space on the disk. Returns 0 or an errno. If a signal interrupts the allocation, the
-   next pieces are smaller, so that signals at short intervals do not interrupt all of them. */
+   next pieces are smaller, so that signals at short intervals do not interrupt every piece. */
 static int allocate(off_t at)
 {
     const off_t end = at + (off_t)CHUNK_BYTES;
@@ -85,7 +85,7 @@ static tutti__trace_entry_t *map_chunk(uint64_t chunk)
     return NULL;
 }
 
-/* The entry with this number; NULL: there is no space for it. */
+/* The entry with this number; NULL if there is no space for the entry. */
 static tutti__trace_entry_t *entry_at(uint64_t i)
 {
     uint64_t chunk = i / TUTTI__TRACE_CHUNK;
@@ -107,7 +107,7 @@ static tutti__trace_entry_t *entry_at(uint64_t i)
     return entries != NULL ? &entries[i % TUTTI__TRACE_CHUNK] : NULL;
 }
 
-/* Take n entries, from *ret_first on. 0: the trace is off. After 1, complete() must follow. */
+/* Take n entries, from *ret_first on; later call complete(n). Returns 0 if the trace is off. */
 static int take(uint64_t n, uint64_t *ret_first)
 {
     *ret_first = atomic_fetch_add(&trace.next, n);
@@ -173,10 +173,10 @@ void tutti__trace_name(uint32_t tensor, uint32_t comm, const char *name)
 
 /* ---- forks ---- */
 
-/* The trace belongs to the parent. The child must not write into the parent's file. It may start a
-   trace of its own. grow_lock is made anew, because another thread of the parent may have held it.
-   For trace.lock, tutti__mutex_lock_renewed does the same: a fork may copy a held trace.lock even
-   before this handler is registered. */
+/* The trace belongs to the parent. The child must not write into the parent's file, but may start
+   its own trace. grow_lock is made anew, because another thread of the parent may have held this
+   lock. tutti__mutex_lock_renewed does the same for trace.lock: a fork may copy a held trace.lock
+   even before this handler is registered. */
 static void in_child(void)
 {
     if (tutti__trace_on())
@@ -211,8 +211,8 @@ static tutti_status_t open_part(int is_leader)
         close(trace.fd);
         return tutti__fail(TUTTI_ERR_SYSTEM, "trace %.300s: %s", trace.part, strerror(errno));
     }
-    /* Remove an older file of this name. Otherwise the ranks would append to it when they stop.
-       Each host may have a file of its own, so one rank of each host removes it. */
+    /* Remove an older file of this name. Otherwise the ranks would append to the older file when
+       they stop. Each host may have a file of its own, so one rank of each host does this. */
     if (is_leader)
         unlink(trace.path);
     return TUTTI_OK;
@@ -267,8 +267,8 @@ static const tutti__trace_entry_t *written(void *owner, uint64_t i)
     return entries != NULL ? &entries[i % TUTTI__TRACE_CHUNK] : &none;
 }
 
-/* Append this rank's lines and TAIL to PATH, which has `end` bytes. The lines overwrite its old
-   TAIL. */
+/* Append this rank's lines and TAIL to PATH, which has `end` bytes. The lines overwrite the old
+   TAIL of PATH. */
 static int put_lines(FILE *out, long end, uint64_t nentries)
 {
     uint64_t nlines = end > 0;
@@ -280,7 +280,7 @@ static int put_lines(FILE *out, long end, uint64_t nentries)
     return fputs(TAIL, out) >= 0 && fflush(out) == 0 && !ferror(out);
 }
 
-/* Restore PATH as it was before put_lines: `end` bytes, with TAIL at their end. */
+/* Restore PATH as it was before put_lines: `end` bytes, of which the last are TAIL. */
 static void restore(FILE *out, long end)
 {
     ssize_t bytes = end > 0 ? (ssize_t)strlen(TAIL) : 0;
@@ -291,7 +291,7 @@ static void restore(FILE *out, long end)
         TUTTI__LOG(TUTTI__LOG_WARN, "trace %.300s is damaged: %s", trace.path, strerror(errno));
 }
 
-/* After a failure PATH is as before, and errno has the reason. */
+/* Append this rank's lines to PATH. After a failure returns 0 and errno, and PATH is as before. */
 static int extend(FILE *out, uint64_t nentries)
 {
     long end = fseek(out, 0, SEEK_END) == 0 ? ftell(out) : -1;
@@ -315,7 +315,7 @@ static tutti_status_t fail_append(const char *doing, const char *reason)
 }
 
 /* Lock PATH. While another process appends its lines, PATH grows. If PATH does not grow for a long
-   time, that process has been stopped, and may keep the lock for ever. */
+   time, that process may have been stopped, so this function fails instead of waiting for ever. */
 static tutti_status_t lock_path(int fd)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -337,7 +337,7 @@ static tutti_status_t lock_path(int fd)
     return TUTTI_OK;
 }
 
-/* Append this rank's lines to PATH. */
+/* Open PATH, lock it, and append this rank's lines. */
 static tutti_status_t append(uint64_t nentries)
 {
     int fd = open(trace.path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The trace: all events with their durations, in a file, while it is switched on.
+ * The trace: while it is switched on, a file gets all events with their durations.
  *
  * Each process writes entries of 32 bytes into a mapped file of its own, PATH.RANK.part, without a
- * lock: one atomic addition takes an entry, a second addition counts it as complete. The file grows
- * in chunks. Space on the disk is allocated before a chunk is mapped, so a full disk ends the trace
- * and not the process. When the trace stops, the entries become lines of Chrome's JSON, which the
- * processes append to PATH one after another under a file lock. So PATH is complete JSON at any
- * time. A process that is killed leaves its part, which tutti_report --trace converts.
+ * lock: one atomic addition takes an entry, a second addition counts the entry as complete. The
+ * file grows in chunks. Space on the disk is allocated before a chunk is mapped, so a full disk
+ * ends the trace and not the process. When the trace stops, the entries become lines of Chrome's
+ * JSON, which the processes append to PATH one after another under a file lock. So PATH is always
+ * complete JSON. A killed process leaves its .part file, which tutti_report --trace converts.
  *
  * Rejected: a thread that writes the events. The ranks would have one processor less.
  */
@@ -56,7 +56,7 @@ typedef struct {
 typedef struct {
     uint64_t magic;
     uint32_t rank, size;
-    int64_t offset_ns; /* add it to get the time of rank 0's host */
+    int64_t offset_ns; /* added to a time, gives the time of rank 0's host */
     char host[64];
 } tutti__trace_head_t;
 
@@ -89,15 +89,15 @@ void tutti__trace_put(const tutti__traced_t *traced);
 /* Add a tensor's name. name: 64 bytes. Any thread. */
 void tutti__trace_name(uint32_t tensor, uint32_t comm, const char *name);
 
-/* Switch the trace on. head: all but magic is set. is_leader 1: the lowest rank of its host, which
-   removes an older file of this name. INVALID_ARGUMENT: it is on; SYSTEM: no file. */
+/* Switch the trace on. head: all fields but magic are set. is_leader 1: the lowest rank of its
+   host, which removes an older file of this name. INVALID_ARGUMENT: the trace is on already. */
 tutti_status_t tutti__trace_start(const char *path, const tutti__trace_head_t *head, int is_leader);
-/* Switch the trace off, and write PATH. OK if it is off already. */
+/* Switch the trace off, and write PATH. Returns TUTTI_OK if the trace is off already. */
 tutti_status_t tutti__trace_stop(void);
 
-/* trace_json.c: write the entries as lines of JSON, separated by ",\n". nlines: lines that `out`
-   already has. Returns the number of lines that `out` has then; if there is no memory, this is
-   nlines. The caller checks ferror(out). */
+/* trace_json.c: write the entries as lines of JSON, separated by ",\n". nlines: the number of lines
+   that `out` already has. Returns the new number of lines, or nlines if there is no memory. The
+   caller checks ferror(out). */
 uint64_t tutti__trace_json(FILE *out, const tutti__trace_head_t *head,
                            const tutti__trace_entry_t *(*at)(void *owner, uint64_t i), void *owner,
                            uint64_t nentries, uint64_t nlines);

@@ -44,8 +44,8 @@ static void put_text(FILE *out, const char *text)
     }
 }
 
-/* A tensor's place in `name`. Its number is unique in its communicator, and at most 4096. The table
-   has space for 16 communicators. Names of later communicators overwrite earlier names. */
+/* A tensor's place in `name`. Numbers of tensors are unique in a communicator, and at most 4096.
+   There is space for 16 communicators. Names of later communicators overwrite earlier names. */
 static uint32_t slot_of(uint32_t comm, uint32_t tensor)
 {
     return (comm % 16 * 4096 + tensor) % TENSORS;
