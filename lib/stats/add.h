@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adding to counters, inline. Only .c files that count include this file. No header includes add.h,
- * because a test of the wake-ups replaces all atomic accesses in the files that it compiles.
+ * Inline functions that add to counters. Only .c files that count include this file. No header
+ * includes it, because a test of the wake-ups replaces all atomic accesses in files of the test.
  */
 #ifndef TUTTI__STATS_ADD_H
 #define TUTTI__STATS_ADD_H

@@ -38,7 +38,7 @@ static int is_of(const tutti__stats_class_t *class, const tutti__stats_what_t *w
            strcmp(class->transport, what->transport) == 0;
 }
 
-/* The same, but compares the addresses of the texts. Most calls pass the texts that made the
+/* Like is_of, but compares the addresses of the texts. Most calls pass the texts that made the
    class. */
 static int is_surely_of(const tutti__stats_class_t *class, const tutti__stats_what_t *what)
 {
@@ -58,7 +58,7 @@ TUTTI__ALWAYS_INLINE tutti__stats_class_t *search(tutti__stats_t *stats,
     return class;
 }
 
-/* Append a class. The writer of the other kind of classes may append a class at the same time. */
+/* Append a class. Classes of direct and of asynchronous calls may be appended at the same time. */
 static void append(tutti__stats_t *stats, tutti__stats_class_t *class)
 {
     tutti__stats_class_t *_Atomic *at = &stats->first;

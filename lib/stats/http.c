@@ -4,8 +4,8 @@
  *
  * A connection is closed after its answer, so there is one request per connection, and no state
  * between requests. The parser reads method, path and version on the first line, and finds the
- * empty line behind the head. It reads no header. It is a pure function, so that a test can call
- * it.
+ * empty line that ends the head. It reads no header. The parser is a pure function, so that tests
+ * can call it.
  */
 #include "stats/stats_inside.h"
 

@@ -3,8 +3,8 @@
  * The counters in the text format of Prometheus, version 0.0.4.
  *
  * All samples of a metric must follow its HELP and TYPE lines. So each metric is written for all
- * communicators of the process, which the labels `comm` and `id` distinguish. Names of
- * communicators contain the program's texts, so they are escaped. Times are seconds.
+ * communicators of the process, which the labels `comm` and `id` distinguish. A communicator's name
+ * may contain text of the program, so names are escaped. Times are in seconds.
  */
 #include "stats/stats_inside.h"
 
@@ -286,8 +286,8 @@ static void put_all(tutti__stats_t *list, tutti__stats_text_t *text)
     free(sources);
 }
 
-/* Prometheus reads only numbers with a point. If the program has set another locale, printf may
-   write a comma. */
+/* Prometheus reads only numbers with a decimal point. In the program's locale, printf may write a
+   comma, so the numbers are written in locale C. */
 void tutti__stats_metrics(tutti__stats_t *list, tutti__stats_text_t *text)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before;

@@ -12,13 +12,13 @@
  * engine's thread. With one rank there is no such thread, and a file system that hangs would stop
  * the job's progress.
  *
- * No descriptor here blocks, so a slow client delays no other client. A client that does not finish
- * in time is disconnected. After a failure there is one warning: statistics never end a job. If
- * there is no thread, or its poll fails, the endpoint is closed, and the file is written at the end
- * only.
+ * All sockets are non-blocking, so a slow client delays no other client. A client that does not
+ * finish in time is disconnected. After a failure there is one warning: statistics never end a job.
+ * If the thread cannot be started, or its poll fails, the endpoint is closed, and the file is
+ * written at the end only.
  *
- * A forked child has no such thread. It closes the sockets, which belong to its parent, and forgets
- * its parent's communicators. The child's own communicators start a new output.
+ * A forked child has no such thread. The child closes the sockets, which belong to its parent, and
+ * forgets its parent's communicators. The child's own communicators start a new output.
  */
 #include "stats/stats_inside.h"
 
@@ -44,8 +44,8 @@
 static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER;
 /* Protects the variables below. Exceptions: `change` protects is_started, has_thread and `thread`;
    `file` changes only while the thread does not run; while the thread runs, only the thread uses
-   has_warned. Taken after `change`; only the locks of counters are taken under it. Held across a
-   fork. */
+   has_warned. This lock is taken after `change`, and held across a fork. While it is held, only the
+   locks of counters are taken. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tutti__stats_t *list;      /* all communicators, oldest first */
 static tutti__stats_t *inherited; /* in a child: its parent's list, for leak checkers */
@@ -53,7 +53,7 @@ static unsigned live, ended;      /* communicators in the list */
 static unsigned last_id;
 static char file[4200]; /* "": none */
 static int door = -1, stop = -1;
-static uint64_t no_client_before_ns; /* accept no client before this time: accept4 has failed */
+static uint64_t no_client_before_ns; /* after a failure of accept4: when to accept clients again */
 static int is_started, has_thread, has_warned;
 static pthread_t thread;
 static tutti__http_client_t clients[TUTTI__HTTP_CLIENTS]; /* later answers reuse `answer` */
@@ -144,7 +144,7 @@ static int write_all(int fd, const char *text, size_t bytes)
     return 1;
 }
 
-/* Readers see the old file or the new one, never a part. The caller does not hold `lock`. */
+/* Readers see the old file or the new file, never a part. The caller does not hold `lock`. */
 static void write_file(void)
 {
     char temporary[sizeof(file) + 8];
@@ -168,7 +168,7 @@ static void write_file(void)
     free(text.at);
 }
 
-/* ---- clients; under `lock`, except close_door ---- */
+/* ---- clients; the caller holds `lock`, except for close_door ---- */
 
 static void close_client(tutti__http_client_t *client)
 {
@@ -189,7 +189,7 @@ static void close_door(void)
 }
 
 /* If accept4 fails, for example because the process has no descriptor left, the client stays in the
-   socket's backlog. While it is there, the thread must not spin. */
+   socket's backlog, and poll would return at once. So the next try is some time later. */
 static void accept_clients(void)
 {
     int fd;

@@ -8,8 +8,8 @@
  *      hidden         ..###............########.............
  *
  * When a thread begins or stops waiting, or `in flight` changes, the time since the last change is
- * added to the phases of this time. Several threads do this, under a lock, and only if times are
- * measured. Any thread.
+ * added to the phases that it belongs to. Any thread does this, under a lock, and only if times are
+ * measured.
  */
 #include "stats/stats_inside.h"
 
@@ -17,8 +17,8 @@
 
 #include <assert.h>
 
-/* Add the time since the last change to the phases of this time. Returns the time now. Under the
-   lock. */
+/* Add the time since the last change to the phases that it belongs to. Returns the time now. The
+   caller holds the lock. */
 static uint64_t advance(tutti__stats_phases_t *phases)
 {
     uint64_t now = tutti__now_ns(), ns = now - phases->since_ns;
@@ -45,8 +45,8 @@ uint64_t tutti__phase_wait(tutti__stats_phases_t *phases, int by)
     return now;
 }
 
-/* Only the caller of this function writes in_flight, so the function may read it without the
-   lock. */
+/* Only this function writes in_flight, and one thread at a time calls this function. So it may read
+   in_flight without the lock. */
 void tutti__stats_in_flight(tutti__stats_t *stats, int is_any)
 {
     if (stats == NULL || !stats->is_timed || stats->phases.in_flight == is_any)

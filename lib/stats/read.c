@@ -20,7 +20,7 @@ static void read_histogram(const tutti__stats_histogram_t *from, tutti_stats_his
     }
 }
 
-/* Direct calls are counted by class only, so add up the classes. */
+/* Add a class of direct calls to the totals, because direct calls are counted by class only. */
 static void read_direct(const tutti__stats_class_t *class, tutti_stats_t *stats)
 {
     tutti_stats_count_t *direct = &stats->direct[class->kind];

@@ -2,15 +2,15 @@
 /*
  * The counters of one communicator.
  *
- * Each counter has one writer at a time. The thread of a direct call counts it, and a communicator
- * has one direct call at a time. The owner of the engine's token counts requests, buckets and
- * messages. Submissions are counted under the lock of the engine's queue. So counters are relaxed
- * atomics without locked instructions. Any thread may read them. A lock protects only the times
- * that several threads share (phase.c); the lock is taken only if times are measured.
+ * Each counter has one writer at a time. The thread of a direct call counts this call, and a
+ * communicator has one direct call at a time. The owner of the engine's token counts requests,
+ * buckets and messages. Submissions are counted under the lock of the engine's queue. So counters
+ * are relaxed atomics without locked instructions. Any thread may read them. A lock protects only
+ * the times that several threads share (phase.c), and is taken only if times are measured.
  *
  * Operations are counted by class: the kind of call, direct or asynchronous, the algorithm and the
  * transport. A class has an entry for each power of two of bytes. A call that repeats the previous
- * one (call/cached.h) uses the same entry, so counting it is two additions.
+ * call (call/cached.h) uses the same entry, so counting such a call takes two additions.
  *
  * Without statistics (NULL), all functions do nothing, except tutti__stats_direct_begin and
  * tutti__stats_direct_end, which do not accept NULL.
@@ -47,7 +47,7 @@ struct tutti__stats_class {
     tutti__stats_class_t *_Atomic next; /* release by the writer; acquire by readers */
     tutti_call_kind_t kind;
     int is_async;
-    const char *source[2]; /* the texts that made the class; for its writer only */
+    const char *source[2]; /* the texts that made the class; only the writer reads them */
     char algorithm[40], transport[16];
     tutti__stats_entry_t entries[TUTTI_STATS_BUCKETS];
 };
@@ -77,8 +77,8 @@ struct tutti__stats {
     /* The list of all classes. The classes of direct and of asynchronous calls have one writer
        each. */
     tutti__stats_class_t *_Atomic first;
-    tutti__stats_class_t spare[2]; /* direct, asynchronous: used in place of all classes that could
-                                      not be made for lack of memory */
+    tutti__stats_class_t spare[2]; /* [is_async] used in place of all classes that could not be
+                                      made for lack of memory */
     tutti__stats_histogram_t direct_ns, async_ns;
     tutti__word64_t requests, failed, ordered;
     tutti__stats_entry_t async[TUTTI_STATS_CALLS]; /* [kind] requests; ns is unused */
@@ -98,11 +98,11 @@ struct tutti__stats {
     tutti__stats_t *next; /* next in the list of the process */
 };
 
-/* Make the counters of a communicator. NULL: no memory, so nothing is counted. The process has one
-   file and one port. The first communicator whose settings name the file or the port opens it. */
+/* Make the counters of a communicator. Returns NULL without memory: nothing is counted. The process
+   has one file and one port, which the first communicator with one of the two settings opens. */
 tutti__stats_t *tutti__stats_open(const tutti__stats_want_t *want);
-/* After the end of a communicator, when no thread counts any more: print the table. If no other
-   communicator is left, write the file for the last time. */
+/* Called after the end of a communicator, when no thread counts any more. Print the table, and if
+   no other communicator exists, write the file for the last time. */
 void tutti__stats_close(tutti__stats_t *stats);
 
 /* ---- counting ---- */
@@ -113,20 +113,20 @@ void tutti__stats_close(tutti__stats_t *stats);
 unsigned tutti__stats_bucket(uint64_t value);
 void tutti__stats_put(tutti__stats_histogram_t *histogram, uint64_t value);
 
-/* The entry of an operation, for tutti__stats_count. The writer of the entry calls this. NULL: no
-   statistics. */
+/* The entry of an operation, for tutti__stats_count; NULL if stats is NULL. For the entry's writer
+   only. */
 tutti__stats_entry_t *tutti__stats_find(tutti__stats_t *stats, const tutti__stats_what_t *what,
                                         uint64_t bytes);
 
 /* The time now, if times are measured; otherwise 0. */
 uint64_t tutti__stats_now(const tutti__stats_t *stats);
 
-/* A direct call begins, and ends. Call these only if stats is not NULL and times are measured
+/* Called when a direct call begins and ends, but only if stats is not NULL and times are measured
    (is_timed). entry: the call's entry; NULL: the call has failed, and only its time is counted. */
 uint64_t tutti__stats_direct_begin(tutti__stats_t *stats);
 void tutti__stats_direct_end(tutti__stats_t *stats, tutti__stats_entry_t *entry, uint64_t since_ns);
 
-/* A thread of the program begins, and stops, waiting for requests. Any thread. */
+/* Called when a thread of the program begins, and stops, to wait for requests. Any thread. */
 void tutti__stats_wait_begin(tutti__stats_t *stats);
 void tutti__stats_wait_end(tutti__stats_t *stats);
 
@@ -139,7 +139,7 @@ void tutti__stats_submit(tutti__stats_t *stats, uint64_t nrequests);
  *   _request       a request has ended after ns nanoseconds
  *   _bucket_end    a bucket has ended. since_ns: from tutti__stats_now, when its operation began
  *   _ordered_end   a call without a name has ended
- *   _in_flight     is_any: there are buckets in flight
+ *   _in_flight     is_any 1: there are buckets in flight
  *   all others     a message of the agreement was sent
  */
 void tutti__stats_request(tutti__stats_t *stats, tutti_call_kind_t kind, uint64_t bytes,
@@ -162,9 +162,9 @@ void tutti__stats_plan_break(tutti__stats_t *stats);
 
 /* ---- reading: any thread ---- */
 
-/* Sets all fields but `size`. */
+/* Set all fields except `size`. */
 void tutti__stats_read(tutti__stats_t *stats, tutti_stats_t *ret_stats);
-/* Sets all fields but `size`; 0: there is no such part. */
+/* Set all fields except `size`. Returns 0 if there is no such part. */
 int tutti__stats_part(tutti__stats_t *stats, size_t index, tutti_stats_part_t *ret_part);
 
 #endif

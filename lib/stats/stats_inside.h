@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Declarations shared by the files of this room; no other room includes it. */
+/* Declarations shared by the files of this room; no other room includes this file. */
 #ifndef TUTTI__STATS_STATS_INSIDE_H
 #define TUTTI__STATS_STATS_INSIDE_H
 
@@ -18,7 +18,7 @@ void tutti__phase_read(tutti__stats_phases_t *phases, tutti_stats_t *ret_stats);
 
 /* ---- metrics.c and summary.c ---- */
 
-/* A text that grows. If there is no memory, it stays as it is, and `failed` is set. */
+/* A text that grows. If there is no memory, the text stays as it is, and `failed` is set. */
 typedef struct {
     char *at; /* ends with 0; NULL: empty */
     size_t bytes, capacity;
@@ -33,7 +33,7 @@ void tutti__stats_summary(tutti__stats_t *stats, tutti__stats_text_t *text);
 /* The name of a kind of call, such as "allreduce"; static. */
 const char *tutti__stats_call_name(tutti_call_kind_t kind);
 
-/* ---- http.c: the endpoint; the thread of output.c ---- */
+/* ---- http.c: the endpoint; called by the thread of output.c ---- */
 
 #define TUTTI__HTTP_CLIENTS 8
 #define TUTTI__HTTP_BYTES 2048 /* of a request */
