@@ -28,8 +28,8 @@ static int always(void)
 }
 
 #ifdef TUTTI__HAVE_X86_KERNELS
-/* Ask the processor, because not all compilers have a name for f16c. An operating system that
-   supports avx2 also supports f16c. */
+/* Ask the processor, because not all compilers accept f16c in __builtin_cpu_supports. An operating
+   system that supports avx2 also supports f16c. */
 static int has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -102,9 +102,9 @@ int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *re
 }
 
 /*
- * Elements before the next cache line of dst; 0 if no element begins exactly where this line
- * begins. A store across lines costs two accesses: sums of 128 KiB take 1.2 times as long as
- * aligned sums, sums of 4 KiB in the first-level cache 1.5 times (Zen 5, vectors of 64 bytes).
+ * The number of elements before the next cache line of dst; 0 if no element begins exactly where
+ * this line begins. A store across lines costs two accesses: sums of 128 KiB take 1.2 times as long
+ * as aligned sums, sums of 4 KiB in the first-level cache 1.5 times (Zen 5, vectors of 64 bytes).
  */
 static size_t before_line(const void *dst, size_t esize)
 {
@@ -119,7 +119,7 @@ void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void 
     size_t esize = tutti_dtype_bytes(reducer->dtype), head = before_line(dst, esize);
     const void *rest[FEW];
 
-    /* With more than FEW sources, `fold` itself works in blocks. With one source, it copies. */
+    /* With more than FEW sources, `fold` itself works in blocks. With one source, `fold` copies. */
     if (head == 0 || nsrcs > FEW || nsrcs == 1) {
         reducer->fold(dst, srcs, nsrcs, count, divisor);
         return;

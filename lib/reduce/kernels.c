@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All kernels for one instruction set. Compiled once for each set, with TUTTI__ISA=scalar, sse2,
- * neon, avx2, avx512.
+ * All kernels for one instruction set. This file is compiled once for each set, with
+ * TUTTI__ISA=scalar, sse2, neon, avx2, avx512.
  *
- * The element functions are plain C without intrinsics. sum.inc and PAIRWISE make loops of them,
- * which the compiler vectorises for the instruction set. Only float16, and in sse2 bfloat16, need
+ * The functions for elements are plain C without intrinsics. sum.inc and PAIRWISE make loops of
+ * these functions, and the compiler vectorises the loops. Only float16, and bfloat16 in sse2, need
  * intrinsics (kernels_f16c.inc, kernels_sse2.inc). All sets give the same bits because of
  *   - IEEE arithmetic without contraction (no product is an operand of an addition),
  *   - one order of operands, the order of the sources, in vector parts and in scalar parts,
@@ -12,8 +12,8 @@
  *     every NaN result becomes the positive quiet NaN. So sums are commutative in every bit.
  *
  * Each type has: load and store, which convert between elements and accumulators; the operations;
- * and `scale`, which multiplies by the inverse of a divisor. `exact`: does `scale` give the same
- * bits as a division?
+ * and `scale`, which multiplies by the inverse of a divisor. `exact` returns 1 if `scale` gives the
+ * same bits as a division.
  */
 #include "reduce/kernels.h"
 
@@ -27,7 +27,7 @@
 #define TUTTI__INDEPENDENT
 #endif
 
-/* For each type: the number of elements in an accumulator, and functions that move fewer
+/* For each type: the number of elements in an accumulator, and functions that load and store fewer
    elements. */
 #define TAILS(type, n)                                                                             \
     enum {                                                                                         \
@@ -115,7 +115,7 @@
 #define TEXT_(a) #a
 #define TEXT(a) TEXT_(a)
 
-/* type: for sums, divisions and comparisons; bits: the unsigned type of the same size. */
+/* type: for SUM, AVG, MIN and MAX; bits: the unsigned type of the same size, for the others. */
 #define INTEGERS(type, bits)                                                                       \
     {                                                                                              \
         [TUTTI_SUM] = type##_fold_sum, [TUTTI_AVG] = type##_fold_sum,                              \

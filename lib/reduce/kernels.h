@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tables of kernels.c, one for each instruction set for which it is compiled.
+ * The tables of kernels.c, one for each instruction set for which kernels.c is compiled.
  */
 #ifndef TUTTI__REDUCE_KERNELS_H
 #define TUTTI__REDUCE_KERNELS_H
@@ -19,8 +19,8 @@ typedef void (*tutti__narrow_fn_t)(void *to, size_t begin, size_t count, const f
 
 typedef struct {
     const char *isa;
-    tutti__reduce_fn_t fold[TUTTI__KERNEL_DTYPES][TUTTI__KERNEL_OPS]; /* NULL: not served */
-    tutti__reduce_all_fn_t all_sum[TUTTI__KERNEL_DTYPES]; /* SUM, AVG; NULL: not served */
+    tutti__reduce_fn_t fold[TUTTI__KERNEL_DTYPES][TUTTI__KERNEL_OPS]; /* NULL: no kernel */
+    tutti__reduce_all_fn_t all_sum[TUTTI__KERNEL_DTYPES]; /* SUM, AVG; NULL: no kernel */
     tutti__scale_fn_t scale[TUTTI__KERNEL_DTYPES];
     tutti__widen_fn_t widen[TUTTI__KERNEL_DTYPES]; /* to float32; NULL: not a narrower type */
     tutti__narrow_fn_t narrow[TUTTI__KERNEL_DTYPES];

@@ -4,11 +4,11 @@
  *
  * One fused pass folds k sources, in the order given: dst = ((src0 op src1) op src2) ... Sums of
  * narrow floats are computed in float32, and rounded once, to nearest even. All instruction sets
- * give the same bits. The processor determines the set, once. Pure functions, any thread.
+ * give the same bits. The first call selects this processor's best set. Pure functions, any thread.
  *
  * A NaN result is always the positive quiet NaN without payload. MIN and MAX return this NaN if any
  * operand is a NaN, and treat -0 as less than +0. So exchanging two operands never changes a bit.
- * Only a single source without divisor is copied unchanged.
+ * A single source without divisor is copied unchanged, even NaNs.
  */
 #ifndef TUTTI__REDUCE_REDUCE_H
 #define TUTTI__REDUCE_REDUCE_H
@@ -23,8 +23,8 @@
  *
  * dst      may be one of the sources; other overlaps are not allowed. Arrays need no alignment
  * count    may be 0; pointers may be NULL in this case
- * divisor  0: none; otherwise SUM divides the fold by it, before rounding and storing (AVG's last
- *          step; integers truncate toward zero). Kernels of other operations ignore it
+ * divisor  0: no division; otherwise SUM divides the fold by divisor, before rounding and storing
+ *          (AVG's last step; integers truncate toward zero). Other operations ignore divisor
  */
 typedef void (*tutti__reduce_fn_t)(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
                                    uint32_t divisor);
@@ -40,9 +40,9 @@ typedef int (*tutti__reduce_all_fn_t)(void *const *dsts, const void *const *srcs
                                       size_t count, uint32_t divisor);
 
 /*
- * The built-in kernel of a type and operation (AVG: the kernel of SUM), or NULL if not served.
+ * The built-in kernel of a type and operation, or NULL if there is none. AVG has the kernel of SUM.
  *
- * MINLOC and MAXLOC: values as for MIN and MAX, -0 is less than +0; indices are signed.
+ * MINLOC and MAXLOC compare values as MIN and MAX do; indices are signed.
  */
 tutti__reduce_fn_t tutti__reduce_find(tutti_dtype_t dtype, tutti_op_t op);
 
@@ -53,9 +53,9 @@ typedef struct tutti__user_op tutti__user_op_t;
 /* Make an operation. Returns its number, the lowest that is free, or 0 if no number is free. Any
    thread. */
 tutti_op_t tutti__user_op_make(tutti_op_function_t function, void *context, int commutative);
-/* Remove an operation. 0: there is no operation `op`. */
+/* Remove an operation. Returns 0 if there is no operation `op`. */
 int tutti__user_op_drop(tutti_op_t op);
-/* NULL: there is no operation `op`. Takes no lock. */
+/* Find an operation. Returns NULL if there is no operation `op`. Takes no lock. */
 const tutti__user_op_t *tutti__user_op_find(tutti_op_t op);
 int tutti__user_op_commutes(const tutti__user_op_t *user);
 /* Fold like a kernel without divisor, from left to right. dst may be any of the sources. */
@@ -71,16 +71,16 @@ typedef struct {
     tutti_dtype_t dtype;
 } tutti__reducer_t;
 
-/* 0 if the type and operation are not served. */
+/* Returns 0 if there is no kernel for the type and operation, and no user-defined operation. */
 int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *ret_reducer);
 
-/* Is one call of the kernel best? Otherwise call tutti__reduce_lines. */
+/* Returns 1 if one call of the kernel is best. Otherwise call tutti__reduce_lines. */
 static inline int tutti__reduce_at_once(const void *dst, size_t count)
 {
     return count < TUTTI__REDUCE_SHORT || (uintptr_t)dst % TUTTI__LINE_BYTES == 0;
 }
 
-/* Fold by a kernel: in two calls, if the second call can then begin at a cache line of dst. */
+/* Fold by a kernel: if possible in two calls, of which the second begins at a cache line of dst. */
 void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void *const *srcs,
                          size_t nsrcs, size_t count, uint32_t divisor);
 
@@ -96,8 +96,8 @@ static inline void tutti__reduce(const tutti__reducer_t *reducer, void *dst,
         tutti__reduce_lines(reducer, dst, srcs, nsrcs, count, divisor);
 }
 
-/* For loops over blocks. The length, in elements, of a block that begins at `at`: at most `most`,
-   and such that the next block begins at a cache line. `most` elements fill whole lines. */
+/* For loops over blocks: the length, in elements, of a block that begins at `at`. The length is at
+   most `most`, and the next block begins at a cache line. `most` elements fill whole lines. */
 static inline size_t tutti__reduce_block(const void *at, size_t most, size_t esize)
 {
     size_t over = (uintptr_t)at % TUTTI__LINE_BYTES;

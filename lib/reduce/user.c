@@ -3,9 +3,9 @@
  * User-defined operations: a table of the operations that tutti_op_create has made.
  *
  * A slot's state changes FREE -> BUSY -> READY when an operation is made, and back to FREE when the
- * operation is dropped. The thread that sets BUSY owns the slot. So a look-up, which every reducing
- * call does, takes no lock. The lowest free number is given first, so ranks that make the same
- * operations in the same order get the same numbers.
+ * operation is dropped. The thread that sets BUSY owns the slot until READY. A look-up, which every
+ * reducing call does, only reads the state, so it takes no lock. The lowest free number is given
+ * first, so ranks that make the same operations in the same order get the same numbers.
  */
 #include "reduce/reduce.h"
 

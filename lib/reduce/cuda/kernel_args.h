@@ -13,7 +13,7 @@
 /* The largest number of pieces in one launch: their table is in the kernel's parameters, which have
    4096 bytes. */
 #define TUTTI__PACK_PIECES 128
-/* Bytes, in the wider type, that a thread block processes at once. A multiple of 16. */
+/* Bytes of a chunk, in the wider type. A thread block processes chunk by chunk. Multiple of 16. */
 #define TUTTI__PACK_BYTES 16384
 
 typedef struct {

@@ -14,7 +14,7 @@
  * Pieces are cut into chunks of equal bytes, and thread blocks stride over the chunks of all
  * pieces, so a few large pieces occupy as many thread blocks as many small pieces.
  *
- * Plain C++ except for the CUDA keywords, so that tests run it on the host, thread by thread.
+ * The code is plain C++ except for the CUDA keywords. Tests run it on the host, thread by thread.
  */
 #include "reduce/cuda/kernel_args.h"
 
@@ -31,7 +31,7 @@ template <> struct wider_t<float, float> {
 };
 
 /* For a double that is converted to float32 and then to a narrower type: if bits are cut off, the
-   last bit becomes odd (round to odd), so only the second conversion rounds. */
+   last bit of the float32 becomes odd (round to odd), so only the second conversion rounds. */
 static __device__ inline float odd_float(double x)
 {
     float near = (float)x;
@@ -88,7 +88,7 @@ static __device__ inline uint32_t piece_of(const tutti__pack_args_t &args, uint3
     return low;
 }
 
-/* Elements up to the first address that is a multiple of `bytes`, at most count. */
+/* The number of elements before the first address that is a multiple of `bytes`, at most count. */
 template <typename T>
 static __device__ inline uint64_t head_of(const T *ptr, uint64_t bytes, uint64_t count)
 {
@@ -203,7 +203,7 @@ CASTS(14, e5m2_t)
 
 /* ---- sums ---- */
 
-/* N elements from `at` on. All loads come first, so that they overlap. */
+/* Sum N elements, from `at` on. All loads come first, so that they overlap. */
 template <typename T, int N>
 static __device__ inline void sum_at(const tutti__sum_args_t &args, uint64_t at)
 {

@@ -3,8 +3,8 @@
  * Launches the kernels of kernels.cu. Part of the CUDA module.
  *
  * A launch's table of pieces is in the kernel's parameters, which the driver copies. So nothing is
- * allocated, no table must stay valid until the device has read it, and no thread waits. Pieces
- * that do not fit take further launches.
+ * allocated, the table need not stay valid after the launch, and no thread waits. If the pieces do
+ * not fit into one launch, there are further launches.
  */
 #include "mem/cuda/cuda_parts.h"
 #include "reduce/cuda/kernel_args.h"
@@ -93,7 +93,7 @@ static tutti_status_t add(batch_t *batch, const tutti__piece_t *piece, uint64_t 
     return TUTTI_OK;
 }
 
-/* Devices access an element only at a multiple of its size. */
+/* Devices can access an element only if its address is a multiple of its size. */
 static tutti_status_t check_address(const void *ptr, tutti_dtype_t dtype)
 {
     if ((uintptr_t)ptr % tutti__cuda_dtype_bytes(dtype) == 0)
@@ -107,7 +107,7 @@ tutti_status_t tutti__cuda_pack(const tutti__piece_t *pieces, size_t npieces, tu
                                 tutti_dtype_t to, double scale, tutti__dstream_t *stream)
 {
     int is_copy = from == to && scale == 1.0;
-    size_t unit = is_copy ? tutti__cuda_dtype_bytes(from) : 1; /* copies count bytes */
+    size_t unit = is_copy ? tutti__cuda_dtype_bytes(from) : 1; /* a copy's count is in bytes */
     tutti_status_t status;
     batch_t batch;
 
@@ -161,7 +161,7 @@ static tutti_status_t check_sum(const void *dst, const void *const *srcs, size_t
 tutti_status_t tutti__cuda_sum(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
                                tutti_dtype_t dtype, uint32_t divisor, tutti__dstream_t *stream)
 {
-    const size_t step = 4 * sizeof(float) * TUTTI__CUDA_THREADS; /* bytes of a thread block */
+    const size_t step = 4 * sizeof(float) * TUTTI__CUDA_THREADS; /* 16 bytes for each thread */
     tutti__sum_args_t args = { .dst = dst, .count = count, .divisor = divisor };
     tutti_status_t status;
     unsigned most_blocks;
