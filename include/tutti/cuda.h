@@ -37,16 +37,16 @@
  * Current device  No call changes the thread's current device
  * Waiting         With TUTTI_STREAM_WAIT=device (rank 0's setting, for all ranks), the streams of
  *                 jobs on several hosts wait on the device for work of the host: see
- *                 tutti_cuda_wait. This setting has passed only one test on a GPU. CUDA has no
- *                 information about the work that ends such a wait. While a stream waits, a call
- *                 that synchronises the device (cudaFree, cudaMalloc, cudaDeviceSynchronize, the
- *                 lazy first load of a kernel) may block Tutti's thread before this thread launches
- *                 the work that ends the wait. A copy to or from the host that is queued before the
- *                 request is done may block this work as well, because copies have no priorities.
- *                 NCCL's streams and yours share the device's hardware queues
- *                 (CUDA_DEVICE_MAX_CONNECTIONS; at most 32): the fewer queues, the more likely is
- *                 such a deadlock. It ends after TUTTI_TIMEOUT, if the blocked call of the driver
- *                 returns. With TUTTI_STREAM_WAIT=host, the default, no stream waits like this
+ *                 tutti_cuda_wait. This setting has passed only one test on a GPU. CUDA is not told
+ *                 which work ends such a wait. While a stream waits, a call that synchronises the
+ *                 device (cudaFree, cudaMalloc, cudaDeviceSynchronize, the lazy first load of a
+ *                 kernel) may block Tutti's thread before this thread launches the work that ends
+ *                 the wait. A copy to or from the host, queued before the request is done, may
+ *                 block this work as well, because copies have no priorities. NCCL's streams and
+ *                 yours share the device's hardware queues (CUDA_DEVICE_MAX_CONNECTIONS; at most
+ *                 32): the fewer queues, the more likely is such a deadlock. It ends after
+ *                 TUTTI_TIMEOUT, but only if the blocked call to the driver returns. With
+ *                 TUTTI_STREAM_WAIT=host, the default, no stream waits like this
  *
  * This header includes no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st.
  * tutti.h does not include tutti/cuda.h.
@@ -81,7 +81,7 @@ TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
  * the result is complete.
  *
  * With TUTTI_STREAM_WAIT=device, on several hosts, a collective becomes a request named
- * "tutti_cuda_run", followed by a tutti_cuda_wait. Then either all ranks make the call in a stream,
+ * "tutti_cuda_run", followed by a tutti_cuda_wait. Then all ranks must make the call in a stream,
  * or none, and a callback must not make it.
  *
  * The call also returns the errors of the direct call of that kind.
@@ -133,19 +133,20 @@ TUTTI_API tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t nca
  * For a request on host memory, or with a callback, the call behaves as tutti_wait. Any thread.
  *
  * With TUTTI_STREAM_WAIT=device, on several hosts, the call returns as soon as the request has
- * begun: all ranks have submitted it, and it is in one of the four fused buckets in progress.
+ * begun: all ranks have submitted it, and its fused bucket is in progress (at most four are).
  * Neither its data nor its result need be complete: the stream waits for the result on the device.
  * The deadline of such a request is TUTTI_TIMEOUT and some seconds after its data are complete.
  * If this deadline passes, the communicator ends and the next call returns an error; the
  * stream continues without a valid result. A callback must not wait for such a stream.
  *
  * In these cases TUTTI_STREAM_WAIT=device has no effect: persistent requests; operations of
- * tutti_op_create; 64 such waits pending in the process; a stream with the device's highest
+ * tutti_op_create; 64 pending stream waits in the process; a stream with the device's highest
  * priority, which Tutti's own streams use; an MPI that only some threads may call.
  *
  * Errors as in tutti_wait. TUTTI_ERR_UNSUPPORTED: the stream is being captured into a graph. After
- * this and every other error of the stream, the request is unchanged. If the device fails after the
- * call has returned, the communicator ends, and its next call returns the error. Since 0.1.
+ * this and every other error of the argument `stream`, the request is unchanged. If the device
+ * fails after the call has returned, the communicator ends, and its next call returns the error.
+ * Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_cuda_wait(tutti_request_t *request, int timeout_ms,
                                          struct CUstream_st *stream);

@@ -2,14 +2,14 @@
 /*
  * tutti_comm_connect: a communicator without a parent, of ranks that meet by a store or unique id.
  *
- * Several front ends may be in one process (a c10d backend beside a Horovod module, or beside a
- * program that calls tutti_init), independently of each other. So such a communicator needs no
- * world, does not change tutti_world, and outlives tutti_finalize. In the code it is a world:
- * comm->world == comm, and it owns the groups that tutti_comm_split makes of it.
+ * Several independent front ends may be in one process (a c10d backend beside a Horovod module, or
+ * beside a program that calls tutti_init). So such a communicator needs no world, does not change
+ * tutti_world, and outlives tutti_finalize. In the code it is its own world: comm->world == comm,
+ * and it owns the groups that tutti_comm_split makes of it.
  *
- * Any number of threads may call tutti_comm_connect at once, for communicators with common ranks.
- * Two processes may connect the same communicators in different orders, in different threads. So no
- * function here holds a lock while it waits.
+ * Any number of threads may call tutti_comm_connect at once, also for communicators with common
+ * ranks. Two processes may connect the same communicators in different orders, if each connects in
+ * a thread of its own. So no function here holds a lock while it waits.
  *
  * Such a communicator never uses MPI, because its ranks need not be those of an MPI communicator.
  */
@@ -58,9 +58,9 @@ static uint32_t add_users(int by)
 
 /* ---- unique ids ---- */
 
-/* Protects ids_due, and is held while ids end: one thread at a time may end them. A forked child
-   initialises this mutex again. If a fork waited for this mutex instead, a deadlock would be
-   possible: the fork holds the lock of boot/id_server.c, and the thread that ends the ids waits for
+/* Protects ids_due and tutti__id_end_all, which one thread at a time may call. A forked child
+   initialises this mutex again. If fork() waited for this mutex instead, a deadlock would be
+   possible: fork() holds the lock of boot/id_server.c, and the thread that ends the ids waits for
    that lock. */
 static tutti__mutex_t ids_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_PARTS);
 static int ids_due; /* 1: end the ids when the last connected communicator is freed */

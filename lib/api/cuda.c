@@ -24,8 +24,8 @@ static tutti__dstream_t *stream_of(struct CUstream_st *stream)
     return (tutti__dstream_t *)(void *)stream;
 }
 
-/* Does the call become a request, for whose end the stream waits? Messages do not become requests,
-   because they involve two ranks only, and use host memory. All ranks get the same result. */
+/* Does the call become a request whose end the stream waits for? Messages do not become requests,
+   because they involve two ranks only, and use host memory. Returns the same on all ranks. */
 static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return comm->conf.shared.stream_wait &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine as the owner of its agreement. See agreed.c. Callers own the token. */
+/* The engine's calls to its agreement. See agreed.c. Callers own the token. */
 #ifndef TUTTI__ENGINE_AGREED_H
 #define TUTTI__ENGINE_AGREED_H
 
@@ -23,7 +23,7 @@ void tutti__agreed_close(tutti__agreement_t *a);
 /* Announce the requests of a list. Ordered requests enter the ordered lane instead. only_ordered:
    ignore all other requests of the list. */
 void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first, int only_ordered);
-/* Stop the plan if plan.why requires this. If this rank is rank 0, send agreed tensors as buckets.
+/* Stop the plan if plan.why has a reason. If this rank is rank 0, send agreed tensors as buckets.
    Returns 1 if a bucket was sent. */
 int tutti__agreed_step(tutti__agreement_t *a);
 /* Forget the plan, and all tensors that are not in a lane. */

@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-/* `wanted` keeps other threads, such as a thread that steps in a loop, from taking the token
+/* `wanted` keeps other threads, such as one that takes steps in a loop, from taking the token
    first. */
 void tutti__token_await(tutti__token_t *token)
 {

@@ -2,7 +2,7 @@
 /*
  * Finds a rank of this machine that is stopped, by a signal or a debugger.
  *
- * Called when a deadline has passed. All ranks of the machine are checked: a device does not report
+ * Called when a deadline has passed. All ranks of the machine are checked: a GPU does not report
  * which rank it waits for, and a late peer may itself wait for the stopped rank. Any thread.
  */
 #include "watch/watch_inside.h"
