@@ -23,8 +23,8 @@
  * buffers takes longer than half a second plus 1 ns per byte, for instance because it was stopped.
  *
  * TUTTI_ERR_NO_MEMORY: one machine has too little memory, or a limit is too low; all ranks get this
- * error. The call reserves the pages, so a later access does not fail for lack of memory. Since
- * 0.1.
+ * error. The call reserves the pages, so a later access does not fail for lack of memory.
+ * Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr);
 
