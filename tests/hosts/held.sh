@@ -10,6 +10,8 @@ shim=tests/hosts/.libs/held_shim.so
 test -e $shim || skip "no preloaded library for this MPI"
 program=tests/hosts/hosts_check
 export TUTTI_TRANSPORT=mpi
+# The shim is loaded before the sanitizer's library.
+export ASAN_OPTIONS="$ASAN_OPTIONS:verify_asan_link_order=0"
 
 # over_it A CASE: runs the case with A ranks on host a, and one on host b
 over_it()
